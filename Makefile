@@ -1,0 +1,45 @@
+# `make train` and `make test` are all a newcomer needs; both make .venv once and share it.
+PYTHON ?= python3.11
+PYTHON := $(shell command -v $(PYTHON) || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+# Test processes at once. Each imports TensorFlow, so more than the cores only costs memory.
+JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo 4 || echo $$n)
+
+.PHONY: train test test-slow bench check format docs clean
+
+train: $(VENV)/.ready
+	$(BIN)/targetnet train cartpole --board
+
+test: $(VENV)/.ready
+	$(BIN)/python -m pytest -n $(JOBS)
+
+test-slow: $(VENV)/.ready
+	$(BIN)/python -m pytest -n $(JOBS) -m slow --timeout 3600
+
+bench: $(VENV)/.ready
+	$(BIN)/python -m pytest -m benchmark -s
+
+check: $(VENV)/.ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n $(JOBS)
+
+format: $(VENV)/.ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.ready
+	$(BIN)/python -m rl_core.events > docs/tags.md
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+
+$(VENV)/.ready: pyproject.toml
+	@echo "Setting up $(VENV) (once; TensorFlow is a large download) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
+	  { echo "targetnet needs Python 3.11 to 3.13, found $$($(PYTHON) --version 2>&1); try: make PYTHON=python3.12"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""Shipped configurations: data, found by name with `importlib.resources`."""
