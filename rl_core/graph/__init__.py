@@ -1,0 +1,1 @@
+"""The graph core: engine, scopes, syncs, freezing, layers."""

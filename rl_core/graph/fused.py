@@ -1,0 +1,109 @@
+"""Many updates in one call: a loop compiled by XLA, over the same variables as single updates.
+
+Used where a learning phase makes more than one update. The number of updates is an input of
+the loop, so a shorter phase needs no new compilation.
+
+Imports: rl_core.graph.freeze. Never agents, never envs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+import tensorflow.compat.v2 as tf2
+
+from rl_core.graph.freeze import ApplyOps, Exempt, block_gradients, clip_scale, scaled
+
+Update = Callable[[], tuple[Sequence[tf.Tensor], tf.Operation]]
+
+
+def fused_updates(
+    update: Update, updates: tf.Tensor, like: Sequence[tf.Tensor], *, compiled: bool = True
+) -> tuple[tf.Tensor, ...]:
+    """Runs `update` `updates` times in one call; gives what the last one returned.
+
+    Args:
+      update: builds one update in the default graph and returns (tensors, the op that ends the
+        update). Variables and optimizer slots must exist already.
+      updates: int32 scalar >= 1, usually fed.
+      like: tensors with the static shapes and the dtypes that `update` returns.
+      compiled: by XLA; otherwise the same loop of plain operations.
+    """
+
+    def body(i: tf.Tensor, *_: tf.Tensor) -> Any:
+        tensors, end = update()
+        with tf.control_dependencies([end]):
+            return (i + 1, *map(tf.identity, tensors))
+
+    @tf2.function(jit_compile=compiled, autograph=False)
+    def loop(updates: tf.Tensor) -> Any:
+        start = [tf.constant(0), *(tf.zeros(t.shape, t.dtype) for t in like)]
+        final = tf.while_loop(lambda i, *_: i < updates, body, start, parallel_iterations=1)
+        return tuple(final[1:])
+
+    return tuple(loop(updates))
+
+
+def apply_again(
+    ops: ApplyOps,
+    loss: tf.Tensor,
+    exempt: Exempt,
+    *,
+    learning_rate: tf.Tensor,
+    max_grad_norm: float | tf.Tensor | None,
+) -> tuple[tf.Tensor, tf.Operation]:
+    """One more update of the blocks of `ops`, in another function of the same graph.
+
+    The optimizers' slots and step counters are the ones `ops` made, so single and fused
+    updates may alternate. Only Adam: its raw operation can be compiled, the optimizer class
+    cannot.
+
+    Returns:
+      (global gradient norm over the trained blocks, the op that ends the update).
+    """
+    trained = {name: ops.variables(name) for name in ops.names if name not in exempt}
+    gradients = block_gradients(loss, trained)
+    norm = tf.global_norm([g for group in gradients.values() for g in group])
+    scale = clip_scale(norm, max_grad_norm)
+    ends = [
+        _apply_adam(ops, name, scaled(gradients[name], scale), learning_rate) for name in trained
+    ]
+    return norm, tf.group(*ends)
+
+
+def _apply_adam(
+    ops: ApplyOps, block: str, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor
+) -> tf.Operation:
+    adam, variables = ops.optimizer(block), ops.variables(block)
+    power1, power2 = _step_counters(ops.state(block))
+    steps = [
+        tf.raw_ops.ResourceApplyAdam(
+            var=v.handle,
+            m=adam.get_slot(v, "m").handle,
+            v=adam.get_slot(v, "v").handle,
+            beta1_power=power1.read_value(),
+            beta2_power=power2.read_value(),
+            lr=learning_rate,
+            beta1=adam._beta1,
+            beta2=adam._beta2,
+            epsilon=adam._epsilon,
+            grad=gradient,
+        )
+        for v, gradient in zip(variables, gradients, strict=True)
+    ]
+    with tf.control_dependencies(steps):
+        return tf.group(
+            power1.assign(power1.read_value() * adam._beta1, read_value=False),
+            power2.assign(power2.read_value() * adam._beta2, read_value=False),
+        )
+
+
+def _step_counters(state: Sequence[tf.Variable]) -> Sequence[tf.Variable]:
+    """Adam's beta1 ** t and beta2 ** t, which it keeps instead of t."""
+    names = [v.op.name.split("/")[-1] for v in state]
+    return [
+        next(v for v, name in zip(state, names, strict=True) if name.startswith(power))
+        for power in ("beta1_power", "beta2_power")
+    ]

@@ -1,0 +1,90 @@
+"""Layers by `get_variable`, so that scopes, reuse and custom getters apply to them.
+
+Keras layers ignore custom getters, which is what guards a target network here.
+
+Imports: rl_core.errors. Never agents, never envs.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from rl_core.errors import ShapeError
+
+
+def dense(inputs: tf.Tensor, units: int, name: str, *, initializer: Any = None) -> tf.Tensor:
+    """`inputs @ w + b`: [B, n] -> [B, units].
+
+    Args:
+      initializer: for w; by default uniform within 1 / sqrt(n), as for b: LeCun et al. (1998),
+        "Efficient BackProp", and the default of PyTorch's linear layer.
+
+    Raises:
+      ShapeError: the inputs are not [B, n] with n known.
+    """
+    fan_in = _known_last_dimension(inputs, 2, f"dense {name!r}")
+    with tf.variable_scope(name):
+        w = tf.get_variable("w", [fan_in, units], initializer=initializer or _uniform(fan_in, "w"))
+        b = tf.get_variable("b", [units], initializer=_uniform(fan_in, "b"))
+        return tf.nn.bias_add(inputs @ w, b)
+
+
+def conv2d(
+    inputs: tf.Tensor, filters: int, kernel: int, stride: int, name: str, *, padding: str = "VALID"
+) -> tf.Tensor:
+    """2-D convolution with bias: [B, H, W, C] -> [B, H', W', filters].
+
+    Raises:
+      ShapeError: the inputs are not [B, H, W, C] with C known.
+    """
+    channels = _known_last_dimension(inputs, 4, f"conv2d {name!r}")
+    fan_in = kernel * kernel * channels
+    with tf.variable_scope(name):
+        w = tf.get_variable(
+            "w", [kernel, kernel, channels, filters], initializer=_uniform(fan_in, "w")
+        )
+        b = tf.get_variable("b", [filters], initializer=_uniform(fan_in, "b"))
+        return tf.nn.bias_add(tf.nn.conv2d(inputs, w, strides=stride, padding=padding), b)
+
+
+def layer_norm(inputs: tf.Tensor, name: str, *, epsilon: float = 1e-5) -> tf.Tensor:
+    """Normalises the last dimension, then scales and shifts it; the shape stays.
+
+    Ba et al. (2016), https://arxiv.org/abs/1607.06450.
+    """
+    size = _known_last_dimension(inputs, None, f"layer_norm {name!r}")
+    with tf.variable_scope(name):
+        scale = tf.get_variable("scale", [size], initializer=tf.ones_initializer())
+        offset = tf.get_variable("offset", [size], initializer=tf.zeros_initializer())
+        mean, variance = tf.nn.moments(inputs, axes=[-1], keepdims=True)
+        return (inputs - mean) * tf.rsqrt(variance + epsilon) * scale + offset
+
+
+def _uniform(fan_in: int, name: str) -> Any:
+    """Uniform within 1 / sqrt(fan_in), as a function of the graph's seed and the full name.
+
+    By name, because TensorFlow's own op seeds are derived from the number of ops built so far:
+    adding an op anywhere would then change every later weight of a seeded run.
+    """
+    bound = 1.0 / math.sqrt(fan_in)
+    seed = tf.get_default_graph().seed
+    if seed is None:
+        return tf.random_uniform_initializer(-bound, bound)
+    path = zlib.crc32(f"{tf.get_variable_scope().name}/{name}".encode())
+
+    def initializer(shape: Any, dtype: Any = tf.float32, partition_info: Any = None) -> tf.Tensor:
+        return tf.random.stateless_uniform(shape, [seed, path], -bound, bound, dtype)
+
+    return initializer
+
+
+def _known_last_dimension(inputs: tf.Tensor, rank: int | None, where: str) -> int:
+    shape = inputs.shape
+    if (rank is not None and shape.rank != rank) or shape.rank in (None, 0) or shape[-1] is None:
+        wanted = f"rank {rank}" if rank else "a known rank"
+        raise ShapeError(f"{where} needs inputs of {wanted} with a known last size, got {shape}")
+    return int(shape[-1])

@@ -1,0 +1,101 @@
+"""Past states: a ring of in-memory copies of a scope, to look back at and to return to.
+
+Imports: rl_core.graph.engine, rl_core.graph.scopes, rl_core.graph.sync. Never agents, never envs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import tensorflow.compat.v1 as tf
+
+from rl_core.graph.engine import Engine
+from rl_core.graph.scopes import stop_gradient_getter, variables_in
+from rl_core.graph.sync import copy_vars
+
+
+class PastStates:
+    """k copies of the scope `source`, as variables under `past/0` ... `past/<k-1>`.
+
+    The same input with the state now and the state before the last update:
+
+        with engine.building():
+            with tf.variable_scope("model") as model:
+                now = network(x)
+            past = PastStates(engine, model.name, k=1)
+            with past.scope(0):
+                before = network(x)
+            ...
+        engine.start()
+        past.snapshot()
+        update()
+        engine.run([before, now], {x: ...})  # at t-1 and at t
+
+    Make it after the source's variables, inside the outer scope the copies shall live under.
+    A snapshot is one assignment per variable; nothing passes through Python.
+
+    Args:
+      engine: whose graph is being built, and whose session runs the copies.
+      source: full path of the scope to copy.
+      k: number of copies; the next snapshot after k overwrites the oldest.
+      name: the ring's own scope.
+
+    Raises:
+      ValueError: k < 1.
+      ScopeMismatch: `source` has no variables.
+    """
+
+    def __init__(self, engine: Engine, source: str, *, k: int, name: str = "past") -> None:
+        if k < 1:
+            raise ValueError(f"a ring of past states needs k >= 1 copies, got {k}")
+        self.k = k
+        self._engine = engine
+        self._slots: list[tf.VariableScope] = []
+        with tf.variable_scope(name) as ring:
+            for i in range(k):
+                with tf.variable_scope(str(i)) as slot:
+                    for path, variable in variables_in(source).items():
+                        zeros = tf.zeros(variable.shape, variable.dtype.base_dtype)
+                        tf.get_variable(path, initializer=zeros)
+                self._slots.append(slot)
+            # int64 in the graph, so that it is saved with the copies it counts.
+            self._taken = tf.get_variable(
+                "taken", [], tf.int64, tf.zeros_initializer(), trainable=False
+            )
+        self.name = ring.name
+        with tf.control_dependencies([self._taken.assign_add(1, read_value=False)]):
+            self._counted = tf.no_op()
+        self._save = [copy_vars(source, slot.name) for slot in self._slots]
+        self._load = [copy_vars(slot.name, source) for slot in self._slots]
+        self._callables: dict[tf.Operation, Callable[[], None]] = {}
+
+    @contextlib.contextmanager
+    def scope(self, i: int) -> Iterator[tf.VariableScope]:
+        """Layers built inside read copy i; no gradient reaches it."""
+        getter = stop_gradient_getter
+        with tf.variable_scope(self._slots[i], reuse=True, custom_getter=getter) as scope:
+            yield scope
+
+    def snapshot(self) -> int:
+        """Copies the source into the oldest slot and returns that slot's number."""
+        slot = int(self._engine.session.run(self._taken)) % self.k
+        self._run(self._save[slot])
+        self._run(self._counted)
+        return slot
+
+    def restore(self, i: int) -> None:
+        """Copies slot i back into the source.
+
+        Raises:
+          IndexError: no snapshot was ever taken into slot i.
+        """
+        taken = int(self._engine.session.run(self._taken))
+        if not 0 <= i < min(taken, self.k):
+            raise IndexError(f"no snapshot in slot {i}: {taken} taken into a ring of {self.k}")
+        self._run(self._load[i])
+
+    def _run(self, op: tf.Operation) -> None:
+        if op not in self._callables:
+            self._callables[op] = self._engine.callable(None, targets=[op])
+        self._callables[op]()

@@ -1,0 +1,91 @@
+"""Copying variables between scopes: online to target, online to past copies.
+
+A copy op is built once; running it is one assignment per variable and nothing passes
+through Python. Deciding *when* to run it belongs to the caller (the agents).
+
+Imports: rl_core.errors, rl_core.graph.scopes. Never agents, never envs.
+"""
+
+from __future__ import annotations
+
+import tensorflow.compat.v1 as tf
+
+from rl_core.errors import ScopeMismatch
+from rl_core.graph.scopes import variables_in
+
+
+def copy_vars(
+    source: str,
+    target: str,
+    *,
+    tau: float | tf.Tensor | None = None,
+    allow_missing: bool = False,
+    name: str = "copy_vars",
+) -> tf.Operation:
+    """One op that copies the trainable variables of scope `source` into scope `target`.
+
+        hard (tau is None):  target <- source
+        soft:                target <- target + tau * (source - target)
+
+    Hard copies: Mnih et al. (2015), https://doi.org/10.1038/nature14236. Soft copies:
+    Lillicrap et al. (2016), https://arxiv.org/abs/1509.02971.
+
+    Args:
+      source: full scope path, such as `online.name`.
+      target: full scope path. Variables are paired by the name that follows the scope.
+      tau: share of the source in (0, 1]: a number, or a scalar float tensor, which may be fed.
+        A soft copy with 1 gives the source's bits.
+      allow_missing: copy the variables both scopes have and leave the others alone.
+
+    Raises:
+      ScopeMismatch: the scopes have no variables, different names, or different shapes.
+      ValueError: `tau` is a number outside (0, 1].
+    """
+    if isinstance(tau, int | float) and not 0 < tau <= 1:
+        raise ValueError(f"tau must be in (0, 1], got {tau}")
+    pairs = paired_variables(source, target, allow_missing=allow_missing)
+    with tf.name_scope(name):
+        if tau is None:
+            copies = [to.assign(of.read_value(), read_value=False) for of, to in pairs]
+            return tf.group(*copies, name="hard")
+        return tf.group(*[_move(of, to, tau) for of, to in pairs], name="soft")
+
+
+def paired_variables(
+    source: str, target: str, *, allow_missing: bool = False
+) -> list[tuple[tf.Variable, tf.Variable]]:
+    """(source, target) variables with the same name after their scope, in source order.
+
+    Raises:
+      ScopeMismatch: as `copy_vars`.
+    """
+    source_vars, target_vars = variables_in(source), variables_in(target)
+    common = [name for name in source_vars if name in target_vars]
+    if not common or (not allow_missing and source_vars.keys() != target_vars.keys()):
+        raise ScopeMismatch(
+            f"cannot copy scope {source!r} to {target!r}: "
+            f"only in source {sorted(source_vars.keys() - target_vars.keys())}, "
+            f"only in target {sorted(target_vars.keys() - source_vars.keys())}. "
+            + (
+                "Build both scopes with the same network function."
+                if common
+                else "They share no variable: are the scope paths complete?"
+            )
+        )
+    pairs = [(source_vars[name], target_vars[name]) for name in common]
+    different = [
+        f"{name} is {of.dtype.name}{of.shape} in source and {to.dtype.name}{to.shape} in target"
+        for name, (of, to) in zip(common, pairs, strict=True)
+        if of.shape != to.shape or of.dtype != to.dtype
+    ]
+    if different:
+        raise ScopeMismatch(f"cannot copy scope {source!r} to {target!r}: {'; '.join(different)}")
+    return pairs
+
+
+def _move(source: tf.Variable, target: tf.Variable, tau: float | tf.Tensor) -> tf.Operation:
+    tau = tf.cast(tau, target.dtype.base_dtype)
+    now, goal = target.read_value(), source.read_value()
+    moved = now + tau * (goal - now)
+    # now + 1 * (goal - now) differs from goal in the last bit; a hard copy must not.
+    return target.assign(tf.where(tf.equal(tau, 1), goal, moved), read_value=False)

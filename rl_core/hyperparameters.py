@@ -1,0 +1,183 @@
+"""Live hyperparameters: name, unit, bounds, meaning; the value now and where it comes from.
+
+A value comes from the config (a number or a schedule) until it is set; setting it overrides
+the config, and setting it to "auto" returns to it.
+
+Imports: rl_core.errors, rl_core.schedules. Never tensorflow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from rl_core.errors import BoundsError, StaticHyperparameter, UnknownName, did_you_mean
+
+AUTO = "auto"
+Source = Literal["config", "schedule", "override"]
+
+
+class HasValue(Protocol):
+    """What a hyperparameter may follow: a schedule, or anything with a value at an env step."""
+
+    def value_at(self, env_step: int) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Knob:
+    """What a live value is called, counted in, bounded by, and means.
+
+    `above` and `below` exclude the bound itself, `at_least` and `at_most` include it.
+    """
+
+    name: str
+    unit: str
+    meaning: str
+    whole: bool = False
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+
+    @property
+    def bounds(self) -> str:
+        """For people: ">= 1", "in (0, 1]", "any number"."""
+        low = self.above if self.above is not None else self.at_least
+        high = self.below if self.below is not None else self.at_most
+        if low is not None and high is not None:
+            left = "(" if self.above is not None else "["
+            return f"in {left}{low:g}, {high:g}{')' if self.below is not None else ']'}"
+        if low is not None:
+            return f"{'>' if self.above is not None else '>='} {low:g}"
+        if high is not None:
+            return f"{'<' if self.below is not None else '<='} {high:g}"
+        return "any number"
+
+    def check(self, value: Any) -> Any:
+        """The value in its own type, if it is a finite number within bounds.
+
+        Raises:
+          BoundsError: with the name, unit, bounds and what came.
+        """
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        number = number or (type(value).__module__ == "numpy" and getattr(value, "shape", 1) == ())
+        if not number or not math.isfinite(value) or not self._within(value):
+            raise self._refusal(value)
+        if self.whole and value != int(value):
+            raise self._refusal(value)
+        return int(value) if self.whole else float(value)
+
+    def _within(self, value: float) -> bool:
+        return not (
+            (self.at_least is not None and value < self.at_least)
+            or (self.above is not None and value <= self.above)
+            or (self.at_most is not None and value > self.at_most)
+            or (self.below is not None and value >= self.below)
+        )
+
+    def _refusal(self, value: Any) -> BoundsError:
+        kind = "a whole number" if self.whole else "a number"
+        unit = "" if self.unit == "1" else f" of {self.unit}"
+        return BoundsError(f"{self.name} must be {kind}{unit} {self.bounds}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class BlocksKnob:
+    """A live set of blocks that updates leave alone.
+
+    `check_blocks` returns the set if it can be used, and raises otherwise.
+    """
+
+    name: str
+    check_blocks: Callable[[Iterable[str]], frozenset[str]]
+    unit: str = "blocks"
+    meaning: str = "blocks that updates leave alone"
+    bounds: str = "some of the blocks, not all"
+    whole: bool = False
+
+    def check(self, value: Any) -> frozenset[str]:
+        """The set, from any collection of names, or from one string of names and commas."""
+        if isinstance(value, str):
+            value = [name.strip() for name in value.split(",") if name.strip()]
+        if not isinstance(value, Iterable) or not all(isinstance(name, str) for name in value):
+            raise BoundsError(f"{self.name} must be names of blocks, got {value!r}")
+        return self.check_blocks(value)
+
+
+class Hyperparameters:
+    """The live values of one agent, by name.
+
+        hyperparameters["sync_period"]         # the value at the present env step
+        hyperparameters["sync_period"] = 50    # override; takes effect at the next update
+        hyperparameters["epsilon"] = "auto"    # back to the config's value or schedule
+
+    Args:
+      knobs: what there is.
+      configured: name -> number or schedule, for every knob.
+      static: names that exist but are fixed once the graph is built, for a helpful refusal.
+    """
+
+    def __init__(
+        self,
+        knobs: Iterable[Knob | BlocksKnob],
+        configured: Mapping[str, Any],
+        static: Iterable[str] = (),
+    ) -> None:
+        self.knobs = {knob.name: knob for knob in knobs}
+        self.env_step = 0
+        self._static = frozenset(static)
+        self._configured = {name: configured[name] for name in self.knobs}
+        self._overrides: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._overrides[name]
+        except KeyError:
+            return self._from_config(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        knob = self.knob(name)
+        if isinstance(value, str) and value == AUTO:
+            self._overrides.pop(name, None)
+        else:
+            self._overrides[name] = knob.check(value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.knobs)
+
+    def __len__(self) -> int:
+        return len(self.knobs)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.knobs
+
+    def knob(self, name: str) -> Knob | BlocksKnob:
+        """Raises: UnknownName or StaticHyperparameter where `name` is not a live value."""
+        if name in self.knobs:
+            return self.knobs[name]
+        if name in self._static:
+            raise StaticHyperparameter(
+                f"{name} is fixed when the graph is built; start a new run with --set {name}=..."
+            )
+        raise UnknownName(f"no live value {name!r}" + did_you_mean(name, self.knobs))
+
+    def source(self, name: str) -> Source:
+        """Where the present value comes from."""
+        self.knob(name)
+        if name in self._overrides:
+            return "override"
+        return "schedule" if hasattr(self._configured[name], "value_at") else "config"
+
+    def values(self) -> dict[str, Any]:
+        """All present values."""
+        return {name: self[name] for name in self.knobs}
+
+    def _from_config(self, name: str) -> Any:
+        self.knob(name)
+        configured = self._configured[name]
+        if not hasattr(configured, "value_at"):
+            return configured
+        value = configured.value_at(self.env_step)
+        return round(value) if self.knobs[name].whole else value

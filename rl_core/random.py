@@ -1,0 +1,52 @@
+"""Counter-based random numbers in the graph: a pure function of (seed, stream, counter).
+
+Stateful random ops restart their sequence after a restore; these have no state at all.
+
+Imports: nothing of ours.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+_PHILOX = 1  # tf.random.Algorithm.PHILOX
+
+
+class Stream:
+    """One stream of Philox numbers (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405).
+
+    Args:
+      seed: the run's seed.
+      name: what the numbers are for; streams of different names are independent.
+    """
+
+    def __init__(self, seed: int, name: str) -> None:
+        words = np.random.SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(1, "u8")
+        self._key = words.astype(np.uint64)
+
+    def uniform(self, counter: tf.Tensor, shape: list[int]) -> tf.Tensor:
+        """float32 in [0, 1), of `shape`; `counter` is an int64 scalar."""
+        return tf.raw_ops.StatelessRandomUniformV2(
+            shape=shape, key=self._key, counter=_place(counter), alg=_PHILOX, dtype=tf.float32
+        )
+
+    def integers(
+        self, counter: tf.Tensor, shape: list[int], low: tf.Tensor, high: tf.Tensor
+    ) -> tf.Tensor:
+        """int64 in [low, high), of `shape`; `counter`, `low` and `high` are int64 scalars."""
+        return tf.raw_ops.StatelessRandomUniformIntV2(
+            shape=shape,
+            key=self._key,
+            counter=_place(counter),
+            alg=_PHILOX,
+            minval=low,
+            maxval=high,
+        )
+
+
+def _place(counter: tf.Tensor) -> tf.Tensor:
+    # The generator's 128-bit counter: one draw uses up low words, so ours is the high one.
+    return tf.stack([tf.zeros([], tf.uint64), tf.cast(counter, tf.uint64)])

@@ -1,0 +1,109 @@
+"""Schedules: env step -> value. Pure Python, read from a config as small tables.
+
+    epsilon = { schedule = "linear", start = 1.0, end = 0.04, steps = 8_000 }
+
+Imports: nothing of ours. Never tensorflow.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+
+class _Schedule(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def value_at(self, env_step: int) -> float:
+        """The value at an env step; before the first corner and after the last it is level."""
+        raise NotImplementedError
+
+    def extremes(self) -> tuple[float, float]:
+        """Smallest and largest value it ever has."""
+        raise NotImplementedError
+
+
+class Constant(_Schedule):
+    """The same value for ever."""
+
+    schedule: Literal["constant"] = "constant"
+    value: FiniteFloat
+
+    def value_at(self, env_step: int) -> float:
+        return self.value
+
+    def extremes(self) -> tuple[float, float]:
+        return self.value, self.value
+
+
+class _Ramp(_Schedule):
+    start: FiniteFloat
+    end: FiniteFloat
+    steps: int = Field(ge=1)  # env steps from start to end
+    begin: int = Field(0, ge=0)  # env step at which it leaves `start`
+
+    def extremes(self) -> tuple[float, float]:
+        return min(self.start, self.end), max(self.start, self.end)
+
+    def _share(self, env_step: int) -> float:
+        return min(max((env_step - self.begin) / self.steps, 0.0), 1.0)
+
+
+class Linear(_Ramp):
+    """From `start` to `end` in equal differences over `steps` env steps."""
+
+    schedule: Literal["linear"] = "linear"
+
+    def value_at(self, env_step: int) -> float:
+        share = self._share(env_step)
+        # At the end exactly `end`, not start + (end - start), which rounds.
+        return (1.0 - share) * self.start + share * self.end
+
+
+class Geometric(_Ramp):
+    """From `start` to `end` in equal ratios over `steps` env steps; both must be > 0."""
+
+    schedule: Literal["geometric"] = "geometric"
+    start: FiniteFloat = Field(gt=0)
+    end: FiniteFloat = Field(gt=0)
+
+    def value_at(self, env_step: int) -> float:
+        share = self._share(env_step)
+        return self.start ** (1.0 - share) * self.end**share
+
+
+class Piecewise(_Schedule):
+    """Corners `points = [[env_step, value], ...]`, joined by lines or held until the next."""
+
+    schedule: Literal["piecewise"] = "piecewise"
+    points: tuple[tuple[Annotated[int, Field(ge=0)], FiniteFloat], ...] = Field(min_length=1)
+    between: Literal["line", "hold"] = "line"
+
+    @model_validator(mode="after")
+    def _steps_rise(self) -> Piecewise:
+        steps = [step for step, _ in self.points]
+        if any(a >= b for a, b in itertools.pairwise(steps)):
+            raise ValueError(f"the env steps of the points must rise, got {steps}")
+        return self
+
+    def value_at(self, env_step: int) -> float:
+        after = bisect.bisect_right(self.points, env_step, key=lambda point: point[0])
+        if after == 0:
+            return self.points[0][1]
+        step, value = self.points[after - 1]
+        if after == len(self.points) or self.between == "hold":
+            return value
+        next_step, next_value = self.points[after]
+        share = (env_step - step) / (next_step - step)
+        return (1.0 - share) * value + share * next_value
+
+    def extremes(self) -> tuple[float, float]:
+        values = [value for _, value in self.points]
+        return min(values), max(values)
+
+
+Schedule = Annotated[Constant | Linear | Geometric | Piecewise, Field(discriminator="schedule")]
+SCHEDULES = (Constant, Linear, Geometric, Piecewise)
