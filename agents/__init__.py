@@ -1,0 +1,1 @@
+"""Agents: DQN, its configuration, the loop that trains it, and the command line."""

@@ -1,0 +1,241 @@
+"""The `targetnet` command.
+
+Every command's arguments are one dataclass; tyro makes the parser from them. TensorFlow, and
+whatever imports it, is imported only by the commands that need it.
+
+Imports: agents, rl_core.errors, rl_core.board. TensorFlow only inside `train` and `eval`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from tyro.conf import Positional, UseAppendAction, arg, subcommand
+
+from rl_core.errors import RlCoreError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from agents.config import DqnConfig
+    from agents.rundir import RunDir
+
+RUNS = Path("runs")
+USER_MISTAKE, INTERRUPTED = 2, 130
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent: progress on screen, curves and weights in a run directory."""
+
+    config: Annotated[Positional[str], arg(metavar="CONFIG")]
+    """A shipped name (see `targetnet configs`) or the path of a TOML file."""
+    run: Annotated[Path | None, arg(metavar="DIR")] = None
+    """The run directory. By default the next number of runs/CONFIG-NUMBER."""
+    seed: Annotated[int | None, arg(metavar="S")] = None
+    """Of everything random. By default the config's."""
+    set: Annotated[UseAppendAction[tuple[tuple[str, ...], ...]], arg(metavar="NAME=VALUE")] = ()
+    """Changes to the config, in TOML's notation: --set learning_rate=1e-3 hidden=[64,64]"""
+    board: bool = False
+    """Start TensorBoard beside the run and print its address."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.config_files import config_name, load_config
+
+        changes = [change for group in self.set for change in group]
+        if self.seed is not None:
+            changes.append(f"seed={self.seed}")
+        config = load_config(self.config, changes)
+        return _train(config, self.run, config_name(self.config), self.board, console)
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Play a trained policy greedily on fresh episodes and print their returns."""
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A run directory."""
+    episodes: Annotated[int, arg(metavar="N")] = 100
+    """How many episodes."""
+    seed: Annotated[int | None, arg(metavar="S")] = None
+    """Of the episodes. By default derived from the run's."""
+    json: bool = False
+    """One JSON object: episodes, mean, std, min, max."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.rundir import RunDir
+
+        if self.episodes < 1:
+            raise RlCoreError(f"--episodes must be a whole number >= 1, got {self.episodes}")
+        if self.seed is not None and self.seed < 0:
+            raise RlCoreError(f"--seed must be a whole number >= 0, got {self.seed}")
+        directory = RunDir.open(self.run)
+        config, weights = directory.config(), directory.load_weights()
+        with _quiet_tensorflow():
+            from agents.training import evaluate_weights, summary
+        result = summary(evaluate_weights(config, weights, self.episodes, seed=self.seed))
+        if self.json:
+            print(json.dumps(result))
+        else:
+            console.print(
+                f"greedy return {result['mean']:,.1f} +- {result['std']:,.1f} (mean and std of "
+                f"{self.episodes} episodes, {result['min']:,.1f} to {result['max']:,.1f})",
+                highlight=False,
+            )
+        return 0
+
+
+@dataclass(frozen=True)
+class Configs:
+    """List the shipped configs."""
+
+    def __call__(self, console: Console) -> int:
+        from rich.table import Table
+
+        from agents.config_files import load_config, shipped_configs
+
+        table = Table("name", "env", "env steps", "about", box=None, header_style="bold")
+        for name, text in shipped_configs().items():
+            config = load_config(name)
+            about = text.splitlines()[0].removeprefix("#").strip()
+            table.add_row(name, config.env_id, f"{config.env_steps:,}", about)
+        console.print(table)
+        return 0
+
+
+@dataclass(frozen=True)
+class Board:
+    """Show curves: TensorBoard without TensorFlow, up in a second."""
+
+    dir: Annotated[Positional[Path], arg(metavar="DIR")] = RUNS
+    """A directory of runs, or one run."""
+    host: str = "localhost"
+    """Address to listen on."""
+    port: Annotated[int | None, arg(metavar="N")] = None
+    """By default 6006, or the next free one."""
+    full: bool = False
+    """With TensorFlow, for the tabs that need it; slower to start."""
+
+    def __call__(self, console: Console) -> int:
+        from rl_core.board.launcher import serve
+
+        serve(self.dir, host=self.host, port=self.port, full=self.full)
+        return 0
+
+
+Command = (
+    Annotated[Train, subcommand("train")]
+    | Annotated[Eval, subcommand("eval")]
+    | Annotated[Configs, subcommand("configs")]
+    | Annotated[Board, subcommand("board")]
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code: 2 for a user's mistake, 130 for Ctrl-C."""
+    try:
+        command = _parse(arguments)
+        from rich.console import Console
+
+        return command(Console())
+    except RlCoreError as error:
+        if os.environ.get("TARGETNET_DEBUG") == "1":
+            traceback.print_exc()
+        print(f"targetnet: {error}", file=sys.stderr)
+        return USER_MISTAKE
+    except KeyboardInterrupt:
+        print("targetnet: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output, `head` say, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _parse(arguments: Sequence[str] | None) -> Train | Eval | Configs | Board:
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                Command,
+                prog="targetnet",
+                description="Train DQN-style agents, watch the curves, steer the run.",
+                args=arguments,
+            )
+    except SystemExit as exit_:
+        if exit_.code == USER_MISTAKE:
+            raise RlCoreError(_in_one_line(complaint.getvalue())) from None
+        raise
+
+
+def _in_one_line(box: str) -> str:
+    """What tyro says in a box: the complaint and the nearest flags, without their help texts."""
+    lines = [line.strip("╭╮╰╯│─ ") for line in box.splitlines()[1:]]
+    words = " ".join(line for line in lines if line).split(" For full helptext")[0]
+    complaint, _, near = words.partition(" Perhaps you meant:")
+    flags = dict.fromkeys(re.findall(r"--[a-z][a-z-]*", near.split(" in targetnet")[0]))
+    hint = f"; did you mean {next(iter(flags))}?" if flags else ""
+    return f"{complaint.split(' (required)')[0]}{hint} (see targetnet --help)"
+
+
+def _train(config: DqnConfig, run: Path | None, name: str, board: bool, console: Console) -> int:
+    with console.status("importing TensorFlow"), _quiet_tensorflow():
+        from agents.training import train
+
+    with contextlib.ExitStack() as beside:
+
+        def on_start(directory: RunDir) -> None:
+            if board:
+                _start_board(directory.logdir, beside, console)
+
+        outcome = train(config, run, name=name, console=console, on_start=on_start)
+        if outcome.interrupted:
+            return INTERRUPTED
+        if board and console.is_terminal:
+            console.print("The run is over; TensorBoard stays up until Ctrl-C.")
+            with contextlib.suppress(KeyboardInterrupt):
+                threading.Event().wait()
+    return 0
+
+
+def _start_board(logdir: Path, beside: contextlib.ExitStack, console: Console) -> None:
+    from rl_core.board.launcher import BoardError, start_beside
+
+    try:
+        board = start_beside(logdir)
+    except BoardError as error:
+        # The run matters more than its board.
+        console.print(f"no TensorBoard: {error}", style="yellow", highlight=False)
+        return
+    beside.callback(board.stop)
+    console.print(f"TensorBoard: {board.url}", highlight=False)
+
+
+@contextlib.contextmanager
+def _quiet_tensorflow() -> Iterator[None]:
+    """Imports TensorFlow without the lines its C++ side writes to file descriptor 2."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stderr.flush()
+    saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(null)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

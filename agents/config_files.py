@@ -1,0 +1,99 @@
+"""Configs in TOML: shipped ones by name, any by path, with `name=value` changes on top.
+
+Imports: agents.config, agents.settings, rl_core.errors. Never tensorflow.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from agents.config import DqnConfig
+from agents.settings import parse
+from rl_core.errors import ConfigError, did_you_mean
+
+
+def shipped_configs() -> dict[str, str]:
+    """Name -> TOML text of every config that comes with the package."""
+    found = [f for f in resources.files("configs").iterdir() if f.name.endswith(".toml")]
+    return {f.name.removesuffix(".toml"): f.read_text() for f in sorted(found, key=_name)}
+
+
+def load_config(source: str, changes: Iterable[str] = ()) -> DqnConfig:
+    """The config of a shipped name or a TOML path, with `name=value` changes.
+
+    Raises:
+      ConfigError: no such config, malformed TOML, or a value that cannot be used.
+    """
+    values, where = _read(source)
+    for change in changes:
+        name, value = _parse_change(change)
+        values[name] = value
+        where = source if name not in DqnConfig.model_fields else where
+    return parse(DqnConfig, values, where)
+
+
+def read_config(path: Path) -> DqnConfig:
+    """The config in a TOML file."""
+    return parse(DqnConfig, _parse_toml(_text_of(path), str(path)), str(path))
+
+
+def dump_config(config: DqnConfig) -> str:
+    """TOML that `read_config` reads back to an equal config."""
+    return tomli_w.dumps(config.model_dump(mode="json"))
+
+
+def config_name(source: str) -> str:
+    """What runs of this config are called."""
+    return Path(source).stem if _is_path(source) else source
+
+
+def _read(source: str) -> tuple[dict[str, Any], str]:
+    if _is_path(source):
+        return _parse_toml(_text_of(Path(source)), source), source
+    shipped = shipped_configs()
+    if source not in shipped:
+        raise ConfigError(
+            f"no shipped config {source!r} (there are {', '.join(shipped)}) and no .toml path"
+            + did_you_mean(source, shipped)
+        )
+    return _parse_toml(shipped[source], source), source
+
+
+def _is_path(source: str) -> bool:
+    return source.endswith(".toml") or "/" in source
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"cannot read config {str(path)!r}: {reason}") from None
+
+
+def _parse_toml(text: str, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where} is not valid TOML: {error}") from None
+
+
+def _parse_change(change: str) -> tuple[str, Any]:
+    name, equals, text = change.partition("=")
+    if not equals or not name.strip():
+        raise ConfigError(f"--set wants name=value, got {change!r}")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()  # a bare word is a string, as in --set loss=squared
+    return name.strip(), value
+
+
+def _name(file: Any) -> str:
+    return file.name

@@ -1,0 +1,47 @@
+"""Greedy evaluation on envs of its own.
+
+Imports: agents.config, agents.dqn, envs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agents.config import DqnConfig
+from agents.dqn import DqnAgent
+from envs import make_envs
+
+_AT_ONCE = 10  # envs: one call into the graph serves them all
+_SEED_OFFSET = 1_000_003  # evaluation episodes are never training episodes
+
+
+def evaluate(
+    agent: DqnAgent,
+    config: DqnConfig,
+    episodes: int,
+    *,
+    seed: int | None = None,
+    stop: object = None,
+) -> list[float]:
+    """Undiscounted returns of `episodes` episodes of the greedy policy.
+
+    The episodes are fixed before the first one ends (each env plays its share), so short ones
+    are not over-represented. Nothing is stored and nothing is learned.
+
+    Args:
+      seed: of the episodes; by default derived from the run's seed.
+      stop: once true, the returns so far are given.
+    """
+    num_envs = min(episodes, _AT_ONCE)
+    quota = [len(range(env, episodes, num_envs)) for env in range(num_envs)]
+    seed = config.seed + _SEED_OFFSET if seed is None else seed
+    envs = make_envs(config.env_id, num_envs, seed=seed, env_kwargs=config.env_kwargs)
+    try:
+        returns: list[float] = []
+        step = envs.reset()
+        while len(returns) < episodes and not stop:
+            step = envs.step(np.asarray(agent.greedy(step.observation)))
+            returns += [e.episode_return for e in step.episodes if e.number < quota[e.env]]
+        return returns
+    finally:
+        envs.close()

@@ -1,0 +1,135 @@
+"""A run directory: the config a run was started with, its event file, its weights, its result.
+
+    config.toml   events.out.tfevents.*   weights.npz   result.json
+
+Files appear whole or not at all, and a directory that holds a run is never written over.
+
+Imports: agents.config, agents.config_files, rl_core.errors. Never tensorflow.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.config import DqnConfig
+from agents.config_files import dump_config, read_config
+from rl_core.errors import RunDirError
+
+_CONFIG, _WEIGHTS, _RESULT = "config.toml", "weights.npz", "result.json"
+RUNS = Path("runs")
+
+
+class RunDir:
+    """One run's files.
+
+    Attributes:
+      path: the directory.
+      logdir: what a board shows: all runs beside this one if it has its place among `runs`,
+        else this one alone.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.logdir = path.parent if path.parent == RUNS else path
+
+    @classmethod
+    def create(cls, path: Path | None, name: str, config: DqnConfig) -> RunDir:
+        """Makes the directory and writes the config into it.
+
+        Args:
+          path: where; None takes the next free number of `runs/<name>-<number>`.
+
+        Raises:
+          RunDirError: it holds a run already, or cannot be written.
+        """
+        place = path or RUNS
+        try:
+            if path is None:
+                run = cls(_next_free(name))
+            else:
+                require_free(path)
+                path.mkdir(parents=True, exist_ok=True)
+                run = cls(path)
+            run._write(_CONFIG, dump_config(config).encode())
+        except OSError as error:
+            if isinstance(error, RunDirError):
+                raise
+            raise RunDirError(f"cannot write a run into {place}: {error.strerror}") from None
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunDir:
+        """An existing run.
+
+        Raises:
+          RunDirError: there is none.
+        """
+        if not (path / _CONFIG).is_file():
+            raise RunDirError(f"{path} is not a run directory: it has no {_CONFIG}")
+        return cls(path)
+
+    def config(self) -> DqnConfig:
+        return read_config(self.path / _CONFIG)
+
+    def save_weights(self, weights: Mapping[str, np.ndarray]) -> Path:
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **weights)
+        return self._write(_WEIGHTS, buffer.getvalue())
+
+    def load_weights(self) -> dict[str, np.ndarray]:
+        """Raises: RunDirError if there are none or they are damaged."""
+        path = self.path / _WEIGHTS
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return dict(arrays)
+        except FileNotFoundError:
+            raise RunDirError(
+                f"{self.path} has no {_WEIGHTS} yet: they are saved when its run ends"
+            ) from None
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise RunDirError(f"cannot read {path}: {error}") from None
+
+    def save_result(self, result: Mapping[str, Any]) -> Path:
+        return self._write(_RESULT, (json.dumps(result, indent=2) + "\n").encode())
+
+    def _write(self, name: str, data: bytes) -> Path:
+        path, temporary = self.path / name, self.path / f".{name}.tmp"
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        return path
+
+
+def require_free(path: Path) -> None:
+    """Raises RunDirError if a run cannot be put at `path`; writes nothing."""
+    if (path / _CONFIG).exists() or any(path.glob("events.out.tfevents.*")):
+        raise RunDirError(f"{path} already holds a run; name another directory with --run")
+    existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not existing.is_dir():
+        raise RunDirError(f"cannot write a run into {path}: {existing} is not a directory")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise RunDirError(f"cannot write a run into {path}: {existing} is not writable")
+
+
+def _next_free(name: str) -> Path:
+    RUNS.mkdir(parents=True, exist_ok=True)
+    taken = [p.name.removeprefix(f"{name}-") for p in RUNS.glob(f"{name}-*")]
+    number = max([0, *(int(t) for t in taken if t.isdecimal())])
+    while True:
+        number += 1
+        path = RUNS / f"{name}-{number}"
+        try:
+            path.mkdir()
+        except FileExistsError:  # another run took it in between
+            continue
+        return path

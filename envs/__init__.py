@@ -1,0 +1,18 @@
+"""Gymnasium envs as the agents want them: N stepped together, every row exact.
+
+    factory.py     make_envs: from an env id to checked, running envs
+    registry.py    finding and making one env; why it could not be made
+    checks.py      spaces and first observations that can be trained on
+    spaces.py      how an observation becomes a stored row
+    drivers.py     the two drivers: single envs in a loop, gymnasium's own vector envs
+    interface.py   Step, Episode, Envs: what the agents see
+    seeding.py     the seed of every episode
+
+Imports: rl_core.errors. Never agents, never tensorflow.
+"""
+
+from envs.factory import Vectorization, make_envs
+from envs.interface import Envs, Episode, Step
+from envs.seeding import episode_seed
+
+__all__ = ["Envs", "Episode", "Step", "Vectorization", "episode_seed", "make_envs"]

@@ -1,0 +1,92 @@
+"""What an env must be like to be trained on, checked once, before the run.
+
+Gymnasium's own checker wraps every step; here only the spaces and the first observation are
+looked at, so a step of training pays nothing.
+
+Imports: rl_core.errors.
+"""
+
+import textwrap
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from rl_core.errors import EnvError
+
+
+def in_one_line(value: object) -> str:
+    """Returns `str(value)` on one line: spaces and other people's errors may take several."""
+    return textwrap.shorten(str(value), width=160, placeholder=" ...")
+
+
+def require_discrete_actions(env_id: str, space: gym.Space[Any]) -> gym.spaces.Discrete:
+    """Returns `space` if it is a finite choice.
+
+    Raises:
+      EnvError: it is not.
+    """
+    if isinstance(space, gym.spaces.Discrete):
+        return space
+    if isinstance(space, gym.spaces.Box):
+        kind = "a continuous action space"
+        advice = (
+            "set env_kwargs continuous = false if the env has that, or register it wrapped in "
+            "gymnasium.wrappers.DiscretizeAction"
+        )
+    else:
+        kind = "the action space"
+        advice = "register it in a wrapper with one Discrete action for each combination"
+    raise EnvError(
+        f"env {env_id!r} has {kind} {in_one_line(space)}, but the agent chooses among a finite "
+        f"number of actions, a Discrete space; {advice}"
+    )
+
+
+def require_array_observations(
+    env_id: str, space: gym.Space[Any]
+) -> gym.spaces.Box | gym.spaces.Discrete:
+    """Returns `space` if its observations are single arrays or numbers.
+
+    Raises:
+      EnvError: they are not.
+    """
+    if isinstance(space, gym.spaces.Box | gym.spaces.Discrete):
+        return space
+    if space.is_np_flattenable:
+        advice = "register it wrapped in gymnasium.wrappers.FlattenObservation"
+    else:
+        advice = "register it in a wrapper that turns its observation into a Box"
+    raise EnvError(
+        f"env {env_id!r} has the observation space {in_one_line(space)}, but the agent stores "
+        f"each observation as one array, a Box or a Discrete space; {advice}"
+    )
+
+
+def require_matching_observation(
+    env_id: str, space: gym.Space[Any], stored_dtype: np.dtype, observation: Any
+) -> None:
+    """Raises EnvError unless the `observation` of a reset can be stored as `space` promises.
+
+    The bounds of a Box are not looked at: many envs stray a little outside, and nothing here
+    depends on them.
+    """
+    array = np.asarray(observation)
+    # Anything else would be cut to fit without a word.
+    fits = array.dtype == stored_dtype or (
+        stored_dtype == np.float32 and array.dtype.kind in "biuf"
+    )
+    problem = ""
+    if array.shape != space.shape:
+        problem = f"one of shape {array.shape}"
+    elif isinstance(space, gym.spaces.Discrete):
+        problem = "" if space.contains(array) else in_one_line(array)
+    elif not fits:
+        problem = f"one of dtype {array.dtype}"
+    elif not np.isfinite(array).all():
+        problem = "one with NaN or infinite numbers"
+    if problem:
+        raise EnvError(
+            f"env {env_id!r}: reset must give an observation of its observation space "
+            f"{in_one_line(space)}, got {problem}; correct the env or its observation_space"
+        )

@@ -1,0 +1,177 @@
+"""The two drivers behind `Envs`: single envs in a loop, and an env's own vector env.
+
+Imports: envs.interface, envs.seeding, envs.spaces.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from envs.interface import Envs, Episode, Step
+from envs.seeding import episode_seed
+from envs.spaces import Spaces
+
+
+def _blank_step(num_envs: int, spaces: Spaces) -> Step:
+    """Returns the arrays that a driver fills anew at every step."""
+    return Step(
+        observation=np.zeros((num_envs, *spaces.observation_shape), spaces.observation_dtype),
+        reward=np.zeros(num_envs, np.float32),
+        terminated=np.zeros(num_envs, np.bool_),
+        truncated=np.zeros(num_envs, np.bool_),
+        autoreset=np.zeros(num_envs, np.bool_),
+        episodes=(),
+    )
+
+
+class SyncEnvs(Envs):
+    """N single envs stepped one after the other; every episode resets with its own seed.
+
+    Not gymnasium's SyncVectorEnv, which gives no seed to the resets it does by itself.
+    """
+
+    def __init__(
+        self, env_id: str, envs: Sequence[gym.Env[Any, Any]], spaces: Spaces, seed: int
+    ) -> None:
+        super().__init__(env_id, len(envs), spaces)
+        self._step = _blank_step(len(envs), spaces)
+        self._lanes = [_Lane(i, env, spaces, seed, self._step) for i, env in enumerate(envs)]
+
+    def reset(self) -> Step:
+        for lane in self._lanes:
+            lane.begin(episode=0)
+        return self._step
+
+    def step(self, actions: np.ndarray) -> Step:
+        episodes: tuple[Episode, ...] = ()
+        # strict: a wrong number of actions, or any after `close`, is an error.
+        for lane, action in zip(self._lanes, actions.tolist(), strict=True):
+            if lane.ended:
+                lane.begin(lane.episode + 1)
+            else:
+                episodes += lane.advance(action)
+        return self._step._replace(episodes=episodes) if episodes else self._step
+
+    def close(self) -> None:
+        with ExitStack() as stack:  # closes the rest also when one raises
+            for lane in self._lanes:
+                stack.callback(lane.env.close)
+            self._lanes = []
+
+
+class _Lane:
+    """One of N single envs: its running episode, and the rows it writes."""
+
+    def __init__(
+        self, index: int, env: gym.Env[Any, Any], spaces: Spaces, seed: int, step: Step
+    ) -> None:
+        self.env = env
+        self.episode = 0
+        self.ended = False
+        self._index = index
+        self._seed = seed
+        self._first_action = spaces.first_action
+        self._write = spaces.write
+        self._observation = step.observation[index, ...]  # a view, also of a scalar
+        self._step = step
+        self._return = 0.0
+        self._length = 0
+
+    def begin(self, episode: int) -> None:
+        """Writes the first row of `episode`."""
+        observation, _ = self.env.reset(seed=episode_seed(self._seed, self._index, episode))
+        self._write(self._observation, observation)
+        index, step = self._index, self._step
+        step.reward[index] = 0.0
+        step.terminated[index] = False
+        step.truncated[index] = False
+        step.autoreset[index] = True
+        self.episode = episode
+        self.ended = False
+        self._return = 0.0
+        self._length = 0
+
+    def advance(self, action: int) -> tuple[Episode, ...]:
+        """Writes the row that `action` leads to; returns the episode if that ended it."""
+        observation, reward, terminated, truncated, _ = self.env.step(self._first_action + action)
+        self._write(self._observation, observation)
+        index, step = self._index, self._step
+        step.reward[index] = reward
+        step.terminated[index] = terminated
+        step.truncated[index] = truncated
+        step.autoreset[index] = False
+        self._return += float(reward)  # a NumPy float32 would make the sum float32
+        self._length += 1
+        if not (terminated or truncated):
+            return ()
+        self.ended = True
+        return (Episode(self._index, self.episode, self._return, self._length, bool(terminated)),)
+
+
+class VectorEnvs(Envs):
+    """An env's own vector env, which by itself resets ended episodes on the next step.
+
+    Only its first reset is seeded, as env 0's episode 0; the later episodes draw on the
+    vector env's own random state, so one of them alone cannot be reproduced.
+    """
+
+    def __init__(
+        self, env_id: str, env: gym.vector.VectorEnv[Any, Any, Any], spaces: Spaces, seed: int
+    ) -> None:
+        super().__init__(env_id, env.num_envs, spaces)
+        self._env = env
+        self._seed = episode_seed(seed, env=0, episode=0)
+        self._first_action = spaces.first_action
+        self._write = spaces.write
+        self._step = _blank_step(env.num_envs, spaces)
+        self._closed = False
+        self._ended = np.ones(env.num_envs, np.bool_)
+        self._episode = np.zeros(env.num_envs, np.int64)
+        self._return = np.zeros(env.num_envs, np.float64)
+        self._length = np.zeros(env.num_envs, np.int64)
+
+    def reset(self) -> Step:
+        observation, _ = self._env.reset(seed=self._seed)
+        self._ended[:] = True
+        self._episode[:] = -1
+        return self._record(observation, 0.0, False, False)
+
+    def step(self, actions: np.ndarray) -> Step:
+        observation, reward, terminated, truncated, _ = self._env.step(actions + self._first_action)
+        return self._record(observation, reward, terminated, truncated)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._env.close()
+
+    def _record(self, observation: Any, reward: Any, terminated: Any, truncated: Any) -> Step:
+        step = self._step
+        step.autoreset[:] = began = self._ended
+        self._write(step.observation, observation)
+        # Some vector envs go on giving rewards on the step that resets.
+        reward = np.where(began, 0.0, reward)
+        step.reward[:] = reward
+        step.terminated[:] = terminated
+        step.truncated[:] = truncated
+        self._episode += began
+        self._return = np.where(began, 0.0, self._return + reward)
+        self._length = np.where(began, 0, self._length + 1)
+        self._ended = step.terminated | step.truncated
+        if not self._ended.any():
+            return step
+        return step._replace(
+            episodes=tuple(map(self._finished, np.flatnonzero(self._ended).tolist()))
+        )
+
+    def _finished(self, env: int) -> Episode:
+        return Episode(
+            env,
+            int(self._episode[env]),
+            float(self._return[env]),
+            int(self._length[env]),
+            bool(self._step.terminated[env]),
+        )

@@ -1,0 +1,107 @@
+"""From an env id to running envs that can be trained on.
+
+Everything that could stop a run because of its env is found here, before the run begins.
+
+Imports: rl_core.errors and the rest of envs.
+"""
+
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from typing import Any, Literal, get_args
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+
+from envs.checks import require_matching_observation
+from envs.drivers import SyncEnvs, VectorEnvs
+from envs.interface import Envs
+from envs.registry import find_spec, make_single, make_vector
+from envs.seeding import episode_seed
+from envs.spaces import read_spaces
+from rl_core.errors import EnvError, did_you_mean
+
+Vectorization = Literal["sync", "vector_entry_point"]
+
+
+def make_envs(
+    env_id: str,
+    num_envs: int = 1,
+    *,
+    vectorization: Vectorization = "sync",
+    seed: int,
+    env_kwargs: Mapping[str, Any] | None = None,
+) -> Envs:
+    """Makes `num_envs` envs that step together.
+
+    Args:
+      env_id: a registered id with its version, or "module:Env-v0" to import `module` first.
+      num_envs: how many.
+      vectorization: "sync" steps single envs one after the other, each episode with a seed of
+        its own; "vector_entry_point" is the vector env that some envs bring along, faster,
+        with one seed at its start.
+      seed: the run's seed, >= 0.
+      env_kwargs: arguments of the env, and `max_episode_steps` to change its time limit.
+
+    Raises:
+      EnvError: there is no such env, it cannot be made, or it cannot be trained on.
+    """
+    _require_arguments(num_envs, vectorization, seed)
+    spec = find_spec(env_id)
+    make = _make_sync if vectorization == "sync" else _make_vector
+    return make(env_id, spec, num_envs, seed, dict(env_kwargs or {}))
+
+
+def _require_arguments(num_envs: int, vectorization: str, seed: int) -> None:
+    if num_envs < 1:
+        raise EnvError(f"num_envs must be a whole number of envs >= 1, got {num_envs}")
+    if seed < 0:
+        raise EnvError(f"seed must be a whole number >= 0, got {seed}")
+    known = get_args(Vectorization)
+    if vectorization not in known:
+        raise EnvError(
+            f"vectorization must be {' or '.join(map(repr, known))}, got {vectorization!r}"
+            f"{did_you_mean(vectorization, known)}"
+        )
+
+
+def _make_sync(
+    env_id: str, spec: EnvSpec, num_envs: int, seed: int, env_kwargs: Mapping[str, Any]
+) -> Envs:
+    with ExitStack() as opened:  # closes what was made if a later line raises
+        envs = [
+            opened.enter_context(closing(make_single(spec, env_kwargs))) for _ in range(num_envs)
+        ]
+        spaces = read_spaces(env_id, envs[0].observation_space, envs[0].action_space)
+        first = _first_observation(env_id, envs[0], seed)
+        require_matching_observation(
+            env_id, envs[0].observation_space, spaces.observation_dtype, first
+        )
+        opened.pop_all()
+        return SyncEnvs(env_id, envs, spaces, seed)
+
+
+def _make_vector(
+    env_id: str, spec: EnvSpec, num_envs: int, seed: int, env_kwargs: Mapping[str, Any]
+) -> Envs:
+    with ExitStack() as opened:
+        env = opened.enter_context(closing(make_vector(spec, num_envs, env_kwargs)))
+        spaces = read_spaces(env_id, env.single_observation_space, env.single_action_space)
+        first = _first_observation(env_id, env, seed)[0]
+        require_matching_observation(
+            env_id, env.single_observation_space, spaces.observation_dtype, first
+        )
+        opened.pop_all()
+        return VectorEnvs(env_id, env, spaces, seed)
+
+
+def _first_observation(
+    env_id: str, env: gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any], seed: int
+) -> Any:
+    # The run's own first reset comes later with the same seed and gives the same again.
+    result = env.reset(seed=episode_seed(seed, env=0, episode=0))
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise EnvError(
+            f"env {env_id!r}: reset must return an observation and an info dict, got "
+            f"{type(result).__name__}; the env follows an older interface than gymnasium's"
+        )
+    return result[0]

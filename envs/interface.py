@@ -1,0 +1,64 @@
+"""What the agents see of envs: one step of N envs at once, and the episodes it ended.
+
+Imports: envs.spaces.
+"""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+
+from envs.spaces import Spaces
+
+
+class Episode(NamedTuple):
+    """One finished episode."""
+
+    env: int  # index in [0, N)
+    number: int  # 0, 1, ... within its env
+    episode_return: float  # sum of the raw rewards, added up in float64
+    length: int  # transitions
+    terminated: bool  # False: cut off by truncation
+
+
+class Step(NamedTuple):
+    """What N envs say after one step.
+
+    The arrays are the driver's own and the next `step` or `reset` writes into them: whoever
+    wants to keep a row copies it first. They are C-contiguous and never change their dtype.
+    """
+
+    observation: np.ndarray  # [N, *observation_shape], stored dtype
+    reward: np.ndarray  # [N] float32, of the transition that led here; 0 where autoreset
+    terminated: np.ndarray  # [N] bool
+    truncated: np.ndarray  # [N] bool
+    autoreset: np.ndarray  # [N] bool: first row of an episode; the action was ignored
+    episodes: tuple[Episode, ...]  # those that ended with this step
+
+
+class Envs(ABC):
+    """N envs stepped together, with autoreset on the next step.
+
+    The row that ends an episode holds its true final observation, with `terminated` or
+    `truncated` set. The step after it ignores that env's action and delivers the first
+    observation of the next episode, with `autoreset` set. That pseudo-step is no transition.
+    """
+
+    def __init__(self, env_id: str, num_envs: int, spaces: Spaces) -> None:
+        self.env_id = env_id
+        self.num_envs = num_envs
+        self.observation_shape = spaces.observation_shape  # of one env
+        self.observation_dtype = spaces.observation_dtype  # as stored: float32, uint8 or bool
+        self.num_actions = spaces.num_actions  # 0 .. num_actions - 1, whatever the env's start
+
+    @abstractmethod
+    def reset(self) -> Step:
+        """Begins every env's episode 0, also when called again; `autoreset` is True for all."""
+
+    @abstractmethod
+    def step(self, actions: np.ndarray) -> Step:
+        """Applies `actions`, [N] int32 or int64, and returns what came of them."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes every env; a second call does nothing."""

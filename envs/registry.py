@@ -1,0 +1,171 @@
+"""Finding an env by its id and making it; saying in one line why that could not be done.
+
+Imports: rl_core.errors, envs.checks.
+"""
+
+import difflib
+import importlib
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvCreator, EnvSpec, VectorEnvCreator, load_env_creator
+
+from envs.checks import in_one_line
+from rl_core.errors import EnvError, did_you_mean
+
+EntryPoint = EnvCreator | VectorEnvCreator | str | None
+
+# What to install for the envs of gymnasium.envs.<key>.
+INSTALL = {
+    "box2d": "targetnet[box2d]",
+    "classic_control": "gymnasium[classic-control]",
+    "mujoco": "gymnasium[mujoco]",
+    "phys2d": "gymnasium[jax]",
+    "tabular": "gymnasium[jax]",
+    "toy_text": "gymnasium[toy-text]",
+}
+
+
+def find_spec(env_id: str) -> EnvSpec:
+    """Returns the registered spec of `env_id`, "Env-v0" or "module:Env-v0".
+
+    An id without its version is refused, although gymnasium would take the latest: a run that
+    can be repeated names the version it trained on.
+    """
+    module, _, name = env_id.rpartition(":")
+    if module:
+        _import_registering_module(module, env_id)
+    spec = gym.registry.get(name)
+    if spec is None:
+        raise EnvError(_unregistered(module, name))
+    return spec
+
+
+def _import_registering_module(module: str, env_id: str) -> None:
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        raise EnvError(
+            f"env {env_id!r}: the module {module!r} that should register it cannot be imported "
+            f"({in_one_line(error)}); install it or correct its name"
+        ) from error
+
+
+def _unregistered(module: str, name: str) -> str:
+    problem = f"{f'module {module!r} registers no env' if module else 'there is no env'} {name!r}"
+    by_version = sorted(gym.registry.values(), key=lambda spec: spec.version or 0)
+    latest = {_without_version(spec.id): spec.id for spec in by_version}
+    # Names are compared without their versions: in "Foo-v0" those are half of what is alike.
+    near = difflib.get_close_matches(_without_version(name), latest, n=1)
+    if near:
+        return f"{problem}; did you mean {latest[near[0]]!r}?"
+    if module:
+        return f"{problem}; correct the name, or register it there"
+    # Atari's is the one namespace that everybody meets without its module.
+    module = "ale_py" if name.startswith("ALE/") else "module"
+    return (
+        f"{problem}; name a registered one with its version, such as 'CartPole-v1', or write "
+        f"'{module}:{name}' to import the module that registers it"
+    )
+
+
+def _without_version(env_id: str) -> str:
+    return re.sub(r"-v\d+$", "", env_id)
+
+
+def make_single(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
+    """Makes one env with gymnasium's usual wrappers but for its checker of every step."""
+    with _explained(spec, spec.entry_point, env_kwargs):
+        return gym.make(spec, disable_env_checker=True, **env_kwargs)
+
+
+def make_vector(
+    spec: EnvSpec, num_envs: int, env_kwargs: Mapping[str, Any]
+) -> gym.vector.VectorEnv[Any, Any, Any]:
+    """Makes the vector env that `spec` itself offers.
+
+    Raises:
+      EnvError: it offers none, or one that does not reset on the step after an episode's end.
+    """
+    if spec.vector_entry_point is None:
+        raise EnvError(
+            f"env {spec.id!r} has no vector env of its own (no vector_entry_point is "
+            "registered); set vectorization = 'sync'"
+        )
+    with _explained(spec, spec.vector_entry_point, env_kwargs):
+        env = gym.make_vec(spec, num_envs, vectorization_mode="vector_entry_point", **env_kwargs)
+    mode = env.metadata.get("autoreset_mode")
+    if mode is not gym.vector.AutoresetMode.NEXT_STEP:
+        env.close()
+        raise EnvError(
+            f"the vector env of {spec.id!r} must declare autoreset_mode NEXT_STEP, or the final "
+            f"observations are lost, but its metadata says {getattr(mode, 'name', mode)}; "
+            "set vectorization = 'sync'"
+        )
+    return env
+
+
+@contextmanager
+def _explained(
+    spec: EnvSpec, entry_point: EntryPoint, env_kwargs: Mapping[str, Any]
+) -> Iterator[None]:
+    """Turns what making an env raises into EnvError, and keeps gymnasium's warnings quiet.
+
+    A warning of gymnasium prints several lines around a message of one; what matters of
+    them (deprecated versions, autoreset modes) is checked here and said once.
+    """
+    level = gym.logger.min_level
+    gym.logger.min_level = gym.logger.ERROR
+    try:
+        yield
+    except (ImportError, gym.error.DependencyNotInstalled) as error:
+        raise EnvError(_missing_package(spec, entry_point, error)) from error
+    except Exception as error:
+        raise EnvError(_refused(spec, entry_point, env_kwargs, error)) from error
+    finally:
+        gym.logger.min_level = level
+
+
+def _missing_package(spec: EnvSpec, entry_point: EntryPoint, error: Exception) -> str:
+    family = str(entry_point).removeprefix("gymnasium.envs.").partition(".")[0]
+    # Gymnasium's text gives another way to install; the import it failed on is the cause.
+    reason = in_one_line(error.__cause__ or error)
+    if family in INSTALL:
+        return (
+            f"env {spec.id!r} needs a package that is not installed ({reason}); "
+            f"run: pip install '{INSTALL[family]}'"
+        )
+    return f"env {spec.id!r} needs something that cannot be imported ({reason}); install that first"
+
+
+def _refused(
+    spec: EnvSpec, entry_point: EntryPoint, env_kwargs: Mapping[str, Any], error: Exception
+) -> str:
+    taken = _arguments(entry_point)
+    for name in env_kwargs:
+        if taken and name not in taken:
+            return (
+                f"env {spec.id!r} takes no argument {name!r} (env_kwargs)"
+                f"{did_you_mean(name, taken)}; it takes {', '.join(taken)}"
+            )
+    given = in_one_line(dict(env_kwargs))
+    return (
+        f"env {spec.id!r} cannot be made with env_kwargs {given} "
+        f"({type(error).__name__}: {in_one_line(error)}); correct env_kwargs or the env"
+    )
+
+
+def _arguments(entry_point: EntryPoint) -> list[str]:
+    """Names what env_kwargs may hold; nothing if `entry_point` takes anything or does not say."""
+    creator: Any = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    try:
+        parameters = inspect.signature(creator).parameters
+    except (TypeError, ValueError):
+        return []
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return []
+    return sorted({*parameters, "max_episode_steps"} - {"num_envs"})

@@ -1,0 +1,60 @@
+"""`python -m rl_core.board LOGDIR`: the quick TensorBoard from a terminal or beside a run.
+
+Imports: rl_core.board.launcher.
+"""
+
+import argparse
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+
+from rl_core.board.launcher import DEFAULT_PORT, BoardError, serve
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Serves a log directory until Ctrl-C; returns the exit code."""
+    options, arguments = _parser().parse_known_args()
+    if options.parent is not None:
+        _end_with(options.parent)
+    try:
+        serve(
+            options.logdir,
+            host=options.host,
+            port=options.port,
+            full=options.full,
+            arguments=arguments,
+        )
+    except BoardError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m rl_core.board",
+        description="TensorBoard without TensorFlow. Other arguments are passed on to it.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("logdir", type=Path, help="a run directory, or a directory of them")
+    parser.add_argument("--host", default="localhost")
+    parser.add_argument("--port", type=int, help=f"default: the first free from {DEFAULT_PORT} on")
+    parser.add_argument("--full", action="store_true", help="leave TensorFlow in (slow)")
+    parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
+    return parser
+
+
+def _end_with(parent: int) -> None:
+    """Has the kernel end this process when `parent` ends, however that happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it ended before we could ask
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

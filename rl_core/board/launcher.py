@@ -1,0 +1,234 @@
+"""Starting TensorBoard: `serve` in the foreground, `start_beside` as a child of a training run.
+
+TensorBoard prefers TensorFlow for reading files, at several seconds and half a gigabyte, but
+shows everything we write without it. So it is started without, unless asked for in full.
+
+Imports: rl_core.errors; tensorboard only when a board is started. Never tensorflow.
+"""
+
+import contextlib
+import errno
+import io
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from rl_core.errors import RlCoreError
+
+DEFAULT_PORT = 6006
+START_SECONDS = 20.0
+STOP_SECONDS = 5.0
+
+_ANNOUNCEMENT = re.compile(r"^TensorBoard at (\S+) ", re.MULTILINE)
+
+
+class BoardError(RlCoreError, OSError):
+    """A TensorBoard that cannot be started."""
+
+    __str__ = Exception.__str__
+
+
+@dataclass(frozen=True)
+class Board:
+    """A TensorBoard running beside this process."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+    def stop(self) -> None:
+        """Ends the board, by force if it does not end in time; a second call does nothing."""
+        with self.process:  # closes the pipe to it
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                _kill(self.process)
+
+
+def serve(
+    logdir: Path,
+    *,
+    host: str = "localhost",
+    port: int | None = None,
+    full: bool = False,
+    arguments: Sequence[str] = (),
+) -> None:
+    """Runs TensorBoard in this process until Ctrl-C, and prints its address.
+
+    Args:
+      logdir: a run directory, or a directory of them.
+      host: name or address to listen at.
+      port: None takes DEFAULT_PORT, or the next free one; 0 any free one.
+      full: leave TensorFlow in, for third-party plugins that need it.
+      arguments: more of TensorBoard's own arguments, such as "--reload_interval=1".
+
+    Raises:
+      BoardError: no such directory, the port is taken, or an argument is refused.
+    """
+    _require_logdir(logdir)
+    _require_port(port)
+    argv = ["tensorboard", f"--logdir={logdir}"]
+    if host != "localhost":  # TensorBoard's default; naming it would forbid --bind_all
+        argv.append(f"--host={host}")
+    if port is not None:
+        argv.append(f"--port={port}")
+    with contextlib.suppress(KeyboardInterrupt):
+        if not full:
+            _leave_out_tensorflow()
+        _configured([*argv, *arguments]).main()
+
+
+def start_beside(
+    logdir: Path,
+    *,
+    host: str = "localhost",
+    port: int | None = None,
+    arguments: Sequence[str] = (),
+) -> Board:
+    """Starts TensorBoard as a child process and returns once it can be opened.
+
+    The child is in a session of its own, so Ctrl-C in this terminal does not reach it. On Linux
+    it ends with the thread that called this, also if that is killed: call it from the main one.
+
+    Args:
+      logdir, host, port, arguments: as for `serve`.
+
+    Raises:
+      BoardError: it did not start; one line says why, and no process is left.
+    """
+    command = [sys.executable, "-m", "rl_core.board", str(logdir), f"--parent={os.getpid()}"]
+    command += [f"--host={host}", *([] if port is None else [f"--port={port}"]), *arguments]
+    with tempfile.TemporaryFile() as stderr:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise BoardError(f"cannot start TensorBoard: {error.strerror}") from error
+        try:
+            return Board(_announced_url(process, stderr), process)
+        except BaseException:
+            _kill(process)
+            raise
+
+
+def _require_logdir(logdir: Path) -> None:
+    if not logdir.is_dir():
+        raise BoardError(f"no such directory: {str(logdir)!r}; nothing to show")
+
+
+def _require_port(port: int | None) -> None:
+    if port is not None and not 0 <= port <= 65535:
+        raise BoardError(f"a port must be 0 to 65535, got {port}")
+
+
+def _leave_out_tensorflow() -> None:
+    """Makes TensorBoard use its own stubs of TensorFlow's file functions, from here on."""
+    # TensorBoard looks for a module of this name; its build without TensorFlow has one.
+    name = "tensorboard.compat.notf"
+    sys.modules.setdefault(name, types.ModuleType(name))
+
+
+def _configured(argv: list[str]) -> Any:
+    """TensorBoard's program with these arguments, our server and no chatter."""
+    # Not `from tensorboard import program`: that is a lazy stand-in, on which nothing can be set.
+    import tensorboard.default as default
+    import tensorboard.program as program
+    from tensorboard.plugins.base_plugin import FlagsError
+
+    # A note on the fast loader, at every start. The name is private: if it goes, so be it.
+    program._DATA_SERVER_ADVISORY_MESSAGE = ""
+    board = program.TensorBoard(plugins=default.get_plugins(), server_class=_bind_server)
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            board.configure(argv)
+    except FlagsError as error:
+        raise BoardError(str(error)) from error
+    except SystemExit as error:
+        if error.code:  # argparse: pages of usage, then what is wrong
+            raise BoardError(_last_line(complaint.getvalue())) from error
+        raise
+    return board
+
+
+def _bind_server(app: Any, flags: Any) -> Any:
+    """TensorBoard's web server, bound to its port; announces its address when it serves."""
+    import tensorboard.program as program
+
+    class Server(program.WerkzeugServer):
+        def server_bind(self) -> None:
+            with _werkzeug_kept_from_exiting(program, f"{self.host}:{self.port}"):
+                super().server_bind()
+
+        def server_activate(self) -> None:
+            with _werkzeug_kept_from_exiting(program, f"{self.host}:{self.port}"):
+                super().server_activate()
+
+        def print_serving_message(self) -> None:
+            print(f"TensorBoard at {self.get_url()} (Ctrl-C to stop)", flush=True)
+
+    try:
+        return program.with_port_scanning(Server)(app, flags)
+    except program.TensorBoardPortInUseError as error:
+        raise BoardError(
+            f"port {flags.port} is already in use; choose another, or leave it out to take "
+            f"the first free one from {DEFAULT_PORT} on"
+        ) from error
+    except program.TensorBoardServerException as error:
+        raise BoardError(error.msg) from error
+
+
+@contextlib.contextmanager
+def _werkzeug_kept_from_exiting(program: Any, address: str) -> Iterator[None]:
+    """Raises what TensorBoard understands, because Werkzeug ends the process on an OSError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise program.TensorBoardPortInUseError(error.strerror) from error
+        raise program.TensorBoardServerException(
+            f"TensorBoard cannot listen at {address}: {error.strerror}"
+        ) from error
+
+
+def _announced_url(process: subprocess.Popen[bytes], stderr: IO[bytes]) -> str:
+    """Waits until the child has printed its address."""
+    assert process.stdout is not None
+    deadline = time.monotonic() + START_SECONDS
+    printed = b""
+    while (found := _ANNOUNCEMENT.search(printed.decode(errors="replace"))) is None:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
+            raise BoardError(f"TensorBoard did not start within {START_SECONDS:.0f} s")
+        more = os.read(process.stdout.fileno(), 4096)
+        if not more:
+            stderr.seek(0)
+            raise BoardError(_last_line(stderr.read().decode(errors="replace")))
+        printed += more
+    return found[1]
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "TensorBoard ended without a word"
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Ends the child and whatever it started."""
+    with process, contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

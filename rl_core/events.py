@@ -1,0 +1,296 @@
+"""Writing TensorBoard event files, batched and without TensorFlow.
+
+Events are serialised into memory at once and reach the disk in one write per flush, so a
+scalar costs microseconds in the training loop. There is no thread: an event that has waited too
+long is noticed when the next one is added, so whoever pauses calls `flush()`.
+
+`python -m rl_core.events` prints the docs page of all tags.
+
+Imports: rl_core.errors, rl_core.tags. Never tensorflow.
+"""
+
+import io
+import itertools
+import math
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.plugins.histogram import metadata as histogram_plugin
+from tensorboard.plugins.hparams import api_pb2 as hparams_api
+from tensorboard.plugins.hparams import metadata as hparams_plugin
+from tensorboard.plugins.hparams import plugin_data_pb2 as hparams_data
+from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+from tensorboard.plugins.scalar import metadata as scalar_plugin
+from tensorboard.plugins.text import metadata as text_plugin
+from tensorboard.summary.writer.record_writer import RecordWriter
+from tensorboard.util.tensor_util import make_tensor_proto
+
+from rl_core.errors import RunDirError
+from rl_core.tags import TAGS, Kind, Tag, as_markdown, tag_named
+
+__all__ = ["TAGS", "EventWriter", "Tag"]
+
+HPARAMS_METRICS = ("evaluation/return", "episode/return")
+HISTOGRAM_BUCKETS = 30
+MAX_BUFFER_BYTES = 1 << 18
+
+_PLUGINS = {"scalar": scalar_plugin, "histogram": histogram_plugin, "text": text_plugin}
+
+
+class EventWriter:
+    """Writes one new event file of a run. Close it, or use it in a `with` statement.
+
+    Every method that adds an event may flush, and every flush that cannot write raises
+    RunDirError; what it could not write is kept and tried again at the next flush.
+    """
+
+    def __init__(self, logdir: Path, flush_seconds: float = 2.0) -> None:
+        """Creates `logdir` if need be, and a new event file in it.
+
+        Args:
+          logdir: the run directory.
+          flush_seconds: how long an event may wait in memory while others are being added.
+
+        Raises:
+          RunDirError: the directory or the file cannot be made or written.
+        """
+        self._flush_seconds = flush_seconds
+        self._buffer = io.BytesIO()
+        self._records = RecordWriter(self._buffer)
+        self._oldest = math.inf
+        self._position = 0
+        self._described: dict[Kind, set[str]] = {"scalar": set(), "histogram": set(), "text": set()}
+        self._path, self._file = _create(logdir)
+        self._add(event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2"))
+        self.flush()
+
+    @property
+    def position(self) -> int:
+        """Bytes of the event file written so far; always the end of a whole event."""
+        return self._position
+
+    def scalar(self, tag: str, value: float, step: int) -> None:
+        """Adds one point to the curve `tag` at env step `step`. NaN and infinities are kept."""
+        self.scalars({tag: value}, step)
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Adds one point to each of several curves, all at env step `step`, as one event.
+
+        Raises:
+          UnknownName: a key is no scalar tag; then none of them is written.
+        """
+        if not values:
+            return
+        new = self._undescribed("scalar", values)
+        event = _event(step)
+        for tag, value in values.items():
+            # Field by field, which takes a third of the time that arguments take.
+            point = event.summary.value.add()
+            point.tag = tag
+            point.simple_value = float(value)
+            if tag in new:
+                point.metadata.CopyFrom(new[tag])
+        self._add(event)
+        self._described["scalar"].update(new)
+
+    def histogram(self, tag: str, values: ArrayLike, step: int) -> None:
+        """Adds a histogram of `values` (any shape) at env step `step`.
+
+        What float32 cannot hold, NaN and infinities among it, has no place on the axis and is
+        left out.
+        """
+        self._add_tensor("histogram", tag, _buckets(np.asarray(values, np.float64)), step)
+
+    def text(self, tag: str, markdown: str, step: int) -> None:
+        """Adds a text, shown as Markdown, at env step `step`."""
+        self._add_tensor("text", tag, markdown, step)
+
+    def hparams(self, values: Mapping[str, object]) -> None:
+        """Lists this run in the HParams tab: these values beside its latest returns.
+
+        TensorBoard takes the columns from one run of a log directory, so runs that are to be
+        compared should be given the same keys.
+        """
+        columns = {name: _hparam(value) for name, value in values.items()}
+        event = _event(0)
+        event.summary.value.add(
+            tag=hparams_plugin.EXPERIMENT_TAG,
+            metadata=hparams_plugin.create_summary_metadata(_experiment(columns)),
+            tensor=hparams_plugin.NULL_TENSOR,
+        )
+        # An empty trial gets the run's name and its own row; by default TensorBoard averages
+        # the runs that have equal values.
+        event.summary.MergeFrom(hparams_pb(columns, trial_id=""))
+        self._add(event)
+
+    def flush(self) -> None:
+        """Writes what is in memory to the file.
+
+        Raises:
+          RunDirError: the disk is full, or gone.
+        """
+        waiting = self._buffer.getvalue()
+        # At a fixed place, so a flush that failed half-way is simply written again.
+        try:
+            _write_at(self._file, waiting, self._position)
+        except OSError as error:
+            raise _unwritable(self._path, error) from error
+        self._position += len(waiting)
+        self._buffer.seek(0)
+        self._buffer.truncate()
+        self._oldest = math.inf
+
+    def close(self) -> None:
+        """Flushes and closes the file; a second call does nothing."""
+        if self._buffer.closed:
+            return
+        try:
+            self.flush()
+        finally:
+            self._buffer.close()
+            os.close(self._file)
+
+    def __enter__(self) -> "EventWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _add_tensor(self, kind: Kind, tag: str, value: str | NDArray[Any], step: int) -> None:
+        new = self._undescribed(kind, (tag,))
+        event = _event(step)
+        event.summary.value.add(tag=tag, tensor=make_tensor_proto(value), metadata=new.get(tag))
+        self._add(event)
+        self._described[kind].update(new)
+
+    def _undescribed(
+        self, kind: Kind, names: Iterable[str]
+    ) -> dict[str, summary_pb2.SummaryMetadata]:
+        """What TensorBoard has to know of those of `names` that this file does not have yet."""
+        described = self._described[kind]
+        return {name: _metadata(name, kind) for name in names if name not in described}
+
+    def _add(self, event: event_pb2.Event) -> None:
+        self._records.write(event.SerializeToString())
+        now = time.monotonic()
+        self._oldest = min(self._oldest, now)
+        too_old = now - self._oldest > self._flush_seconds
+        if too_old or self._buffer.tell() > MAX_BUFFER_BYTES:
+            self.flush()
+
+
+def _event(step: int) -> event_pb2.Event:
+    event = event_pb2.Event()
+    event.wall_time = time.time()
+    event.step = int(step)
+    return event
+
+
+def _create(logdir: Path) -> tuple[Path, int]:
+    """A new event file in `logdir`: its path and its descriptor."""
+    # TensorBoard finds the file by "tfevents" and reads a directory's files in order of name.
+    stem = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
+    paths = (logdir / f"{stem}.{number}" for number in itertools.count())
+    try:
+        logdir.mkdir(parents=True, exist_ok=True)
+        path = next(path for path in paths if not path.exists())
+        return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except OSError as error:
+        raise _unwritable(logdir, error) from error
+
+
+def _write_at(file: int, data: bytes, position: int) -> None:
+    """Writes all of `data` at `position`; a single write may stop short."""
+    rest = memoryview(data)
+    while rest:
+        written = os.pwrite(file, rest, position)
+        position += written
+        rest = rest[written:]
+
+
+def _unwritable(path: Path, error: OSError) -> RunDirError:
+    return RunDirError(f"cannot write TensorBoard events to {path}: {error.strerror}")
+
+
+def _metadata(name: str, kind: Kind) -> summary_pb2.SummaryMetadata:
+    """Unit, meaning and plugin of a tag, written with its first value."""
+    tag = tag_named(name, kind)
+    metadata = _PLUGINS[kind].create_summary_metadata(
+        display_name=None, description=f"{tag.meaning} Unit: {tag.unit}. X axis: env steps."
+    )
+    # Without its class the fast loader forgets the description of a plain scalar.
+    scalar, tensor = summary_pb2.DATA_CLASS_SCALAR, summary_pb2.DATA_CLASS_TENSOR
+    metadata.data_class = scalar if kind == "scalar" else tensor
+    return metadata
+
+
+def _buckets(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Histogram in the format of TensorBoard's histogram plugin.
+
+    All zeros if there is nothing to count; if all values are equal, every bucket has that
+    value for both edges and the last one holds the count.
+
+    Returns:
+      [HISTOGRAM_BUCKETS, 3]: left edge, right edge, count of equally wide buckets.
+    """
+    size = HISTOGRAM_BUCKETS
+    values = values[np.abs(values) <= np.finfo(np.float32).max]  # [n]; no NaN compares
+    if not values.size:
+        return np.zeros((size, 3))
+    low, high = values.min(), values.max()
+    if low == high:
+        index = np.full(values.shape, size - 1)
+    else:
+        # np.histogram does the same in more time, and refuses a range it finds too narrow.
+        index = np.minimum(((values - low) / (high - low) * size).astype(np.intp), size - 1)
+    edges = np.linspace(low, high, size + 1)
+    return np.stack([edges[:-1], edges[1:], np.bincount(index, minlength=size)], axis=1)
+
+
+def _hparam(value: object) -> bool | float | str:
+    """`value` as the HParams tab can show it: a number that is one, or else its text."""
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | float) and math.isfinite(value):
+        return value
+    return str(value)
+
+
+def _experiment(columns: Mapping[str, bool | float | str]) -> hparams_data.HParamsPluginData:
+    """The HParams tab's columns: no domains, because they would hide runs outside them."""
+    experiment = hparams_api.Experiment(
+        hparam_infos=[
+            hparams_api.HParamInfo(name=name, type=_hparam_type(value))
+            for name, value in columns.items()
+        ],
+        metric_infos=[
+            hparams_api.MetricInfo(name=hparams_api.MetricName(tag=tag)) for tag in HPARAMS_METRICS
+        ],
+    )
+    return hparams_data.HParamsPluginData(experiment=experiment)
+
+
+def _hparam_type(value: bool | float | str) -> int:
+    if isinstance(value, bool):
+        return hparams_api.DATA_TYPE_BOOL
+    if isinstance(value, str):
+        return hparams_api.DATA_TYPE_STRING
+    return hparams_api.DATA_TYPE_FLOAT64
+
+
+if __name__ == "__main__":
+    sys.stdout.write(as_markdown())
