@@ -213,11 +213,10 @@ class DqnAgent:
             pairs = zip(self._weights.values(), self._new_weights, strict=True)
             self._load_op = tf.group(*[v.assign(new, read_value=False) for v, new in pairs])
         with tf.name_scope("epsilon_greedy"):
-            draw = Stream(self.config.seed, "act").uniform(
-                self.replay.rows_written.read_value(), [2, N]
-            )
-            anything = tf.cast(draw[1] * self.num_actions, tf.int32)  # [N]
-            self._action = tf.where(draw[0] < epsilon, anything, _best(q))  # [N]
+            now = self.replay.rows_written.read_value()
+            coin, die = tf.unstack(Stream(self.config.seed, "act").uniform(now, [2, N]))  # [N]
+            anything = tf.cast(die * self.num_actions, tf.int32)  # [N]
+            self._action = tf.where(coin < epsilon, anything, _best(q))  # [N]
         self._write = self.replay.write(observation, self._action, reward, terminated, autoreset)
 
         self._observations = tf.placeholder(dtype, [None, *shape], "observations")
@@ -260,11 +259,12 @@ class DqnAgent:
         copy = copy_vars(self._online, self._target)
         with tf.control_dependencies([copy]):
             self._sync_op = self._target_age.assign(0, read_value=False)
+        head, tail = self.replay.queue()
         pairs = paired_variables(self._online, self._target)
         self._state = Inspection(
             self._target_age.read_value(),
             tf.global_norm([of.read_value() - to.read_value() for of, to in pairs]),
-            self.replay.queue_tail.read_value() - self.replay.queue_head.read_value(),
+            tail - head,
         )
 
     def _build_update(self, apply: Apply) -> tuple[LearnStats, tf.Operation]:

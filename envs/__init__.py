@@ -4,7 +4,7 @@
     registry.py    finding and making one env; why it could not be made
     checks.py      spaces and first observations that can be trained on
     spaces.py      how an observation becomes a stored row
-    drivers.py     the two drivers: single envs in a loop, gymnasium's own vector envs
+    drivers.py     the drivers: one env, several in a loop, an env's own vector env
     interface.py   Step, Episode, Envs: what the agents see
     seeding.py     the seed of every episode
 

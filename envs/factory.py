@@ -13,7 +13,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from envs.checks import require_matching_observation
-from envs.drivers import SyncEnvs, VectorEnvs
+from envs.drivers import SingleEnv, SyncEnvs, VectorEnvs
 from envs.interface import Envs
 from envs.registry import find_spec, make_single, make_vector
 from envs.seeding import episode_seed
@@ -77,7 +77,7 @@ def _make_sync(
             env_id, envs[0].observation_space, spaces.observation_dtype, first
         )
         opened.pop_all()
-        return SyncEnvs(env_id, envs, spaces, seed)
+        return (SingleEnv if num_envs == 1 else SyncEnvs)(env_id, envs, spaces, seed)
 
 
 def _make_vector(

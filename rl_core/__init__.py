@@ -4,3 +4,81 @@ Public names are re-exported here flat and loaded on first use, because what run
 TensorFlow (the board, `targetnet set`, `--help`) imports submodules of this package too and
 must not pay TensorFlow's import of several seconds.
 """
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rl_core.errors import (
+        BoundsError,
+        ConfigError,
+        EnvError,
+        FeedError,
+        MemoryLimitError,
+        RlCoreError,
+        RunDirError,
+        ScopeMismatch,
+        ShapeError,
+        StaticHyperparameter,
+        UnknownName,
+    )
+    from rl_core.events import EventWriter
+    from rl_core.graph.engine import Engine
+    from rl_core.graph.freeze import AllExempt, ApplyOps, Arm, FreezeSchedule
+    from rl_core.graph.fused import apply_again, fused_updates
+    from rl_core.graph.layers import conv2d, dense, layer_norm
+    from rl_core.graph.past import PastStates
+    from rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
+    from rl_core.graph.sync import copy_vars, paired_variables
+    from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
+    from rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
+    from rl_core.networks.heads import dueling_head, q_head
+    from rl_core.networks.network import q_network
+    from rl_core.networks.torsos import mlp_torso
+    from rl_core.random import Stream
+    from rl_core.replay.uniform import Transitions, UniformReplay
+    from rl_core.schedules import Constant, Geometric, Linear, Piecewise, Schedule
+
+# Read once, when TensorFlow is imported. oneDNN's kernels cost 5 us more per small matrix product,
+# which doubles the time of acting; for small networks the plain ones are as fast in learning.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+_NAMES_OF = {
+    "errors": (
+        "BoundsError ConfigError EnvError FeedError MemoryLimitError RlCoreError RunDirError "
+        "ScopeMismatch ShapeError StaticHyperparameter UnknownName"
+    ),
+    "events": "EventWriter",
+    "graph.engine": "Engine",
+    "graph.freeze": "AllExempt ApplyOps Arm FreezeSchedule",
+    "graph.fused": "apply_again fused_updates",
+    "graph.layers": "conv2d dense layer_norm",
+    "graph.past": "PastStates",
+    "graph.scopes": "blocks_of stop_gradient_getter variables_in",
+    "graph.sync": "copy_vars paired_variables",
+    "hyperparameters": "BlocksKnob Hyperparameters Knob",
+    "losses.td": "TdLoss double_q_learning huber q_learning squared",
+    "networks.heads": "dueling_head q_head",
+    "networks.network": "q_network",
+    "networks.torsos": "mlp_torso",
+    "random": "Stream",
+    "replay.uniform": "Transitions UniformReplay",
+    "schedules": "Constant Geometric Linear Piecewise Schedule",
+}
+_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -11,6 +11,7 @@ Imports: rl_core.errors. Never agents, never envs.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ try:
 except ImportError:  # a private module: without it `tf.cond` is lowered, see `Engine.building`
     _eager_context = None
 
+_SHAPE = operator.attrgetter("shape")
 _SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
 
 
@@ -131,7 +133,7 @@ class Engine:
             try:
                 if loose:
                     _require_shapes(feeds, values)
-                elif tuple([v.shape for v in values]) != exact:  # a list is faster than a generator
+                elif tuple(map(_SHAPE, values)) != exact:
                     _explain_feeds(feeds, values)
                 result = run(*values)
             except (AttributeError, TypeError, ValueError, tf.errors.InvalidArgumentError):

@@ -9,8 +9,9 @@ written one step later. The next observation *is* the next row, so each is store
     sampled?      yes              never                yes
 
 Which rows may be sampled is a queue of their numbers: a row enters when its outcome is known
-and was not an autoreset, and leaves when the ring overwrites it. A uniform draw from the queue
-is thus a uniform draw from the valid rows, always exactly B of them, without any rejection.
+and was not an autoreset, and leaves when the ring overwrites it (the queue's head is the place
+at which the oldest time step entered). A uniform draw from the queue is thus a uniform draw
+from the valid rows, always exactly B of them, without any rejection.
 
 Imports: rl_core.random, rl_core.replay.memory. Never agents, never envs.
 """
@@ -54,7 +55,7 @@ class UniformReplay:
 
     Attributes:
       rows_written: int64 variable: time steps written so far, the newest one's outcome pending.
-      queue_head, queue_tail: int64 variables; tail - head rows may be sampled.
+      queue_tail: int64 variable: rows that ever entered the queue.
       nbytes: bytes of all rows, once written.
 
     Raises:
@@ -81,7 +82,9 @@ class UniformReplay:
         self.capacity = self.steps * num_envs
         dtype = tf.as_dtype(observation_dtype)
         observation_bytes = math.prod(observation_shape) * dtype.size
-        self.nbytes = self.capacity * (observation_bytes + _OTHER_BYTES) + num_envs * 8
+        self.nbytes = self.capacity * (observation_bytes + _OTHER_BYTES) + 8 * (
+            num_envs + self.steps
+        )
         check_memory(self.nbytes, f"a replay of {self.capacity:,} rows")
         with tf.variable_scope(name):
             self._observation = self._rows("observation", dtype, observation_shape)
@@ -90,9 +93,10 @@ class UniformReplay:
             self._terminated = self._rows("terminated", tf.bool)
             self._autoreset = self._rows("autoreset", tf.bool)
             # N more places: where the numbers of rows that must not be sampled are put.
-            self._queue = self._rows("queue", tf.int64, more=num_envs)
+            self._queue = self._variable("queue", tf.int64, [self.capacity + num_envs])
+            # The queue's tail when a time step was written: the place of its own first row.
+            self._tail_at = self._variable("tail_at", tf.int64, [self.steps])
             self.rows_written = _counter("rows_written")
-            self.queue_head = _counter("queue_head")
             self.queue_tail = _counter("queue_tail")
 
     def write(
@@ -111,29 +115,27 @@ class UniformReplay:
           reward, terminated, autoreset: [N], of the step that led to `observation`.
         """
         with tf.name_scope("write"):
-            now = self.rows_written.read_value()
-            row = now % self.steps
-            rows, before = self._row_numbers(row), self._row_numbers((now - 1) % self.steps)
+            now, tail = self.rows_written.read_value(), self.queue_tail.read_value()
+            step = now % self.steps
+            rows, before = self._row_numbers(step), self._row_numbers((now - 1) % self.steps)
             # The very first row has nothing before it to complete.
-            valid = tf.logical_and(tf.logical_not(autoreset), now > 0)
-            leaving = self._leaving(rows, now)
-            with tf.control_dependencies([leaving]):
-                entered, queued = self._enter(before, valid)
-                writes = [
-                    queued,
-                    _write(self._observation, rows, observation),
-                    _write(self._action, rows, action),
-                    _write(self._reward, before, reward),
-                    _write(self._terminated, before, terminated),
-                    _write(self._autoreset, before, tf.logical_not(valid)),
-                    self.queue_head.assign_add(leaving, read_value=False),
-                ]
-            with tf.control_dependencies([now, entered, *writes[:1]]):
-                counts = [
+            valid = tf.logical_and(tf.logical_not(autoreset), now > 0)  # [N]
+            place, entering = self._places(tail, valid)
+            new_tail = tail + entering
+            writes = [
+                _write(self._queue, place, before),
+                _write(self._tail_at, step, new_tail),
+                _write(self._observation, rows, observation),
+                _write(self._action, rows, action),
+                _write(self._reward, before, reward),
+                _write(self._terminated, before, terminated),
+                _write(self._autoreset, before, autoreset),
+            ]
+            with tf.control_dependencies(writes):
+                return tf.group(
                     self.rows_written.assign_add(1, read_value=False),
-                    self.queue_tail.assign_add(entered, read_value=False),
-                ]
-            return tf.group(*writes, *counts)
+                    self.queue_tail.assign(new_tail, read_value=False),
+                )
 
     def sample(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Transitions:
         """Exactly `batch_size` valid transitions, uniformly, with replacement.
@@ -142,7 +144,7 @@ class UniformReplay:
         There must be a valid row: what an empty replay gives is undefined.
         """
         with tf.name_scope("sample"):
-            head, tail = self.queue_head.read_value(), self.queue_tail.read_value()
+            head, tail = self.queue()
             place = stream.integers(counter, [batch_size], head, tail)  # [B]
             source = tf.gather(self._queue, place % self.capacity)  # [B]
             destination = (source + self.num_envs) % self.capacity  # [B]
@@ -154,30 +156,38 @@ class UniformReplay:
                 s_t=tf.gather(self._observation, destination),
             )
 
-    def _rows(
-        self, name: str, dtype: tf.DType, shape: Sequence[int] = (), more: int = 0
-    ) -> tf.Variable:
-        full = [self.capacity + more, *shape]
+    def queue(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Places [head, tail) of the queue hold the rows that may be sampled; int64 scalars."""
+        oldest = tf.maximum(self.rows_written.read_value() - self.steps, 0)
+        head = tf.gather(self._tail_at, oldest % self.steps)
+        return head, self.queue_tail.read_value()
+
+    def _rows(self, name: str, dtype: tf.DType, shape: Sequence[int] = ()) -> tf.Variable:
+        return self._variable(name, dtype, [self.capacity, *shape])
+
+    def _variable(self, name: str, dtype: tf.DType, shape: Sequence[int]) -> tf.Variable:
         # Empty instead of zeros: pages nobody wrote to cost no memory.
         return tf.get_variable(
-            name, initializer=lambda: tf.raw_ops.Empty(shape=full, dtype=dtype), trainable=False
+            name, initializer=lambda: tf.raw_ops.Empty(shape=shape, dtype=dtype), trainable=False
         )
 
     def _row_numbers(self, step: tf.Tensor) -> tf.Tensor:
+        if self.num_envs == 1:  # fewer operations in the hottest call
+            return tf.reshape(step, [1])
         return step * self.num_envs + np.arange(self.num_envs, dtype=np.int64)  # [N]
 
-    def _leaving(self, rows: tf.Tensor, now: tf.Tensor) -> tf.Tensor:
-        """How many queued rows the ring is about to overwrite: the oldest ones, in order."""
-        stale = tf.cast(tf.logical_not(tf.gather(self._autoreset, rows)), tf.int64)
-        return tf.where(now >= self.steps, tf.reduce_sum(stale), 0)
+    def _places(self, tail: tf.Tensor, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Where N rows go in the queue, and how many of them really enter it.
 
-    def _enter(self, rows: tf.Tensor, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Operation]:
-        """Queues the valid ones among `rows`; returns how many they are, and the op."""
+        The place at `tail` is always free, since the newest row is never in the queue. With one
+        env a row that must not enter is put there too, and `tail` stays.
+        """
         ones = tf.cast(valid, tf.int64)  # [N]
-        ahead = tf.cumsum(ones, exclusive=True) if self.num_envs > 1 else np.zeros(1, np.int64)
-        place = (self.queue_tail.read_value() + ahead) % self.capacity
+        if self.num_envs == 1:
+            return tf.reshape(tail % self.capacity, [1]), tf.reshape(ones, [])
+        place = (tail + tf.cumsum(ones, exclusive=True)) % self.capacity
         aside = self.capacity + np.arange(self.num_envs, dtype=np.int64)
-        return tf.reduce_sum(ones), _write(self._queue, tf.where(valid, place, aside), rows)
+        return tf.where(valid, place, aside), tf.reduce_sum(ones)
 
 
 def _counter(name: str) -> tf.Variable:

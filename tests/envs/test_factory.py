@@ -1,0 +1,263 @@
+"""What cannot be trained on is refused before the run, in one line that says what to do."""
+
+import sys
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from envs import make_envs
+from rl_core.errors import EnvError
+
+Box, Discrete = gym.spaces.Box, gym.spaces.Discrete
+
+
+def refusal(*args, **kwargs) -> str:
+    """Returns the one line with which make_envs refuses, nothing else being printed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(EnvError) as refused:
+            make_envs(*args, **{"seed": 1, **kwargs})
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def fixed_refusal(**env_kwargs) -> str:
+    return refusal("test/Fixed-v0", env_kwargs=env_kwargs)
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [
+        ("CartPole-v7", "CartPole-v1"),
+        ("cartpole-v1", "CartPole-v1"),
+        ("CartPole", "CartPole-v1"),
+        ("CartPloe-v0", "CartPole-v1"),
+        ("LunarLander-v2", "LunarLander-v3"),
+        ("Taxy-v3", "Taxi-v4"),
+        ("test/Scriptd-v0", "test/Scripted-v0"),
+    ],
+)
+def test_an_unknown_id_names_the_nearest_in_its_latest_version(typo, meant):
+    assert refusal(typo) == f"there is no env {typo!r}; did you mean {meant!r}?"
+
+
+def test_an_id_like_no_other_says_how_to_name_a_module():
+    message = refusal("Nowhere-v0")
+    assert message.startswith("there is no env 'Nowhere-v0'")
+    assert "'module:Nowhere-v0' to import the module that registers it" in message
+    assert "'ale_py:ALE/Pong-v5'" in refusal("ALE/Pong-v5")
+
+
+@pytest.mark.parametrize("module", ["no_such_module", "a:b"])
+def test_a_module_that_cannot_be_imported_is_named(module):
+    message = refusal(f"{module}:Foo-v0")
+    assert f"the module {module!r} that should register it cannot be imported" in message
+    assert f"No module named {module!r}" in message
+
+
+def test_a_module_that_breaks_when_imported_is_named(tmp_path, monkeypatch):
+    (tmp_path / "broken_envs.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "'broken_envs' that should register it cannot be imported (division by zero)" in (
+        refusal("broken_envs:Foo-v0")
+    )
+
+
+def test_ids_that_only_share_a_version_are_not_offered():
+    assert refusal("json:Foo-v0") == (
+        "module 'json' registers no env 'Foo-v0'; correct the name, or register it there"
+    )
+
+
+def test_a_module_that_registers_another_name_says_so(tmp_path, monkeypatch):
+    (tmp_path / "other_envs.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('Walkway-v2', 'gymnasium.envs.classic_control:CartPoleEnv')"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    message = refusal("other_envs:Walkway-v1")
+    assert (
+        message == "module 'other_envs' registers no env 'Walkway-v1'; did you mean 'Walkway-v2'?"
+    )
+    envs = make_envs("other_envs:Walkway-v2", seed=1)
+    assert (envs.env_id, envs.observation_shape) == ("other_envs:Walkway-v2", (4,))
+    del gym.registry["Walkway-v2"], sys.modules["other_envs"]
+
+
+@pytest.mark.parametrize(
+    ("env_id", "module", "install"),
+    [
+        ("LunarLander-v3", "gymnasium.envs.box2d.lunar_lander", "targetnet[box2d]"),
+        ("Ant-v5", "gymnasium.envs.mujoco.ant_v5", "gymnasium[mujoco]"),
+        ("phys2d/CartPole-v1", "gymnasium.envs.phys2d.cartpole", "gymnasium[jax]"),
+    ],
+)
+def test_a_missing_package_comes_with_the_command_that_installs_it(
+    monkeypatch, env_id, module, install
+):
+    monkeypatch.setitem(sys.modules, module, None)  # as if it failed to import
+    message = refusal(env_id)
+    assert message.startswith(f"env {env_id!r} needs a package that is not installed (")
+    assert message.endswith(f"run: pip install '{install}'")
+
+
+def test_a_missing_package_is_told_by_the_import_that_failed(monkeypatch):
+    monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d.lunar_lander", raising=False)
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    message = refusal("LunarLander-v3")
+    assert "Box2D" in message
+    assert "swig" not in message  # gymnasium's own text asks for a second pip install
+
+
+def test_a_missing_package_of_an_unknown_family_is_told_as_the_env_tells_it():
+    message = refusal("Ant-v2")
+    assert "'Ant-v2' needs something that cannot be imported (The mujoco v2 and v3" in message
+
+
+def test_a_continuous_action_space_is_refused_by_name():
+    message = refusal("Pendulum-v1")
+    assert "continuous action space Box(-2.0, 2.0, (1,), float32)" in message
+    assert "gymnasium.wrappers.DiscretizeAction" in message
+
+
+def test_several_actions_at_once_are_refused():
+    message = fixed_refusal(action_space=gym.spaces.MultiDiscrete([2, 3]))
+    assert "action space MultiDiscrete([2 3])" in message
+    assert "one Discrete action for each combination" in message
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        gym.spaces.Dict(position=Box(0, 1, (2,))),
+        gym.spaces.Tuple([Discrete(2), Discrete(3)]),
+        gym.spaces.MultiDiscrete([2, 3]),
+        gym.spaces.MultiBinary(4),
+    ],
+)
+def test_observations_of_several_parts_are_refused_with_the_wrapper_that_joins_them(space):
+    message = fixed_refusal(observation_space=space)
+    assert f"observation space {space}" in message
+    assert "gymnasium.wrappers.FlattenObservation" in message
+
+
+def test_observations_that_cannot_be_flattened_are_refused_too():
+    message = fixed_refusal(observation_space=gym.spaces.Sequence(Discrete(2)))
+    assert "observation space Sequence(" in message
+    assert "FlattenObservation" not in message
+
+
+def test_a_long_space_is_cut_to_one_line():
+    many = gym.spaces.Dict({f"part{i}": Box(0, 1, (3, 3)) for i in range(20)})
+    assert len(fixed_refusal(observation_space=many)) < 500
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "got"),
+    [
+        (Box(0, 1, (2,)), np.zeros(3, np.float32), "got one of shape (3,)"),
+        (Box(0, 255, (2,), np.uint8), np.zeros(2), "got one of dtype float64"),
+        (Box(0, 255, (2,), np.uint8), np.zeros(2, int), "got one of dtype int64"),
+        (Box(0, 1, (2,)), np.array(["a", "b"]), "got one of dtype <U1"),
+        (Box(0, 1, (2,)), np.array([0, np.nan]), "got one with NaN or infinite numbers"),
+        (Box(0, 1, (2,)), {"x": 0}, "got one of shape ()"),
+        (Discrete(3), 3, "got 3"),
+        (Discrete(3, start=1), 0, "got 0"),
+        (Discrete(3), 1.0, "got 1.0"),
+    ],
+)
+def test_a_first_observation_that_breaks_its_space_is_refused(space, observation, got):
+    message = fixed_refusal(observation_space=space, observation=observation)
+    assert str(space) in message
+    assert got in message
+
+
+def test_a_reset_of_the_old_interface_is_refused():
+    class Old(gym.Env):
+        observation_space, action_space = Box(0, 1, (4,)), Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(4, np.float32)
+
+    gym.register("test/Old-v0", Old)
+    assert "an observation and an info dict, got ndarray" in refusal("test/Old-v0")
+    del gym.registry["test/Old-v0"]
+
+
+def test_an_argument_the_env_does_not_take_names_the_nearest():
+    assert refusal("CartPole-v1", env_kwargs={"sutton_barto": True}) == (
+        "env 'CartPole-v1' takes no argument 'sutton_barto' (env_kwargs); did you mean "
+        "'sutton_barto_reward'?; it takes max_episode_steps, render_mode, sutton_barto_reward"
+    )
+
+
+def test_the_arguments_of_a_vector_env_are_its_own():
+    message = refusal("CartPole-v1", vectorization="vector_entry_point", env_kwargs={"x": 1})
+    assert message.endswith("it takes max_episode_steps, render_mode, sutton_barto_reward")
+
+
+def test_an_env_that_takes_any_argument_is_told_as_it_tells_it():
+    class Picky(gym.Env):
+        def __init__(self, **anything):
+            raise TypeError("no,\nnot that")
+
+    gym.register("test/Picky-v0", Picky)
+    message = refusal("test/Picky-v0", env_kwargs={"x": 1})
+    assert "cannot be made with env_kwargs {'x': 1} (TypeError: no, not that" in message
+    del gym.registry["test/Picky-v0"]
+
+
+def test_an_argument_the_env_cannot_use_is_told_as_the_env_tells_it():
+    message = refusal("FrozenLake-v1", env_kwargs={"map_name": "9x9"})
+    assert "cannot be made with env_kwargs {'map_name': '9x9'} (KeyError: '9x9')" in message
+
+
+def test_counts_and_seeds_have_bounds():
+    assert refusal("CartPole-v1", 0) == "num_envs must be a whole number of envs >= 1, got 0"
+    assert refusal("CartPole-v1", seed=-1) == "seed must be a whole number >= 0, got -1"
+
+
+def test_an_unknown_vectorization_names_the_known_ones():
+    message = refusal("CartPole-v1", vectorization="vector_entrypoint")
+    assert message == (
+        "vectorization must be 'sync' or 'vector_entry_point', got 'vector_entrypoint'; "
+        "did you mean 'vector_entry_point'?"
+    )
+
+
+def test_an_env_without_a_vector_env_of_its_own_is_refused():
+    message = refusal("MountainCar-v0", 2, vectorization="vector_entry_point")
+    assert "'MountainCar-v0' has no vector env of its own" in message
+    assert "set vectorization = 'sync'" in message
+
+
+@pytest.mark.parametrize(
+    ("mode", "shown"), [(gym.vector.AutoresetMode.SAME_STEP, "SAME_STEP"), (None, "None")]
+)
+def test_a_vector_env_that_loses_final_observations_is_refused_and_closed(mode, shown):
+    tape: list[str] = []
+    message = refusal(
+        "test/Scripted-v0",
+        2,
+        vectorization="vector_entry_point",
+        env_kwargs={"mode": mode, "tape": tape},
+    )
+    assert "must declare autoreset_mode NEXT_STEP" in message
+    assert f"its metadata says {shown}; set vectorization = 'sync'" in message
+    assert tape == ["close"]
+
+
+def test_envs_already_made_are_closed_when_they_are_refused():
+    tape: list[str] = []
+    refusal("test/Fixed-v0", 3, env_kwargs={"tape": tape, "observation": np.zeros(7)})
+    assert tape == ["close"] * 3
+
+
+def test_gymnasium_warns_as_before_once_an_env_is_made(monkeypatch):
+    monkeypatch.setattr(gym.logger, "min_level", gym.logger.WARN)
+    make_envs("CartPole-v1", seed=1)
+    assert gym.logger.min_level == gym.logger.WARN
+    refusal("FrozenLake-v1", env_kwargs={"map_name": "9x9"})
+    assert gym.logger.min_level == gym.logger.WARN

@@ -1,0 +1,79 @@
+"""How observations are stored and actions are numbered."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from envs import make_envs
+
+Box, Discrete = gym.spaces.Box, gym.spaces.Discrete
+
+
+def fixed(**env_kwargs):
+    return make_envs("test/Fixed-v0", seed=1, env_kwargs=env_kwargs)
+
+
+# space                                   observation                      stored
+STORED = [
+    (Box(0, 1, (2,), np.float32), np.array([0.5, 1.0], np.float32), np.float32([0.5, 1.0])),
+    (Box(0, 1, (2,), np.float64), np.array([0.5, 1.0], np.float64), np.float32([0.5, 1.0])),
+    (Box(0, 1, (2,), np.float32), np.array([0.5, 1.0], np.float64), np.float32([0.5, 1.0])),
+    (Box(0, 9, (2,), np.int64), np.array([3, 9]), np.float32([3, 9])),
+    (Box(0, 9, (2,), np.int8), np.array([3, 9], np.int8), np.float32([3, 9])),
+    (Box(0, 255, (1, 2), np.uint8), np.array([[3, 255]], np.uint8), np.uint8([[3, 255]])),
+    (Box(0, 1, (2,), np.bool_), np.array([True, False]), np.array([True, False])),
+    (Box(0, 1, (2,), np.float32), [0.5, 1.0], np.float32([0.5, 1.0])),
+    (Box(0, 1, (), np.float32), 0.5, np.float32(0.5)),
+    (Discrete(3), 2, np.float32([0, 0, 1])),
+    (Discrete(3, start=-1), np.int64(-1), np.float32([1, 0, 0])),
+    (Discrete(3, start=5), np.array(6), np.float32([0, 1, 0])),
+]
+
+
+@pytest.mark.parametrize(("space", "observation", "stored"), STORED)
+def test_observations_are_stored_as_they_should(space, observation, stored):
+    envs = fixed(observation_space=space, observation=observation)
+    assert (envs.observation_shape, envs.observation_dtype) == (stored.shape, stored.dtype)
+    for step in (envs.reset(), envs.step(np.array([0]))):
+        assert step.observation.dtype == stored.dtype
+        np.testing.assert_array_equal(step.observation, stored[np.newaxis])
+
+
+def test_discrete_observations_of_a_vector_env_become_one_hot_rows():
+    class Places(gym.vector.VectorEnv):
+        metadata = {"autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP}  # noqa: RUF012
+        single_observation_space = Discrete(3, start=1)
+        single_action_space = Discrete(2, start=10)
+
+        def __init__(self, num_envs):
+            self.num_envs = num_envs
+
+        def reset(self, *, seed=None, options=None):
+            return np.array([3, 1]), {}
+
+        def step(self, actions):
+            none = np.zeros(2, bool)
+            return np.array([1, 2]), actions, none, none, {}
+
+    gym.register("test/Places-v0", vector_entry_point=Places)
+    envs = make_envs("test/Places-v0", 2, vectorization="vector_entry_point", seed=1)
+    assert envs.reset().observation.tolist() == [[0, 0, 1], [1, 0, 0]]
+    step = envs.step(np.array([0, 1], np.int32))
+    assert step.observation.tolist() == [[1, 0, 0], [0, 1, 0]]
+    assert step.reward.tolist() == [10, 11]  # the actions the env was given
+    del gym.registry["test/Places-v0"]
+
+
+def test_actions_count_from_0_wherever_the_env_begins():
+    envs = fixed(action_space=Discrete(3, start=-1))
+    envs.reset()
+    assert envs.num_actions == 3
+    paid = [envs.step(np.array([action])).reward[0] for action in range(3)]
+    assert paid == [-1, 0, 1]  # the actions the env was given
+
+
+def test_a_real_env_with_a_discrete_observation_trains_on_one_hot():
+    envs = make_envs("FrozenLake-v1", seed=1, env_kwargs={"is_slippery": False})
+    assert (envs.observation_shape, envs.num_actions) == ((16,), 4)
+    assert np.argmax(envs.reset().observation[0]) == 0
+    assert np.argmax(envs.step(np.array([2])).observation[0]) == 1  # one to the right
