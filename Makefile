@@ -6,7 +6,11 @@ BIN := $(VENV)/bin
 # Test processes at once. Each imports TensorFlow, so more than the cores only costs memory.
 JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo 4 || echo $$n)
 
-.PHONY: train test test-slow bench check format docs clean
+# For `make seeds`: which config, how many seeds, how many processes.
+CONFIG ?= cartpole
+SEEDS ?= 10
+
+.PHONY: train test test-slow bench seeds check format docs clean
 
 train: $(VENV)/.ready
 	$(BIN)/targetnet train cartpole --board
@@ -15,10 +19,13 @@ test: $(VENV)/.ready
 	$(BIN)/python -m pytest -n $(JOBS)
 
 test-slow: $(VENV)/.ready
-	$(BIN)/python -m pytest -n $(JOBS) -m slow --timeout 3600
+	$(BIN)/python -m pytest -m slow --timeout 3600
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m pytest -m benchmark -s
+
+seeds: $(VENV)/.ready
+	$(BIN)/python -m tests.learning.seeds $(CONFIG) --seeds $(SEEDS) --jobs $(JOBS)
 
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .

@@ -1,1 +1,28 @@
-"""Agents: DQN, its configuration, the loop that trains it, and the command line."""
+"""Agents: DQN, its configuration, the loop that trains it, and the command line.
+
+Public names are loaded on first use: the command line must not pay TensorFlow's import.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rl_core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from agents.config import DqnConfig, FreezeArm
+    from agents.config_files import load_config
+    from agents.dqn import DqnAgent, LearnStats
+    from agents.evaluation import evaluate
+    from agents.runner import Tick, training_loop
+    from agents.training import Outcome, train
+
+_NAMES_OF = {
+    "config": "DqnConfig FreezeArm",
+    "config_files": "load_config",
+    "dqn": "DqnAgent LearnStats",
+    "evaluation": "evaluate",
+    "runner": "Tick training_loop",
+    "training": "Outcome train",
+}
+__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES_OF)

@@ -8,8 +8,9 @@ must not pay TensorFlow's import of several seconds.
 from __future__ import annotations
 
 import os
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rl_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from rl_core.errors import (
@@ -68,17 +69,4 @@ _NAMES_OF = {
     "replay.uniform": "Transitions UniformReplay",
     "schedules": "Constant Geometric Linear Piecewise Schedule",
 }
-_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
-__all__ = sorted(_MODULE_OF)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES_OF)

@@ -28,7 +28,7 @@ class Stream:
         self._key = words.astype(np.uint64)
 
     def uniform(self, counter: tf.Tensor, shape: list[int]) -> tf.Tensor:
-        """float32 in [0, 1), of `shape`; `counter` is an int64 scalar."""
+        """float32 in [0, 1), of `shape`; `counter` is an int64 scalar or [1]."""
         return tf.raw_ops.StatelessRandomUniformV2(
             shape=shape, key=self._key, counter=_place(counter), alg=_PHILOX, dtype=tf.float32
         )
@@ -36,7 +36,7 @@ class Stream:
     def integers(
         self, counter: tf.Tensor, shape: list[int], low: tf.Tensor, high: tf.Tensor
     ) -> tf.Tensor:
-        """int64 in [low, high), of `shape`; `counter`, `low` and `high` are int64 scalars."""
+        """int64 in [low, high), of `shape`; `counter` as in `uniform`; bounds are scalars."""
         return tf.raw_ops.StatelessRandomUniformIntV2(
             shape=shape,
             key=self._key,
@@ -49,4 +49,5 @@ class Stream:
 
 def _place(counter: tf.Tensor) -> tf.Tensor:
     # The generator's 128-bit counter: one draw uses up low words, so ours is the high one.
-    return tf.stack([tf.zeros([], tf.uint64), tf.cast(counter, tf.uint64)])
+    high = tf.reshape(tf.cast(counter, tf.uint64), [1])
+    return tf.concat([tf.zeros([1], tf.uint64), high], axis=0)

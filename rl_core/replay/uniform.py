@@ -54,8 +54,8 @@ class UniformReplay:
       name: variable scope.
 
     Attributes:
-      rows_written: int64 variable: time steps written so far, the newest one's outcome pending.
-      queue_tail: int64 variable: rows that ever entered the queue.
+      rows_written: int64 [1] variable: time steps written so far, the newest one's outcome pending.
+      queue_tail: int64 [1] variable: rows that ever entered the queue.
       nbytes: bytes of all rows, once written.
 
     Raises:
@@ -133,7 +133,7 @@ class UniformReplay:
             ]
             with tf.control_dependencies(writes):
                 return tf.group(
-                    self.rows_written.assign_add(1, read_value=False),
+                    self.rows_written.assign_add([1], read_value=False),
                     self.queue_tail.assign(new_tail, read_value=False),
                 )
 
@@ -160,7 +160,7 @@ class UniformReplay:
         """Places [head, tail) of the queue hold the rows that may be sampled; int64 scalars."""
         oldest = tf.maximum(self.rows_written.read_value() - self.steps, 0)
         head = tf.gather(self._tail_at, oldest % self.steps)
-        return head, self.queue_tail.read_value()
+        return tf.reshape(head, []), tf.reshape(self.queue_tail.read_value(), [])
 
     def _rows(self, name: str, dtype: tf.DType, shape: Sequence[int] = ()) -> tf.Variable:
         return self._variable(name, dtype, [self.capacity, *shape])
@@ -172,26 +172,28 @@ class UniformReplay:
         )
 
     def _row_numbers(self, step: tf.Tensor) -> tf.Tensor:
-        if self.num_envs == 1:  # fewer operations in the hottest call
-            return tf.reshape(step, [1])
+        if self.num_envs == 1:
+            return step
         return step * self.num_envs + np.arange(self.num_envs, dtype=np.int64)  # [N]
 
     def _places(self, tail: tf.Tensor, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Where N rows go in the queue, and how many of them really enter it.
+        """Where N rows go in the queue, [N], and how many of them really enter it, [1].
 
         The place at `tail` is always free, since the newest row is never in the queue. With one
         env a row that must not enter is put there too, and `tail` stays.
         """
         ones = tf.cast(valid, tf.int64)  # [N]
         if self.num_envs == 1:
-            return tf.reshape(tail % self.capacity, [1]), tf.reshape(ones, [])
+            return tail % self.capacity, ones
         place = (tail + tf.cumsum(ones, exclusive=True)) % self.capacity
         aside = self.capacity + np.arange(self.num_envs, dtype=np.int64)
-        return tf.where(valid, place, aside), tf.reduce_sum(ones)
+        return tf.where(valid, place, aside), tf.reduce_sum(ones, keepdims=True)
 
 
 def _counter(name: str) -> tf.Variable:
-    return tf.get_variable(name, [], tf.int64, tf.zeros_initializer(), trainable=False)
+    # [1], not a scalar: with one env it is a vector of row numbers as it stands, and the
+    # hottest call needs no reshaping.
+    return tf.get_variable(name, [1], tf.int64, tf.zeros_initializer(), trainable=False)
 
 
 def _write(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor) -> tf.Operation:

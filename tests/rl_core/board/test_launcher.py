@@ -150,7 +150,8 @@ def answers(url):
 
 
 @pytest.fixture
-def board(tmp_path):
+def board(tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # would hide an address left in a buffer
     board = start_beside(tmp_path, port=0)
     yield board
     board.stop()

@@ -1,0 +1,109 @@
+"""Schedules at their corners, by hand."""
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from rl_core.schedules import Constant, Geometric, Linear, Piecewise, Schedule
+
+LINEAR = Linear(start=1.0, end=0.0, steps=4)
+LATE = Linear(start=1.0, end=3.0, steps=2, begin=10)
+GEOMETRIC = Geometric(start=8.0, end=0.5, steps=4)
+LINES = Piecewise(points=[[10, 0.0], [20, 1.0], [40, 0.0]])
+STAIRS = Piecewise(points=[[10, 0.0], [20, 1.0], [40, 0.5]], between="hold")
+
+VALUES = [
+    (Constant(value=0.3), {0: 0.3, 1: 0.3, 10**9: 0.3}),
+    (LINEAR, {0: 1.0, 1: 0.75, 2: 0.5, 3: 0.25, 4: 0.0, 5: 0.0, 10**9: 0.0}),
+    (LATE, {0: 1.0, 9: 1.0, 10: 1.0, 11: 2.0, 12: 3.0, 13: 3.0}),
+    (GEOMETRIC, {0: 8.0, 1: 4.0, 2: 2.0, 3: 1.0, 4: 0.5, 5: 0.5}),  # halved at every step
+    (Geometric(start=1.0, end=100.0, steps=2, begin=5), {0: 1.0, 5: 1.0, 6: 10.0, 7: 100.0}),
+    (LINES, {0: 0.0, 10: 0.0, 15: 0.5, 20: 1.0, 25: 0.75, 30: 0.5, 40: 0.0, 99: 0.0}),
+    (STAIRS, {0: 0.0, 10: 0.0, 19: 0.0, 20: 1.0, 39: 1.0, 40: 0.5, 99: 0.5}),
+    (Piecewise(points=[[5, 2.0]]), {0: 2.0, 5: 2.0, 6: 2.0}),
+]
+
+
+def kind_and_begin(case):
+    return type(case).__name__ if not isinstance(case, dict) else ""
+
+
+@pytest.mark.parametrize(("schedule", "values"), VALUES, ids=kind_and_begin)
+def test_a_schedule_has_its_hand_computed_values(schedule, values):
+    got = {env_step: schedule.value_at(env_step) for env_step in values}
+    assert got == pytest.approx(values)
+
+
+def test_a_ramp_ends_exactly_at_its_end():
+    """A learning rate of almost 1e-5 would be one that no comparison finds."""
+    for kind in (Linear, Geometric):
+        ramp = kind(start=2.3e-3, end=1e-5, steps=50_000)
+        assert ramp.value_at(0) == 2.3e-3
+        assert ramp.value_at(50_000) == 1e-5
+        assert ramp.value_at(50_001) == 1e-5
+
+
+@pytest.mark.parametrize("kind", [Linear, Geometric])
+@pytest.mark.parametrize(("start", "end"), [(0.1, 0.7), (0.7, 0.1), (1.0, 0.04)])
+def test_a_ramp_never_leaves_its_extremes(kind, start, end):
+    ramp = kind(start=start, end=end, steps=1_000)
+    low, high = ramp.extremes()
+    assert all(low <= ramp.value_at(step) <= high for step in range(1_002))
+
+
+def test_extremes_are_the_smallest_and_largest_value_there_ever_is():
+    assert Constant(value=0.3).extremes() == (0.3, 0.3)
+    assert LINEAR.extremes() == (0.0, 1.0)
+    assert LATE.extremes() == (1.0, 3.0)
+    assert GEOMETRIC.extremes() == (0.5, 8.0)
+    assert LINES.extremes() == (0.0, 1.0)  # the middle corner is the highest
+    assert STAIRS.extremes() == (0.0, 1.0)
+
+
+def test_points_are_joined_by_lines_unless_told_to_hold():
+    assert LINES.between == "line"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"schedule": "constant", "value": 1.0},
+        {"schedule": "linear", "start": 1.0, "end": 0.0, "steps": 4, "begin": 2},
+        {"schedule": "geometric", "start": 1.0, "end": 0.1, "steps": 4},
+        {"schedule": "piecewise", "points": [[0, 1.0], [5, 0.0]], "between": "hold"},
+    ],
+    ids=lambda table: table["schedule"],
+)
+def test_a_table_is_read_by_the_name_of_its_schedule_and_written_back_equal(table):
+    adapter = TypeAdapter(Schedule)
+    schedule = adapter.validate_python(table)
+    assert type(schedule).__name__.lower() == table["schedule"]
+    assert adapter.validate_python(schedule.model_dump(mode="json")) == schedule
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Linear(start=1.0, end=0.0, steps=0),
+        lambda: Linear(start=1.0, end=0.0, steps=4, begin=-1),
+        lambda: Linear(start=float("nan"), end=0.0, steps=4),
+        lambda: Linear(start=1.0, end=float("inf"), steps=4),
+        lambda: Geometric(start=1.0, end=0.0, steps=4),
+        lambda: Geometric(start=-1.0, end=1.0, steps=4),
+        lambda: Constant(value=float("nan")),
+        lambda: Piecewise(points=[]),
+        lambda: Piecewise(points=[[5, 1.0], [5, 2.0]]),
+        lambda: Piecewise(points=[[5, 1.0], [4, 2.0]]),
+        lambda: Piecewise(points=[[-1, 1.0]]),
+        lambda: Piecewise(points=[[0, float("inf")]]),
+        lambda: Piecewise(points=[[0, 1.0]], between="spline"),
+        lambda: Linear(start=1.0, end=0.0, steps=4, power=2),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused(make):
+    with pytest.raises(ValidationError):
+        make()
+
+
+def test_a_schedule_cannot_be_changed_afterwards():
+    with pytest.raises(ValidationError):
+        LINEAR.start = 2.0
