@@ -17,12 +17,14 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config import DqnConfig
-from rl_core.errors import RlCoreError, ScopeMismatch
+from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
 from rl_core.graph.fused import apply_again, fused_updates
-from rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
+from rl_core.graph.phase import PhaseCalls
+from rl_core.graph.scopes import blocks_of, stop_gradient_getter
 from rl_core.graph.sync import copy_vars, paired_variables
+from rl_core.graph.weights import ScopeWeights
 from rl_core.hyperparameters import BlocksKnob, Hyperparameters
 from rl_core.losses import TdLoss, double_q_learning, huber, q_learning, squared
 from rl_core.networks import dueling_head, mlp_torso, q_head, q_network
@@ -37,7 +39,7 @@ class LearnStats(NamedTuple):
     """Of the last update of a learning phase."""
 
     loss: Any  # [] mean over the batch
-    q_mean: Any  # [] mean over the batch of max_a q_tm1[a]
+    q_mean: Any  # [] mean over the batch of q_tm1[a_tm1]
     q_max: Any  # [] largest q_tm1[a]
     grad_norm: Any  # [] global norm over the trained blocks, before clipping
     td_error: Any  # [B]
@@ -146,12 +148,14 @@ class DqnAgent:
 
         The phase is cut where a freeze arm ends. Returns the last update's statistics if asked.
         """
+        if updates < 1:
+            raise ValueError(f"updates must be a whole number >= 1, got {updates}")
         if not self._can_learn:
             self._require_rows()
         result = None
         live = self._live_feeds()
         for exempt, count in self._phases(updates):
-            result = self._learn_phase(exempt, count, live, stats)
+            result = self._calls.run(exempt, count, live, stats)
             self.updates += count
         return result
 
@@ -165,26 +169,15 @@ class DqnAgent:
 
     def weights(self) -> dict[str, np.ndarray]:
         """The online network's variables, keyed by the name after their scope."""
-        return self.engine.run(self._weights)
+        return self._weights.read()
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Sets the online network's variables, and syncs the target.
 
         Raises:
-          ScopeMismatch: names or shapes differ; says which.
+          ScopeMismatch: names, shapes or dtypes differ; says which.
         """
-        wanted = {name: tuple(v.shape.as_list()) for name, v in self._weights.items()}
-        given = {name: value.shape for name, value in weights.items()}
-        if wanted != given:
-            raise ScopeMismatch(
-                "the weights do not fit the network: "
-                + "; ".join(
-                    f"{name} is {given.get(name, 'missing')}, wanted {wanted.get(name, 'nothing')}"
-                    for name in sorted(wanted.keys() | given.keys())
-                    if wanted.get(name) != given.get(name)
-                )
-            )
-        self._load(*(weights[name] for name in self._weights))
+        self._weights.load(weights)
         self.sync()
 
     def close(self) -> None:
@@ -205,13 +198,7 @@ class DqnAgent:
         with tf.variable_scope("online") as online:
             q = self._network(observation)  # [N, A]
         self._online = online.name
-        self._weights = variables_in(online.name)
-        with tf.name_scope("load"):
-            self._new_weights = [
-                tf.placeholder(v.dtype.base_dtype, v.shape) for v in self._weights.values()
-            ]
-            pairs = zip(self._weights.values(), self._new_weights, strict=True)
-            self._load_op = tf.group(*[v.assign(new, read_value=False) for v, new in pairs])
+        self._weights = ScopeWeights(self.engine, online.name)
         with tf.name_scope("epsilon_greedy"):
             now = self.replay.rows_written.read_value()
             coin, die = tf.unstack(Stream(self.config.seed, "act").uniform(now, [2, N]))  # [N]
@@ -247,14 +234,16 @@ class DqnAgent:
             )
             return self._ops.grad_norm, self._ops.done
 
-        self._stats, self._end = self._build_update(single)
-        self._count = tf.placeholder(tf.int32, [], "updates")
+        stats, end = self._build_update(single)
         arms = [Arm(self._ops.check(arm.exempt), arm.updates) for arm in config.freeze]
         self.freeze = FreezeSchedule(arms) if arms else FreezeSchedule.constant()
-        # Compiled loops are for what the config says will be used; any other exempt set or
-        # number of updates is made of single updates.
-        fused_arms = {arm.exempt for arm in self.freeze.arms if config.updates_per_learn != 1}
-        self._fused_stats = {exempt: self._build_fused(exempt) for exempt in fused_arms}
+        # Compiled loops are for what the config says will be used; any other exempt set is
+        # trained by single updates.
+        more_than_one = config.updates_per_learn != 1 or config.num_envs > 1
+        fused_arms = {arm.exempt for arm in self.freeze.arms if more_than_one}
+        count = tf.placeholder(tf.int32, [], "updates")
+        fused = {exempt: self._build_fused(exempt, count, stats) for exempt in fused_arms}
+        self._calls = PhaseCalls(self.engine, self._ops, end, stats, fused, count, self._live)
 
         copy = copy_vars(self._online, self._target)
         with tf.control_dependencies([copy]):
@@ -279,8 +268,8 @@ class DqnAgent:
         else:
             loss = tf.reduce_mean(squared(td.td_error))  # []
         grad_norm, applied = apply(loss)
-        best = tf.reduce_max(q_tm1, axis=1)  # [B]
-        stats = LearnStats(loss, tf.reduce_mean(best), tf.reduce_max(best), grad_norm, td.td_error)
+        q_mean = tf.reduce_mean(td.target - td.td_error)  # []
+        stats = LearnStats(loss, q_mean, tf.reduce_max(q_tm1), grad_norm, td.td_error)
         with tf.control_dependencies([applied, counter]):
             return stats, tf.group(self._updates.assign_add(1, read_value=False), self._sync_due())
 
@@ -310,20 +299,19 @@ class DqnAgent:
         age = tf.cond(older >= self._live.sync_period, copied, lambda: older)
         return self._target_age.assign(age, read_value=False)
 
-    def _build_fused(self, exempt: Exempt) -> LearnStats:
-        def update() -> tuple[LearnStats, tf.Operation]:
-            return self._build_update(
-                lambda loss: apply_again(
-                    self._ops,
-                    loss,
-                    exempt,
-                    learning_rate=self._live.learning_rate,
-                    max_grad_norm=self._live.max_grad_norm,
-                )
+    def _build_fused(self, exempt: Exempt, count: tf.Tensor, like: LearnStats) -> LearnStats:
+        def apply(loss: tf.Tensor) -> tuple[tf.Tensor, tf.Operation]:
+            live = self._live
+            return apply_again(
+                self._ops,
+                loss,
+                exempt,
+                learning_rate=live.learning_rate,
+                max_grad_norm=live.max_grad_norm,
             )
 
         return LearnStats(
-            *fused_updates(update, self._count, self._stats, compiled=self.config.xla)
+            *fused_updates(lambda: self._build_update(apply), count, like, compiled=self.config.xla)
         )
 
     # The session.
@@ -333,41 +321,12 @@ class DqnAgent:
         self._step = engine.callable(self._action, self._step_feeds, [self._write])
         self._greedy = engine.callable(self._greedy_action, [self._observations])
         self._sync_now = engine.callable(None, targets=[self._sync_op])
-        self._load = engine.callable(None, self._new_weights, [self._load_op])
         self._inspect = engine.callable(self._state)
-        self._fused = {
-            (exempt, wanted): engine.callable(
-                stats if wanted else stats.loss, [self._count, *self._live]
-            )
-            for exempt, stats in self._fused_stats.items()
-            for wanted in (True, False)
-        }
 
     def _phases(self, updates: int) -> Iterator[tuple[Exempt, int]]:
         if self.hyperparameters.source("exempt") == "override":
             return iter([(self.hyperparameters["exempt"], updates)])
         return self.freeze.phases(updates)
-
-    def _learn_phase(
-        self, exempt: Exempt, updates: int, live: Sequence[Any], stats: bool
-    ) -> LearnStats | None:
-        fused = self._fused.get((exempt, stats)) if updates > 1 else None
-        if fused:
-            result = fused(np.int32(updates), *live)
-            return result if stats else None
-        single = self._single(exempt, stats=False)
-        for _ in range(updates - 1):
-            single(*live)
-        return self._single(exempt, stats)(*live)
-
-    def _single(self, exempt: Exempt, stats: bool) -> Callable[..., LearnStats | None]:
-        return self._ops.callable(
-            self.engine,
-            exempt,
-            fetches=self._stats if stats else None,
-            feeds=self._live,
-            targets=[self._end],
-        )
 
     def _live_feeds(self) -> list[np.generic]:
         values = [np.float32(self.hyperparameters[name]) for name in _Live._fields[:-1]]

@@ -1,19 +1,17 @@
 """Draws a run's curves from its event file: what TensorBoard shows, as one picture.
 
-    python docs/plot_curves.py runs/cartpole-1 docs/curves.png
+python docs/plot_curves.py runs/cartpole-1 docs/curves.png
 """
 
 import sys
 import types
 from pathlib import Path
 
-import matplotlib
+# TensorBoard reads event files without importing TensorFlow when this module exists.
+sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
-# TensorBoard reads event files without TensorFlow when this module exists.
-sys.modules.setdefault("tensorboard.compat.notf", types.ModuleType("tensorboard.compat.notf"))
+# ruff: noqa: E402
+from matplotlib.figure import Figure
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
@@ -45,7 +43,8 @@ def main(run: Path, picture: Path) -> None:
     events = EventAccumulator(str(run), size_guidance={"scalars": 0, "tensors": 0})
     events.Reload()
     units = {tag.name: tag.unit for tag in TAGS}
-    figure, axes = plt.subplots(2, 4, figsize=(14, 5.5), sharex=True, layout="constrained")
+    figure = Figure(figsize=(14, 5.5), layout="constrained")
+    axes = figure.subplots(2, 4, sharex=True)
     for axis, tag in zip(axes.flat, SHOWN, strict=True):
         axis.plot(*curve(events, tag), linewidth=1, color="#d9541a")
         axis.set_title(f"{tag} [{units[tag]}]", fontsize=10)

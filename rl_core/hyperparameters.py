@@ -9,6 +9,7 @@ Imports: rl_core.errors, rl_core.schedules. Never tensorflow.
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -16,6 +17,7 @@ from typing import Any, Literal, Protocol
 from rl_core.errors import BoundsError, StaticHyperparameter, UnknownName, did_you_mean
 
 AUTO = "auto"
+ANY = "any number"  # the bounds of what has none
 Source = Literal["config", "schedule", "override"]
 
 
@@ -53,7 +55,7 @@ class Knob:
             return f"{'>' if self.above is not None else '>='} {low:g}"
         if high is not None:
             return f"{'<' if self.below is not None else '<='} {high:g}"
-        return "any number"
+        return ANY
 
     def check(self, value: Any) -> Any:
         """The value in its own type, if it is a finite number within bounds.
@@ -61,9 +63,7 @@ class Knob:
         Raises:
           BoundsError: with the name, unit, bounds and what came.
         """
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        number = number or (type(value).__module__ == "numpy" and getattr(value, "shape", 1) == ())
-        if not number or not math.isfinite(value) or not self._within(value):
+        if not _is_finite_number(value) or not self._within(value):
             raise self._refusal(value)
         if self.whole and value != int(value):
             raise self._refusal(value)
@@ -80,7 +80,17 @@ class Knob:
     def _refusal(self, value: Any) -> BoundsError:
         kind = "a whole number" if self.whole else "a number"
         unit = "" if self.unit == "1" else f" of {self.unit}"
-        return BoundsError(f"{self.name} must be {kind}{unit} {self.bounds}, got {value!r}")
+        bounds = "" if self.bounds == ANY else f" {self.bounds}"
+        return BoundsError(f"{self.name} must be {kind}{unit}{bounds}, got {value!r}")
+
+
+def _is_finite_number(value: Any) -> bool:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond every float
+        return False
 
 
 @dataclass(frozen=True)
@@ -129,13 +139,19 @@ class Hyperparameters:
         self.env_step = 0
         self._static = frozenset(static)
         self._configured = {name: configured[name] for name in self.knobs}
+        self._schedules = {n: v for n, v in self._configured.items() if hasattr(v, "value_at")}
         self._overrides: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        try:
+        # Read at every env step, so the common cases come first and nothing is raised.
+        if name in self._overrides:
             return self._overrides[name]
-        except KeyError:
-            return self._from_config(name)
+        if name in self._schedules:
+            value = self._schedules[name].value_at(self.env_step)
+            return round(value) if self.knobs[name].whole else value
+        if name not in self._configured:
+            self.knob(name)
+        return self._configured[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
         knob = self.knob(name)
@@ -168,16 +184,8 @@ class Hyperparameters:
         self.knob(name)
         if name in self._overrides:
             return "override"
-        return "schedule" if hasattr(self._configured[name], "value_at") else "config"
+        return "schedule" if name in self._schedules else "config"
 
     def values(self) -> dict[str, Any]:
         """All present values."""
         return {name: self[name] for name in self.knobs}
-
-    def _from_config(self, name: str) -> Any:
-        self.knob(name)
-        configured = self._configured[name]
-        if not hasattr(configured, "value_at"):
-            return configured
-        value = configured.value_at(self.env_step)
-        return round(value) if self.knobs[name].whole else value

@@ -50,8 +50,8 @@ class Engine:
     """
 
     def __init__(self, *, threads: int = 1, executor: str = "single_threaded") -> None:
-        if threads < 1:
-            raise ValueError(f"threads must be a whole number >= 1, got {threads}")
+        if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+            raise ValueError(f"threads must be a whole number >= 1, got {threads!r}")
         if executor not in ("single_threaded", "default"):
             raise ValueError(f"executor must be 'single_threaded' or 'default', got {executor!r}")
         self.graph = tf.Graph()
@@ -125,16 +125,16 @@ class Engine:
         flat, pack = _flatten(fetches)
         targets = tuple(getattr(t, "op", t) for t in targets)
         run = self._raw_callable(flat, feeds, targets)
-        exact = tuple(_static_shape(t) for t in feeds)
-        loose = any(shape is None for shape in exact)
+        good: tuple[Any, ...] | None = None  # the shapes that passed last time
 
         def call(*values: Any) -> Any:
-            # The call itself checks dtypes, but not shapes: they would broadcast silently.
+            nonlocal good
             try:
-                if loose:
-                    _require_shapes(feeds, values)
-                elif tuple(map(_SHAPE, values)) != exact:
+                # The call itself checks dtypes, but not shapes: they would broadcast silently.
+                shapes = tuple(map(_SHAPE, values))
+                if shapes != good:
                     _explain_feeds(feeds, values)
+                    good = shapes
                 result = run(*values)
             except (AttributeError, TypeError, ValueError, tf.errors.InvalidArgumentError):
                 _explain_feeds(feeds, values)
@@ -158,7 +158,12 @@ class Engine:
             # `make_callable` returns nothing for an operation among the fetches.
             public = self.session.make_callable([*fetches, *targets], feed_list=list(feeds))
             count = len(fetches)
-            return lambda *values: public(*values)[:count]
+
+            def checked(*values: Any) -> Any:
+                _explain_feeds(feeds, values)  # the public API would cast
+                return public(*values)[:count]
+
+            return checked
         options = config_pb2.CallableOptions()
         options.feed.extend(t.name for t in feeds)
         options.fetch.extend(t.name for t in fetches)
@@ -182,22 +187,27 @@ def _flatten(fetches: Any) -> tuple[list[tf.Tensor], Callable[[list[Any]], Any]]
     if fetches is None:
         return [], lambda values: None
     if not isinstance(fetches, tuple | list):
-        return [fetches], lambda values: values[0]
-    if hasattr(fetches, "_make"):
-        return list(fetches), type(fetches)._make
-    return list(fetches), type(fetches)
+        return [fetches], (_copy_first if _is_variable(fetches) else _first)
+    form = getattr(fetches, "_make", type(fetches))
+    if any(map(_is_variable, fetches)):
+        return list(fetches), lambda values: form([value.copy() for value in values])
+    return list(fetches), form
 
 
-def _static_shape(tensor: tf.Tensor) -> tuple[int, ...] | None:
-    shape = tensor.shape
-    return tuple(shape.as_list()) if shape.is_fully_defined() else None
+def _first(values: list[Any]) -> Any:
+    return values[0]
 
 
-def _require_shapes(feeds: Sequence[tf.Tensor], values: Sequence[Any]) -> None:
-    if len(feeds) != len(values) or not all(
-        t.shape.is_compatible_with(v.shape) for t, v in zip(feeds, values, strict=True)
-    ):
-        _explain_feeds(feeds, values)
+def _copy_first(values: list[Any]) -> Any:
+    return values[0].copy()
+
+
+def _is_variable(tensor: tf.Tensor) -> bool:
+    """Whether the tensor is a variable's memory, so that writing into its array would set it."""
+    op = tensor.op
+    while op.type in ("Identity", "Reshape"):
+        op = op.inputs[0].op
+    return op.type in ("ReadVariableOp", "VarHandleOp")
 
 
 def _explain_feeds(feeds: Sequence[tf.Tensor], values: Sequence[Any]) -> None:
@@ -212,6 +222,11 @@ def _explain_feeds(feeds: Sequence[tf.Tensor], values: Sequence[Any]) -> None:
             raise FeedError(
                 f"{tensor.op.name} must be {np.dtype(wanted).name}, got {got.dtype.name}; "
                 "feeds are not cast, so convert the value first"
+            )
+        if not hasattr(value, "dtype"):
+            raise FeedError(
+                f"{tensor.op.name} must be a NumPy value of {np.dtype(wanted).name}, "
+                f"got {type(value).__name__}; feeds are not cast, so convert the value first"
             )
         if not tensor.shape.is_compatible_with(got.shape):
             raise FeedError(

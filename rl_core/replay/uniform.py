@@ -158,8 +158,9 @@ class UniformReplay:
 
     def queue(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Places [head, tail) of the queue hold the rows that may be sampled; int64 scalars."""
-        oldest = tf.maximum(self.rows_written.read_value() - self.steps, 0)
-        head = tf.gather(self._tail_at, oldest % self.steps)
+        oldest = self.rows_written.read_value() - self.steps
+        entered = tf.gather(self._tail_at, oldest % self.steps)
+        head = tf.where(oldest > 0, entered, tf.zeros_like(entered))
         return tf.reshape(head, []), tf.reshape(self.queue_tail.read_value(), [])
 
     def _rows(self, name: str, dtype: tf.DType, shape: Sequence[int] = ()) -> tf.Variable:

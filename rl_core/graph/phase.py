@@ -1,0 +1,73 @@
+"""Running a phase of updates with the calls that serve it best.
+
+Imports: rl_core.graph.engine, rl_core.graph.freeze. Never agents, never envs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from rl_core.graph.engine import Engine
+from rl_core.graph.freeze import ApplyOps, Exempt
+
+
+class PhaseCalls:
+    """Makes n updates: one fused call where there is a loop for the exempt set, else n calls.
+
+    Either way each update sees what the one before it left, so the results agree.
+
+    Args:
+      engine: started or not; the callables are made at first use.
+      ops: of the single update.
+      end: the operation that ends a single update.
+      stats: (named) tuple of tensors of the single update.
+      fused: exempt set -> the same tensors of the loop, of its last update.
+      count: the loops' number of updates, int32.
+      feeds: what both read, in the order of the values given to `run`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        ops: ApplyOps,
+        end: tf.Operation,
+        stats: Any,
+        fused: Mapping[Exempt, Any],
+        count: tf.Tensor,
+        feeds: Sequence[tf.Tensor],
+    ) -> None:
+        self._engine, self._ops, self._end = engine, ops, end
+        self._stats, self._fused = stats, fused
+        self._count, self._feeds = count, tuple(feeds)
+        self._loops: dict[tuple[Exempt, bool], Any] = {}
+
+    def run(self, exempt: Exempt, updates: int, values: Sequence[Any], wanted: bool) -> Any:
+        """Makes `updates` updates; returns the last one's statistics if `wanted`, else None."""
+        if updates > 1 and exempt in self._fused:
+            result = self._loop(exempt, wanted)(np.int32(updates), *values)
+            return result if wanted else None
+        for _ in range(updates - 1):
+            self._single(exempt, wanted=False)(*values)
+        return self._single(exempt, wanted)(*values)
+
+    def _loop(self, exempt: Exempt, wanted: bool) -> Any:
+        key = (exempt, wanted)
+        if key not in self._loops:
+            stats = self._fused[exempt]
+            # Something has to be fetched for the loop to run at all.
+            fetches = stats if wanted else stats[0]
+            self._loops[key] = self._engine.callable(fetches, [self._count, *self._feeds])
+        return self._loops[key]
+
+    def _single(self, exempt: Exempt, wanted: bool) -> Any:
+        return self._ops.callable(
+            self._engine,
+            exempt,
+            fetches=self._stats if wanted else None,
+            feeds=self._feeds,
+            targets=[self._end],
+        )

@@ -1,0 +1,64 @@
+"""A scope's variables as arrays: read out, and put in from elsewhere.
+
+Imports: rl_core.errors, rl_core.graph.engine, rl_core.graph.scopes. Never agents, never envs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from rl_core.errors import ScopeMismatch
+from rl_core.graph.engine import Engine
+from rl_core.graph.scopes import variables_in
+
+
+class ScopeWeights:
+    """The trainable variables of one scope. Make it while the graph is being built.
+
+    Args:
+      engine: whose graph and session.
+      scope: full path.
+    """
+
+    def __init__(self, engine: Engine, scope: str) -> None:
+        self._engine, self._scope = engine, scope
+        self._variables = variables_in(scope)
+        with tf.name_scope("load"):
+            self._values = [
+                tf.placeholder(v.dtype.base_dtype, v.shape) for v in self._variables.values()
+            ]
+            pairs = zip(self._variables.values(), self._values, strict=True)
+            self._load = tf.group(*[v.assign(value, read_value=False) for v, value in pairs])
+
+    def read(self) -> dict[str, np.ndarray]:
+        """Arrays by the name after the scope."""
+        # Copies, because what is fetched may be the variable's own memory.
+        return {name: value.copy() for name, value in self._engine.run(self._variables).items()}
+
+    def load(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Sets every variable.
+
+        Raises:
+          ScopeMismatch: names, shapes or dtypes differ; says which.
+        """
+        wanted = {name: _kind(v.shape, v.dtype) for name, v in self._variables.items()}
+        given = {name: _kind(value.shape, value.dtype) for name, value in weights.items()}
+        differences = [
+            f"{name} should be {wanted.get(name, 'absent')}, got {given.get(name, 'nothing')}"
+            for name in sorted(wanted.keys() | given.keys())
+            if wanted.get(name) != given.get(name)
+        ]
+        if differences:
+            raise ScopeMismatch(
+                f"these weights are not of scope {self._scope!r}: {'; '.join(differences)}"
+            )
+        # Copies, because an assigned feed may share its memory with the variable.
+        values = [np.array(weights[name]) for name in self._variables]
+        self._engine.callable(None, self._values, [self._load])(*values)
+
+
+def _kind(shape: object, dtype: object) -> str:
+    return f"{tf.as_dtype(dtype).base_dtype.name}{tuple(tf.TensorShape(shape).as_list())}"
