@@ -34,7 +34,7 @@ class DqnConfig(Settings):
     env_kwargs: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
     num_envs: int = Field(1, ge=1)
     vectorization: Literal["sync", "vector_entry_point"] = "sync"
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**63)
     env_steps: int = Field(50_000, ge=1)  # length of the run
 
     # The network. Blocks that can be frozen: torso, and head or value and advantage.

@@ -45,7 +45,7 @@ def read_config(path: Path) -> DqnConfig:
 
 def dump_config(config: DqnConfig) -> str:
     """TOML that `read_config` reads back to an equal config."""
-    return tomli_w.dumps(config.model_dump(mode="json"))
+    return tomli_w.dumps(config.model_dump())
 
 
 def config_name(source: str) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import numpy as np
 
 from agents.config import DqnConfig
 from agents.config_files import dump_config, read_config
-from rl_core.errors import RunDirError
+from rl_core.errors import RunDirError, in_one_line
 
 _CONFIG, _WEIGHTS, _RESULT = "config.toml", "weights.npz", "result.json"
 RUNS = Path("runs")
@@ -89,24 +88,31 @@ class RunDir:
         path = self.path / _WEIGHTS
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                return dict(arrays)
+                weights = dict(arrays)
+            if not all(isinstance(w, np.ndarray) for w in weights.values()):
+                raise ValueError("it holds something that is no array")  # np.load gives bytes
+            return weights
         except FileNotFoundError:
             raise RunDirError(
                 f"{self.path} has no {_WEIGHTS} yet: they are saved when its run ends"
             ) from None
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise RunDirError(f"cannot read {path}: {error}") from None
+        except Exception as error:  # damaged bytes make zipfile and numpy raise nearly anything
+            raise RunDirError(f"cannot read {path}: {in_one_line(error)}") from None
 
     def save_result(self, result: Mapping[str, Any]) -> Path:
         return self._write(_RESULT, (json.dumps(result, indent=2) + "\n").encode())
 
     def _write(self, name: str, data: bytes) -> Path:
         path, temporary = self.path / name, self.path / f".{name}.tmp"
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise RunDirError(f"cannot write {path}: {error.strerror}") from None
         return path
 
 

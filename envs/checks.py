@@ -6,18 +6,12 @@ looked at, so a step of training pays nothing.
 Imports: rl_core.errors.
 """
 
-import textwrap
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from rl_core.errors import EnvError
-
-
-def in_one_line(value: object) -> str:
-    """Returns `str(value)` on one line: spaces and other people's errors may take several."""
-    return textwrap.shorten(str(value), width=160, placeholder=" ...")
+from rl_core.errors import EnvError, in_one_line
 
 
 def require_discrete_actions(env_id: str, space: gym.Space[Any]) -> gym.spaces.Discrete:

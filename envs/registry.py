@@ -14,8 +14,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvCreator, EnvSpec, VectorEnvCreator, load_env_creator
 
-from envs.checks import in_one_line
-from rl_core.errors import EnvError, did_you_mean
+from rl_core.errors import EnvError, did_you_mean, in_one_line
 
 EntryPoint = EnvCreator | VectorEnvCreator | str | None
 

@@ -7,6 +7,7 @@ Imports: nothing of ours.
 """
 
 import difflib
+import textwrap
 from collections.abc import Iterable
 
 
@@ -63,3 +64,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Returns "; did you mean 'x'?" for the nearest of `names`, or an empty string."""
     near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def in_one_line(value: object) -> str:
+    """The text of anything on one line: spaces and other people's errors may take several."""
+    return textwrap.shorten(str(value), width=160, placeholder=" ...")

@@ -17,6 +17,9 @@ from typing import Any, Literal, Protocol
 from rl_core.errors import BoundsError, StaticHyperparameter, UnknownName, did_you_mean
 
 AUTO = "auto"
+# What the graph can be fed.
+_LARGEST_INT64 = 2**63 - 1
+_LARGEST_FLOAT32 = 3.4028234663852886e38
 ANY = "any number"  # the bounds of what has none
 Source = Literal["config", "schedule", "override"]
 
@@ -67,6 +70,9 @@ class Knob:
             raise self._refusal(value)
         if self.whole and value != int(value):
             raise self._refusal(value)
+        if abs(value) > (_LARGEST_INT64 if self.whole else _LARGEST_FLOAT32):
+            kind = "int64" if self.whole else "float32"
+            raise BoundsError(f"{self.name} must fit into {kind}, got {value!r}")
         return int(value) if self.whole else float(value)
 
     def _within(self, value: float) -> bool:

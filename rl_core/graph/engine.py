@@ -26,7 +26,7 @@ try:
 except ImportError:  # a private module: without it `tf.cond` is lowered, see `Engine.building`
     _eager_context = None
 
-_SHAPE = operator.attrgetter("shape")
+_KIND = operator.attrgetter("shape", "dtype")
 _SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
 
 
@@ -125,16 +125,17 @@ class Engine:
         flat, pack = _flatten(fetches)
         targets = tuple(getattr(t, "op", t) for t in targets)
         run = self._raw_callable(flat, feeds, targets)
-        good: tuple[Any, ...] | None = None  # the shapes that passed last time
+        good: tuple[Any, ...] | None = None  # the shapes and dtypes that passed last time
 
         def call(*values: Any) -> Any:
             nonlocal good
             try:
-                # The call itself checks dtypes, but not shapes: they would broadcast silently.
-                shapes = tuple(map(_SHAPE, values))
-                if shapes != good:
+                # TensorFlow does not: a wrong shape would broadcast silently, and some
+                # operations end the process on a wrong dtype.
+                kinds = tuple(map(_KIND, values))
+                if kinds != good:
                     _explain_feeds(feeds, values)
-                    good = shapes
+                    good = kinds
                 result = run(*values)
             except (AttributeError, TypeError, ValueError, tf.errors.InvalidArgumentError):
                 _explain_feeds(feeds, values)
@@ -187,27 +188,14 @@ def _flatten(fetches: Any) -> tuple[list[tf.Tensor], Callable[[list[Any]], Any]]
     if fetches is None:
         return [], lambda values: None
     if not isinstance(fetches, tuple | list):
-        return [fetches], (_copy_first if _is_variable(fetches) else _first)
+        return [fetches], lambda values: _own(values[0])
     form = getattr(fetches, "_make", type(fetches))
-    if any(map(_is_variable, fetches)):
-        return list(fetches), lambda values: form([value.copy() for value in values])
-    return list(fetches), form
+    return list(fetches), lambda values: form([_own(value) for value in values])
 
 
-def _first(values: list[Any]) -> Any:
-    return values[0]
-
-
-def _copy_first(values: list[Any]) -> Any:
-    return values[0].copy()
-
-
-def _is_variable(tensor: tf.Tensor) -> bool:
-    """Whether the tensor is a variable's memory, so that writing into its array would set it."""
-    op = tensor.op
-    while op.type in ("Identity", "Reshape"):
-        op = op.inputs[0].op
-    return op.type in ("ReadVariableOp", "VarHandleOp")
+def _own(value: Any) -> Any:
+    # What is fetched may be a variable's own memory: writing into it would set the variable.
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _explain_feeds(feeds: Sequence[tf.Tensor], values: Sequence[Any]) -> None:

@@ -11,6 +11,7 @@ import math
 import zlib
 from typing import Any
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.errors import ShapeError
@@ -77,7 +78,9 @@ def _uniform(fan_in: int, name: str) -> Any:
     path = zlib.crc32(f"{tf.get_variable_scope().name}/{name}".encode())
 
     def initializer(shape: Any, dtype: Any = tf.float32, partition_info: Any = None) -> tf.Tensor:
-        return tf.random.stateless_uniform(shape, [seed, path], -bound, bound, dtype)
+        return tf.random.stateless_uniform(
+            shape, np.array([seed, path], np.int64), -bound, bound, dtype
+        )
 
     return initializer
 

@@ -8,6 +8,8 @@ Imports: rl_core.errors, rl_core.graph.scopes. Never agents, never envs.
 
 from __future__ import annotations
 
+import numbers
+
 import tensorflow.compat.v1 as tf
 
 from rl_core.errors import ScopeMismatch
@@ -41,7 +43,7 @@ def copy_vars(
       ScopeMismatch: the scopes have no variables, different names, or different shapes.
       ValueError: `tau` is a number outside (0, 1].
     """
-    if isinstance(tau, int | float) and not 0 < tau <= 1:
+    if isinstance(tau, numbers.Real) and not 0 < float(tau) <= 1:
         raise ValueError(f"tau must be in (0, 1], got {tau}")
     pairs = paired_variables(source, target, allow_missing=allow_missing)
     with tf.name_scope(name):

@@ -13,7 +13,7 @@ and was not an autoreset, and leaves when the ring overwrites it (the queue's he
 at which the oldest time step entered). A uniform draw from the queue is thus a uniform draw
 from the valid rows, always exactly B of them, without any rejection.
 
-Imports: rl_core.random, rl_core.replay.memory. Never agents, never envs.
+Imports: rl_core.errors, rl_core.random, rl_core.replay.memory. Never agents, never envs.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from rl_core.errors import ConfigError
 from rl_core.random import Stream
 from rl_core.replay.memory import check_memory
 
@@ -59,7 +60,7 @@ class UniformReplay:
       nbytes: bytes of all rows, once written.
 
     Raises:
-      ValueError: fewer than three time steps fit (a step, its end and the reset after it).
+      ConfigError: fewer than three time steps fit (a step, its end and the reset after it).
       MemoryLimitError: the rows need more memory than there is; says how much of each.
     """
 
@@ -75,7 +76,7 @@ class UniformReplay:
         self.num_envs = num_envs
         self.steps = capacity // num_envs
         if self.steps < 3:
-            raise ValueError(
+            raise ConfigError(
                 f"a replay for {num_envs} envs needs a capacity of at least {3 * num_envs} rows, "
                 f"got {capacity}"
             )

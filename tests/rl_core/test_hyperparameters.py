@@ -133,7 +133,7 @@ def test_it_can_be_asked_what_there_is(live):
         (SYNC_PERIOD, [1, 2, 10**9]),
         (TAU, [1e-9, 0.5, 1.0]),
         (EPSILON, [0.0, 0.5, 1.0]),
-        (ANY, [-1e300, 0.0, 1e300]),
+        (ANY, [-1e38, 0.0, 1e38]),
         (Knob("discount", "1", "of later", at_least=0, below=1), [0.0, 0.999]),
     ],
     ids=lambda case: case.name if isinstance(case, Knob) else "",
@@ -161,8 +161,10 @@ def test_values_beyond_the_bounds_are_refused(knob, bad):
 @pytest.mark.parametrize("knob", [SYNC_PERIOD, TAU, ANY], ids=lambda knob: knob.name)
 @pytest.mark.parametrize(
     "value",
-    [math.nan, math.inf, -math.inf, True, False, "1", "", None, [1], 1j]
-    + [np.nan, np.array([1.0]), np.bool_(True), np.complex64(1), np.str_("1")],
+    [
+        *(math.nan, math.inf, -math.inf, True, False, "1", "", None, [1], 1j),
+        *(np.nan, np.array([1.0]), np.bool_(True), np.complex64(1), np.str_("1")),
+    ],
     ids=repr,
 )
 def test_what_is_no_finite_number_is_refused(knob, value):
@@ -215,7 +217,7 @@ def test_a_refusal_says_name_unit_bounds_and_what_came(live):
 
 
 def test_a_refusal_of_what_has_no_bounds_still_reads_as_a_sentence():
-    with pytest.raises(BoundsError, match="^offset must be (a|any) number, got nan$"):
+    with pytest.raises(BoundsError, match=r"^offset must be (a|any) number, got nan$"):
         ANY.check(math.nan)
 
 
@@ -255,7 +257,7 @@ def test_an_unknown_block_is_refused_by_name(live):
 
 @pytest.mark.parametrize("value", [3, None, 1.5, [1, 2], math.nan])
 def test_what_is_no_collection_of_names_is_refused_in_words(live, value):
-    with pytest.raises(RlCoreError, match="exempt|block"):
+    with pytest.raises(RlCoreError, match=r"exempt|block"):
         live["exempt"] = value
 
 
@@ -273,7 +275,7 @@ def test_what_is_no_collection_of_names_is_refused_in_words(live, value):
     ids=["get", "set", "source", "knob"],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(live, use):
-    with pytest.raises(UnknownName, match="sync_perod.*did you mean 'sync_period'"):
+    with pytest.raises(UnknownName, match=r"sync_perod.*did you mean 'sync_period'"):
         use(live)
 
 

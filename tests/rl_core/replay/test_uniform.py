@@ -3,6 +3,7 @@
 Everything a row holds is made from its number, so a sampled transition can be recognised.
 """
 
+import itertools
 import subprocess
 import sys
 import textwrap
@@ -20,7 +21,10 @@ FALSE, TRUE = np.array([False]), np.array([True])
 
 
 class Replay:
-    """A `UniformReplay` in an engine of its own, fed and sampled by hand."""
+    """A `UniformReplay` in an engine of its own, fed and sampled by hand.
+
+    Its rows begin as memory that was used for something else before, as they may.
+    """
 
     def __init__(self, capacity, num_envs=1, batch=64, shape=(), dtype=np.int32, seed=0):
         self.engine = Engine()
@@ -39,15 +43,25 @@ class Replay:
             batch = self.replay.sample(batch, Stream(seed, "replay"), counter)
             queue = self.replay.queue()
         self.engine.start()
+        self._use_memory_for_something_else()
         self.write = self.engine.callable(None, feeds, targets=[written])
         self.sample = self.engine.callable(batch, [counter])
         self.queue = self.engine.callable(queue)
         self.draws = 0
 
+    def _use_memory_for_something_else(self):
+        with self.engine.graph.as_default():
+            for variable in tf.global_variables():
+                if variable.initial_value.op.type == "Empty":
+                    dtype = variable.dtype.as_numpy_dtype
+                    variable.load(np.full(variable.shape, 77, dtype), self.engine.session)
+
     def draw(self):
         """The next batch, as a list of (s_tm1, a_tm1, r_t, terminated, s_t)."""
         self.draws += 1
-        return list(zip(*(part.tolist() for part in self.sample(np.int64(self.draws))), strict=True))
+        return list(
+            zip(*(part.tolist() for part in self.sample(np.int64(self.draws))), strict=True)
+        )
 
     def put(self, observation, terminated=False, autoreset=False):
         """One row of one env: the action on row n is n % 7, the reward for reaching it n / 2."""
@@ -67,7 +81,7 @@ class Twin:
     def valid(self):
         kept = self.rows[-self.time_steps :]
         found = set()
-        for now, then in zip(kept, kept[1:], strict=False):
+        for now, then in itertools.pairwise(kept):
             for env in range(len(now[0])):
                 observation, action, _, _, _ = (part[env].item() for part in now)
                 next_observation, _, reward, terminated, autoreset = (p[env].item() for p in then)
@@ -117,6 +131,8 @@ def test_what_is_sampled_is_exactly_what_a_slow_twin_says_is_valid(source, capac
         fast.write(*new)
         twin.write(*new)
         valid = twin.valid()
+        head, tail = fast.queue()
+        assert tail - head == len(valid)
         if not valid:
             continue
         # Missing one of V rows in 256 draws is likely at V = 20, so draw until it is not.
@@ -132,9 +148,15 @@ def test_the_first_row_makes_no_transition_out_of_nothing():
         replay = Replay(5)
         replay.put(10, autoreset=autoreset)
         head, tail = replay.queue()
-        assert tail - head == 0
+        assert head == tail
         replay.put(11)
         assert set(replay.draw()) == {(10, 3, 5.5, False, 11)}  # 10 % 7, 11 / 2
+
+
+def test_the_queue_of_an_empty_replay_is_empty_whatever_was_in_its_memory():
+    for num_envs in (1, 3):
+        head, tail = Replay(9, num_envs).queue()
+        assert head == tail
 
 
 def test_a_transition_is_known_as_soon_as_its_next_row_is_written():
@@ -281,7 +303,9 @@ def test_more_memory_than_there_is_is_refused_with_the_numbers():
     message = str(caught.value)
     assert "\n" not in message
     assert "1,000,000,000" in message or "1000000000" in message
-    assert "4e+03 TB" in message or "4,000 TB" in message or "4.00 PB" in message or "4 PB" in message
+    assert (
+        "4e+03 TB" in message or "4,000 TB" in message or "4.00 PB" in message or "4 PB" in message
+    )
 
 
 def test_memory_up_to_the_limit_is_allowed_and_a_byte_more_is_not():

@@ -1,0 +1,68 @@
+"""The configs that come with the package."""
+
+from pathlib import Path
+
+import pytest
+
+from agents.config import DqnConfig
+from agents.config_files import load_config, read_config, shipped_configs
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+NAMES = sorted(path.stem for path in CONFIGS.glob("*.toml"))
+
+
+def test_every_file_in_the_folder_is_shipped_under_its_own_name():
+    assert list(shipped_configs()) == NAMES
+    assert "cartpole" in NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_config_can_be_loaded_by_name_and_by_path(name):
+    assert load_config(name) == read_config(CONFIGS / f"{name}.toml")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_config_names_its_env_with_its_version(name):
+    assert "-v" in load_config(name).env_id
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_config_begins_with_a_line_about_it(name):
+    first = shipped_configs()[name].splitlines()[0]
+    assert first.startswith("# ") and first.endswith(".")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_configs_env_and_network_can_be_made(name):
+    from agents.dqn import DqnAgent
+    from envs import make_envs
+
+    config = load_config(name)
+    envs = make_envs(
+        config.env_id,
+        config.num_envs,
+        vectorization=config.vectorization,
+        seed=config.seed,
+        env_kwargs=config.env_kwargs,
+    )
+    agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
+    assert agent.step(*envs.reset()[:3], envs.reset().autoreset).shape == (config.num_envs,)
+    envs.close()
+    agent.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_config_learns_before_it_ends_and_evaluates_on_the_way(name):
+    config = load_config(name)
+    assert config.learn_start + config.batch_size < config.env_steps
+    assert config.eval_period < config.env_steps
+    assert config.log_period < config.env_steps
+
+
+def test_the_defaults_are_within_their_own_bounds_and_survive_a_check():
+    config = DqnConfig()
+    assert DqnConfig.model_validate(config.model_dump()) == config
+    for knob in DqnConfig.knobs():
+        value = getattr(config, knob.name)
+        for extreme in value.extremes() if hasattr(value, "extremes") else [value]:
+            assert knob.check(extreme) == extreme

@@ -1,0 +1,29 @@
+"""Fixtures for every test. They import TensorFlow on first use: some tests prove its absence."""
+
+import pytest
+
+
+@pytest.fixture
+def engine():
+    """A fresh engine: build in `with engine.building():`, then `engine.start()`."""
+    from rl_core import Engine
+
+    engine = Engine()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def evaluate():
+    """Runs tensors of the test's own graph; a variable is initialised before its first use."""
+    import tensorflow.compat.v1 as tf
+
+    ready = set()
+    with tf.Graph().as_default(), tf.Session() as session:
+
+        def evaluate(fetches, feed_dict=None):
+            session.run([v.initializer for v in tf.global_variables() if v.name not in ready])
+            ready.update(v.name for v in tf.global_variables())
+            return session.run(fetches, feed_dict)
+
+        yield evaluate

@@ -1,0 +1,215 @@
+"""Layers: numbers by hand or by a slow twin, names, and where the first weights come from."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from rl_core import ShapeError, conv2d, dense, layer_norm, variables_in
+
+
+def put(evaluate, scope, **values):
+    """Sets the variables of a scope."""
+    found = variables_in(scope)
+    assert found.keys() == values.keys()
+    for name, value in values.items():
+        evaluate(found[name].assign(np.asarray(value, np.float32)))
+
+
+def first_weights(build, seed, ops_before=0):
+    """The initial values of what `build` builds, by name, in a fresh graph."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        if seed is not None:
+            tf.set_random_seed(seed)
+        for i in range(ops_before):
+            tf.constant(i)
+        build()
+        session.run(tf.global_variables_initializer())
+        return {v.op.name: session.run(v) for v in tf.trainable_variables()}
+
+
+def test_dense_is_inputs_times_w_plus_b(evaluate):
+    y = dense(tf.constant([[1.0, 2.0], [0.0, -1.0]]), 3, "out")
+    put(evaluate, "out", w=[[1, 0, 2], [3, 1, 0]], b=[10, 20, 30])
+    # [1, 2] @ w = [1 + 6, 2, 2];  [0, -1] @ w = [-3, -1, 0]
+    np.testing.assert_array_equal(evaluate(y), [[17, 22, 32], [7, 19, 30]])
+    assert y.shape.as_list() == [2, 3]
+
+
+def test_dense_takes_an_initializer_for_w(evaluate):
+    y = dense(tf.ones([1, 4]), 2, "out", initializer=tf.zeros_initializer())
+    weights = evaluate(variables_in("out"))
+    assert not weights["w"].any() and weights["b"].all()
+    np.testing.assert_array_equal(evaluate(y), weights["b"][None])
+
+
+def slow_conv2d(inputs, w, b, stride):
+    """VALID convolution, one output at a time."""
+    size, _, _, filters = w.shape
+    B, H, W, _ = inputs.shape
+    rows, columns = (H - size) // stride + 1, (W - size) // stride + 1
+    out = np.zeros((B, rows, columns, filters))
+    for n, i, j, f in itertools.product(*map(range, out.shape)):
+        top, left = i * stride, j * stride
+        patch = inputs[n, top : top + size, left : left + size]
+        out[n, i, j, f] = (patch * w[..., f]).sum() + b[f]
+    return out
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (2, 1), (3, 2), (3, 3)])
+def test_conv2d_agrees_with_a_slow_twin(evaluate, kernel, stride):
+    inputs = np.random.default_rng(0).normal(size=(2, 7, 6, 3)).astype(np.float32)
+    y = conv2d(tf.constant(inputs), 4, kernel, stride, "conv")
+    w, b = evaluate([variables_in("conv")[name] for name in "wb"])
+    assert w.shape == (kernel, kernel, 3, 4) and b.shape == (4,)
+    np.testing.assert_allclose(evaluate(y), slow_conv2d(inputs, w, b, stride), atol=1e-5)
+
+
+def test_conv2d_by_hand_and_with_padding(evaluate):
+    image = tf.reshape(tf.range(1.0, 10.0), [1, 3, 3, 1])  # 1 2 3 / 4 5 6 / 7 8 9
+    with tf.variable_scope("net"):
+        valid = conv2d(image, 1, 2, 1, "conv")
+    with tf.variable_scope("net", reuse=True):
+        same = conv2d(image, 1, 2, 1, "conv", padding="SAME")
+    put(evaluate, "net/conv", w=[[[[1]], [[0]]], [[[0]], [[-1]]]], b=[10])
+    # each pixel minus the one below and to the right of it, plus 10
+    np.testing.assert_array_equal(evaluate(valid)[0, :, :, 0], [[6, 6], [6, 6]])  # 1 - 5 + 10
+    np.testing.assert_array_equal(
+        evaluate(same)[0, :, :, 0], [[6, 6, 13], [6, 6, 16], [17, 18, 19]]
+    )
+
+
+def test_layer_norm_by_hand(evaluate):
+    # Row 1: mean 2, variance 1. Row 2: mean 0, variance 100, so epsilon is lost in it.
+    y = layer_norm(tf.constant([[1.0, 3.0], [-10.0, 10.0]]), "norm")
+    one = 1 / math.sqrt(1 + 1e-5)
+    np.testing.assert_allclose(evaluate(y), [[-one, one], [-1, 1]], rtol=1e-6)
+    put(evaluate, "norm", scale=[2, 3], offset=[10, 20])
+    np.testing.assert_allclose(evaluate(y), [[8, 23], [8, 23]], rtol=1e-5)
+
+
+def test_layer_norm_is_over_the_last_dimension_alone_and_constant_rows_are_zero(evaluate):
+    y = layer_norm(tf.constant([[[1.0, 3.0], [5.0, 5.0]], [[100.0, 300.0], [0.0, 0.0]]]), "norm")
+    np.testing.assert_allclose(evaluate(y), [[[-1, 1], [0, 0]], [[-1, 1], [0, 0]]], atol=1e-5)
+
+
+def test_layer_norm_takes_an_epsilon(evaluate):
+    y = layer_norm(tf.constant([[1.0, 3.0]]), "norm", epsilon=3.0)  # 1 / sqrt(1 + 3)
+    np.testing.assert_allclose(evaluate(y), [[-0.5, 0.5]], rtol=1e-6)
+
+
+def test_variables_are_named_after_the_layer_and_are_trainable():
+    with tf.Graph().as_default():
+        with tf.variable_scope("online"):
+            image = tf.ones([1, 4, 4, 2])
+            conv2d(image, 3, 2, 1, "conv")
+            dense(layer_norm(tf.ones([1, 5]), "norm"), 3, "out")
+        shapes = {name: tuple(v.shape) for name, v in variables_in("online").items()}
+    assert shapes == {
+        "conv/w": (2, 2, 2, 3),
+        "conv/b": (3,),
+        "norm/scale": (5,),
+        "norm/offset": (5,),
+        "out/w": (5, 3),
+        "out/b": (3,),
+    }
+
+
+def test_a_layer_is_shared_under_reuse_and_refused_twice_without(evaluate):
+    x = tf.constant([[1.0, 2.0]])
+    first = dense(x, 3, "out")
+    with tf.variable_scope(tf.get_variable_scope(), reuse=True):
+        again = dense(x, 3, "out")
+    np.testing.assert_array_equal(evaluate(first), evaluate(again))
+    with pytest.raises(ValueError, match="out/w already exists"):
+        dense(x, 3, "out")
+
+
+# layer, shape of its inputs, words of the message
+BAD_INPUTS = [
+    (lambda x: dense(x, 2, "out"), [None], ["dense 'out'", "rank 2", "(None,)"]),
+    (lambda x: dense(x, 2, "out"), [None, 3, 4], ["dense 'out'", "rank 2", "(None, 3, 4)"]),
+    (lambda x: dense(x, 2, "out"), [3, None], ["dense 'out'", "known last size", "(3, None)"]),
+    (lambda x: dense(x, 2, "out"), None, ["dense 'out'", "rank 2", "unknown"]),
+    (lambda x: conv2d(x, 2, 3, 1, "c"), [None, 8, 8], ["conv2d 'c'", "rank 4", "(None, 8, 8)"]),
+    (lambda x: conv2d(x, 2, 3, 1, "c"), [1, 8, 8, None], ["conv2d 'c'", "(1, 8, 8, None)"]),
+    (lambda x: layer_norm(x, "n"), [3, None], ["layer_norm 'n'", "known last size"]),
+    (lambda x: layer_norm(x, "n"), [], ["layer_norm 'n'", "()"]),
+    (lambda x: layer_norm(x, "n"), None, ["layer_norm 'n'", "unknown"]),
+]
+
+
+@pytest.mark.parametrize(("layer", "shape", "words"), BAD_INPUTS)
+def test_inputs_of_a_wrong_shape_are_named_with_the_layer(layer, shape, words):
+    with tf.Graph().as_default():
+        with pytest.raises(ShapeError) as error:
+            layer(tf.placeholder(tf.float32, shape))
+        assert all(word in str(error.value) for word in words)
+        assert tf.global_variables() == []
+
+
+def two_layers():
+    with tf.variable_scope("online"):
+        dense(tf.ones([1, 16]), 64, "a")
+        dense(tf.ones([1, 16]), 64, "b")
+        conv2d(tf.ones([1, 4, 4, 4]), 16, 2, 1, "conv")
+
+
+def assert_same(got, wanted):
+    assert got.keys() == wanted.keys()
+    for name in wanted:
+        np.testing.assert_array_equal(got[name], wanted[name], err_msg=name)
+
+
+def test_first_weights_do_not_depend_on_what_was_built_before():
+    """TensorFlow's own op seeds count operations; these must not."""
+    assert_same(first_weights(two_layers, 7, ops_before=13), first_weights(two_layers, 7))
+
+    def other_order():
+        with tf.variable_scope("online"):
+            conv2d(tf.ones([1, 4, 4, 4]), 16, 2, 1, "conv")
+            dense(tf.ones([1, 16]), 64, "b")
+            dense(tf.ones([1, 16]), 64, "a")
+
+    assert_same(first_weights(other_order, 7), first_weights(two_layers, 7))
+
+
+def test_first_weights_differ_by_seed():
+    one, other = first_weights(two_layers, 7), first_weights(two_layers, 8)
+    assert all(np.all(one[name] != other[name]) for name in one)
+
+
+def test_first_weights_differ_by_name_and_by_outer_scope():
+    def outer():
+        for agent in ("agent_a", "agent_b"):
+            with tf.variable_scope(agent):
+                two_layers()
+
+    weights = first_weights(outer, 7)
+    same_shape = [value for name, value in weights.items() if name.endswith(("a/w", "b/w"))]
+    assert len(same_shape) == 4
+    for one, other in itertools.combinations(same_shape, 2):
+        assert np.mean(one == other) < 0.01
+
+
+def test_first_weights_are_uniform_within_one_over_the_root_of_the_fan_in():
+    for name, value in first_weights(two_layers, 7).items():
+        bound = 0.25  # 1 / sqrt(16), for all three: 16 inputs, or a 2 x 2 kernel of 4 channels
+        assert np.abs(value).max() <= bound, name
+        if value.size >= 256:
+            assert np.abs(value).max() > 0.95 * bound, name
+            assert abs(value.mean()) < 0.1 * bound, name
+            assert np.abs(value).std() == pytest.approx(bound / math.sqrt(12), rel=0.2), name
+
+
+def test_without_a_seed_first_weights_are_within_the_bound_and_not_the_same_twice():
+    one, other = first_weights(two_layers, None), first_weights(two_layers, None)
+    assert max(np.abs(value).max() for value in one.values()) <= 0.25
+    assert np.any(one["online/a/w"] != other["online/a/w"])
+
+
+@pytest.mark.parametrize("seed", [0, -1, 2**31, 2**40])
+def test_any_whole_number_is_a_seed(seed):
+    assert_same(first_weights(two_layers, seed), first_weights(two_layers, seed))

@@ -1,0 +1,94 @@
+"""A phase of updates: one fused call where there is a loop for it, else one call per update."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from rl_core import ApplyOps, PhaseCalls, apply_again, blocks_of, fused_updates
+
+close_to = functools.partial(pytest.approx, rel=1e-5)
+NONE, HEAD = frozenset(), frozenset({"head"})
+
+
+class Steps:
+    """loss = torso + head: every step of Adam is the rate."""
+
+    def __init__(self, engine, fused):
+        """`fused`: the exempt sets there is a loop for."""
+        self.engine = engine
+        with self.engine.building():
+            self.rate = tf.placeholder(tf.float32, [])
+            with tf.variable_scope("model"):
+                self.variables = [
+                    tf.get_variable(name, initializer=np.float32(10)) for name in ("torso", "head")
+                ]
+            self.counts = [
+                tf.get_variable(name, initializer=0, trainable=False) for name in ("single", "loop")
+            ]
+            loss = tf.add_n([v.read_value() for v in self.variables])
+            ops = ApplyOps(loss, blocks_of("model"), lambda: tf.train.AdamOptimizer(self.rate))
+            with tf.control_dependencies([ops.done]):
+                end = self.counts[0].assign_add(1, read_value=False)
+            stats = (loss, ops.grad_norm)
+            count = tf.placeholder(tf.int32, [])
+            loops = {exempt: self.loop(ops, exempt, count, stats) for exempt in fused}
+            self.calls = PhaseCalls(self.engine, ops, end, stats, loops, count, [self.rate])
+        self.engine.start()
+
+    def loop(self, ops, exempt, count, like):
+        def update():
+            loss = tf.add_n([v.read_value() for v in self.variables])
+            norm, applied = apply_again(
+                ops, loss, exempt, learning_rate=self.rate, max_grad_norm=None
+            )
+            with tf.control_dependencies([applied]):
+                return (loss, norm), self.counts[1].assign_add(1, read_value=False)
+
+        return fused_updates(update, count, like, compiled=False)
+
+    def run(self, exempt, updates, wanted=False):
+        return self.calls.run(exempt, updates, [np.float32(0.5)], wanted)
+
+
+@pytest.mark.parametrize("fused", [[], [NONE], [HEAD], [NONE, HEAD]], ids=str)
+def test_a_phase_is_as_many_updates_with_or_without_a_loop_for_it(engine, fused):
+    steps = Steps(engine, fused)
+    loss, norm = steps.run(NONE, 4, wanted=True)
+    assert loss == close_to(17)  # before the fourth: 20 - 3 * (0.5 + 0.5)
+    assert norm == close_to(2**0.5)
+    loss, norm = steps.run(HEAD, 3, wanted=True)
+    assert loss == close_to(15)  # 20 - 4 - 2 * 0.5
+    assert norm == close_to(1)
+    assert steps.engine.run(steps.variables) == close_to([6.5, 8])  # 10 - 7 / 2, 10 - 4 / 2
+    looped = 4 * (NONE in fused) + 3 * (HEAD in fused)
+    assert steps.engine.run(steps.counts) == [7 - looped, looped]
+
+
+@pytest.mark.parametrize("updates", [1, 2, 5])
+@pytest.mark.parametrize("exempt", [NONE, HEAD], ids=["with a loop", "without"])
+def test_unless_wanted_no_statistics_are_given_and_the_updates_are_made_all_the_same(
+    engine, exempt, updates
+):
+    steps = Steps(engine, [NONE])
+    assert steps.run(exempt, updates) is None
+    torso, head = steps.engine.run(steps.variables)
+    assert torso == close_to(10 - updates / 2)
+    assert head == (10 if exempt else close_to(10 - updates / 2))
+
+
+def test_a_phase_of_one_is_a_single_call(engine):
+    steps = Steps(engine, [NONE])
+    steps.run(NONE, 1)
+    assert steps.engine.run(steps.counts) == [1, 0]
+
+
+def test_phases_add_no_operation(engine):
+    steps = Steps(engine, [NONE])
+    before = len(steps.engine.graph.get_operations())
+    for updates in (1, 3, 2):
+        for exempt in (NONE, HEAD):
+            steps.run(exempt, updates)
+            steps.run(exempt, updates, wanted=True)
+    assert len(steps.engine.graph.get_operations()) == before

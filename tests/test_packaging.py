@@ -1,0 +1,51 @@
+"""What an ordinary install of the wheel brings."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The wheel, built from this tree and unpacked where nothing else is."""
+    directory = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", directory],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = directory.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(directory / "site")
+    return directory / "site"
+
+
+def run(installed: Path, *arguments: str) -> str:
+    """`targetnet ARGUMENTS` from the unpacked wheel, not from the clone."""
+    code = f"import sys; sys.path.insert(0, {str(installed)!r}); import agents.cli as c; "
+    code += "assert c.__file__.startswith(sys.path[0]); sys.exit(c.main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, *arguments],
+        cwd=installed,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_the_shipped_configs_come_with_the_wheel(installed):
+    listed = run(installed, "configs")
+    for config in (ROOT / "configs").glob("*.toml"):
+        assert config.stem in listed
+
+
+def test_the_wheel_declares_the_command_and_nothing_of_the_tests(installed):
+    (entry_points,) = installed.glob("targetnet-*.dist-info/entry_points.txt")
+    assert "targetnet = agents.cli:main" in entry_points.read_text()
+    assert not (installed / "tests").exists()
