@@ -1,6 +1,12 @@
 """Fixtures for every test. They import TensorFlow on first use: some tests prove its absence."""
 
+import signal
+
 import pytest
+
+# A shell that starts the tests in the background makes them, and every process they start, deaf
+# to Ctrl-C; some tests send one.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
