@@ -95,6 +95,7 @@ class DqnAgent:
         self.num_actions = num_actions
         self.updates = 0
         self._can_learn = False
+        self._epsilon = np.zeros((), np.float32)  # one feed for all steps: cheaper to hand over
         self.engine = Engine(threads=config.threads)
         with self.engine.building():
             tf.set_random_seed(config.seed)
@@ -135,7 +136,8 @@ class DqnAgent:
         """
         if epsilon is None:
             epsilon = self.hyperparameters["epsilon"]
-        return self._step(observation, reward, terminated, autoreset, np.float32(epsilon))
+        self._epsilon[...] = epsilon
+        return self._step(observation, reward, terminated, autoreset, self._epsilon)
 
     def greedy(self, observation: np.ndarray) -> np.ndarray:
         """[M, ...] observations -> [M] int32 greedy actions; nothing is stored."""

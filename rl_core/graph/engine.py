@@ -125,17 +125,23 @@ class Engine:
         flat, pack = _flatten(fetches)
         targets = tuple(getattr(t, "op", t) for t in targets)
         run = self._raw_callable(flat, feeds, targets)
-        good: tuple[Any, ...] | None = None  # the shapes and dtypes that passed last time
+        # What passed last time: the objects themselves (held, so that no other object can get
+        # their ids), and their shapes and dtypes.
+        seen: tuple[Any, ...] = ()
+        seen_ids: tuple[int, ...] | None = None
+        good: tuple[Any, ...] | None = None
 
         def call(*values: Any) -> Any:
-            nonlocal good
+            nonlocal seen, seen_ids, good
             try:
-                # TensorFlow does not: a wrong shape would broadcast silently, and some
+                # TensorFlow does not check: a wrong shape would broadcast silently, and some
                 # operations end the process on a wrong dtype.
-                kinds = tuple(map(_KIND, values))
-                if kinds != good:
-                    _explain_feeds(feeds, values)
-                    good = kinds
+                ids = tuple(map(id, values))
+                if ids != seen_ids:
+                    kinds = tuple(map(_KIND, values))
+                    if kinds != good:
+                        _explain_feeds(feeds, values)
+                    seen, seen_ids, good = values, ids, kinds
                 result = run(*values)
             except (AttributeError, TypeError, ValueError, tf.errors.InvalidArgumentError):
                 _explain_feeds(feeds, values)
@@ -188,9 +194,14 @@ def _flatten(fetches: Any) -> tuple[list[tf.Tensor], Callable[[list[Any]], Any]]
     if fetches is None:
         return [], lambda values: None
     if not isinstance(fetches, tuple | list):
-        return [fetches], lambda values: _own(values[0])
+        return [fetches], _own_first
     form = getattr(fetches, "_make", type(fetches))
     return list(fetches), lambda values: form([_own(value) for value in values])
+
+
+def _own_first(values: list[Any]) -> Any:
+    value = values[0]
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _own(value: Any) -> Any:

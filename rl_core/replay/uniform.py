@@ -119,10 +119,10 @@ class UniformReplay:
             now, tail = self.rows_written.read_value(), self.queue_tail.read_value()
             step = now % self.steps
             rows, before = self._row_numbers(step), self._row_numbers((now - 1) % self.steps)
-            # The very first row has nothing before it to complete.
-            valid = tf.logical_and(tf.logical_not(autoreset), now > 0)  # [N]
-            place, entering = self._places(tail, valid)
-            new_tail = tail + entering
+            # 0 also for the very first row: there is nothing before it to complete.
+            entering = tf.minimum(1 - tf.cast(autoreset, tf.int64), now)  # [N] 0 or 1
+            place, entered = self._places(tail, entering)
+            new_tail = tail + entered
             writes = [
                 _write(self._queue, place, before),
                 _write(self._tail_at, step, new_tail),
@@ -178,18 +178,17 @@ class UniformReplay:
             return step
         return step * self.num_envs + np.arange(self.num_envs, dtype=np.int64)  # [N]
 
-    def _places(self, tail: tf.Tensor, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _places(self, tail: tf.Tensor, entering: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Where N rows go in the queue, [N], and how many of them really enter it, [1].
 
         The place at `tail` is always free, since the newest row is never in the queue. With one
         env a row that must not enter is put there too, and `tail` stays.
         """
-        ones = tf.cast(valid, tf.int64)  # [N]
         if self.num_envs == 1:
-            return tail % self.capacity, ones
-        place = (tail + tf.cumsum(ones, exclusive=True)) % self.capacity
+            return tail % self.capacity, entering
+        place = (tail + tf.cumsum(entering, exclusive=True)) % self.capacity
         aside = self.capacity + np.arange(self.num_envs, dtype=np.int64)
-        return tf.where(valid, place, aside), tf.reduce_sum(ones, keepdims=True)
+        return tf.where(entering > 0, place, aside), tf.reduce_sum(entering, keepdims=True)
 
 
 def _counter(name: str) -> tf.Variable:
