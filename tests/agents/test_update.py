@@ -1,5 +1,7 @@
 """One update against NumPy, and what each live value changes in the next one."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -18,12 +20,21 @@ def forward(weights, observation):
     return value + advantage - advantage.mean()
 
 
-def with_one_transition(lab, *, terminated=False, **settings):
-    """An agent whose only transition is (S_TM1, action, 3, S_T); and that action."""
-    agent = lab.agent(discount=0.5, **settings)
-    (action,) = lab.step(agent, S_TM1, autoreset=True)
-    lab.step(agent, S_T, reward=3.0, terminated=terminated)
-    return agent, action
+@pytest.fixture(scope="module")
+def with_one_transition(lab):
+    """Makes an agent whose only transition is (S_TM1, action, 3, S_T); gives it and the action.
+
+    Tests share it, so none may rely on its weights; it learns next to nothing unless told to.
+    """
+
+    @functools.cache
+    def make(*, terminated=False, **settings):
+        agent = lab.agent(discount=0.5, learning_rate=1e-12, updates_per_learn=2, **settings)
+        (action,) = lab.step(agent, S_TM1, autoreset=True)
+        lab.step(agent, S_T, reward=3.0, terminated=terminated)
+        return agent, action
+
+    return make
 
 
 def disagree(lab, agent):
@@ -46,10 +57,8 @@ def disagree(lab, agent):
 
 @pytest.mark.parametrize("dueling", [False, True])
 @pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
-def test_td_errors_are_those_of_q_learning_by_numpy(lab, dueling, updates):
-    agent, action = with_one_transition(
-        lab, dueling=dueling, updates_per_learn=updates, learning_rate=1e-12
-    )
+def test_td_errors_are_those_of_q_learning_by_numpy(lab, with_one_transition, dueling, updates):
+    agent, action = with_one_transition(dueling=dueling)
     _, target = disagree(lab, agent)
     q_tm1 = forward(lab.weights(agent, "online"), np.float32(S_TM1))
     td_error = 3.0 + 0.5 * np.max(target) - q_tm1[action]
@@ -58,10 +67,10 @@ def test_td_errors_are_those_of_q_learning_by_numpy(lab, dueling, updates):
 
 
 @pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
-def test_double_lets_online_choose_the_next_action_and_target_value_it(lab, updates):
-    agent, action = with_one_transition(
-        lab, double=True, updates_per_learn=updates, learning_rate=1e-12
-    )
+def test_double_lets_online_choose_the_next_action_and_target_value_it(
+    lab, with_one_transition, updates
+):
+    agent, action = with_one_transition(double=True)
     online, target = disagree(lab, agent)
     q_tm1 = forward(lab.weights(agent, "online"), np.float32(S_TM1))
     td_error = 3.0 + 0.5 * target[np.argmax(online)] - q_tm1[action]
@@ -70,8 +79,8 @@ def test_double_lets_online_choose_the_next_action_and_target_value_it(lab, upda
 
 
 @pytest.mark.parametrize("double", [False, True])
-def test_a_terminated_transition_is_worth_its_reward_alone(lab, double):
-    agent, action = with_one_transition(lab, terminated=True, double=double)
+def test_a_terminated_transition_is_worth_its_reward_alone(lab, with_one_transition, double):
+    agent, action = with_one_transition(terminated=True, double=double)
     disagree(lab, agent)
     q_tm1 = forward(lab.weights(agent, "online"), np.float32(S_TM1))
     stats = agent.learn(stats=True)
@@ -93,9 +102,9 @@ def test_loss_is_half_the_mean_square_of_the_td_errors_if_squared(lab):
     assert stats.loss == pytest.approx(np.mean(stats.td_error**2) / 2, rel=1e-5)
 
 
-def test_q_mean_is_of_the_taken_action_and_q_max_of_the_best(lab):
+def test_q_mean_is_of_the_taken_action_and_q_max_of_the_best(lab, with_one_transition):
     """As the tag table says of learn/q_mean and learn/q_max."""
-    agent, action = with_one_transition(lab)
+    agent, action = with_one_transition(dueling=False)
     bias = np.zeros(3)
     bias[(action + 1) % 3] = 50  # the best action is not the one taken
     lab.put(agent, "online", {"head/q/b": bias})
@@ -110,11 +119,12 @@ def test_q_mean_is_below_q_max_where_the_batch_differs(lab):
     assert stats.q_mean < stats.q_max
 
 
-def test_one_update_moves_a_taken_actions_value_towards_its_target(lab):
-    agent, action = with_one_transition(lab, terminated=True)
+def test_updates_move_a_taken_actions_value_towards_its_target(lab, with_one_transition):
+    agent, action = with_one_transition(terminated=True, double=False)
     q_tm1 = forward(lab.weights(agent, "online"), np.float32(S_TM1))[action]
-    for _ in range(300):
-        agent.learn()
+    agent.hyperparameters["learning_rate"] = 0.01
+    agent.learn(600)
+    agent.hyperparameters["learning_rate"] = "auto"
     learned = forward(lab.weights(agent, "online"), np.float32(S_TM1))[action]
     assert abs(3.0 - learned) < 0.05 < abs(3.0 - q_tm1)
 
@@ -202,15 +212,6 @@ def test_twice_the_learning_rate_makes_the_next_step_twice_as_long(lab):
     for name in before:
         step = once[name] - before[name]
         np.testing.assert_allclose(twice[name] - before[name], 2 * step, rtol=1e-2, atol=1e-6)
-
-
-def test_a_scheduled_learning_rate_is_that_of_the_present_env_step(lab):
-    schedule = {"schedule": "linear", "start": 0.0001, "end": 0.01, "steps": 10}
-    scheduled, constant = lab.filled(learning_rate=schedule), lab.filled(learning_rate=0.01)
-    scheduled.hyperparameters.env_step = 10
-    for agent in (scheduled, constant):
-        agent.learn(2)
-    assert lab.same(scheduled.weights(), constant.weights())
 
 
 def test_no_change_of_any_live_value_adds_an_operation_to_the_graph(lab):
