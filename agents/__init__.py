@@ -14,15 +14,19 @@ if TYPE_CHECKING:
     from agents.config_files import load_config
     from agents.dqn import DqnAgent, LearnStats
     from agents.evaluation import evaluate
-    from agents.runner import Tick, training_loop
-    from agents.training import Outcome, train
+    from agents.replaying import Verdict, replay
+    from agents.run import Outcome
+    from agents.runner import LoopState, Tick, training_loop
+    from agents.training import train
 
 _NAMES_OF = {
     "config": "DqnConfig FreezeArm",
     "config_files": "load_config",
     "dqn": "DqnAgent LearnStats",
     "evaluation": "evaluate",
-    "runner": "Tick training_loop",
-    "training": "Outcome train",
+    "replaying": "Verdict replay",
+    "run": "Outcome",
+    "runner": "LoopState Tick training_loop",
+    "training": "train",
 }
 __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES_OF)

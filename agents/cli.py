@@ -3,7 +3,8 @@
 Every command's arguments are one dataclass; tyro makes the parser from them. TensorFlow, and
 whatever imports it, is imported only by the commands that need it.
 
-Imports: agents, rl_core.errors, rl_core.board. TensorFlow only inside `train` and `eval`.
+Imports: agents, rl_core.errors, rl_core.board. TensorFlow only inside `train` and `eval`; what
+is about runs that exist is in agents.steer_commands.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +25,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
+from agents.quiet import quiet_import
+from agents.steer_commands import Digest, Do, Log, Ls, Replay, Set, Status
 from rl_core.errors import RlCoreError
 
 if TYPE_CHECKING:
@@ -83,8 +86,9 @@ class Eval:
             raise RlCoreError(f"--seed must be a whole number >= 0, got {self.seed}")
         directory = RunDir.open(self.run)
         config, weights = directory.config(), directory.load_weights()
-        with _quiet_tensorflow():
-            from agents.training import evaluate_weights, summary
+        with quiet_import():
+            from agents.run import summary
+            from agents.training import evaluate_weights
         result = summary(evaluate_weights(config, weights, self.episodes, seed=self.seed))
         if self.json:
             print(json.dumps(result))
@@ -139,7 +143,14 @@ Command = (
     Annotated[Train, subcommand("train")]
     | Annotated[Eval, subcommand("eval")]
     | Annotated[Configs, subcommand("configs")]
+    | Annotated[Set, subcommand("set")]
+    | Annotated[Do, subcommand("do")]
+    | Annotated[Status, subcommand("status")]
+    | Annotated[Log, subcommand("log")]
+    | Annotated[Ls, subcommand("ls")]
     | Annotated[Board, subcommand("board")]
+    | Annotated[Replay, subcommand("replay")]
+    | Annotated[Digest, subcommand("digest")]
 )
 
 
@@ -163,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parse(arguments: Sequence[str] | None) -> Train | Eval | Configs | Board:
+def _parse(arguments: Sequence[str] | None) -> Callable[[Console], int]:
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -190,7 +201,7 @@ def _in_one_line(box: str) -> str:
 
 
 def _train(config: DqnConfig, run: Path | None, name: str, board: bool, console: Console) -> int:
-    with console.status("importing TensorFlow"), _quiet_tensorflow():
+    with console.status("importing TensorFlow"), quiet_import():
         from agents.training import train
 
     with contextlib.ExitStack() as beside:
@@ -220,21 +231,6 @@ def _start_board(logdir: Path, beside: contextlib.ExitStack, console: Console) -
         return
     beside.callback(board.stop)
     console.print(f"TensorBoard: {board.url}", highlight=False)
-
-
-@contextlib.contextmanager
-def _quiet_tensorflow() -> Iterator[None]:
-    """Imports TensorFlow without the lines its C++ side writes to file descriptor 2."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    sys.stderr.flush()
-    saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(null)
 
 
 if __name__ == "__main__":

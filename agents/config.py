@@ -45,10 +45,19 @@ class DqnConfig(Settings):
     # The target.
     double: bool = False  # van Hasselt et al. (2016)
     sync_period: LiveInt = live(
-        500, ge=1, unit="updates", meaning="age at which the target network is copied"
+        500,
+        ge=1,
+        unit="updates",
+        meaning="age at which the target network is copied",
+        effect="next update; a target that is this old already is copied by it",
     )
     tau: LiveFloat = live(
-        1.0, gt=0, le=1, unit="1", meaning="share of the online network in a copy; 1 is hard"
+        1.0,
+        gt=0,
+        le=1,
+        unit="1",
+        meaning="share of the online network in a copy; 1 is hard",
+        effect="next sync",
     )
     discount: LiveFloat = live(0.99, ge=0, le=1, unit="1", meaning="of the next state's value")
 
@@ -59,10 +68,14 @@ class DqnConfig(Settings):
     # Learning.
     learn_start: int = Field(1_000, ge=0)  # env steps before the first update
     learn_period: LiveInt = live(
-        4, ge=1, unit="env steps", meaning="env steps from one learning phase to the next"
+        4,
+        ge=1,
+        unit="env steps",
+        meaning="env steps from one learning phase to the next",
+        effect="next env step; one phase is due at once if the last was this long ago",
     )
     updates_per_learn: LiveInt = live(
-        1, ge=1, unit="updates", meaning="updates in one learning phase"
+        1, ge=1, unit="updates", meaning="updates in one learning phase", effect="next phase"
     )
     learning_rate: LiveFloat = live(1e-3, gt=0, unit="1", meaning="Adam's step size")
     adam_epsilon: float = Field(1e-8, gt=0)
@@ -82,6 +95,7 @@ class DqnConfig(Settings):
         le=1,
         unit="probability",
         meaning="of a uniformly random action",
+        effect="next action",
     )
 
     # Watching.

@@ -25,12 +25,15 @@ class Display:
     Args:
       agent: whose config says how long the run is.
       console: where; its width and whether it is a terminal decide the form.
+
+    Attributes:
+      recent_returns: of the last episodes.
     """
 
     def __init__(self, agent: DqnAgent, console: Console) -> None:
         self._agent, self._console = agent, console
         total = agent.config.env_steps
-        self._returns: deque[float] = deque(maxlen=_RECENT)
+        self.recent_returns: deque[float] = deque(maxlen=_RECENT)
         self._period = max(1, total // (_REFRESHES if console.is_terminal else 10))
         self._next = self._period
         self._progress = Progress(
@@ -57,7 +60,7 @@ class Display:
         self._progress.stop()
 
     def tick(self, tick: Tick, env_steps_per_second: float) -> None:
-        self._returns.extend(e.episode_return for e in tick.episodes)
+        self.recent_returns.extend(e.episode_return for e in tick.episodes)
         if tick.env_step < self._next:
             return
         self._next += self._period
@@ -73,6 +76,6 @@ class Display:
         self._progress.console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def _state(self) -> str:
-        recent = f"{np.mean(self._returns):,.1f}" if self._returns else "-"
+        recent = f"{np.mean(self.recent_returns):,.1f}" if self.recent_returns else "-"
         epsilon = self._agent.hyperparameters["epsilon"]
         return f"return {recent}, epsilon {epsilon:.2f}"

@@ -17,6 +17,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config import DqnConfig
+from agents.live_values import arm_name, live_values
+from rl_core.digest import Digest
 from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
@@ -25,11 +27,11 @@ from rl_core.graph.phase import PhaseCalls
 from rl_core.graph.scopes import blocks_of, stop_gradient_getter
 from rl_core.graph.sync import copy_vars, paired_variables
 from rl_core.graph.weights import ScopeWeights
-from rl_core.hyperparameters import BlocksKnob, Hyperparameters
+from rl_core.hyperparameters import plain
 from rl_core.losses import TdLoss, double_q_learning, huber, q_learning, squared
 from rl_core.networks import dueling_head, mlp_torso, q_head, q_network
 from rl_core.random import Stream
-from rl_core.replay import Transitions, UniformReplay
+from rl_core.replay import ReplayContents, Transitions, UniformReplay
 
 # Loss [] -> (global gradient norm [], what is there once every trained block was applied).
 Apply = Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
@@ -78,7 +80,7 @@ class DqnAgent:
 
     Attributes:
       hyperparameters: the live values; read and set them by name.
-      freeze: whose turn it is to be trained; its arms' lengths may be changed.
+      freeze: whose turn it is to be trained; its arms' lengths are live values.
       engine: graph and session, for looking inside.
       replay: the rows.
       updates: gradient steps made so far.
@@ -106,7 +108,11 @@ class DqnAgent:
             self._network = q_network(mlp_torso(config.hidden, normalise=config.layer_norm), head)
             self._build_step(tuple(observation_shape), tf.as_dtype(observation_dtype))
             self._build_learn()
-        self.hyperparameters = self._live_values()
+            self._contents = ReplayContents(self.engine, self.replay)
+            self._variables = {
+                v.op.name: v for v in tf.global_variables() if not self.replay.owns(v)
+            }
+        self.hyperparameters = live_values(config, self.freeze, self._ops)
         self.engine.start()
         self._make_callables()
         # Without a first copy the first updates would chase an unrelated initialisation.
@@ -181,6 +187,21 @@ class DqnAgent:
         """
         self._weights.load(weights)
         self.sync()
+
+    def digest(self, **counters: Any) -> str:
+        """One hash over every variable, the replay's rows, the host's state and `counters`.
+
+        Equal digests: the same past, and from here on the same future.
+        """
+        digest = Digest()
+        for name, value in sorted(self.engine.run(self._variables).items()):
+            digest.array(name, value)
+        for name, rows in self._contents.chunks():
+            digest.array(f"replay/{name}", rows)
+        overrides = {name: plain(v) for name, v in self.hyperparameters.overrides().items()}
+        host = {"updates": self.updates, "freeze": self.freeze.position, "overrides": overrides}
+        digest.value("host", host | counters)
+        return digest.hexdigest()
 
     def close(self) -> None:
         self.engine.close()
@@ -326,8 +347,11 @@ class DqnAgent:
         self._inspect = engine.callable(self._state)
 
     def _phases(self, updates: int) -> Iterator[tuple[Exempt, int]]:
-        if self.hyperparameters.source("exempt") == "override":
-            return iter([(self.hyperparameters["exempt"], updates)])
+        live = self.hyperparameters
+        if live.source("exempt") == "override":
+            return iter([(live["exempt"], updates)])
+        for arm in range(len(self.config.freeze)):
+            self.freeze.set_length(arm, live[arm_name(arm)])
         return self.freeze.phases(updates)
 
     def _live_feeds(self) -> list[np.generic]:
@@ -338,15 +362,6 @@ class DqnAgent:
         if self.inspect().rows == 0:
             raise RlCoreError("nothing to learn from: no transition is in the replay yet")
         self._can_learn = True  # a ring of three time steps or more never runs empty again
-
-    def _live_values(self) -> Hyperparameters:
-        knobs = DqnConfig.knobs()
-        configured = {knob.name: getattr(self.config, knob.name) for knob in knobs}
-        exempt = BlocksKnob("exempt", self._ops.check)
-        static = DqnConfig.model_fields.keys() - configured.keys()
-        return Hyperparameters(
-            [*knobs, exempt], configured | {"exempt": self.freeze}, static=static
-        )
 
 
 def _best(q: tf.Tensor) -> tf.Tensor:

@@ -5,6 +5,8 @@ Imports: agents.config, agents.dqn, envs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from agents.config import DqnConfig
@@ -21,7 +23,7 @@ def evaluate(
     episodes: int,
     *,
     seed: int | None = None,
-    stop: object = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> list[float]:
     """Undiscounted returns of `episodes` episodes of the greedy policy.
 
@@ -30,7 +32,7 @@ def evaluate(
 
     Args:
       seed: of the episodes; by default derived from the run's seed.
-      stop: once true, the returns so far are given.
+      stop: asked before every step; once it says yes, the returns so far are given.
     """
     num_envs = min(episodes, _AT_ONCE)
     quota = [len(range(env, episodes, num_envs)) for env in range(num_envs)]
@@ -39,7 +41,7 @@ def evaluate(
     try:
         returns: list[float] = []
         step = envs.reset()
-        while len(returns) < episodes and not stop:
+        while len(returns) < episodes and not stop():
             step = envs.step(np.asarray(agent.greedy(step.observation)))
             returns += [e.episode_return for e in step.episodes if e.number < quota[e.env]]
         return returns

@@ -1,28 +1,48 @@
 """From the loop's ticks to TensorBoard curves.
 
-Imports: agents.dqn, agents.runner, rl_core.events. Never envs.
+Imports: agents.dqn, agents.runner, rl_core. Never envs.
 """
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from agents.config_files import dump_config
 from agents.dqn import DqnAgent
 from agents.runner import Tick
+from rl_core.control.log import Entry
 from rl_core.events import EventWriter
+from rl_core.tags import control_tag
 
 
 class Reporter:
     """Writes one agent's curves.
 
-    Episodes are written as they end; everything else once every `log_period` env steps.
+    Episodes are written as they end; everything else once every `log_period` env steps, and
+    changes when they are made.
+
+    Attributes:
+      env_steps_per_second: since the last logging.
+      episodes: finished so far.
+      recent: tag -> (env step, value), the last point of every curve.
+
+    Raises:
+      RunDirError: the event file cannot be written; so does every method.
     """
 
-    def __init__(self, events: EventWriter, agent: DqnAgent) -> None:
-        self._events, self._agent = events, agent
+    def __init__(self, run: Path, agent: DqnAgent) -> None:
+        knobs = agent.hyperparameters.knobs.values()
+        self._agent = agent
+        self._events = events = EventWriter(
+            run, more_tags=[control_tag(knob.name, knob.unit) for knob in knobs]
+        )
+        self._changed: set[str] = set()
+        self.episodes = 0
+        self.recent: dict[str, tuple[int, float]] = {}
         self._next_log = agent.config.log_period
         self._last = (0, time.perf_counter())
         self.env_steps_per_second = 0.0
@@ -31,7 +51,8 @@ class Reporter:
 
     def tick(self, tick: Tick) -> None:
         for episode in tick.episodes:
-            self._events.scalars(
+            self.episodes += 1
+            self._scalars(
                 {"episode/return": episode.episode_return, "episode/length": episode.length},
                 tick.env_step,
             )
@@ -42,16 +63,47 @@ class Reporter:
             self._write_state(tick.env_step)
 
     def evaluation(self, returns: list[float], env_step: int) -> None:
-        self._events.scalar("evaluation/return", float(np.mean(returns)), env_step)
+        self._scalars({"evaluation/return": float(np.mean(returns))}, env_step)
+
+    def control(self, entry: Entry) -> None:
+        """What was changed or done: a text, and a step in the value's own curve."""
+        if not entry.taken:
+            return
+        self._events.text("control/changes", f"{entry.describe()}, by {entry.who}", entry.env_step)
+        if entry.kind == "set":
+            self._step_in_curve(entry)
+        self.flush()
+
+    def flush(self) -> None:
+        """What was written so far can be seen."""
+        self._events.flush()
+
+    def close(self) -> None:
+        """Brings every changed value's curve to the end of the run, and closes the file."""
+        for name in sorted(self._changed):
+            value = self._agent.hyperparameters[name]
+            env_step = self._agent.hyperparameters.env_step
+            self._events.scalar(f"control/{name}", as_number(value), env_step)
+        self._events.close()
 
     def pause_clock(self, seconds: float) -> None:
         """Leaves `seconds` (of evaluation, say) out of the speed."""
         self._last = (self._last[0], self._last[1] + seconds)
 
+    def _step_in_curve(self, entry: Entry) -> None:
+        tag = f"control/{entry.name}"
+        self._changed.add(entry.name)
+        self._events.scalar(tag, as_number(entry.old), entry.env_step)
+        self._events.scalar(tag, as_number(entry.new), entry.env_step)
+
+    def _scalars(self, values: dict[str, float], env_step: int) -> None:
+        self._events.scalars(values, env_step)
+        self.recent.update({tag: (env_step, value) for tag, value in values.items()})
+
     def _write_learning(self, tick: Tick) -> None:
         stats = tick.stats
         assert stats is not None
-        self._events.scalars(
+        self._scalars(
             {
                 "learn/loss": float(stats.loss),
                 "learn/td_error_mean_abs": float(np.mean(np.abs(stats.td_error))),
@@ -70,7 +122,7 @@ class Reporter:
         steps, seconds = env_step - self._last[0], now - self._last[1]
         self._last = (env_step, now)
         self.env_steps_per_second = steps / max(seconds, 1e-9)
-        self._events.scalars(
+        self._scalars(
             {
                 "speed/env_steps_per_second": self.env_steps_per_second,
                 "learn/updates": agent.updates,
@@ -83,3 +135,8 @@ class Reporter:
             },
             env_step,
         )
+
+
+def as_number(value: Any) -> float:
+    """A live value as a point of a curve; of a set, how many it has."""
+    return float(len(value)) if isinstance(value, list | frozenset) else float(value)

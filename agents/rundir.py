@@ -1,10 +1,11 @@
-"""A run directory: the config a run was started with, its event file, its weights, its result.
+"""A run directory: config, event file, weights, result, digest, and what steers it.
 
-    config.toml   events.out.tfevents.*   weights.npz   result.json
+    config.toml   events.out.tfevents.*   weights.npz   result.json   digest.json   control/
 
 Files appear whole or not at all, and a directory that holds a run is never written over.
 
-Imports: agents.config, agents.config_files, rl_core.errors. Never tensorflow.
+Imports: agents.config, agents.config_files, rl_core.control.files, rl_core.errors. Never
+tensorflow.
 """
 
 from __future__ import annotations
@@ -17,13 +18,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ValidationError
 
 from agents.config import DqnConfig
 from agents.config_files import dump_config, read_config
+from rl_core.control.files import ControlFiles, write_whole
 from rl_core.errors import RunDirError, in_one_line
 
-_CONFIG, _WEIGHTS, _RESULT = "config.toml", "weights.npz", "result.json"
+_CONFIG, _WEIGHTS, _RESULT, _DIGEST = "config.toml", "weights.npz", "result.json", "digest.json"
 RUNS = Path("runs")
+
+
+class EndDigest(BaseModel):
+    """What a run was when its training ended, and when that was."""
+
+    digest: str
+    tick: int
+    env_step: int
+    update: int
 
 
 class RunDir:
@@ -31,12 +43,14 @@ class RunDir:
 
     Attributes:
       path: the directory.
+      control: what steers it.
       logdir: what a board shows: all runs beside this one if it has its place among `runs`,
         else this one alone.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.control = ControlFiles(path)
         self.logdir = path.parent if path.parent == RUNS else path
 
     @classmethod
@@ -102,16 +116,29 @@ class RunDir:
     def save_result(self, result: Mapping[str, Any]) -> Path:
         return self._write(_RESULT, (json.dumps(result, indent=2) + "\n").encode())
 
-    def _write(self, name: str, data: bytes) -> Path:
-        path, temporary = self.path / name, self.path / f".{name}.tmp"
+    def save_digest(self, digest: EndDigest) -> Path:
+        return self._write(_DIGEST, (digest.model_dump_json(indent=2) + "\n").encode())
+
+    def has_digest(self) -> bool:
+        return (self.path / _DIGEST).exists()
+
+    def load_digest(self) -> EndDigest:
+        """Raises: RunDirError if there is none or it is damaged."""
+        path = self.path / _DIGEST
         try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
+            return EndDigest.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            raise RunDirError(
+                f"{self.path} has no {_DIGEST}: it is written when the run's training ends"
+            ) from None
+        except (OSError, ValidationError) as error:
+            raise RunDirError(f"cannot read {path}: {in_one_line(error)}") from None
+
+    def _write(self, name: str, data: bytes) -> Path:
+        path = self.path / name
+        try:
+            write_whole(path, data)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise RunDirError(f"cannot write {path}: {error.strerror}") from None
         return path
 

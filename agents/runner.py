@@ -6,12 +6,13 @@ Imports: agents.dqn, envs. Never the command line, the event files or the run di
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from agents.dqn import DqnAgent, LearnStats
-from envs import Envs, Episode
+from envs import Envs, Episode, Step
 
 
 class Tick(NamedTuple):
@@ -20,33 +21,48 @@ class Tick(NamedTuple):
     env_step: int  # transitions so far, over all envs
     episodes: tuple[Episode, ...]  # finished with this step
     stats: LearnStats | None  # of the last update, every `log_period` env steps
+    actions: np.ndarray  # [N] taken
+    step: Step  # what came of them; its arrays hold until the next tick
 
 
-def training_loop(agent: DqnAgent, envs: Envs) -> Iterator[Tick]:
-    """Trains `agent` on `envs` for `config.env_steps` env steps.
+def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
+    """Trains `agent` on `envs` for `config.env_steps` env steps, and counts in `state`.
 
     Between two items the run is at a safe point: live values may be set, the agent evaluated,
     the loop left for good.
     """
     config, live = agent.config, agent.hyperparameters
-    clock = LearnClock()
-    env_step = new_steps = 0
+    state = state or LoopState()
     next_log = config.log_period
     step = envs.reset()
-    while env_step < config.env_steps:
+    while state.env_step < config.env_steps:
         actions = agent.step(step.observation, step.reward, step.terminated, step.autoreset)
         # Learning comes after storing, so a phase sees every env step that it counts.
-        phases = clock.phases_due(new_steps, live["learn_period"])
+        phases = state.clock.phases_due(state.new_steps, live["learn_period"])
         stats = None
-        if phases and env_step >= config.learn_start:
-            log_due = env_step >= next_log
+        if phases and state.env_step >= config.learn_start:
+            log_due = state.env_step >= next_log
             stats = agent.learn(phases * live["updates_per_learn"], stats=log_due)
             next_log += log_due * config.log_period
         step = envs.step(actions)
-        new_steps = envs.num_envs - int(np.count_nonzero(step.autoreset))
-        env_step += new_steps
-        live.env_step = env_step
-        yield Tick(env_step, step.episodes, stats)
+        state.count(envs.num_envs - int(np.count_nonzero(step.autoreset)))
+        live.env_step = state.env_step
+        yield Tick(state.env_step, step.episodes, stats, actions, step)
+
+
+@dataclass
+class LoopState:
+    """How far a loop is: all that it knows beside the agent and the envs."""
+
+    tick: int = 0  # time steps of all envs; the reset after an episode's end is one too
+    env_step: int = 0  # transitions, over all envs
+    new_steps: int = 0  # transitions of the last time step
+    clock: LearnClock = field(default_factory=lambda: LearnClock())
+
+    def count(self, new_steps: int) -> None:
+        self.tick += 1
+        self.new_steps = new_steps
+        self.env_step += new_steps
 
 
 class LearnClock:

@@ -52,13 +52,15 @@ def live(
     *,
     unit: str,
     meaning: str,
+    effect: str = "next update",
     ge: float | None = None,
     gt: float | None = None,
     le: float | None = None,
     lt: float | None = None,
 ) -> Any:
     """A field that may change during a run. Its bounds hold for a number and for a schedule."""
-    knob: dict[str, Any] = {"unit": unit, "at_least": ge, "above": gt, "at_most": le, "below": lt}
+    bounds = {"at_least": ge, "above": gt, "at_most": le, "below": lt}
+    knob: dict[str, Any] = {"unit": unit, "effect": effect, **bounds}
     return Field(default, description=meaning, json_schema_extra={"live": knob})
 
 

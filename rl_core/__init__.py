@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 from rl_core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from rl_core.control.client import NotRunning, RunClient
+    from rl_core.control.steering import Refused, Steering
+    from rl_core.digest import Digest
     from rl_core.errors import (
         BoundsError,
         ConfigError,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from rl_core.networks.network import q_network
     from rl_core.networks.torsos import mlp_torso
     from rl_core.random import Stream
+    from rl_core.replay.contents import ReplayContents
     from rl_core.replay.uniform import Transitions, UniformReplay
     from rl_core.schedules import Constant, Geometric, Linear, Piecewise, Schedule
 
@@ -50,6 +54,9 @@ if TYPE_CHECKING:
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 _NAMES_OF = {
+    "control.client": "NotRunning RunClient",
+    "control.steering": "Refused Steering",
+    "digest": "Digest",
     "errors": (
         "BoundsError ConfigError EnvError FeedError MemoryLimitError RlCoreError RunDirError "
         "ScopeMismatch ShapeError StaticHyperparameter UnknownName"
@@ -70,6 +77,7 @@ _NAMES_OF = {
     "networks.network": "q_network",
     "networks.torsos": "mlp_torso",
     "random": "Stream",
+    "replay.contents": "ReplayContents",
     "replay.uniform": "Transitions UniformReplay",
     "schedules": "Constant Geometric Linear Piecewise Schedule",
 }

@@ -53,17 +53,21 @@ class EventWriter:
     RunDirError; what it could not write is kept and tried again at the next flush.
     """
 
-    def __init__(self, logdir: Path, flush_seconds: float = 2.0) -> None:
+    def __init__(
+        self, logdir: Path, flush_seconds: float = 2.0, more_tags: Iterable[Tag] = ()
+    ) -> None:
         """Creates `logdir` if need be, and a new event file in it.
 
         Args:
           logdir: the run directory.
           flush_seconds: how long an event may wait in memory while others are being added.
+          more_tags: what may be written beside TAGS, such as one `control_tag` a live value.
 
         Raises:
           RunDirError: the directory or the file cannot be made or written.
         """
         self._flush_seconds = flush_seconds
+        self._more_tags = {tag.name: tag for tag in more_tags}
         self._buffer = io.BytesIO()
         self._records = RecordWriter(self._buffer)
         self._oldest = math.inf
@@ -182,7 +186,8 @@ class EventWriter:
     ) -> dict[str, summary_pb2.SummaryMetadata]:
         """What TensorBoard has to know of those of `names` that this file does not have yet."""
         described = self._described[kind]
-        return {name: _metadata(name, kind) for name in names if name not in described}
+        new = [name for name in names if name not in described]
+        return {name: _metadata(tag_named(name, kind, self._more_tags)) for name in new}
 
     def _add(self, event: event_pb2.Event) -> None:
         self._records.write(event.SerializeToString())
@@ -226,15 +231,14 @@ def _unwritable(path: Path, error: OSError) -> RunDirError:
     return RunDirError(f"cannot write TensorBoard events to {path}: {error.strerror}")
 
 
-def _metadata(name: str, kind: Kind) -> summary_pb2.SummaryMetadata:
+def _metadata(tag: Tag) -> summary_pb2.SummaryMetadata:
     """Unit, meaning and plugin of a tag, written with its first value."""
-    tag = tag_named(name, kind)
-    metadata = _PLUGINS[kind].create_summary_metadata(
+    metadata = _PLUGINS[tag.kind].create_summary_metadata(
         display_name=None, description=f"{tag.meaning} Unit: {tag.unit}. X axis: env steps."
     )
     # Without its class the fast loader forgets the description of a plain scalar.
     scalar, tensor = summary_pb2.DATA_CLASS_SCALAR, summary_pb2.DATA_CLASS_TENSOR
-    metadata.data_class = scalar if kind == "scalar" else tensor
+    metadata.data_class = scalar if tag.kind == "scalar" else tensor
     return metadata
 
 

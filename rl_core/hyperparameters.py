@@ -12,11 +12,12 @@ import math
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from rl_core.errors import BoundsError, StaticHyperparameter, UnknownName, did_you_mean
 
 AUTO = "auto"
+NO_BLOCKS = "none"
 # What the graph can be fed.
 _LARGEST_INT64 = 2**63 - 1
 _LARGEST_FLOAT32 = 3.4028234663852886e38
@@ -30,9 +31,17 @@ class HasValue(Protocol):
     def value_at(self, env_step: int) -> Any: ...
 
 
+class Change(NamedTuple):
+    """A live value that was set: what it was and what it is."""
+
+    name: str
+    old: Any
+    new: Any
+
+
 @dataclass(frozen=True)
 class Knob:
-    """What a live value is called, counted in, bounded by, and means.
+    """What a live value is called, counted in, bounded by, means, and when a change is felt.
 
     `above` and `below` exclude the bound itself, `at_least` and `at_most` include it.
     """
@@ -40,6 +49,7 @@ class Knob:
     name: str
     unit: str
     meaning: str
+    effect: str = "next update"
     whole: bool = False
     at_least: float | None = None
     above: float | None = None
@@ -103,20 +113,23 @@ def _is_finite_number(value: Any) -> bool:
 class BlocksKnob:
     """A live set of blocks that updates leave alone.
 
-    `check_blocks` returns the set if it can be used, and raises otherwise.
+    `check_blocks` returns the set if it can be used, and raises otherwise; `blocks` are all.
     """
 
     name: str
     check_blocks: Callable[[Iterable[str]], frozenset[str]]
+    blocks: tuple[str, ...]
     unit: str = "blocks"
     meaning: str = "blocks that updates leave alone"
+    effect: str = "next update"
     bounds: str = "some of the blocks, not all"
     whole: bool = False
 
     def check(self, value: Any) -> frozenset[str]:
         """The set, from any collection of names, or from one string of names and commas."""
         if isinstance(value, str):
-            value = [name.strip() for name in value.split(",") if name.strip()]
+            value = [] if value == NO_BLOCKS else value.split(",")
+            value = [name.strip() for name in value if name.strip()]
         if not isinstance(value, Iterable) or not all(isinstance(name, str) for name in value):
             raise BoundsError(f"{self.name} must be names of blocks, got {value!r}")
         return self.check_blocks(value)
@@ -133,6 +146,11 @@ class Hyperparameters:
       knobs: what there is.
       configured: name -> number or schedule, for every knob.
       static: names that exist but are fixed once the graph is built, for a helpful refusal.
+
+    Attributes:
+      env_step: the present one; the loop keeps it.
+      door: what setting by name goes through: `set`, unless a run that logs its changes has put
+        its own before it.
     """
 
     def __init__(
@@ -147,6 +165,7 @@ class Hyperparameters:
         self._configured = {name: configured[name] for name in self.knobs}
         self._schedules = {n: v for n, v in self._configured.items() if hasattr(v, "value_at")}
         self._overrides: dict[str, Any] = {}
+        self.door: Callable[[str, Any], object] = self.set
 
     def __getitem__(self, name: str) -> Any:
         # Read at every env step, so the common cases come first and nothing is raised.
@@ -160,11 +179,22 @@ class Hyperparameters:
         return self._configured[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
+        self.door(name, value)
+
+    def set(self, name: str, value: Any) -> Change:
+        """Overrides a value, or with "auto" returns it to the config.
+
+        Raises:
+          UnknownName, StaticHyperparameter: no live value has this name.
+          BoundsError: the value is none it can have.
+        """
         knob = self.knob(name)
+        old = self[name]
         if isinstance(value, str) and value == AUTO:
             self._overrides.pop(name, None)
         else:
             self._overrides[name] = knob.check(value)
+        return Change(name, old, self[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.knobs)
@@ -195,3 +225,26 @@ class Hyperparameters:
     def values(self) -> dict[str, Any]:
         """All present values."""
         return {name: self[name] for name in self.knobs}
+
+    def overrides(self) -> dict[str, Any]:
+        """Those that were set and not returned to the config."""
+        return dict(self._overrides)
+
+    def configured(self, name: str) -> Any:
+        """What "auto" returns to: a number, or the schedule itself."""
+        self.knob(name)
+        return self._configured[name]
+
+
+def plain(value: Any) -> Any:
+    """A live value as JSON has it: a set of blocks is a sorted list."""
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def as_text(value: Any) -> str:
+    """A live value or its schedule for people: 0.0005, 12,500, head+torso, none."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return "+".join(sorted(value)) or NO_BLOCKS
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

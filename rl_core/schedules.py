@@ -25,6 +25,10 @@ class _Schedule(BaseModel):
         """Smallest and largest value it ever has."""
         raise NotImplementedError
 
+    def corners(self) -> tuple[int, ...]:
+        """Env steps > 0 at which it turns or jumps, rising."""
+        raise NotImplementedError
+
 
 class Constant(_Schedule):
     """The same value for ever."""
@@ -32,11 +36,17 @@ class Constant(_Schedule):
     schedule: Literal["constant"] = "constant"
     value: FiniteFloat
 
+    def __str__(self) -> str:
+        return f"constant {self.value:g}"
+
     def value_at(self, env_step: int) -> float:
         return self.value
 
     def extremes(self) -> tuple[float, float]:
         return self.value, self.value
+
+    def corners(self) -> tuple[int, ...]:
+        return ()
 
 
 class _Ramp(_Schedule):
@@ -45,8 +55,18 @@ class _Ramp(_Schedule):
     steps: int = Field(ge=1)  # env steps from start to end
     begin: int = Field(0, ge=0)  # env step at which it leaves `start`
 
+    def __str__(self) -> str:
+        name = type(self).__name__.lower()
+        return (
+            f"{name} from {self.start:g} to {self.end:g} "
+            f"over env steps {self.begin:,} to {self.begin + self.steps:,}"
+        )
+
     def extremes(self) -> tuple[float, float]:
         return min(self.start, self.end), max(self.start, self.end)
+
+    def corners(self) -> tuple[int, ...]:
+        return tuple(step for step in (self.begin, self.begin + self.steps) if step > 0)
 
     def _share(self, env_step: int) -> float:
         return min(max((env_step - self.begin) / self.steps, 0.0), 1.0)
@@ -89,6 +109,10 @@ class Piecewise(_Schedule):
             raise ValueError(f"the env steps of the points must rise, got {steps}")
         return self
 
+    def __str__(self) -> str:
+        corners = ", ".join(f"{value:g} at {step:,}" for step, value in self.points)
+        return f"piecewise, {self.between}: {corners}"
+
     def value_at(self, env_step: int) -> float:
         after = bisect.bisect_right(self.points, env_step, key=lambda point: point[0])
         if after == 0:
@@ -103,6 +127,9 @@ class Piecewise(_Schedule):
     def extremes(self) -> tuple[float, float]:
         values = [value for _, value in self.points]
         return min(values), max(values)
+
+    def corners(self) -> tuple[int, ...]:
+        return tuple(step for step, _ in self.points if step > 0)
 
 
 Schedule = Annotated[Constant | Linear | Geometric | Piecewise, Field(discriminator="schedule")]

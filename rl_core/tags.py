@@ -6,7 +6,9 @@ has a unit and a sentence. The x axis of every tag is the env step.
 Imports: rl_core.errors. Never tensorboard, so listing the tags costs nothing.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from rl_core.errors import UnknownName, did_you_mean
@@ -72,20 +74,32 @@ TAGS = (
         "Env steps per second of wall time since the previous point, learning included.",
     ),
     Tag("run/config", "-", "The configuration the run was started with.", kind="text"),
+    Tag(
+        "control/changes",
+        "-",
+        "What was changed or done while the run went on, when and by whom.",
+        kind="text",
+    ),
 )
 
 _BY_NAME = {tag.name: tag for tag in TAGS}
 
 
-def tag_named(name: str, kind: Kind) -> Tag:
-    """The tag of that name and kind.
+def control_tag(name: str, unit: str) -> Tag:
+    """The curve of one live value: a step wherever it was set while the run went on."""
+    return Tag(f"control/{name}", unit, f"The live value {name}, a step wherever it was set.")
+
+
+def tag_named(name: str, kind: Kind, more: Mapping[str, Tag] = MappingProxyType({})) -> Tag:
+    """The tag of that name and kind, in TAGS or in `more`.
 
     Raises:
       UnknownName: there is none, or it is of another kind.
     """
-    tag = _BY_NAME.get(name)
+    tag = _BY_NAME.get(name) or more.get(name)
     if tag is None:
-        raise UnknownName(f"no TensorBoard tag is named {name!r}{did_you_mean(name, _BY_NAME)}")
+        near = did_you_mean(name, [*_BY_NAME, *more])
+        raise UnknownName(f"no TensorBoard tag is named {name!r}{near}")
     if tag.kind != kind:
         raise UnknownName(f"no {kind} tag is named {name!r}: it is a {tag.kind}")
     return tag
@@ -103,5 +117,6 @@ def as_markdown() -> str:
         "| tag | kind | unit | meaning |",
         "|---|---|---|---|",
     ]
-    lines += [f"| `{tag.name}` | {tag.kind} | {tag.unit} | {tag.meaning} |" for tag in TAGS]
+    tags = [*TAGS, control_tag("<name>", "its own")]
+    lines += [f"| `{tag.name}` | {tag.kind} | {tag.unit} | {tag.meaning} |" for tag in tags]
     return "\n".join(lines) + "\n"

@@ -213,6 +213,10 @@ class FreezeSchedule:
         """One arm for ever."""
         return cls([Arm(frozenset(exempt), 1)])
 
+    def __str__(self) -> str:
+        arms = [f"{'+'.join(sorted(a.exempt)) or 'none'} for {a.updates:,}" for a in self.arms]
+        return arms[0].split(" for ")[0] if len(arms) == 1 else f"{', '.join(arms)} updates"
+
     @property
     def position(self) -> tuple[int, int]:
         """(index of the arm, updates done in it)."""

@@ -43,6 +43,16 @@ class Transitions(NamedTuple):
     s_t: tf.Tensor  # [B, ...] observation at the destination
 
 
+class Rows(NamedTuple):
+    """Rows of the ring as they are stored."""
+
+    observation: tf.Tensor  # [M, ...]
+    action: tf.Tensor  # [M] int32
+    reward: tf.Tensor  # [M] float32, of the step that followed
+    terminated: tf.Tensor  # [M] bool
+    autoreset: tf.Tensor  # [M] bool
+
+
 class UniformReplay:
     """Ring of `capacity // num_envs` time steps of `num_envs` rows each.
 
@@ -87,7 +97,8 @@ class UniformReplay:
             num_envs + self.steps
         )
         check_memory(self.nbytes, f"a replay of {self.capacity:,} rows")
-        with tf.variable_scope(name):
+        with tf.variable_scope(name) as scope:
+            self._scope = scope.name
             self._observation = self._rows("observation", dtype, observation_shape)
             self._action = self._rows("action", tf.int32)
             self._reward = self._rows("reward", tf.float32)
@@ -163,6 +174,21 @@ class UniformReplay:
         entered = tf.gather(self._tail_at, oldest % self.steps)
         head = tf.where(oldest > 0, entered, tf.zeros_like(entered))
         return tf.reshape(head, []), tf.reshape(self.queue_tail.read_value(), [])
+
+    def owns(self, variable: tf.Variable) -> bool:
+        """Whether it is one of the replay's own."""
+        return variable.op.name.startswith(self._scope + "/")
+
+    def rows_at(self, numbers: tf.Tensor) -> Rows:
+        """The rows of these numbers, int64 [M] in [0, capacity)."""
+        variables = (
+            self._observation, self._action, self._reward, self._terminated, self._autoreset,
+        )  # fmt: skip
+        return Rows(*(tf.gather(variable, numbers) for variable in variables))
+
+    def queue_at(self, places: tf.Tensor) -> tf.Tensor:
+        """The numbers of the rows that entered the queue at these places, int64 [M]."""
+        return tf.gather(self._queue, places % self.capacity)
 
     def _rows(self, name: str, dtype: tf.DType, shape: Sequence[int] = ()) -> tf.Variable:
         return self._variable(name, dtype, [self.capacity, *shape])

@@ -153,12 +153,7 @@ def test_nothing_is_stored_and_nothing_is_learned(lab):
 
 
 def test_a_stop_request_gives_the_returns_so_far(lab, agent):
-    assert returns_of(lab, agent, "Lottery", 50, stop=True) == []
+    assert returns_of(lab, agent, "Lottery", 50, stop=lambda: True) == []
     calls = iter([False] * 3)
-
-    class Soon:
-        def __bool__(self):
-            return next(calls, True)
-
-    returns = returns_of(lab, agent, "Lottery", 500, stop=Soon())
+    returns = returns_of(lab, agent, "Lottery", 500, stop=lambda: next(calls, True))
     assert 0 < len(returns) < 500

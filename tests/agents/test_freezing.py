@@ -108,7 +108,7 @@ def test_an_override_holds_against_the_schedule_until_auto(lab):
 def test_an_arms_length_may_be_shortened_below_what_it_has_done(lab):
     agent = lab.filled(freeze=[{"exempt": ["head"], "updates": 50}, TORSO_THEN_HEAD[1]])
     assert moved(lab, agent, 10) == {"torso"}
-    agent.freeze.set_length(0, 5)
+    agent.hyperparameters["arm_0_updates"] = 5
     assert moved(lab, agent, 2) == {"head"}
     assert moved(lab, agent, 5) == {"torso"}
 

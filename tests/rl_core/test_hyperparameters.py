@@ -23,7 +23,7 @@ def some_blocks(names):
     return names
 
 
-EXEMPT = BlocksKnob("exempt", some_blocks)
+EXEMPT = BlocksKnob("exempt", some_blocks, ("torso", "head"))
 
 
 @pytest.fixture

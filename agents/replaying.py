@@ -1,0 +1,101 @@
+"""Running a recorded run again, change by change, and telling whether it is the same.
+
+Imports: agents, rl_core.control. TensorFlow with `agents.training`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from agents.rundir import RunDir
+from agents.training import train
+from rl_core.control.files import is_alive
+from rl_core.control.log import read_log
+from rl_core.control.trace import read_trace
+from rl_core.errors import RunDirError
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a replay compares with its original.
+
+    Attributes:
+      identical: every time step and the digest at the end were the same.
+      digest: of the replay when it ended.
+      first_difference: env step after which something was not the same; None if every time
+        step was, as far as it was recorded.
+      interrupted: by Ctrl-C; then the rest is unknown.
+      env_steps: how far the replay came.
+    """
+
+    identical: bool
+    digest: str
+    first_difference: int | None
+    interrupted: bool
+    env_steps: int
+
+
+class Recording:
+    """A finished run's changes and trace, for `train(repeat=...)`.
+
+    Raises:
+      RunDirError: the run is alive, or there is not enough of it to compare with.
+    """
+
+    def __init__(self, run: RunDir) -> None:
+        if is_alive(run.control):
+            raise RunDirError(f"{run.path} is still running: stop it before it is replayed")
+        self.note = f"repeats {run.path}"
+        self.script = read_log(run.control.log)
+        self._trace = read_trace(run.control.trace)
+        # Of a run that was killed there is no digest; what it recorded until then is compared.
+        killed = not run.has_digest()
+        self.digest = None if killed else run.load_digest().digest
+        self.end_tick = len(self._trace) if killed else run.load_digest().tick
+        if killed and not len(self._trace):
+            raise RunDirError(f"{run.path} recorded no step, so there is nothing to replay")
+        self.first_difference: int | None = None
+
+    def compare(self, tick: int, env_step: int, checksum: int) -> bool:
+        """Whether the time step was the same as in the recording."""
+        if tick <= len(self._trace) and checksum != self._trace[tick - 1]:
+            self.first_difference = env_step
+            return False
+        return True
+
+
+def replay(
+    run: Path | str, to: Path | str | None = None, *, console: Console | None = None
+) -> Verdict:
+    """Trains again with a run's config, applying each logged change at its recorded time step.
+
+    Args:
+      run: a run that has ended.
+      to: a directory for the repetition; None keeps nothing of it.
+      console: shows progress.
+
+    Raises:
+      RunDirError: the run is alive or recorded nothing, or `to` already holds a run.
+    """
+    original = RunDir.open(Path(run))
+    recording = Recording(original)
+    with tempfile.TemporaryDirectory(prefix="targetnet-replay-") as temporary:
+        outcome = train(
+            original.config(),
+            Path(temporary) / "run" if to is None else to,
+            console=console,
+            repeat=recording,
+        )
+    same_digest = recording.digest in (None, outcome.digest)
+    unknown = outcome.interrupted and recording.first_difference is None
+    return Verdict(
+        identical=same_digest and recording.first_difference is None and not unknown,
+        digest=outcome.digest,
+        first_difference=recording.first_difference,
+        interrupted=unknown,
+        env_steps=outcome.env_steps,
+    )

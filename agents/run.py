@@ -1,0 +1,306 @@
+"""One run in progress: the loop, its evaluations and files, and what may be asked of it.
+
+Imports: agents, envs, rl_core. Not the command line.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from rich.console import Console
+
+from agents.display import Display
+from agents.dqn import DqnAgent
+from agents.evaluation import evaluate
+from agents.interrupts import StopRequest
+from agents.reporting import Reporter
+from agents.rundir import EndDigest, RunDir
+from agents.runner import LoopState, Tick, training_loop
+from envs import Envs
+from rl_core.control.log import Entry
+from rl_core.control.state import Status
+from rl_core.control.steering import Refused, Steering
+from rl_core.control.trace import TraceWriter
+from rl_core.replay import format_bytes
+
+_PAUSE_SECONDS = 0.05  # between two looks into the inbox while paused
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run.
+
+    Attributes:
+      run: its directory.
+      returns: of the final greedy evaluation; empty if the run was stopped before.
+      env_steps, updates: how far it came.
+      digest: of the agent when training ended.
+      interrupted: by Ctrl-C.
+    """
+
+    run: Path
+    returns: list[float]
+    env_steps: int
+    updates: int
+    digest: str
+    interrupted: bool
+
+
+class Repeat(Protocol):
+    """A recorded run that is to be run again."""
+
+    note: str  # "repeats runs/cartpole-1"
+    script: list[Entry]
+    end_tick: int  # where it ended
+
+    def compare(self, tick: int, env_step: int, checksum: int) -> bool:
+        """Whether to go on after this time step."""
+
+
+class Run:
+    """One agent's training; also what its `Steering` acts on.
+
+    Args:
+      agent: new.
+      directory: of the run, with nothing but its config.
+      console: shows progress.
+      interrupt: true once Ctrl-C was pressed.
+      on_tick: called after every time step of all envs.
+      repeat: a recorded run to be run again; takes no other changes, and does not evaluate.
+    """
+
+    def __init__(
+        self,
+        agent: DqnAgent,
+        directory: RunDir,
+        console: Console,
+        interrupt: StopRequest,
+        on_tick: Callable[[DqnAgent, Tick], None] | None = None,
+        repeat: Repeat | None = None,
+    ) -> None:
+        self._agent, self._config = agent, agent.config
+        self._directory, self._interrupt = directory, interrupt
+        self._on_tick, self._repeat = on_tick, repeat
+        self._display = Display(agent, console)
+        self._state = LoopState()
+        self._paused = self._evaluating = self._stop_asked = self._training_over = False
+        self._evaluations_asked = 0
+        self._reporter = Reporter(directory.path, agent)
+        self._trace = TraceWriter(directory.control.trace)
+        script = None if repeat is None else repeat.script
+        self._steering = Steering(agent.hyperparameters, directory.control, self, script)
+
+    def go(self, envs: Envs) -> Outcome:
+        """Trains, saves, evaluates."""
+        rows = self._agent.replay
+        what = self._repeat.note if self._repeat else self._directory.path
+        self._display.line(
+            f"{what}: {self._config.env_id}, replay of {rows.capacity:,} rows "
+            f"({format_bytes(rows.nbytes)} once full)"
+        )
+        ended: Status = "failed"
+        try:
+            try:
+                with self._display:
+                    self._train(envs)
+            finally:
+                # Whatever ended the loop, an env's exception too, what was learned is kept.
+                digest = self._save()
+            returns = self._final_evaluation()
+            ended = self._how_it_ended()
+        finally:
+            self._reporter.close()
+            self._steering.publish(ended)
+            self._steering.close()
+        return Outcome(
+            self._directory.path,
+            returns,
+            self._state.env_step,
+            self._agent.updates,
+            digest,
+            bool(self._interrupt),
+        )
+
+    # The loop.
+
+    def _train(self, envs: Envs) -> None:
+        next_evaluation = self._config.eval_period
+        if not self._goes_on():
+            return
+        for tick in training_loop(self._agent, envs, self._state):
+            self._show(tick)
+            if self._on_tick:
+                self._on_tick(self._agent, tick)
+            if not self._goes_on():
+                return
+            if tick.env_step >= next_evaluation and tick.env_step < self._config.env_steps:
+                next_evaluation += self._config.eval_period
+                self._evaluate(self._config.eval_episodes)
+
+    def _show(self, tick: Tick) -> None:
+        checksum = self._trace.add(_seen(tick))
+        if self._repeat and not self._repeat.compare(self._state.tick, tick.env_step, checksum):
+            self._stop_asked = True
+        self._reporter.tick(tick)
+        self._display.tick(tick, self._reporter.env_steps_per_second)
+
+    def _goes_on(self) -> bool:
+        """At a safe point: takes commands, waits while paused. False to leave the loop."""
+        state = self._state
+        self._steering.safe_point(state.tick, state.env_step, self._agent.updates)
+        if self._paused or self._evaluations_asked:
+            self._serve_while_halted()
+        if self._stopped():
+            by = "interrupted" if self._interrupt else "stopped"
+            self._display.line(f"{by} at env step {state.env_step:,}")
+            return False
+        return self._repeat is None or state.tick < self._repeat.end_tick
+
+    def _serve_while_halted(self) -> None:
+        self._reporter.flush()
+        while (self._paused or self._evaluations_asked) and not self._stopped():
+            if self._evaluations_asked:
+                self._evaluations_asked -= 1
+                self._evaluate(self._config.eval_episodes)
+                continue
+            begin = time.perf_counter()
+            time.sleep(_PAUSE_SECONDS)
+            self._steering.poll()
+            self._reporter.pause_clock(time.perf_counter() - begin)
+
+    def _stopped(self) -> bool:
+        return self._stop_asked or bool(self._interrupt)
+
+    def _how_it_ended(self) -> Status:
+        if self._interrupt:
+            return "interrupted"
+        return "stopped" if self._stop_asked else "finished"
+
+    def _save(self) -> str:
+        state, updates = self._state, self._agent.updates
+        self._training_over = True
+        self._steering.refusal = "the training of this run is over"
+        self._trace.flush()
+        saved = self._directory.save_weights(self._agent.weights())
+        digest = self._agent.digest(
+            tick=state.tick,
+            env_step=state.env_step,
+            new_steps=state.new_steps,
+            learn_age=state.clock.age,
+        )
+        self._directory.save_digest(
+            EndDigest(digest=digest, tick=state.tick, env_step=state.env_step, update=updates)
+        )
+        if not self._repeat:
+            self._display.line(f"weights saved: {saved}")
+        return digest
+
+    # Evaluation.
+
+    def _evaluate(self, episodes: int) -> list[float]:
+        if self._repeat:
+            return []
+        begin, self._evaluating = time.perf_counter(), True
+        returns = evaluate(self._agent, self._config, episodes, stop=self._stopped_meanwhile)
+        self._evaluating = False
+        self._reporter.pause_clock(time.perf_counter() - begin)
+        if self._stopped():
+            return []
+        self._reporter.evaluation(returns, self._state.env_step)
+        self._display.line(
+            f"env step {self._state.env_step:,}: greedy return {np.mean(returns):,.1f} "
+            f"(mean of {episodes} episodes, {min(returns):,.1f} to {max(returns):,.1f})"
+        )
+        return returns
+
+    def _stopped_meanwhile(self) -> bool:
+        """Between two steps of an evaluation, which is as safe as between two of training."""
+        self._steering.safe_point(*self._steering.position)
+        return self._stopped()
+
+    def _final_evaluation(self) -> list[float]:
+        if self._stopped():
+            return []
+        returns = self._evaluate(self._config.final_eval_episodes)
+        if returns:
+            steps, updates = self._state.env_step, self._agent.updates
+            result = {"env_steps": steps, "updates": updates, **summary(returns)}
+            self._directory.save_result(result)
+        return returns
+
+    # What `Steering` asks of a run.
+
+    def do(self, action: str) -> tuple[Any, Any]:
+        """Carries out an action; what it changed, before and after."""
+        if self._training_over and action != "stop":
+            raise Refused(f"cannot {action}: the training of this run is over")
+        match action:
+            case "sync":
+                age = self._agent.inspect().target_age
+                self._agent.sync()
+                return age, 0
+            case "pause" | "resume":
+                paused = action == "pause"
+                if paused == self._paused:
+                    raise Refused(f"the run is {'' if paused else 'not '}paused")
+                self._paused = paused
+            case "stop":
+                self._stop_asked = True
+            case "evaluate":
+                self._evaluations_asked += 1
+        return None, None
+
+    def answered(self, entry: Entry) -> None:
+        """Shows an answered command where the run shows things."""
+        self._reporter.control(entry)
+        self._display.line(f"{entry.describe()}, by {entry.who}")
+
+    def report(self) -> Mapping[str, Any]:
+        """Everything of RunState that Steering does not know."""
+        self._trace.flush()
+        reporter, config = self._reporter, self._config
+        speed = reporter.env_steps_per_second
+        left = max(0, config.env_steps - self._state.env_step)
+        returns = self._display.recent_returns
+        return {
+            "status": self._status(),
+            "env_id": config.env_id,
+            "env_steps": config.env_steps,
+            "env_steps_per_second": speed,
+            "eta_seconds": left / speed if speed else None,
+            "episodes": reporter.episodes,
+            "mean_return": float(np.mean(returns)) if returns else None,
+            "target_age": self._agent.inspect().target_age,
+            "recent": reporter.recent,
+            "note": self._repeat.note if self._repeat else None,
+        }
+
+    def _status(self) -> Status:
+        if self._evaluating:
+            return "evaluating"
+        return "paused" if self._paused else "running"
+
+
+def _seen(tick: Tick) -> list[np.ndarray]:
+    """All that one time step showed: two runs that differ will differ here."""
+    step = tick.step
+    seen = [tick.actions, step.observation, step.reward, step.terminated, step.autoreset]
+    if tick.stats is not None:
+        seen += [np.asarray(tick.stats.loss), np.asarray(tick.stats.q_mean)]
+    return seen
+
+
+def summary(returns: list[float]) -> dict[str, float]:
+    """Episodes, mean, std, min and max."""
+    return {
+        "episodes": len(returns),
+        "mean": float(np.mean(returns)),
+        "std": float(np.std(returns)),
+        "min": float(np.min(returns)),
+        "max": float(np.max(returns)),
+    }

@@ -1,0 +1,244 @@
+"""The commands about runs that exist: set, do, status, log, ls, digest, replay.
+
+Imports: agents.rundir, agents.run_tables, rl_core.control, rl_core.errors. TensorFlow only
+inside `replay`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from rl_core.control.client import RunClient
+from rl_core.control.commands import Command, do_command, set_command
+from rl_core.control.files import ControlFiles
+from rl_core.control.log import Entry, LogTail
+from rl_core.control.state import read_state
+from rl_core.errors import RlCoreError, RunDirError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+REFUSED, DIFFERENT, INTERRUPTED = 2, 1, 130
+Run = Annotated[Positional[Path], arg(metavar="RUN")]
+
+
+@dataclass(frozen=True)
+class Set:
+    """Change live values of a running job: takes effect at its next safe point."""
+
+    run: Run
+    """A run directory."""
+    change: Annotated[Positional[tuple[str, ...]], arg(metavar="NAME=VALUE ...")]
+    """As in sync_period=50 exempt=torso; NAME=auto returns to the config or its schedule."""
+    wait: bool = True
+    """Until the run has answered."""
+    timeout: Annotated[float, arg(metavar="S")] = 30.0
+    """Seconds to wait for its answer."""
+
+    def __call__(self, console: Console) -> int:
+        if not self.change:
+            raise RlCoreError("nothing to set: name at least one change, such as sync_period=50")
+        commands = [set_command(*_assignment(text), "cli") for text in self.change]
+        return _ask(self.run, commands, self.wait, self.timeout, console)
+
+
+@dataclass(frozen=True)
+class Do:
+    """Have a running job do something: sync, pause, resume, evaluate or stop."""
+
+    run: Run
+    """A run directory."""
+    action: Annotated[Positional[str], arg(metavar="pause|resume|sync|stop|evaluate")]
+    """stop keeps the weights; sync copies online to target at once."""
+    wait: bool = True
+    """Until the run has answered."""
+    timeout: Annotated[float, arg(metavar="S")] = 30.0
+    """Seconds to wait for its answer."""
+
+    def __call__(self, console: Console) -> int:
+        return _ask(self.run, [do_command(self.action, "cli")], self.wait, self.timeout, console)
+
+
+@dataclass(frozen=True)
+class Status:
+    """Show how far a run is, and all its live values."""
+
+    run: Run
+    """A run directory."""
+    follow: Annotated[bool, arg(aliases=["-f"])] = False
+    """Until Ctrl-C or the run's end."""
+    json: bool = False
+    """One JSON object; with --follow one a line."""
+
+    def __call__(self, console: Console) -> int:
+        from rich.live import Live
+
+        from agents.run_tables import status_table
+
+        files = ControlFiles(self.run)
+        state, alive = read_state(files)
+        if self.json:
+            _print_state(state, alive)
+            while self.follow and alive:
+                time.sleep(0.5)
+                state, alive = read_state(files)
+                _print_state(state, alive)
+            return 0
+        if not self.follow:
+            console.print(status_table(self.run, state, alive))
+            return 0
+        with Live(status_table(self.run, state, alive), console=console) as live:
+            while alive:
+                time.sleep(0.5)
+                state, alive = read_state(files)
+                live.update(status_table(self.run, state, alive))
+        return 0
+
+
+@dataclass(frozen=True)
+class Log:
+    """Show everything that was asked of a run, taken or refused."""
+
+    run: Run
+    """A run directory."""
+    follow: Annotated[bool, arg(aliases=["-f"])] = False
+    """Go on until Ctrl-C."""
+    json: bool = False
+    """The log's own lines, one JSON object each."""
+
+    def __call__(self, console: Console) -> int:
+        files = ControlFiles(self.run)
+        if not files.directory.is_dir():
+            raise RunDirError(f"{self.run} has no log: it is not the directory of a run")
+        tail = LogTail(files.log, from_start=True)
+        self._print(tail.new(), console)
+        while self.follow:
+            time.sleep(0.1)
+            self._print(tail.new(), console)
+        return 0
+
+    def _print(self, entries: Sequence[Entry], console: Console) -> None:
+        for entry in entries:
+            if self.json:
+                print(json.dumps(entry.model_dump()), flush=True)
+                continue
+            when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time))
+            _say(console, f"{when}  {entry.who:<8}  {entry.describe()}")
+
+
+@dataclass(frozen=True)
+class Ls:
+    """List the runs below a directory, those at work first."""
+
+    dir: Annotated[Positional[Path], arg(metavar="DIR")] = Path("runs")
+    """Where to look."""
+    json: bool = False
+    """One JSON object a line."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.run_tables import find_runs, runs_table
+
+        if not self.dir.is_dir():
+            raise RunDirError(f"no such directory: {str(self.dir)!r}")
+        runs = find_runs(self.dir)
+        if self.json:
+            for path, state, alive in runs:
+                _print_state(state, alive, run=str(path))
+        elif runs:
+            console.print(runs_table(runs))
+        else:
+            _say(console, f"no runs below {self.dir}; start one with: targetnet train cartpole")
+        return 0
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Print one hash over all variables and counters of a run at its training's end."""
+
+    run: Run
+    """A run directory."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.rundir import RunDir
+
+        end = RunDir.open(self.run).load_digest()
+        print(f"env step {end.env_step:,}, update {end.update:,}: {end.digest}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Run a recorded run again, every change where it was, and compare."""
+
+    run: Run
+    """A run that has ended."""
+    to: Annotated[Path | None, arg(metavar="NEW")] = None
+    """Keep the repetition as a run of its own."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.quiet import quiet_import
+        from agents.rundir import RunDir
+
+        RunDir.open(self.run)
+        with console.status("importing TensorFlow"), quiet_import():
+            from agents.replaying import replay
+        verdict = replay(self.run, self.to, console=console)
+        if verdict.first_difference is not None:
+            _say(console, f"different: the first at env step {verdict.first_difference:,}")
+            return DIFFERENT
+        if verdict.interrupted:
+            _say(console, f"interrupted; the same up to env step {verdict.env_steps:,}")
+            return INTERRUPTED
+        if not verdict.identical:
+            _say(console, f"different: every step the same, but not the end: {verdict.digest}")
+            return DIFFERENT
+        _say(console, f"identical {verdict.digest}")
+        return 0
+
+
+def _ask(
+    run: Path, commands: Sequence[Command], wait: bool, timeout: float, console: Console
+) -> int:
+    if not timeout > 0:
+        raise RlCoreError(f"--timeout must be a number of seconds > 0, got {timeout:g}")
+    client = RunClient(run, who="cli", timeout=timeout)
+    if not wait:
+        client.send(commands)
+        return 0
+    answers = client.ask(commands)
+    for entry in answers:
+        if entry.taken:
+            _say(console, entry.describe())
+    refusals = [f"{entry.describe()}" for entry in answers if not entry.taken]
+    if refusals:
+        raise RlCoreError("; ".join(refusals))
+    return 0
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    """ "sync_period=50" -> ("sync_period", 50); what is no number is a text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name or not value:
+        raise RlCoreError(f"a change is written name=value, got {text!r}")
+    number = value.replace("_", "")
+    for kind in (int, float):
+        try:
+            return name.strip(), kind(number)
+        except ValueError:
+            continue
+    return name.strip(), value.strip()
+
+
+def _print_state(state: Any, alive: bool, **more: Any) -> None:
+    print(json.dumps(more | {"alive": alive} | state.model_dump(mode="json")), flush=True)
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True, markup=False)

@@ -1,0 +1,133 @@
+"""What may be asked of a run: set a live value, or do something.
+
+Commands come from outside, so they are parsed by strict models: unknown or doubled keys, NaN,
+infinities, booleans as numbers and oversized files are refused with a reason, never applied.
+
+Imports: rl_core.errors.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+
+from rl_core.errors import RlCoreError, did_you_mean, in_one_line
+
+Action = Literal["sync", "pause", "resume", "stop", "evaluate"]
+ACTIONS: tuple[str, ...] = get_args(Action)
+Who = Literal["cli", "board", "api"]
+MAX_BYTES = 16_384  # of one command; a real one has about 150
+
+
+class BadCommand(RlCoreError, ValueError):
+    """A command that cannot be read."""
+
+
+Name = Annotated[str, Field(min_length=1, max_length=100)]
+Text = Annotated[str, Field(max_length=1_000)]
+Value = int | FiniteFloat | Text | Annotated[list[Name], Field(max_length=100)]
+
+
+class _Command(BaseModel):
+    # Strict also keeps `true` from passing as the number 1.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    time: FiniteFloat  # seconds since the epoch, of the asking
+    who: Who
+
+
+class SetCommand(_Command):
+    """Give a live value; "auto" returns to the config's value or schedule."""
+
+    name: Name
+    value: Value
+
+
+class DoCommand(_Command):
+    """Do something at the next safe point."""
+
+    do: Action
+
+
+Command = SetCommand | DoCommand
+
+
+def set_command(name: str, value: Any, who: Who) -> SetCommand:
+    """Raises: BadCommand if the name or the value is of no kind that can be sent."""
+    return _made(SetCommand, who, name=name, value=value)
+
+
+def do_command(action: str, who: Who) -> DoCommand:
+    """Raises: BadCommand if there is no such action."""
+    if action not in ACTIONS:
+        raise BadCommand(
+            f"cannot do {action!r}: there are {', '.join(ACTIONS)}{did_you_mean(action, ACTIONS)}"
+        )
+    return _made(DoCommand, who, do=action)
+
+
+def dump(command: Command) -> bytes:
+    return json.dumps(command.model_dump()).encode()
+
+
+def parse(data: bytes) -> Command:
+    """The command in a file's bytes.
+
+    Raises:
+      BadCommand: with the reason, in one line.
+    """
+    fields = read_object(data)
+    try:
+        return (DoCommand if "do" in fields else SetCommand).model_validate(fields)
+    except ValidationError as error:
+        raise BadCommand(_first_problem(error)) from None
+
+
+def read_object(data: bytes) -> dict[str, Any]:
+    """The JSON object in bytes from outside: small, shallow, no key twice, no NaN.
+
+    Raises:
+      BadCommand: it is something else; one line says what.
+    """
+    if len(data) > MAX_BYTES:
+        raise BadCommand(f"a command is at most {MAX_BYTES} bytes, got more")
+    try:
+        fields = json.loads(data, object_pairs_hook=_without_doubles, parse_constant=_no_constant)
+    except BadCommand:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise BadCommand(f"not JSON: {in_one_line(error)}") from None
+    if not isinstance(fields, dict):
+        raise BadCommand(f"a command is a JSON object, got {type(fields).__name__}")
+    return fields
+
+
+def _made(model: type[Any], who: Who, **fields: Any) -> Any:
+    try:
+        return model(id=uuid.uuid4().hex, time=time.time(), who=who, **fields)
+    except ValidationError as error:
+        raise BadCommand(_first_problem(error)) from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = str(first["loc"][0]) if first["loc"] else "command"
+    if where == "value" and first["type"] != "missing":
+        return "value: must be a finite number, a text or a list of names"
+    return in_one_line(f"{where}: {first['msg']}")
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise BadCommand("a key stands twice")
+    return fields
+
+
+def _no_constant(name: str) -> Any:
+    raise BadCommand(f"{name} is not a number here")

@@ -1,0 +1,121 @@
+"""Where control files are, writing them so that they appear whole, and whether a run is alive.
+
+Imports: rl_core.control.commands, rl_core.errors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import time
+from pathlib import Path
+
+from rl_core.control.commands import Command, dump
+from rl_core.errors import RunDirError
+
+
+class ControlFiles:
+    """The control directory of one run."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self.directory = run / "control"
+        self.inbox = self.directory / "inbox"
+        self.log = self.directory / "log.jsonl"
+        self.state = self.directory / "state.json"
+        self.trace = self.directory / "trace.bin"
+        self.token = self.directory / "token"
+        self.lock = self.directory / "lock"
+
+    def make(self) -> None:
+        """Makes the directories and the token; only their owner may write commands or read it.
+
+        Raises:
+          RunDirError: they cannot be written.
+        """
+        try:
+            self.directory.mkdir(exist_ok=True)
+            self.inbox.mkdir(exist_ok=True)
+            self.inbox.chmod(0o700)
+            if not self.token.exists():
+                file = os.open(self.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(file, "w") as token:
+                    token.write(secrets.token_urlsafe(24) + "\n")
+        except OSError as error:
+            raise RunDirError(f"cannot write {self.directory}: {error.strerror}") from None
+
+
+class RunLock:
+    """Held by a run as long as it lives; the system lets go of it also when it is killed.
+
+    Raises:
+      RunDirError: another process holds it.
+    """
+
+    def __init__(self, files: ControlFiles) -> None:
+        self._file: int | None = os.open(files.lock, os.O_RDWR | os.O_CREAT, 0o644)
+        # Whoever asks whether the run is alive holds it for an instant: try more than once.
+        for _ in range(20):
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(0.01)
+        self.release()
+        raise RunDirError(f"another process is running {files.run}")
+
+    def release(self) -> None:
+        """A second call does nothing."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def is_alive(files: ControlFiles) -> bool:
+    """Whether a process is running this run, on this machine or one that shares its locks."""
+    try:
+        file = os.open(files.lock, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def submit(files: ControlFiles, command: Command) -> Path:
+    """Puts a command into the inbox; the run takes it at its next safe point.
+
+    Raises:
+      RunDirError: there is no inbox, or it cannot be written.
+    """
+    path = files.inbox / f"{int(command.time * 1e6):017d}-{command.id}.json"
+    try:
+        write_whole(path, dump(command))
+    except OSError as error:
+        raise RunDirError(f"cannot send a command to {files.run}: {error.strerror}") from None
+    return path
+
+
+def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Writes a file that is either absent (or old) or complete, whatever happens meanwhile.
+
+    Args:
+      durable: also across a power cut, at the price of an fsync.
+    """
+    # The dot keeps the unfinished file out of every listing for *.json.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

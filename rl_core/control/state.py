@@ -1,0 +1,149 @@
+"""What a run says of itself: `control/state.json`, replaced whole twice a second at most.
+
+Imports: rl_core.control.files, rl_core.errors, rl_core.hyperparameters.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rl_core.control.files import ControlFiles, is_alive, write_whole
+from rl_core.errors import RunDirError
+from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob, as_text, plain
+
+Status = Literal["running", "paused", "evaluating", "finished", "stopped", "interrupted", "failed"]
+LIVE: tuple[Status, ...] = ("running", "paused", "evaluating")  # those of a process at work
+
+
+class LiveValue(BaseModel):
+    """One live value as it is now, with all that is needed to show and to set it."""
+
+    name: str
+    value: float | int | list[str]
+    source: Literal["config", "schedule", "override"]
+    configured: str  # what "auto" returns to
+    unit: str
+    bounds: str
+    meaning: str
+    effect: str
+    whole: bool
+    low: float | None  # the bounds as numbers, whether or not they belong to the range
+    high: float | None
+    scale: Literal["linear", "log"]
+    blocks: list[str]  # of which a set is the value; empty for a number
+
+
+class RunState(BaseModel):
+    """A run at one moment.
+
+    Attributes:
+      time: when it was published; the run's heartbeat.
+      env_steps: of the whole run.
+      recent: tag -> [env step, value], the last point of some curves.
+      actions: what may be asked of it by `do`.
+      note: what else is to be known, such as "repeats runs/cartpole-1".
+    """
+
+    model_config = ConfigDict(ser_json_inf_nan="null")
+
+    status: Status
+    pid: int
+    host: str
+    started: float
+    time: float
+    env_id: str
+    tick: int
+    env_step: int
+    env_steps: int
+    update: int
+    env_steps_per_second: float
+    eta_seconds: float | None
+    episodes: int
+    mean_return: float | None  # of the last episodes
+    target_age: int | None
+    recent: dict[str, tuple[int, float | None]]
+    values: list[LiveValue]
+    actions: list[str]
+    note: str | None = None
+
+
+class StatePublisher:
+    """Writes a run's state, at most once every `period` seconds."""
+
+    def __init__(self, files: ControlFiles, period: float = 0.5) -> None:
+        self._files, self._period = files, period
+        self._next = -math.inf
+        self._fixed = {"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
+
+    def due(self, now: float) -> bool:
+        """Whether it is time again; `now` is of time.monotonic."""
+        return now >= self._next
+
+    def publish(self, report: Mapping[str, Any]) -> None:
+        """`report` has the fields of RunState that are not known here."""
+        self._next = time.monotonic() + self._period
+        state = RunState(**self._fixed, time=time.time(), **report)
+        try:
+            # Not synced: a state lost in a power cut is that of a run that is dead.
+            write_whole(self._files.state, state.model_dump_json().encode(), durable=False)
+        except OSError as error:
+            raise RunDirError(f"cannot write {self._files.state}: {error.strerror}") from None
+
+
+def read_state(files: ControlFiles) -> tuple[RunState, bool]:
+    """The last state, and whether the run is alive.
+
+    Raises:
+      RunDirError: there is none, or it is damaged.
+    """
+    try:
+        state = RunState.model_validate(json.loads(files.state.read_bytes()))
+    except FileNotFoundError:
+        raise RunDirError(
+            f"{files.run} cannot be steered: it has no {files.state.relative_to(files.run)}"
+        ) from None
+    except OSError as error:
+        raise RunDirError(f"cannot read {files.state}: {error.strerror}") from None
+    except (ValueError, ValidationError):
+        raise RunDirError(f"{files.state} is damaged: it is no state of a run") from None
+    return state, is_alive(files)
+
+
+def live_values(live: Hyperparameters) -> list[LiveValue]:
+    """All live values as they are now."""
+    return [
+        LiveValue(
+            name=name,
+            value=plain(live[name]),
+            source=live.source(name),
+            configured=as_text(live.configured(name)),
+            unit=knob.unit,
+            bounds=knob.bounds,
+            meaning=knob.meaning,
+            effect=knob.effect,
+            **_control(knob),
+        )
+        for name, knob in live.knobs.items()
+    ]
+
+
+def _control(knob: Knob | BlocksKnob) -> dict[str, Any]:
+    """What sort of input sets it."""
+    if isinstance(knob, BlocksKnob):
+        return {
+            "whole": False, "low": None, "high": None, "scale": "linear", "blocks": knob.blocks,
+        }  # fmt: skip
+    low = knob.at_least if knob.above is None else knob.above
+    high = knob.at_most if knob.below is None else knob.below
+    # Periods, rates and what may not be 0 are felt by their ratio.
+    by_ratio = knob.above == 0 or (low is not None and low >= 1 and high is None)
+    scale = "log" if by_ratio else "linear"
+    return {"whole": knob.whole, "low": low, "high": high, "scale": scale, "blocks": []}

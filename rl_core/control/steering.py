@@ -1,0 +1,277 @@
+"""The run's side of its control directory: takes commands at safe points and logs each.
+
+Imports: rl_core.control, rl_core.errors, rl_core.hyperparameters.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+from rl_core.control.commands import ACTIONS, SetCommand, set_command
+from rl_core.control.files import ControlFiles, RunLock, submit
+from rl_core.control.inbox import Inbox, Letter
+from rl_core.control.log import ControlLog, Entry
+from rl_core.control.state import StatePublisher, Status, live_values
+from rl_core.errors import RlCoreError
+from rl_core.hyperparameters import Hyperparameters, plain
+
+POLL_SECONDS = 0.005
+# What a repeat of the run does again; the others leave no trace in what is learned.
+REPEATED_ACTIONS = ("sync",)
+
+
+class Refused(RlCoreError, ValueError):
+    """A command that cannot be carried out now."""
+
+
+class Position(NamedTuple):
+    """How far a run is."""
+
+    tick: int  # time steps of all envs
+    env_step: int
+    update: int
+
+
+class Steered(Protocol):
+    """A run that can be steered."""
+
+    def do(self, action: str) -> tuple[Any, Any]:
+        """Carries out one of ACTIONS; returns what it changed, before and after.
+
+        Raises:
+          RlCoreError: it cannot be done now.
+        """
+
+    def answered(self, entry: Entry) -> None:
+        """Called once a command is in the log, taken or refused."""
+
+    def report(self) -> Mapping[str, Any]:
+        """What RunState has beside position and live values."""
+
+
+class Steering:
+    """Takes commands for one run.
+
+        with Steering(agent.hyperparameters, ControlFiles(run), steered) as steering:
+            for tick in loop:
+                steering.safe_point(tick.number, tick.env_step, agent.updates)
+
+    Setting a live value from Python goes the same way and is logged the same: at once in the
+    thread that made this, from another thread through the inbox.
+
+    Args:
+      live: the values that may be set.
+      files: of a run directory that exists.
+      steered: carries out actions.
+      script: entries of another run's log, which are applied again at their recorded ticks; a
+        run with a script refuses every other change.
+
+    Attributes:
+      position: of the last safe point.
+      refusal: why no change is taken now; None if it is.
+
+    Raises:
+      RunDirError: another process runs this directory, or it cannot be written.
+    """
+
+    def __init__(
+        self,
+        live: Hyperparameters,
+        files: ControlFiles,
+        steered: Steered,
+        script: Iterable[Entry] | None = None,
+    ) -> None:
+        self._live, self._files, self._steered = live, files, steered
+        files.make()
+        self._lock = RunLock(files)
+        self._log = ControlLog(files.log)
+        self._inbox = Inbox(files)
+        self._publisher = StatePublisher(files)
+        self.refusal: str | None = None if script is None else "this run repeats another one"
+        self._script = deque(e for e in script or () if is_repeated(e))
+        self._corners = deque(_corners(live))
+        self._next_poll = 0.0
+        self._thread = threading.get_ident()
+        self.position = Position(0, 0, 0)
+        live.door = self._from_python
+
+    def __enter__(self) -> Steering:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the run; a second call does nothing."""
+        self._live.door = self._live.set
+        if self._log.closed:
+            return
+        self._log.close()
+        self._lock.release()
+
+    def safe_point(self, tick: int, env_step: int, update: int) -> None:
+        """Between two calls into the graph: applies what is due. Costs a microsecond when idle."""
+        self.position = Position(tick, env_step, update)
+        if self._script and self._script[0].tick <= tick:
+            self._repeat()
+        if self._corners and self._corners[0][0] <= env_step:
+            self._pass_corners()
+        if time.monotonic() >= self._next_poll:
+            self.poll()
+
+    def poll(self) -> None:
+        """Takes what lies in the inbox, and publishes the state if it is time."""
+        letters = self._inbox.letters()
+        entries: dict[str, Entry] = {}
+        for letter in letters:
+            if letter.id not in self._log.ids and letter.id not in entries:
+                entries[letter.id] = self._answer(letter)
+        self._record(entries.values())
+        for letter in letters:
+            self._inbox.remove(letter)
+        now = time.monotonic()
+        self._next_poll = now + POLL_SECONDS
+        if entries or self._publisher.due(now):
+            self.publish()
+
+    def publish(self, status: Status | None = None) -> None:
+        """Writes the state now, under another status if one is given."""
+        report = dict(self._steered.report())
+        if status:
+            report["status"] = status
+        self._publisher.publish(
+            report
+            | self.position._asdict()
+            | {"values": live_values(self._live), "actions": list(ACTIONS)}
+        )
+
+    # Where commands come from: the inbox, Python, a script, a schedule.
+
+    def _answer(self, letter: Letter) -> Entry:
+        command = letter.command
+        if command is None:
+            name = letter.path.name.encode(errors="replace").decode()[:100]
+            return self._entry(letter.id, "unreadable", name, "?", reason=letter.problem)
+        asked = command.time
+        try:
+            if isinstance(command, SetCommand):
+                kind, name, value = "set", command.name, command.value
+                self._refuse_changes()
+                old, new = self._set(name, value)
+            else:
+                kind, name, value = "do", command.do, None
+                if name in REPEATED_ACTIONS:
+                    self._refuse_changes()
+                old, new = self._steered.do(name)
+        except RlCoreError as error:
+            return self._entry(
+                command.id, kind, name, command.who, value, asked=asked, reason=str(error)
+            )
+        return self._entry(command.id, kind, name, command.who, value, old, new, asked=asked)
+
+    def _from_python(self, name: str, value: Any) -> None:
+        if threading.get_ident() != self._thread:
+            self._live.knob(name)
+            submit(self._files, set_command(name, plain(value), "api"))
+            return
+        new_id = uuid.uuid4().hex
+        try:
+            self._refuse_changes()
+            old, new = self._set(name, value)
+        except RlCoreError as error:
+            shown = value if isinstance(value, int | float | str) else str(value)
+            self._record([self._entry(new_id, "set", name, "api", shown, reason=str(error))])
+            raise
+        asked = value if isinstance(value, str) else new
+        self._record([self._entry(new_id, "set", name, "api", asked, old, new)])
+
+    def _repeat(self) -> None:
+        entries = []
+        while self._script and self._script[0].tick <= self.position.tick:
+            e = self._script.popleft()
+            old, new = self._set(e.name, e.value) if e.kind == "set" else self._steered.do(e.name)
+            entries.append(self._entry(e.id, e.kind, e.name, e.who, e.value, old, new))
+        self._record(entries)
+
+    def _pass_corners(self) -> None:
+        entries = []
+        while self._corners and self._corners[0][0] <= self.position.env_step:
+            step, name, old, new = self._corners.popleft()
+            if self._live.source(name) == "schedule":
+                corner = f"schedule-{name}-{step}"
+                entries.append(self._entry(corner, "set", name, "schedule", "auto", old, new))
+        self._record(entries)
+
+    def _refuse_changes(self) -> None:
+        if self.refusal:
+            raise Refused(f"no change is taken: {self.refusal}")
+
+    def _set(self, name: str, value: Any) -> tuple[Any, Any]:
+        change = self._live.set(name, value)
+        return plain(change.old), plain(change.new)
+
+    # What becomes of them.
+
+    def _entry(
+        self,
+        entry_id: str,
+        kind: Any,
+        name: str,
+        who: str,
+        value: Any = None,
+        old: Any = None,
+        new: Any = None,
+        *,
+        asked: float | None = None,
+        reason: str | None = None,
+    ) -> Entry:
+        now = time.time()
+        return Entry(
+            id=entry_id,
+            asked=now if asked is None else asked,
+            time=now,
+            who=who,
+            kind=kind,
+            name=name,
+            value=value,
+            old=old,
+            new=new,
+            taken=reason is None,
+            reason=reason,
+            **self.position._asdict(),
+        )
+
+    def _record(self, entries: Iterable[Entry]) -> None:
+        entries = list(entries)
+        if entries:
+            self._log.append(entries)
+        for entry in entries:
+            self._steered.answered(entry)
+
+
+def is_repeated(entry: Entry) -> bool:
+    """Whether a repeat of the run applies this entry; a schedule's corners come by themselves."""
+    if not entry.taken or entry.who == "schedule":
+        return False
+    return entry.kind == "set" or (entry.kind == "do" and entry.name in REPEATED_ACTIONS)
+
+
+def _corners(live: Hyperparameters) -> list[tuple[int, str, Any, Any]]:
+    """(env step, name, value at the corner before, value here) of every schedule, in order."""
+    found: list[tuple[int, str, Any, Any]] = []
+    for name in live:
+        schedule = live.configured(name)
+        if not hasattr(schedule, "corners"):
+            continue
+        steps = schedule.corners()
+        values = [schedule.value_at(step) for step in (0, *steps)]
+        if live.knob(name).whole:
+            values = [round(value) for value in values]
+        found += [(step, name, *pair) for step, pair in zip(steps, pairwise(values), strict=True)]
+    return sorted(found)
