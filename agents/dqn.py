@@ -83,6 +83,7 @@ class DqnAgent:
       freeze: whose turn it is to be trained; its arms' lengths are live values.
       engine: graph and session, for looking inside.
       replay: the rows.
+      contents: reads them out.
       updates: gradient steps made so far.
     """
 
@@ -108,7 +109,7 @@ class DqnAgent:
             self._network = q_network(mlp_torso(config.hidden, normalise=config.layer_norm), head)
             self._build_step(tuple(observation_shape), tf.as_dtype(observation_dtype))
             self._build_learn()
-            self._contents = ReplayContents(self.engine, self.replay)
+            self.contents = ReplayContents(self.engine, self.replay)
             self._variables = {
                 v.op.name: v for v in tf.global_variables() if not self.replay.owns(v)
             }
@@ -196,7 +197,7 @@ class DqnAgent:
         digest = Digest()
         for name, value in sorted(self.engine.run(self._variables).items()):
             digest.array(name, value)
-        for name, rows in self._contents.chunks():
+        for name, rows in self.contents.chunks():
             digest.array(f"replay/{name}", rows)
         overrides = {name: plain(v) for name, v in self.hyperparameters.overrides().items()}
         host = {"updates": self.updates, "freeze": self.freeze.position, "overrides": overrides}

@@ -9,6 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 
 from agents.rundir import RunDir
@@ -55,17 +56,22 @@ class Recording:
         # Of a run that was killed there is no digest; what it recorded until then is compared.
         killed = not run.has_digest()
         self.digest = None if killed else run.load_digest().digest
-        self.end_tick = len(self._trace) if killed else run.load_digest().tick
+        # The outcome of a time step is traced with the one after it.
+        self.end_tick = len(self._trace) + 1 if killed else run.load_digest().tick
         if killed and not len(self._trace):
             raise RunDirError(f"{run.path} recorded no step, so there is nothing to replay")
         self.first_difference: int | None = None
 
-    def compare(self, tick: int, env_step: int, checksum: int) -> bool:
-        """Whether the time step was the same as in the recording."""
-        if tick <= len(self._trace) and checksum != self._trace[tick - 1]:
-            self.first_difference = env_step
-            return False
-        return True
+    def compare(self, first: int, checksums: np.ndarray, env_steps: np.ndarray) -> None:
+        """Looks for the first time step that is not the same as in the recording."""
+        recorded = self._trace[first : first + len(checksums)]
+        (different,) = np.nonzero(checksums[: len(recorded)] != recorded)
+        if len(different) and self.first_difference is None:
+            self.first_difference = int(env_steps[different[0]])
+
+    @property
+    def is_over(self) -> bool:
+        return self.first_difference is not None
 
 
 def replay(

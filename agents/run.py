@@ -21,11 +21,11 @@ from agents.interrupts import StopRequest
 from agents.reporting import Reporter
 from agents.rundir import EndDigest, RunDir
 from agents.runner import LoopState, Tick, training_loop
+from agents.tracing import Tracer
 from envs import Envs
 from rl_core.control.log import Entry
 from rl_core.control.state import Status
 from rl_core.control.steering import Refused, Steering
-from rl_core.control.trace import TraceWriter
 from rl_core.replay import format_bytes
 
 _PAUSE_SECONDS = 0.05  # between two looks into the inbox while paused
@@ -58,8 +58,12 @@ class Repeat(Protocol):
     script: list[Entry]
     end_tick: int  # where it ended
 
-    def compare(self, tick: int, env_step: int, checksum: int) -> bool:
-        """Whether to go on after this time step."""
+    def compare(self, first: int, checksums: np.ndarray, env_steps: np.ndarray) -> None:
+        """Takes in the trace of some time steps, from index `first` on."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing more to find out."""
 
 
 class Run:
@@ -91,7 +95,8 @@ class Run:
         self._paused = self._evaluating = self._stop_asked = self._training_over = False
         self._evaluations_asked = 0
         self._reporter = Reporter(directory.path, agent)
-        self._trace = TraceWriter(directory.control.trace)
+        compare = None if repeat is None else repeat.compare
+        self._tracer = Tracer(agent.contents, agent.replay.steps, directory.control.trace, compare)
         script = None if repeat is None else repeat.script
         self._steering = Steering(agent.hyperparameters, directory.control, self, script)
 
@@ -143,9 +148,8 @@ class Run:
                 self._evaluate(self._config.eval_episodes)
 
     def _show(self, tick: Tick) -> None:
-        checksum = self._trace.add(_seen(tick))
-        if self._repeat and not self._repeat.compare(self._state.tick, tick.env_step, checksum):
-            self._stop_asked = True
+        if self._state.tick >= self._tracer.due:
+            self._tracer.update(self._state.tick)
         self._reporter.tick(tick)
         self._display.tick(tick, self._reporter.env_steps_per_second)
 
@@ -159,7 +163,9 @@ class Run:
             by = "interrupted" if self._interrupt else "stopped"
             self._display.line(f"{by} at env step {state.env_step:,}")
             return False
-        return self._repeat is None or state.tick < self._repeat.end_tick
+        if self._repeat:
+            return state.tick < self._repeat.end_tick and not self._repeat.is_over
+        return True
 
     def _serve_while_halted(self) -> None:
         self._reporter.flush()
@@ -185,7 +191,7 @@ class Run:
         state, updates = self._state, self._agent.updates
         self._training_over = True
         self._steering.refusal = "the training of this run is over"
-        self._trace.flush()
+        self._tracer.update(state.tick)
         saved = self._directory.save_weights(self._agent.weights())
         digest = self._agent.digest(
             tick=state.tick,
@@ -262,7 +268,6 @@ class Run:
 
     def report(self) -> Mapping[str, Any]:
         """Everything of RunState that Steering does not know."""
-        self._trace.flush()
         reporter, config = self._reporter, self._config
         speed = reporter.env_steps_per_second
         left = max(0, config.env_steps - self._state.env_step)
@@ -284,15 +289,6 @@ class Run:
         if self._evaluating:
             return "evaluating"
         return "paused" if self._paused else "running"
-
-
-def _seen(tick: Tick) -> list[np.ndarray]:
-    """All that one time step showed: two runs that differ will differ here."""
-    step = tick.step
-    seen = [tick.actions, step.observation, step.reward, step.terminated, step.autoreset]
-    if tick.stats is not None:
-        seen += [np.asarray(tick.stats.loss), np.asarray(tick.stats.q_mean)]
-    return seen
 
 
 def summary(returns: list[float]) -> dict[str, float]:

@@ -34,7 +34,7 @@ Value = int | FiniteFloat | Text | Annotated[list[Name], Field(max_length=100)]
 
 class _Command(BaseModel):
     # Strict also keeps `true` from passing as the number 1.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     time: FiniteFloat  # seconds since the epoch, of the asking

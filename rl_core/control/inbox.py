@@ -40,13 +40,14 @@ class Inbox:
 
     def __init__(self, files: ControlFiles) -> None:
         self._path = files.inbox
+        self._stat_path = str(files.inbox)
         self._seen_ns = -1
         self._immovable: set[str] = set()
 
     def letters(self) -> list[Letter]:
         """What is there and was not removed, a few at a time. One `stat` if nothing changed."""
         try:
-            changed_ns = self._path.stat().st_mtime_ns
+            changed_ns = os.stat(self._stat_path).st_mtime_ns  # noqa: PTH116 - polled often
             if changed_ns == self._seen_ns:
                 return []
             settled = time.time_ns() - changed_ns > _SETTLED_NS

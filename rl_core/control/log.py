@@ -36,7 +36,7 @@ class Entry(BaseModel):
       env_step, update: how far the run was.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: str
     asked: float

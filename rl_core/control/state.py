@@ -1,4 +1,4 @@
-"""What a run says of itself: `control/state.json`, replaced whole twice a second at most.
+"""What a run says of itself: `control/state.json`, replaced whole once a second, and after every command.
 
 Imports: rl_core.control.files, rl_core.errors, rl_core.hyperparameters.
 """
@@ -26,6 +26,8 @@ LIVE: tuple[Status, ...] = ("running", "paused", "evaluating")  # those of a pro
 class LiveValue(BaseModel):
     """One live value as it is now, with all that is needed to show and to set it."""
 
+    model_config = ConfigDict(defer_build=True)
+
     name: str
     value: float | int | list[str]
     source: Literal["config", "schedule", "override"]
@@ -52,7 +54,7 @@ class RunState(BaseModel):
       note: what else is to be known, such as "repeats runs/cartpole-1".
     """
 
-    model_config = ConfigDict(ser_json_inf_nan="null")
+    model_config = ConfigDict(defer_build=True)
 
     status: Status
     pid: int
@@ -78,10 +80,11 @@ class RunState(BaseModel):
 class StatePublisher:
     """Writes a run's state, at most once every `period` seconds."""
 
-    def __init__(self, files: ControlFiles, period: float = 0.5) -> None:
-        self._files, self._period = files, period
+    def __init__(self, files: ControlFiles, live: Hyperparameters, period: float = 1.0) -> None:
+        self._files, self._live, self._period = files, live, period
         self._next = -math.inf
         self._fixed = {"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
+        self._knobs = [_described(knob) for knob in live.knobs.values()]
 
     def due(self, now: float) -> bool:
         """Whether it is time again; `now` is of time.monotonic."""
@@ -90,12 +93,29 @@ class StatePublisher:
     def publish(self, report: Mapping[str, Any]) -> None:
         """`report` has the fields of RunState that are not known here."""
         self._next = time.monotonic() + self._period
-        state = RunState(**self._fixed, time=time.time(), **report)
+        state = self._fixed | {"time": time.time(), "values": self._values()} | dict(report)
+        try:
+            data = json.dumps(state, allow_nan=False)
+        except ValueError:  # a loss that is NaN, say: browsers know no such number
+            data = json.dumps(_without_nan(state))
         try:
             # Not synced: a state lost in a power cut is that of a run that is dead.
-            write_whole(self._files.state, state.model_dump_json().encode(), durable=False)
+            write_whole(self._files.state, data.encode(), durable=False)
         except OSError as error:
             raise RunDirError(f"cannot write {self._files.state}: {error.strerror}") from None
+
+    def _values(self) -> list[dict[str, Any]]:
+        """The fields of LiveValue for every live value."""
+        live = self._live
+        return [
+            knob
+            | {
+                "value": plain(live[knob["name"]]),
+                "source": live.source(knob["name"]),
+                "configured": as_text(live.configured(knob["name"])),
+            }
+            for knob in self._knobs
+        ]
 
 
 def read_state(files: ControlFiles) -> tuple[RunState, bool]:
@@ -117,33 +137,30 @@ def read_state(files: ControlFiles) -> tuple[RunState, bool]:
     return state, is_alive(files)
 
 
-def live_values(live: Hyperparameters) -> list[LiveValue]:
-    """All live values as they are now."""
-    return [
-        LiveValue(
-            name=name,
-            value=plain(live[name]),
-            source=live.source(name),
-            configured=as_text(live.configured(name)),
-            unit=knob.unit,
-            bounds=knob.bounds,
-            meaning=knob.meaning,
-            effect=knob.effect,
-            **_control(knob),
-        )
-        for name, knob in live.knobs.items()
-    ]
-
-
-def _control(knob: Knob | BlocksKnob) -> dict[str, Any]:
-    """What sort of input sets it."""
+def _described(knob: Knob | BlocksKnob) -> dict[str, Any]:
+    """What of LiveValue does not change: meaning, bounds, and what sort of input sets it."""
+    fixed = {
+        "name": knob.name,
+        "unit": knob.unit,
+        "bounds": knob.bounds,
+        "meaning": knob.meaning,
+        "effect": knob.effect,
+        "whole": knob.whole,
+    }
     if isinstance(knob, BlocksKnob):
-        return {
-            "whole": False, "low": None, "high": None, "scale": "linear", "blocks": knob.blocks,
-        }  # fmt: skip
+        return fixed | {"low": None, "high": None, "scale": "linear", "blocks": knob.blocks}
     low = knob.at_least if knob.above is None else knob.above
     high = knob.at_most if knob.below is None else knob.below
     # Periods, rates and what may not be 0 are felt by their ratio.
     by_ratio = knob.above == 0 or (low is not None and low >= 1 and high is None)
     scale = "log" if by_ratio else "linear"
-    return {"whole": knob.whole, "low": low, "high": high, "scale": scale, "blocks": []}
+    return fixed | {"low": low, "high": high, "scale": scale, "blocks": []}
+
+
+def _without_nan(value: Any) -> Any:
+    """The same with null for every number that is none."""
+    if isinstance(value, dict):
+        return {name: _without_nan(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

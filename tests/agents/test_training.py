@@ -13,8 +13,8 @@ from tensorboard.util.tensor_util import make_ndarray
 
 from agents.config import DqnConfig
 from agents.interrupts import stop_on_interrupt
-from agents.rundir import RunDir
 from agents.run import summary
+from agents.rundir import RunDir
 from agents.training import evaluate_weights, train
 from rl_core.errors import EnvError, MemoryLimitError, RlCoreError, RunDirError, ScopeMismatch
 from rl_core.tags import TAGS

@@ -1,0 +1,55 @@
+"""Keeps a run's trace: a checksum of every time step, taken from the replay now and then.
+
+Imports: rl_core.control.trace, rl_core.replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from rl_core.control.trace import append_trace, checksums
+from rl_core.replay import ReplayContents
+
+# (index of the first time step, its checksums [T], env steps after each [T]).
+Compare = Callable[[int, np.ndarray, np.ndarray], None]
+
+
+class Tracer:
+    """Writes the trace of one run.
+
+    Args:
+      contents: of the run's replay.
+      ring: time steps that the replay holds.
+      path: of the trace file.
+      compare: called with what is new.
+
+    Attributes:
+      due: the tick at which `update` has to be called, lest rows be overwritten.
+    """
+
+    def __init__(
+        self, contents: ReplayContents, ring: int, path: Path, compare: Compare | None = None
+    ) -> None:
+        self._contents, self._path, self._compare = contents, path, compare
+        # The rows that are read, and the newest one, which is not complete.
+        self._period = min(contents.chunk, ring - 1)
+        self._done = self._env_step = 0
+        self.due = self._period + 1
+        contents.prepare()
+
+    def update(self, tick: int) -> None:
+        """Takes in the time steps whose outcome is known, after `tick` of them."""
+        while self._done < tick - 1:
+            begin, end = self._done, min(self._done + self._period, tick - 1)
+            rows = self._contents.time_steps(begin, end)
+            new = checksums(rows)
+            append_trace(self._path, new)
+            transitions = np.count_nonzero(~rows.autoreset, axis=1)  # [T]
+            env_steps = self._env_step + np.cumsum(transitions)
+            self._done, self._env_step = end, int(env_steps[-1])
+            self.due = end + self._period + 1
+            if self._compare:
+                self._compare(begin, new, env_steps)

@@ -1,0 +1,99 @@
+"""What being steerable costs a run, and how soon a change is in force.
+
+make bench
+"""
+
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from agents.config_files import load_config
+from agents.dqn import DqnAgent
+from agents.runner import training_loop
+from agents.tracing import Tracer
+from envs import make_envs
+from rl_core.control.client import RunClient
+from rl_core.control.files import ControlFiles, is_alive
+from rl_core.control.state import read_state
+from rl_core.control.steering import Steering
+
+pytestmark = pytest.mark.benchmark
+
+
+class Nobody:
+    """Is steered, and has next to nothing to say."""
+
+    def __init__(self, agent):
+        self.agent = agent
+
+    def do(self, action):
+        return None, None
+
+    def answered(self, entry):
+        pass
+
+    def report(self):
+        return {
+            "status": "running",
+            "env_id": "",
+            "env_steps": 1,
+            "env_steps_per_second": 0.0,
+            "eta_seconds": None,
+            "episodes": 0,
+            "mean_return": None,
+            "target_age": self.agent.inspect().target_age,
+            "recent": {},
+        }
+
+
+def test_control_costs_under_one_percent_of_a_cartpole_run(tmp_path):
+    """Inbox, state, trace: the time in them beside the time of all, in one and the same loop."""
+    config = load_config("cartpole", ["env_steps=30000"])
+    envs = make_envs(config.env_id, seed=0)
+    agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
+    clock, spent, number = time.perf_counter, 0.0, 0
+    with Steering(agent.hyperparameters, ControlFiles(tmp_path), Nobody(agent)) as steering:
+        tracer = Tracer(agent.contents, agent.replay.steps, tmp_path / "trace.bin")
+        begin = clock()
+        for tick in training_loop(agent, envs):
+            t0 = clock()
+            number += 1
+            if number >= tracer.due:
+                tracer.update(number)
+            steering.safe_point(number, tick.env_step, agent.updates)
+            spent += clock() - t0
+        total = clock() - begin
+    share = spent / total
+    print(f"\ncontrol: {100 * share:.2f} % of a CartPole run, {1e6 * spent / number:.1f} us a tick")
+    assert share < 0.01
+
+
+def test_a_change_is_in_force_within_50_ms_of_its_file(tmp_path):
+    """Median over 100 changes, from before the file is written to after the log has it."""
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "agents.cli", "train", "cartpole", "--run", str(run)]
+    with subprocess.Popen([*command, "--set", "env_steps=1000000"], stdout=subprocess.DEVNULL) as p:
+        try:
+            files = ControlFiles(run)
+            while not (files.state.exists() and read_state(files)[0].update > 100):
+                assert p.poll() is None
+                time.sleep(0.1)
+            client, rng = RunClient(run), np.random.default_rng(0)
+            seconds = []
+            for i in range(100):
+                time.sleep(rng.uniform(0, 0.05))
+                entry = client.set("sync_period", 50 + i)
+                assert entry.taken
+                seconds.append(entry.time - entry.asked)
+        finally:
+            p.terminate()
+    print(
+        f"\nfrom file to applied: median {1e3 * statistics.median(seconds):.1f} ms, "
+        f"90 % within {1e3 * np.quantile(seconds, 0.9):.1f} ms, most {1e3 * max(seconds):.1f} ms"
+    )
+    assert statistics.median(seconds) < 0.05
+    assert not is_alive(files)
