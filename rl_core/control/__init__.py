@@ -2,7 +2,7 @@
 
     control/inbox/<time>-<id>.json   one command each, put there whole by renaming
     control/log.jsonl                every command, taken or refused, appended by the run alone
-    control/state.json               what the run is doing, republished once a second and after commands
+    control/state.json               what the run is doing, as of a second ago at most
     control/trace.bin                a checksum per time step, for finding where a repeat differs
     control/token                    the secret for steering from another machine's browser
     control/lock                     held while the run is alive

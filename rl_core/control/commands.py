@@ -11,14 +11,20 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from rl_core.errors import RlCoreError, did_you_mean, in_one_line
 
 Action = Literal["sync", "pause", "resume", "stop", "evaluate"]
-ACTIONS: tuple[str, ...] = get_args(Action)
+ACTIONS: dict[Action, str] = {
+    "sync": "copies online to target at once, whatever tau is; the target's age is 0 then",
+    "pause": "stops stepping and learning and waits, without using the processor",
+    "resume": "goes on where it was paused; no bit differs from a run that was never paused",
+    "stop": "ends the run here: weights and digest are saved, nothing is evaluated",
+    "evaluate": "plays the greedy policy on envs of its own; changes nothing that is learned",
+}
 Who = Literal["cli", "board", "api"]
 MAX_BYTES = 16_384  # of one command; a real one has about 150
 

@@ -1,4 +1,4 @@
-"""What a run says of itself: `control/state.json`, replaced whole once a second, and after every command.
+"""What a run says of itself: `control/state.json`, replaced once a second and after commands.
 
 Imports: rl_core.control.files, rl_core.errors, rl_core.hyperparameters.
 """

@@ -154,7 +154,7 @@ class Steering:
         report = dict(self._steered.report())
         if status:
             report["status"] = status
-        self._publisher.publish(report | self.position._asdict() | {"actions": ACTIONS})
+        self._publisher.publish(report | self.position._asdict() | {"actions": list(ACTIONS)})
 
     # Where commands come from: the inbox, Python, a script, a schedule.
 
