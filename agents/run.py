@@ -139,9 +139,11 @@ class Run:
             return
         for tick in training_loop(self._agent, envs, self._state):
             self._show(tick)
+            goes_on = self._goes_on()
+            # After the safe point, which says where what is set here belongs in the log.
             if self._on_tick:
                 self._on_tick(self._agent, tick)
-            if not self._goes_on():
+            if not goes_on:
                 return
             if tick.env_step >= next_evaluation and tick.env_step < self._config.env_steps:
                 next_evaluation += self._config.eval_period
