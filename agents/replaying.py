@@ -29,6 +29,8 @@ class Verdict:
       digest: of the replay when it ended.
       first_difference: env step after which something was not the same; None if every time
         step was, as far as it was recorded.
+      complete: the original has a digest to compare with; False if it was killed, and then its
+        trace is all there is.
       interrupted: by Ctrl-C; then the rest is unknown.
       env_steps: how far the replay came.
     """
@@ -36,6 +38,7 @@ class Verdict:
     identical: bool
     digest: str
     first_difference: int | None
+    complete: bool
     interrupted: bool
     env_steps: int
 
@@ -102,6 +105,7 @@ def replay(
         identical=same_digest and recording.first_difference is None and not unknown,
         digest=outcome.digest,
         first_difference=recording.first_difference,
+        complete=recording.digest is not None,
         interrupted=unknown,
         env_steps=outcome.env_steps,
     )

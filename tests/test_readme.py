@@ -11,11 +11,11 @@ README = Path(__file__).parents[1] / "README.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 
 
-def test_the_readme_has_its_two_examples():
-    assert len(EXAMPLES) == 2
+def test_the_readme_has_its_three_examples():
+    assert len(EXAMPLES) == 3
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=["agents", "rl_core alone"])
+@pytest.mark.parametrize("example", EXAMPLES, ids=["agents", "replay", "rl_core alone"])
 def test_a_readme_example_runs(example, tmp_path):
     script = tmp_path / "example.py"
     script.write_text(example)
