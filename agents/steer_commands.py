@@ -117,7 +117,7 @@ class Log:
         files = ControlFiles(self.run)
         if not files.directory.is_dir():
             raise RunDirError(f"{self.run} has no log: it is not the directory of a run")
-        tail = LogTail(files.log, from_start=True)
+        tail = LogTail(files.log, position=0)
         self._print(tail.new(), console)
         while self.follow:
             time.sleep(0.1)

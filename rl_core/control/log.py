@@ -60,7 +60,7 @@ class Entry(BaseModel):
             what = f"{self.name} = {as_text(self.value)}" if self.kind == "set" else self.name
             return f"refused {what}: {self.reason}"
         if self.kind == "set":
-            auto = " (auto)" if self.value == "auto" else ""
+            auto = " (auto)" if self.value == "auto" and self.who != "schedule" else ""
             return f"{self.name} {as_text(self.old)} -> {as_text(self.new)}{auto} {where}"
         return f"{self.name} {where}"
 
@@ -101,21 +101,26 @@ class ControlLog:
 
 
 class LogTail:
-    """Reads a growing log from where it was when this was made."""
+    """Reads a growing log.
 
-    def __init__(self, path: Path, *, from_start: bool = False) -> None:
+    Args:
+      path: of the log; it need not be there yet.
+      position: byte to begin at, the end of a line; None for the log's present end.
+    """
+
+    def __init__(self, path: Path, *, position: int | None = None) -> None:
         self._path = path
-        self._position = 0 if from_start else _size(path)
+        self.position = _size(path) if position is None else position
 
     def new(self) -> list[Entry]:
         """Whole lines that came since the last call."""
-        if _size(self._path) <= self._position:
+        if _size(self._path) <= self.position:
             return []
         with self._path.open("rb") as file:
-            file.seek(self._position)
+            file.seek(self.position)
             data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
-        self._position += len(whole)
+        self.position += len(whole)
         return _parsed(self._path, whole)
 
 

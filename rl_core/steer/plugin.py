@@ -1,0 +1,258 @@
+"""The routes of the Steer tab. Reading gives JSON; writing puts commands into a run's inbox.
+
+Imports: rl_core.control, rl_core.errors, rl_core.steer, tensorboard. Never tensorflow.
+"""
+
+from __future__ import annotations
+
+import functools
+import hmac
+import logging
+import mimetypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from tensorboard import plugin_util
+from tensorboard.backend import http_util
+from tensorboard.data.provider import RunTagFilter
+from tensorboard.plugins import base_plugin
+from tensorboard.plugins.scalar import metadata as scalar_plugin
+from werkzeug.wrappers import Request, Response
+
+from rl_core.control.client import NotRunning, RunClient
+from rl_core.control.commands import (
+    MAX_BYTES,
+    BadCommand,
+    Command,
+    do_command,
+    read_object,
+    set_command,
+)
+from rl_core.control.files import ControlFiles
+from rl_core.control.log import LogTail
+from rl_core.control.state import read_state
+from rl_core.errors import RlCoreError, RunDirError, in_one_line
+from rl_core.steer.guard import Guard
+from rl_core.steer.runs import Runs, log_directories
+
+STATIC = Path(__file__).parent / "static"
+CURVES = ("episode/return", "target/age", "learn/q_mean", "learn/td_error_mean_abs")
+_POINTS = 500  # of a curve's history
+_ENTRIES = 500  # of the log, at first
+
+logger = logging.getLogger("tensorboard.steer")
+Handler = Any  # a WSGI application
+
+
+class Asked(BaseModel):
+    """One thing that a page asks for: to set a live value, or to do something."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    set: str | None = None
+    value: Any = None
+    do: str | None = None
+
+    def command(self) -> Command:
+        if (self.set is None) == (self.do is None):
+            raise BadCommand("each command has either set and value, or do")
+        if self.do is not None:
+            return do_command(self.do, "board")
+        return set_command(str(self.set), self.value, "board")
+
+
+class Body(BaseModel):
+    """Of a POST to the command route."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    run: str
+    commands: Annotated[list[Asked], Field(min_length=1, max_length=50)]
+    run_token: str = ""
+
+
+class SteerPlugin(base_plugin.TBPlugin):
+    """Shows the runs below the log directory and lets them be steered."""
+
+    plugin_name = "steer"
+
+    def __init__(self, context: base_plugin.TBContext) -> None:
+        flags = context.flags
+        host = "" if getattr(flags, "bind_all", False) else getattr(flags, "host", None)
+        self._guard = Guard(
+            # TensorBoard listens on localhost unless told otherwise.
+            "localhost" if host is None else host,
+            getattr(flags, "steer_allow_host", None) or (),
+        )
+        self._runs = Runs(
+            log_directories(
+                getattr(flags, "logdir", "") or context.logdir or "",
+                getattr(flags, "logdir_spec", "") or "",
+            )
+        )
+        self._data_provider = context.data_provider
+
+    def get_plugin_apps(self) -> dict[str, Handler]:
+        files = {f"/{path.name}": self._file(path) for path in sorted(STATIC.iterdir())}
+        return files | {
+            "/session": self._route(self._session, writing="page"),
+            "/runs": self._route(self._list_runs),
+            "/run": self._route(self._show_run),
+            "/history": self._route(self._history),
+            "/command": self._route(self._command, writing="command"),
+        }
+
+    def is_active(self) -> bool:
+        return bool(self._runs.all())
+
+    def frontend_metadata(self) -> base_plugin.FrontendMetadata:
+        return base_plugin.FrontendMetadata(
+            es_module_path="/index.js", tab_name="Steer", disable_reload=True
+        )
+
+    # The routes.
+
+    def _session(self, request: Request) -> Any:
+        return {
+            "token": self._guard.new_page(dict(request.headers)),
+            "needs_run_token": not self._guard.loopback_only,
+            "curves": CURVES,
+        }
+
+    def _list_runs(self, request: Request) -> Any:
+        runs = []
+        for name, files in sorted(self._runs.all().items()):
+            try:
+                state, alive = read_state(files)
+            except RunDirError:  # being written, or damaged: the others count
+                continue
+            shown = state.model_dump(include={"status", "env_id", "env_step", "env_steps", "time"})
+            runs.append({"name": name, "alive": alive} | shown)
+        return {"runs": runs}
+
+    def _show_run(self, request: Request) -> Any:
+        files = self._run(request.args.get("name", ""))
+        state, alive = read_state(files)
+        tail = LogTail(files.log, position=max(0, request.args.get("position", 0, int)))
+        entries = tail.new()[-_ENTRIES:]
+        return {
+            "alive": alive,
+            "state": state.model_dump(mode="json"),
+            "log": [e.model_dump() | {"text": e.describe()} for e in entries],
+            "position": tail.position,
+            "token_file": str(files.token),
+        }
+
+    def _history(self, request: Request) -> Any:
+        name = request.args.get("name", "")
+        self._run(name)
+        if self._data_provider is None:
+            return {"curves": {}}
+        found = self._data_provider.read_scalars(
+            plugin_util.context(request.environ),
+            experiment_id=plugin_util.experiment_id(request.environ),
+            plugin_name=scalar_plugin.PLUGIN_NAME,
+            downsample=_POINTS,
+            run_tag_filter=RunTagFilter(runs=[name], tags=list(CURVES)),
+        )
+        curves = {
+            tag: [[p.step, p.value] for p in points] for tag, points in found.get(name, {}).items()
+        }
+        return {"curves": curves}
+
+    def _command(self, request: Request) -> Any:
+        try:
+            body = Body.model_validate(read_object(_bytes_of(request)))
+            commands = [asked.command() for asked in body.commands]
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise BadCommand(in_one_line(f"{where}: {first['msg']}")) from None
+        files = self._run(body.run)
+        if not self._guard.loopback_only:
+            _require_token(files, body.run_token)
+        RunClient(files.run, who="board").send(commands)
+        return {"ids": [command.id for command in commands]}
+
+    def _run(self, name: str) -> ControlFiles:
+        files = self._runs.get(name)
+        if files is None:
+            raise UnknownRun(f"no run {in_one_line(name)!r} below the log directory")
+        return files
+
+    # What is common to them.
+
+    def _route(self, answer: Callable[[Request], Any], writing: str = "") -> Handler:
+        @functools.wraps(answer)
+        def handle(request: Request) -> Response:
+            headers = dict(request.headers)  # names as in Content-Type, whatever was sent
+            if writing == "command":
+                refusal = self._guard.refuse_writing(request.method, headers)
+            elif writing == "page":
+                refusal = self._guard.refuse_page(request.method, headers)
+            elif request.method not in ("GET", "HEAD"):
+                return _json(request, {"error": "GET only"}, 405)
+            else:
+                refusal = self._guard.refuse_reading(headers)
+            if refusal is not None:
+                return _refused(request, refusal.status, refusal.reason)
+            try:
+                return _json(request, answer(request))
+            except RlCoreError as error:
+                return _refused(request, _STATUS.get(type(error), 400), str(error))
+
+        return Request.application(handle)
+
+    def _file(self, path: Path) -> Handler:
+        kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+
+        @Request.application
+        def serve(request: Request) -> Response:
+            return http_util.Respond(request, path.read_bytes(), kind)
+
+        return serve
+
+
+class UnknownRun(RlCoreError, LookupError):
+    """A run name that is not among those found."""
+
+
+class WrongToken(RlCoreError, PermissionError):
+    """A command from another machine without the run's token."""
+
+    __str__ = Exception.__str__
+
+
+class TooLarge(RlCoreError, ValueError):
+    """A body that no command has."""
+
+
+_STATUS = {UnknownRun: 404, WrongToken: 401, NotRunning: 409, RunDirError: 409, TooLarge: 413}
+
+
+def _bytes_of(request: Request) -> bytes:
+    length = request.content_length
+    if length is None or length > MAX_BYTES:
+        raise TooLarge(f"a body of a known length of at most {MAX_BYTES} bytes is wanted")
+    return request.get_data(cache=False)
+
+
+def _require_token(files: ControlFiles, given: str) -> None:
+    try:
+        wanted = files.token.read_text().strip()
+    except OSError:
+        raise WrongToken(f"TensorBoard cannot read {files.token}") from None
+    if not wanted or not hmac.compare_digest(given.strip().encode(), wanted.encode()):
+        raise WrongToken("this board listens to other machines: type the token of the run")
+
+
+def _refused(request: Request, status: int, reason: str) -> Response:
+    logger.warning("refused %s %s: %s", request.method, request.path, in_one_line(reason))
+    return _json(request, {"error": reason}, status)
+
+
+def _json(request: Request, content: Any, status: int = 200) -> Response:
+    headers = [("X-Content-Type-Options", "nosniff"), ("X-Frame-Options", "SAMEORIGIN")]
+    return http_util.Respond(request, content, "application/json", code=status, headers=headers)
