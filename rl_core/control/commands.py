@@ -103,7 +103,9 @@ def read_object(data: bytes) -> dict[str, Any]:
     if len(data) > MAX_BYTES:
         raise BadCommand(f"a command is at most {MAX_BYTES} bytes, got more")
     try:
-        fields = json.loads(data, object_pairs_hook=_without_doubles, parse_constant=_no_constant)
+        fields = json.loads(
+            data.decode(), object_pairs_hook=_without_doubles, parse_constant=_no_constant
+        )
     except BadCommand:
         raise
     except (ValueError, RecursionError) as error:

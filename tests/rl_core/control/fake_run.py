@@ -1,0 +1,86 @@
+"""A run without TensorFlow: `python fake_run.py RUN [TICKS]` is steered until it is told to stop.
+
+One tick a millisecond, one env step and one update a tick.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+from rl_core.control.files import ControlFiles
+from rl_core.control.steering import Refused, Steering
+from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
+from rl_core.schedules import Linear
+
+BLOCKS = ("torso", "head")
+
+
+def some_blocks(names):
+    names = frozenset(names)
+    if names - set(BLOCKS):
+        raise Refused(f"no block {sorted(names - set(BLOCKS))[0]!r}")
+    return names
+
+
+def live_values():
+    """A period, a share, a rate that follows a schedule, blocks."""
+    knobs = [
+        Knob("sync_period", "updates", "age of a copy", whole=True, at_least=1),
+        Knob("tau", "1", "share of a copy", above=0, at_most=1),
+        Knob("epsilon", "probability", "of a random action", at_least=0, at_most=1),
+        BlocksKnob("exempt", some_blocks, BLOCKS),
+    ]
+    epsilon = Linear(start=1.0, end=0.1, steps=1_000)
+    configured = {"sync_period": 500, "tau": 1.0, "epsilon": epsilon, "exempt": frozenset()}
+    return Hyperparameters(knobs, configured, static=["batch_size"])
+
+
+class FakeRun:
+    """Remembers what it was asked."""
+
+    def __init__(self):
+        self.live = live_values()
+        self.done, self.entries = [], []
+        self.paused = False
+        self.tick = 0
+
+    def do(self, action):
+        if action == "resume" and not self.paused:
+            raise Refused("the run is not paused")
+        self.done.append(action)
+        self.paused = action == "pause" or (self.paused and action != "resume")
+        return None, None
+
+    def answered(self, entry):
+        self.entries.append(entry)
+
+    def report(self):
+        step = self.tick
+        return {
+            "status": "paused" if self.paused else "running",
+            "env_id": "Fake-v0",
+            "env_steps": 1_000_000,
+            "env_steps_per_second": 1_000.0,
+            "eta_seconds": 60.0,
+            "episodes": step // 100,
+            "mean_return": float(step % 100),
+            "target_age": step % self.live["sync_period"],
+            "recent": {"episode/return": (step, float(step % 100)), "learn/q_mean": (step, 0.5)},
+        }
+
+
+def main():
+    run, ticks = Path(sys.argv[1]), int([*sys.argv, "1000000000"][2])
+    fake = FakeRun()
+    run.mkdir(parents=True, exist_ok=True)
+    with Steering(fake.live, ControlFiles(run), fake) as steering:
+        while "stop" not in fake.done and fake.tick < ticks:
+            fake.tick += not fake.paused
+            fake.live.env_step = fake.tick
+            steering.safe_point(fake.tick, fake.tick, fake.tick)
+            time.sleep(0.001)
+        steering.publish("stopped")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Asking a run from another process, and being told what became of it."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from rl_core.control.client import NotRunning, RunClient, ago
+from rl_core.control.commands import BadCommand, set_command
+from rl_core.control.files import ControlFiles, is_alive, submit
+from rl_core.control.log import read_log
+from rl_core.errors import RunDirError
+
+
+def start(run, fake_run, *more):
+    process = subprocess.Popen([sys.executable, fake_run, run, *more])
+    files = ControlFiles(run)
+    while not (files.state.exists() and is_alive(files)):
+        assert process.poll() is None
+        time.sleep(0.01)
+    return process
+
+
+@pytest.fixture(scope="module")
+def fake_run(request):
+    return request.path.parent / "fake_run.py"
+
+
+@pytest.fixture
+def run(tmp_path, fake_run):
+    """A fake run in a process of its own."""
+    with start(tmp_path / "run", fake_run) as process:
+        yield tmp_path / "run"
+        process.kill()
+
+
+def test_set_returns_the_change_and_where_it_landed(run):
+    entry = RunClient(run).set("sync_period", 50)
+    assert entry.taken and (entry.old, entry.new, entry.who) == (500, 50, "api")
+    assert entry.describe().startswith("sync_period 500 -> 50 at update ")
+    assert entry == read_log(run / "control" / "log.jsonl")[-1]
+
+
+def test_set_returns_the_refusal(run):
+    entry = RunClient(run, who="cli").set("sync_perod", 50)
+    assert not entry.taken and "did you mean 'sync_period'" in entry.reason
+
+
+def test_several_commands_are_answered_in_their_order(run):
+    entries = RunClient(run).ask([set_command("sync_period", n, "cli") for n in (3, 0, 5)])
+    assert [entry.taken for entry in entries] == [True, False, True]
+    assert entries[2].old == 3
+
+
+def test_stop_is_answered_also_by_a_run_that_is_over_right_after(run):
+    assert RunClient(run).do("stop").taken
+    while is_alive(ControlFiles(run)):
+        time.sleep(0.01)
+    with pytest.raises(NotRunning, match=r"is not running: stopped at env step .* last heartbeat"):
+        RunClient(run).set("sync_period", 50)
+    assert list((run / "control" / "inbox").iterdir()) == []
+
+
+def test_a_killed_run_is_called_killed(tmp_path, fake_run):
+    with start(tmp_path / "run", fake_run) as process:
+        process.kill()
+    with pytest.raises(NotRunning, match="killed at env step"):
+        RunClient(tmp_path / "run").do("pause")
+    assert list((tmp_path / "run" / "control" / "inbox").iterdir()) == []
+
+
+def test_a_run_that_does_not_answer_in_time_has_its_command_withdrawn(tmp_path, fake_run):
+    with start(tmp_path / "run", fake_run) as process:
+        process.send_signal(signal.SIGSTOP)  # alive, but busy with something else
+        with pytest.raises(NotRunning, match=r"did not answer within 0\.2 s .*withdrawn"):
+            RunClient(tmp_path / "run", timeout=0.2).set("sync_period", 50)
+        assert list((tmp_path / "run" / "control" / "inbox").iterdir()) == []
+        process.send_signal(signal.SIGCONT)
+        assert RunClient(tmp_path / "run").set("tau", 0.5).taken
+        process.kill()
+    assert [e.name for e in read_log(tmp_path / "run" / "control" / "log.jsonl")] == ["tau"]
+
+
+def test_a_run_that_dies_while_it_is_asked_is_noticed(tmp_path, fake_run):
+    with start(tmp_path / "run", fake_run) as process:
+        process.send_signal(signal.SIGSTOP)
+        threading.Timer(0.3, process.kill).start()
+        with pytest.raises(NotRunning, match="not running any more"):
+            RunClient(tmp_path / "run", timeout=60).set("sync_period", 50)
+    assert list((tmp_path / "run" / "control" / "inbox").iterdir()) == []
+
+
+def test_what_cannot_be_sent_is_refused_before_anything_is_written(run):
+    for value in (float("nan"), float("inf"), True, None, {"a": 1}, object()):
+        with pytest.raises(BadCommand):
+            RunClient(run).set("tau", value)
+    with pytest.raises(BadCommand, match="did you mean 'pause'"):
+        RunClient(run).do("pauze")
+    assert read_log(run / "control" / "log.jsonl") == []
+
+
+def test_no_run_is_one_clear_line(tmp_path):
+    with pytest.raises(RunDirError, match="cannot be steered"):
+        RunClient(tmp_path).set("tau", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s ago"), (119, "119 s ago"), (121, "2 min ago"), (7_300, "2 h ago"),
+     (200_000, "2 d ago"), (-5, "0 s ago")],
+)  # fmt: skip
+def test_ago(seconds, text):
+    assert ago(time.time() - seconds) == text
+
+
+@pytest.mark.parametrize("seed", [0])
+def test_two_hundred_commands_against_twenty_kills_are_each_in_the_log_once(
+    tmp_path, fake_run, seed
+):
+    """Every acknowledged command once, none twice, and in the end all of them."""
+    rng = np.random.default_rng(seed)
+    run = tmp_path / "run"
+    files = ControlFiles(run)
+    process = start(run, fake_run)
+    sent, acknowledged, kills = [], set(), 0
+    gaps = rng.permutation([True] * 20 + [False] * 180)
+    for number, kill_now in enumerate(gaps):
+        command = set_command("sync_period", number + 1, "cli")
+        sent.append(command.id)
+        submit(files, command)
+        if kill_now:
+            time.sleep(rng.uniform(0, 0.03))
+            process.kill()
+            process.wait()
+            kills += 1
+            acknowledged |= {entry.id for entry in read_log(files.log)}
+            process = start(run, fake_run)
+    while list(files.inbox.glob("*.json")):
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    logged = [entry.id for entry in read_log(files.log)]
+    assert kills == 20 and len(logged) == len(set(logged))
+    assert acknowledged <= set(logged)
+    assert sorted(logged) == sorted(sent)
