@@ -37,7 +37,7 @@ def test_a_line_that_a_crash_cut_short_is_dropped_and_written_over(tmp_path):
     path = tmp_path / "log.jsonl"
     ControlLog(path).append([entry(1)])
     with path.open("ab") as file:
-        file.write(b'{"id": "00')
+        file.write(b'{"id": "00' + b"0" * 2_000)  # longer than the line that comes
     assert read_log(path) == [entry(1)]
     ControlLog(path).append([entry(2)])
     assert read_log(path) == [entry(1), entry(2)]

@@ -1,0 +1,100 @@
+"""The digest of an agent: all of its past that matters for its future, and nothing else."""
+
+import numpy as np
+import pytest
+
+from rl_core.replay import UniformReplay
+
+
+def digest(agent):
+    return agent.digest(tick=1)
+
+
+def test_the_same_history_has_the_same_digest(lab):
+    first, second = lab.filled(), lab.filled()
+    for agent in (first, second):
+        agent.learn(5)
+    assert digest(first) == digest(second) == digest(first)
+
+
+def test_what_lies_in_memory_that_was_never_written_does_not_count(lab, monkeypatch):
+    import tensorflow.compat.v1 as tf
+
+    clean = lab.agent(num_envs=2)
+
+    def garbage(self, name, dtype, shape):
+        value = True if dtype == tf.bool else 77
+        return tf.get_variable(
+            name, initializer=lambda: tf.fill(shape, tf.cast(value, dtype)), trainable=False
+        )
+
+    monkeypatch.setattr(UniformReplay, "_variable", garbage)
+    dirty = lab.agent(num_envs=2)
+    for steps in (0, 1, 5, 80):  # empty, one row, some, around the ring
+        lab.fill(clean, steps, seed=steps)
+        lab.fill(dirty, steps, seed=steps)
+        assert digest(clean) == digest(dirty)
+
+
+@pytest.mark.parametrize("scope", ["online", "target"])
+def test_every_weight_counts(lab, scope):
+    agent = lab.filled()
+    seen = {digest(agent)}
+    for name, value in lab.weights(agent, scope).items():
+        changed = value.copy()
+        changed.flat[-1] = np.nextafter(changed.flat[-1], np.float32(9))
+        lab.put(agent, scope, {name: changed})
+        seen.add(digest(agent))
+    assert len(seen) == 1 + len(lab.weights(agent, scope))
+
+
+def test_optimizer_state_target_age_and_updates_count(lab):
+    agent = lab.filled()
+    before = digest(agent)
+    weights = lab.weights(agent, "online"), lab.weights(agent, "target")
+    agent.learn()
+    lab.put(agent, "online", weights[0])
+    lab.put(agent, "target", weights[1])
+    assert digest(agent) != before
+
+
+def test_every_part_of_a_row_counts(lab):
+    rows = [
+        {"observation": [1, 2], "reward": 0.5, "terminated": False, "autoreset": False},
+        {"observation": [1, 3], "reward": 0.5, "terminated": False, "autoreset": False},
+        {"observation": [1, 2], "reward": 0.6, "terminated": False, "autoreset": False},
+        {"observation": [1, 2], "reward": 0.5, "terminated": True, "autoreset": False},
+        {"observation": [1, 2], "reward": 0.5, "terminated": False, "autoreset": True},
+    ]  # fmt: skip
+    digests = set()
+    for row in rows:
+        agent = lab.agent()
+        lab.step(agent, 0.0, autoreset=True, epsilon=0.0)
+        lab.step(agent, **row, epsilon=0.0)
+        digests.add(digest(agent))
+    assert len(digests) == len(rows)
+
+
+def test_overrides_counters_and_the_arm_count(lab):
+    agent = lab.filled(freeze=[{"exempt": ["head"], "updates": 9}, {"exempt": [], "updates": 9}])
+    seen = [digest(agent), agent.digest(tick=2)]
+    agent.hyperparameters["sync_period"] = agent.hyperparameters["sync_period"]
+    seen.append(digest(agent))
+    agent.hyperparameters["sync_period"] = 3
+    seen.append(digest(agent))
+    agent.freeze.position = (0, 4)
+    seen.append(digest(agent))
+    assert len(set(seen)) == 5
+    agent.freeze.position = (0, 0)
+    agent.hyperparameters["sync_period"] = "auto"
+    assert digest(agent) == seen[0]
+
+
+def test_looking_and_evaluating_do_not_count(lab):
+    agent = lab.filled()
+    before = digest(agent)
+    agent.greedy(np.zeros((3, 2), np.float32))
+    agent.inspect()
+    agent.weights()
+    agent.contents.time_steps(0, 3)
+    assert digest(agent) == before

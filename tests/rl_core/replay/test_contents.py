@@ -1,0 +1,100 @@
+"""Reading rows out: what a slow twin remembers, whatever the ring does."""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from rl_core import Engine
+from rl_core.replay import ReplayContents, UniformReplay
+
+
+class Ring:
+    """A replay with a callable that writes, and a list that remembers everything."""
+
+    def __init__(self, capacity, num_envs):
+        self.N = num_envs
+        self.engine = Engine()
+        with self.engine.building():
+            self.replay = UniformReplay(capacity, num_envs, (2,), np.float32)
+            feeds = [
+                tf.placeholder(tf.float32, [num_envs, 2]),
+                tf.placeholder(tf.int32, [num_envs]),
+                tf.placeholder(tf.float32, [num_envs]),
+                tf.placeholder(tf.bool, [num_envs]),
+                tf.placeholder(tf.bool, [num_envs]),
+            ]
+            write = self.replay.write(*feeds)
+            self.contents = ReplayContents(self.engine, self.replay)
+        self.engine.start()
+        self._write = self.engine.callable(None, feeds, [write])
+        self.rng = np.random.default_rng(0)
+        self.observations, self.actions, self.outcomes = [], [], []
+
+    def write(self, steps):
+        rng, N = self.rng, self.N
+        for _ in range(steps):
+            observation = rng.normal(size=(N, 2)).astype(np.float32)
+            action = rng.integers(0, 5, N).astype(np.int32)
+            reward = rng.normal(size=N).astype(np.float32)
+            terminated, autoreset = rng.random(N) < 0.2, rng.random(N) < 0.2
+            self._write(observation, action, reward, terminated, autoreset)
+            if self.observations:
+                self.outcomes.append((reward, terminated, autoreset))
+            self.observations.append(observation)
+            self.actions.append(action)
+
+
+@pytest.fixture(params=[(12, 1), (12, 3), (3000, 2)], ids=["1 env", "3 envs", "long"])
+def ring(request):
+    ring = Ring(*request.param)
+    yield ring
+    ring.engine.close()
+
+
+def test_time_steps_are_those_that_were_written(ring):
+    for steps in (1, 3, 2, 9, 40):
+        ring.write(steps)
+        written = len(ring.observations)
+        begin = max(0, written - ring.replay.steps)
+        rows = ring.contents.time_steps(begin, written)
+        np.testing.assert_array_equal(rows.observation, ring.observations[begin:])
+        np.testing.assert_array_equal(rows.action, ring.actions[begin:])
+        known = ring.outcomes[begin:]
+        for column, name in enumerate(("reward", "terminated", "autoreset") if known else ()):
+            expected = [outcome[column] for outcome in known]
+            np.testing.assert_array_equal(getattr(rows, name)[: len(known)], expected)
+
+
+def test_chunks_hold_everything_once_and_nothing_else(ring):
+    ring.write(50)
+    written = len(ring.observations)
+    begin = max(0, written - ring.replay.steps)
+    found = {}
+    for name, array in ring.contents.chunks():
+        found.setdefault(name, []).append(array)
+    observations = np.concatenate(found["observation"])
+    np.testing.assert_array_equal(observations, ring.observations[begin:])
+    assert len(np.concatenate(found["reward"])) == len(ring.observations[begin:]) - 1
+    assert found["rows_written"][0].tolist() == [written]
+    (head, tail), *queue = found["queue"]
+    # The queue: rows whose outcome is known and was no autoreset, those still in the ring.
+    valid = []
+    for step in range(begin, written - 1):
+        resets = ring.outcomes[step][2]
+        valid += [step % ring.replay.steps * ring.N + e for e in range(ring.N) if not resets[e]]
+    assert np.concatenate(queue).tolist() == valid and tail - head == len(valid)
+
+
+def test_an_empty_replay_has_nothing_but_its_counters(ring):
+    assert {name: array.tolist() for name, array in ring.contents.chunks()} == {
+        "rows_written": [0], "queue": [0, 0],
+    }  # fmt: skip
+
+
+def test_a_long_replay_comes_in_pieces(ring, monkeypatch):
+    ring.write(30)
+    whole = [array for name, array in ring.contents.chunks() if name == "observation"]
+    ring.contents.chunk = 3
+    pieces = [array for name, array in ring.contents.chunks() if name == "observation"]
+    assert len(pieces) > len(whole) and max(map(len, pieces)) == 3
+    np.testing.assert_array_equal(np.concatenate(pieces), np.concatenate(whole))
