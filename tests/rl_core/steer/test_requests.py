@@ -1,0 +1,308 @@
+"""The request table, against real TensorBoard processes."""
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+
+import pytest
+
+from rl_core.control.log import read_log
+
+RUN = "some/run"
+
+
+class Answer:
+    def __init__(self, response):
+        self.status = response.status
+        self.headers = response.headers
+        self.body = response.read()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+def ask(board, method, path, body=None, headers=None, host=None):
+    """One request with exactly these headers."""
+    prefix = urllib.parse.urlsplit(board.url).path
+    connection = http.client.HTTPConnection("127.0.0.1", board.port, timeout=30)
+    try:
+        connection.putrequest(
+            method, f"{prefix}/data/plugin/steer/{path}", skip_host=True, skip_accept_encoding=True
+        )
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        sent = {"Host": host or f"localhost:{board.port}"} | (headers or {})
+        if data is not None:
+            sent.setdefault("Content-Length", str(len(data)))
+        for name, value in sent.items():
+            if value is not None:
+                connection.putheader(name, value)
+        connection.endheaders(data)
+        return Answer(connection.getresponse())
+    finally:
+        connection.close()
+
+
+def page_headers(board, host=None):
+    """What a page of ours sends with a command, its token too."""
+    host = host or f"localhost:{board.port}"
+    headers = {"Origin": f"http://{host}", "Content-Type": "application/json"}
+    answer = ask(board, "POST", "session", {}, headers, host)
+    assert answer.status == 200, answer.body
+    return headers | {"X-Targetnet-Token": answer.json["token"]}
+
+
+def command(name="sync_period", value=50, run=RUN, **more):
+    return {"run": run, "commands": [{"set": name, "value": value}]} | more
+
+
+def new_entries(run, before):
+    while len(entries := read_log(run.log)) == before:
+        time.sleep(0.01)
+    return entries[before:]
+
+
+def test_a_command_of_our_page_arrives_and_its_answer_is_shown(board, run):
+    before = len(read_log(run.log))
+    answer = ask(board, "POST", "command", command(value=51), page_headers(board))
+    assert answer.status == 200
+    (entry,) = new_entries(run, before)
+    assert [entry.id] == answer.json["ids"]
+    assert (entry.who, entry.name, entry.new, entry.taken) == ("board", "sync_period", 51, True)
+    shown = ask(board, "GET", f"run?name={RUN}").json
+    assert shown["alive"] and shown["state"]["status"] == "running"
+    assert shown["log"][-1]["text"].startswith("sync_period ")
+    assert ask(board, "GET", f"run?name={RUN}&position={shown['position']}").json["log"] == []
+
+
+def test_several_changes_and_an_action_arrive_in_order(board, run):
+    before = len(read_log(run.log))
+    commands = [{"set": "tau", "value": 0.5}, {"set": "exempt", "value": ["torso"]}, {"do": "sync"}]
+    answer = ask(board, "POST", "command", {"run": RUN, "commands": commands}, page_headers(board))
+    assert answer.status == 200
+    while len(entries := read_log(run.log)[before:]) < 3:
+        time.sleep(0.01)
+    assert [entry.name for entry in entries] == ["tau", "exempt", "sync"]
+
+
+FORGED = {
+    "no token": {"X-Targetnet-Token": None},
+    "a wrong token": {"X-Targetnet-Token": "x" * 32},
+    "no content type": {"Content-Type": None},
+    "a form's content type": {"Content-Type": "application/x-www-form-urlencoded"},
+    "plain text": {"Content-Type": "text/plain"},
+    "no origin": {"Origin": None},
+    "a foreign origin": {"Origin": "http://evil.example"},
+    "the null origin": {"Origin": "null"},
+    "another port's origin": {"Origin": "http://localhost:1"},
+    "a foreign host": {"Host": "evil.example"},
+    "a foreign host and its origin": {"Host": "evil.example", "Origin": "http://evil.example"},
+    "cross-site": {"Sec-Fetch-Site": "cross-site"},
+}
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+def test_a_forged_command_is_refused_and_changes_nothing(board, nothing_arrives, forged):
+    answer = ask(board, "POST", "command", command(), page_headers(board) | forged)
+    assert answer.status in (401, 403, 415) and answer.json["error"]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
+def test_the_command_route_is_for_post(board, nothing_arrives, method):
+    body = None if method in ("GET", "HEAD", "OPTIONS") else command()
+    query = urllib.parse.urlencode({"run": RUN, "set": "tau", "value": 0.5})
+    answer = ask(board, method, f"command?{query}", body, page_headers(board))
+    assert answer.status == 405
+
+
+@pytest.mark.parametrize("path", ["session", "command"])
+def test_no_answer_allows_another_site_to_read_it(board, path):
+    headers = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST",
+               "Access-Control-Request-Headers": "content-type,x-targetnet-token"}  # fmt: skip
+    answer = ask(board, "OPTIONS", path, None, headers)
+    assert answer.status == 405 and not answer.headers.get("Access-Control-Allow-Origin")
+
+
+@pytest.mark.parametrize("host", ["evil.example", f"evil.example:{1}", "10.1.2.3"])
+@pytest.mark.parametrize("path", ["runs", f"run?name={RUN}", f"history?name={RUN}"])
+def test_a_foreign_host_reads_nothing(board, host, path):
+    answer = ask(board, "GET", path, host=host)
+    assert answer.status == 403 and "some/run" not in answer.body.decode()
+
+
+def test_a_foreign_host_gets_no_token(board):
+    headers = {"Origin": "http://evil.example", "Content-Type": "application/json"}
+    answer = ask(board, "POST", "session", {}, headers, host="evil.example")
+    assert answer.status == 403 and "token" not in answer.json
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../logdir/some/run", "some/../some/run", "/etc", "some/run/", "", "some", "plain", "..",
+     "some/run/control", "x\n"],
+)  # fmt: skip
+def test_a_run_name_with_tricks_is_not_found(board, nothing_arrives, name):
+    answer = ask(board, "POST", "command", command(run=name), page_headers(board))
+    assert answer.status == 404 and "\n" not in answer.json["error"]
+    query = urllib.parse.urlencode({"name": name})
+    assert ask(board, "GET", f"run?{query}").status == 404
+    assert ask(board, "GET", f"history?{query}").status == 404
+
+
+def raw(value):
+    return b'{"run": "some/run", "commands": [{"set": "tau", "value": %s}]}' % value
+
+
+BODIES = {
+    "NaN": raw(b"NaN"),
+    "infinity": raw(b"-Infinity"),
+    "huge exponent": raw(b"1e999"),
+    "true": raw(b"true"),
+    "null": raw(b"null"),
+    "an object": raw(b"{}"),
+    "two keys alike": b'{"run": "some/run", "run": "some/run", "commands": [{"do": "stop"}]}',
+    "deep": raw(b"[" * 5_000 + b"]" * 5_000),
+    "not JSON": b"tau=0.5",
+    "a list": b"[]",
+    "nothing": b"",
+    "no commands": b'{"run": "some/run", "commands": []}',
+    "too many": json.dumps({"run": RUN, "commands": [{"do": "sync"}] * 51}).encode(),
+    "set and do": b'{"run": "some/run", "commands": [{"set": "tau", "value": 1, "do": "stop"}]}',
+    "neither": b'{"run": "some/run", "commands": [{}]}',
+    "an unknown action": b'{"run": "some/run", "commands": [{"do": "rm"}]}',
+    "an unknown key": b'{"run": "some/run", "commands": [{"do": "stop", "now": 1}]}',
+    "one bad among good": b'{"run": "some/run", "commands": [{"do": "stop"}, {"do": "rm"}]}',
+    "a run that is no text": b'{"run": 3, "commands": [{"do": "stop"}]}',
+    "20 kB": raw(b'"' + b"x" * 20_000 + b'"'),
+    "10 MB": raw(b'"' + b"x" * 10_000_000 + b'"'),
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_body_that_is_no_command_is_refused_with_one_line(board, nothing_arrives, body):
+    try:
+        answer = ask(board, "POST", "command", body, page_headers(board))
+    except (BrokenPipeError, ConnectionResetError):
+        assert len(body) > 1_000_000  # it does not wait for the rest
+        return
+    assert answer.status in (400, 413)
+    assert answer.json["error"] and "\n" not in answer.json["error"]
+
+
+def test_a_body_of_unknown_length_is_refused(board, nothing_arrives):
+    headers = page_headers(board) | {"Transfer-Encoding": "chunked", "Content-Length": None}
+    chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(raw(b"0.5")), raw(b"0.5"))
+    answer = ask(board, "POST", "command", chunks, headers)
+    assert answer.status in (400, 413)
+
+
+def test_a_run_that_is_over_is_not_sent_anything(board, logdir):
+    run = logdir / "dead" / "run"
+    fake = next((p for p in sys.path if p), "")
+    script = __file__.replace("steer/test_requests.py", "control/fake_run.py")
+    subprocess.run([sys.executable, script, run, "3"], check=True, cwd=fake or None)
+    time.sleep(1.1)  # the list of runs is kept for a second
+    answer = ask(board, "POST", "command", command(run="dead/run"), page_headers(board))
+    assert answer.status == 409 and "is not running: stopped" in answer.json["error"]
+    assert list((run / "control/inbox").iterdir()) == []
+
+
+def test_the_runs_are_listed(board):
+    runs = {run["name"]: run for run in ask(board, "GET", "runs").json["runs"]}
+    assert runs[RUN]["alive"] and runs[RUN]["env_id"] == "Fake-v0"
+    assert "plain" not in runs
+
+
+# Reachable from other machines.
+
+
+@pytest.fixture(scope="module")
+def open_board(start_board, logdir):
+    return start_board(logdir, "--bind_all", "--steer_allow_host=lab.example", quick=False)
+
+
+@pytest.mark.parametrize("given", ["", "x" * 32, "RUN\n\n"])
+def test_an_open_board_wants_the_runs_token(open_board, nothing_arrives, given):
+    body = command(run_token=given)
+    answer = ask(open_board, "POST", "command", body, page_headers(open_board))
+    assert answer.status == 401 and "token of the run" in answer.json["error"]
+
+
+def test_an_open_board_steers_with_the_runs_token(open_board, run):
+    before = len(read_log(run.log))
+    body = command(value=52, run_token=run.token.read_text())
+    host = f"lab.example:{open_board.port}"
+    answer = ask(open_board, "POST", "command", body, page_headers(open_board, host), host)
+    assert answer.status == 200
+    assert new_entries(run, before)[0].new == 52
+
+
+def test_an_open_board_answers_to_no_name_it_was_not_told(open_board, nothing_arrives):
+    body = command(run_token="")
+    headers = page_headers(open_board) | {"Origin": "http://evil.example", "Host": "evil.example"}
+    assert ask(open_board, "POST", "command", body, headers).status == 403
+    address = socket.gethostbyname(socket.gethostname())
+    if not address.startswith("127."):
+        assert ask(open_board, "GET", "runs", host=f"{address}:{open_board.port}").status == 403
+
+
+def test_the_page_is_told_whether_it_needs_the_runs_token(board, open_board):
+    for server, needs in ((board, False), (open_board, True)):
+        headers = page_headers(server)
+        headers.pop("X-Targetnet-Token")
+        assert ask(server, "POST", "session", {}, headers).json["needs_run_token"] is needs
+
+
+# Every way to start TensorBoard.
+
+
+WAYS = {
+    "board": lambda d: ((d, "--reload_interval=1"), {}),
+    "plain": lambda d: ((d, "--reload_interval=1"), {"quick": False}),
+    "fast loader": lambda d: ((d, "--load_fast=true"), {"quick": False}),
+    "slow loader": lambda d: ((d, "--load_fast=false", "--reload_interval=1"), {"quick": False}),
+    "prefix": lambda d: ((d, "--path_prefix=/tb"), {}),
+    "spec": lambda d: ((None, f"--logdir_spec=my:{d}"), {"quick": False}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_the_tab_works_however_tensorboard_is_started(start_board, logdir, run, way):
+    arguments, settings = way(logdir)
+    board = start_board(*arguments, **settings)
+    try:
+        name = f"my/{RUN}" if "spec" in str(arguments) else RUN
+        prefix = urllib.parse.urlsplit(board.url).path
+        with_plugins = http.client.HTTPConnection("127.0.0.1", board.port)
+        with_plugins.request("GET", f"{prefix}/data/plugins_listing")
+        assert json.loads(with_plugins.getresponse().read())["steer"]["enabled"] is True
+        with_plugins.close()
+        for _ in range(200):
+            curves = ask(board, "GET", f"history?name={name}").json["curves"]
+            if curves:
+                break
+            time.sleep(0.1)
+        assert curves["episode/return"][-1] == [990, 99.0]
+        before = len(read_log(run.log))
+        answer = ask(board, "POST", "command", command(value=53, run=name), page_headers(board))
+        assert answer.status == 200 and new_entries(run, before)[0].new == 53
+    finally:
+        board.stop()
+
+
+def test_tensorboard_starts_also_when_the_plugin_cannot_be_loaded(logdir, tmp_path):
+    """A broken plugin module costs one line in the log, and the tab."""
+    from rl_core.steer.entry import SteerLoader
+
+    class Context:
+        flags = None  # so that making the plugin fails
+
+        @property
+        def logdir(self):
+            raise RuntimeError("broken\nin two lines")
+
+    assert SteerLoader().load(Context()) is None
