@@ -49,7 +49,8 @@ export class Knob {
   }
 
   show() {
-    const same = this.input.get() === null || JSON.stringify(this.input.get()) === JSON.stringify(this.live.value);
+    // What is no number may be sent off too, to be told so: a disabled button swallows Enter.
+    const same = JSON.stringify(this.input.get()) === JSON.stringify(this.live.value);
     this.apply.disabled = !this.enabled || same;
     this.auto.disabled = !this.enabled || this.live.source !== 'override';
     this.input.enable(this.enabled);

@@ -65,7 +65,11 @@ class FakeRun:
             "episodes": step // 100,
             "mean_return": float(step % 100),
             "target_age": step % self.live["sync_period"],
-            "recent": {"episode/return": (step, float(step % 100)), "learn/q_mean": (step, 0.5)},
+            "recent": {
+                "episode/return": (step, float(step % 100)),
+                "learn/q_mean": (step, 0.5),
+                "learn/td_error_mean_abs": (step, 0.25),
+            },
         }
 
 

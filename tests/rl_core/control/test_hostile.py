@@ -118,6 +118,20 @@ def test_what_is_no_file_is_refused_without_waiting_for_it(bench, tmp_path):
     assert target.read_text() == text() and bench.live["sync_period"] == 500
 
 
+def test_what_cannot_be_removed_does_not_keep_others_from_being_read(bench):
+    for number in range(300):
+        (bench.files.inbox / f"{number:017d}-{number:032x}.json").mkdir()
+    bench.command(10**6, name="sync_period", value=50)
+    bench.move(3)
+    assert bench.live["sync_period"] == 50
+
+
+def test_what_is_too_long_is_called_so_and_not_read(bench):
+    bench.put(NAME, text(value=json.dumps("x" * 10_000_000)).encode())
+    bench.move()
+    assert "at most 16384 bytes" in bench.log[0].reason
+
+
 def test_a_reason_from_outside_cannot_forge_a_line_of_the_log(bench):
     forged = 'x\n{"id": "forged", "taken": true}'
     bench.command(name=forged[:90], value=1)
