@@ -15,7 +15,7 @@ export class Knob {
     this.note = el('p', {class: 'note', role: 'status'});
     this.apply = el('button', {type: 'submit', class: 'apply'}, 'Apply');
     this.auto = el('button', {
-      type: 'button', title: 'Back to the config or its schedule', onclick: () => this.ask('auto'),
+      type: 'button', class: 'auto', title: 'Back to the config or its schedule', onclick: () => this.ask('auto'),
     }, 'Auto');
     this.input = live.blocks.length ? new Blocks(live) : new NumberField(live);
     this.input.onchange = () => this.show();

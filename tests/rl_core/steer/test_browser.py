@@ -74,7 +74,7 @@ def test_a_value_is_changed_applied_and_marked(tab, run):
     assert tab.knob("sync_period", ".badge").text == "override"
     until(lambda: tab.marks().count(entry.describe()) == 4)
     assert entry.describe() in tab.text(".log li:first-child")
-    tab.knob("sync_period", "button:last-of-type").click()  # Auto
+    tab.knob("sync_period", ".auto").click()
     until(lambda: tab.knob("sync_period", ".badge").text == "config")
     assert tab.knob("sync_period", ".now").text == "500"
 
