@@ -5,7 +5,7 @@ import {Knob} from './knob.js';
 import {Plot} from './plot.js';
 import {command, get, openSession} from './server.js';
 
-const POLL = 1000, POLL_SOON = 200, SOON_FOR = 4000, LIST = 3000, HISTORY = 30000; // ms
+const POLL = 1000, POLL_SOON = 200, SOON_FOR = 4000, LIST = 3000, HISTORY = 10000; // ms
 const PLOTS = [
   ['episode/return', 'Return', 'reward'],
   ['target/age', 'Target age', 'updates'],

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.control.files import ControlFiles, is_alive
+from rl_core.control.files import ControlFiles
 from rl_core.control.log import read_log
+from rl_core.control.state import read_state
 from rl_core.events import EventWriter
 
 FAKE_RUN = Path(__file__).parents[1] / "control" / "fake_run.py"
@@ -31,7 +32,8 @@ def logdir(tmp_path_factory):
         events.scalar("episode/return", 1.0, 1)
     with subprocess.Popen([sys.executable, FAKE_RUN, run]) as process:
         files = ControlFiles(run)
-        while not (files.state.exists() and is_alive(files)):
+        # Its schedule's corner is in the log by then, so that nothing comes by itself any more.
+        while not (files.state.exists() and read_state(files)[0].env_step > 1_000):
             assert process.poll() is None
             time.sleep(0.01)
         yield logdir
