@@ -131,11 +131,14 @@ class Board:
     """By default 6006, or the next free one."""
     full: bool = False
     """With TensorFlow, for the tabs that need it; slower to start."""
+    allow_host: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME")] = ()
+    """Another host name under which the Steer tab may be used; localhost always may."""
 
     def __call__(self, console: Console) -> int:
         from rl_core.board.launcher import serve
 
-        serve(self.dir, host=self.host, port=self.port, full=self.full)
+        allowed = [f"--steer_allow_host={name}" for name in self.allow_host]
+        serve(self.dir, host=self.host, port=self.port, full=self.full, arguments=allowed)
         return 0
 
 
