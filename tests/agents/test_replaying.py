@@ -54,10 +54,10 @@ CHANGES = {
 }
 
 
-def steered(run, changes, seed=0, **settings):
+def steered(run, changes, draw=0, **settings):
     """A run with that many random changes at random ticks."""
     config = DqnConfig(**(SHORT | settings))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(draw)
     ticks = config.env_steps // config.num_envs
     when = set(rng.choice(np.arange(1, ticks), changes, replace=False).tolist())
     number = 0
