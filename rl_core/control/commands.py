@@ -78,7 +78,14 @@ def do_command(action: str, who: Who) -> DoCommand:
 
 
 def dump(command: Command) -> bytes:
-    return json.dumps(command.model_dump()).encode()
+    """Raises: BadCommand if no run would read it, so that nobody waits for its answer."""
+    try:
+        data = json.dumps(command.model_dump()).encode()
+    except ValueError as error:  # an integer of more digits than Python prints
+        raise BadCommand(f"value: {in_one_line(error)}") from None
+    if len(data) > MAX_BYTES:
+        raise BadCommand(f"a command is at most {MAX_BYTES} bytes, got {len(data)}")
+    return data
 
 
 def parse(data: bytes) -> Command:

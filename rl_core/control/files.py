@@ -15,6 +15,8 @@ from pathlib import Path
 from rl_core.control.commands import Command, dump
 from rl_core.errors import RunDirError
 
+_instant, _sent_in_it = 0, 0
+
 
 class ControlFiles:
     """The control directory of one run."""
@@ -93,12 +95,21 @@ def submit(files: ControlFiles, command: Command) -> Path:
     Raises:
       RunDirError: there is no inbox, or it cannot be written.
     """
-    path = files.inbox / f"{int(command.time * 1e6):017d}-{command.id}.json"
+    path = files.inbox / f"{_moment(command.time):017d}-{command.id}.json"
     try:
         write_whole(path, dump(command))
     except OSError as error:
         raise RunDirError(f"cannot send a command to {files.run}: {error.strerror}") from None
     return path
+
+
+def _moment(seconds: float) -> int:
+    """In microseconds; commands of one instant get later ones in the order they are sent."""
+    global _instant, _sent_in_it
+    instant = int(seconds * 1e6)
+    _sent_in_it = _sent_in_it + 1 if instant == _instant else 0
+    _instant = instant
+    return instant + _sent_in_it
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:

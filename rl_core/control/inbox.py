@@ -5,7 +5,6 @@ Imports: rl_core.control.commands, rl_core.control.files.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -90,10 +89,13 @@ def _read(path: Path) -> Letter | None:
 def _bytes_of(path: Path) -> bytes:
     """Of a regular file, without waiting for a pipe or following a link."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    with contextlib.closing(os.fdopen(file, "rb")) as reader:
+    try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise BadCommand("not a regular file")
-        return reader.read(MAX_BYTES + 1)
+        with os.fdopen(file, "rb", closefd=False) as reader:
+            return reader.read(MAX_BYTES + 1)
+    finally:
+        os.close(file)
 
 
 def _stand_in_id(path: Path, data: bytes) -> str:

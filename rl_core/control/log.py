@@ -82,16 +82,25 @@ class ControlLog:
             self.closed = False
             os.ftruncate(self._file, length)
             os.lseek(self._file, length, os.SEEK_SET)
+            self._length = length
         except OSError as error:
             raise RunDirError(f"cannot write {path}: {error.strerror}") from None
 
     def append(self, entries: Iterable[Entry]) -> None:
         """Writes all of them, safe also across a power cut, before it returns."""
         entries = list(entries)
-        data = "".join(json.dumps(entry.model_dump()) + "\n" for entry in entries).encode()
-        while data:
-            data = data[os.write(self._file, data) :]
-        os.fsync(self._file)
+        data = "".join(_line(entry) for entry in entries).encode()
+        end = self._length + len(data)
+        try:
+            while data:
+                data = data[os.write(self._file, data) :]
+            os.fsync(self._file)
+        except OSError:
+            # Else the next line would be appended to half a line.
+            os.ftruncate(self._file, self._length)
+            os.lseek(self._file, self._length, os.SEEK_SET)
+            raise
+        self._length = end
         self.ids.update(entry.id for entry in entries)
 
     def close(self) -> None:
@@ -105,12 +114,13 @@ class LogTail:
 
     Args:
       path: of the log; it need not be there yet.
-      position: byte to begin at, the end of a line; None for the log's present end.
+      position: byte to begin at, the end of a line; None for the end of the last whole line.
     """
 
     def __init__(self, path: Path, *, position: int | None = None) -> None:
         self._path = path
-        self.position = _size(path) if position is None else position
+        # Not the size: half a line may be there, that is being written or will be dropped.
+        self.position = _whole(path) if position is None else position
 
     def new(self) -> list[Entry]:
         """Whole lines that came since the last call."""
@@ -133,6 +143,13 @@ def read_log(path: Path) -> list[Entry]:
     return _entries(path)[0]
 
 
+def _line(entry: Entry) -> str:
+    try:
+        return json.dumps(entry.model_dump(), allow_nan=False) + "\n"
+    except ValueError:  # a NaN that was refused; JSON has none
+        return json.dumps(entry.model_copy(update={"value": str(entry.value)}).model_dump()) + "\n"
+
+
 def _entries(path: Path) -> tuple[list[Entry], int]:
     """The entries of the whole lines, and how many bytes those are."""
     try:
@@ -153,6 +170,14 @@ def _parsed(path: Path, whole: bytes) -> list[Entry]:
         except (ValueError, ValidationError):
             raise RunDirError(f"{path} is damaged: line {number} is no log entry") from None
     return entries
+
+
+def _whole(path: Path) -> int:
+    """How many bytes the whole lines have."""
+    try:
+        return path.read_bytes().rfind(b"\n") + 1
+    except FileNotFoundError:
+        return 0
 
 
 def _size(path: Path) -> int:

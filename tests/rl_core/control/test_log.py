@@ -1,0 +1,231 @@
+"""The log as a file: a strict JSON object a line, safe when `append` returns, read as it grows."""
+
+import json
+import math
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rl_core.control.log import ControlLog, Entry, LogTail, read_log
+from rl_core.errors import BoundsError, RunDirError
+
+
+def entry(number=1, **fields):
+    return Entry(
+        **{
+            "id": f"{number:032x}", "asked": 1.0, "time": 2.0, "who": "cli", "kind": "set",
+            "name": "tau", "value": 0.5, "old": 1.0, "new": 0.5, "tick": 3, "env_step": 2,
+            "update": 1,
+        } | fields
+    )  # fmt: skip
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "log.jsonl"
+
+
+def line(number, **fields):
+    return (json.dumps(entry(number, **fields).model_dump()) + "\n").encode()
+
+
+def strict(text):
+    """The objects of a log as another program reads them, which knows no NaN."""
+
+    def no_constant(name):
+        raise AssertionError(f"{name} is no JSON")
+
+    return [json.loads(row, parse_constant=no_constant) for row in text.split("\n")[:-1]]
+
+
+# Appending.
+
+
+def test_entries_are_synced_once_before_append_returns(path, monkeypatch):
+    tape = []
+    write, fsync = os.write, os.fsync
+    log = ControlLog(path)
+    monkeypatch.setattr(os, "write", lambda f, d: (tape.append("write"), write(f, d))[1])
+    monkeypatch.setattr(os, "fsync", lambda f: (tape.append("fsync"), fsync(f))[1])
+    log.append([entry(1), entry(2), entry(3)])
+    assert tape == ["write", "fsync"]
+    assert len(read_log(path)) == 3
+
+
+def test_a_write_that_is_cut_short_is_completed(path, monkeypatch):
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:7]))
+    ControlLog(path).append([entry(1), entry(2)])
+    assert read_log(path) == [entry(1), entry(2)]
+
+
+def test_a_write_that_failed_halfway_does_not_damage_what_comes_after(path, monkeypatch):
+    """A full disk, which somebody then empties: the run goes on, and so must its log."""
+    log = ControlLog(path)
+    log.append([entry(1)])
+    write, written = os.write, []
+
+    def fills_up(file, data):
+        if written:
+            raise OSError(28, "No space left on device")
+        written.append(write(file, data[:10]))
+        return written[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fills_up)
+        with pytest.raises(OSError, match="No space left"):
+            log.append([entry(2)])
+    log.append([entry(3)])
+    assert read_log(path) == [entry(1), entry(3)]
+
+
+def test_the_ids_of_all_lines_are_known_after_reopening(path):
+    log = ControlLog(path)
+    log.append([entry(1), entry(2, taken=False, reason="no")])
+    log.append([entry(3, kind="unreadable", name="?")])
+    log.close()
+    assert ControlLog(path).ids == {entry(number).id for number in (1, 2, 3)}
+
+
+def test_whatever_is_said_stays_on_its_own_line(path):
+    """Of Unicode's many line ends, and what is no text at all."""
+    said = ["a\nb", "a\r\nb", "a\x85b", "a\u2028b", "a\x00b", "\ud800", '"}\n{"', "é\U0001f600"]
+    entries = [
+        entry(number, name=text, reason=text, value=text) for number, text in enumerate(said)
+    ]
+    ControlLog(path).append(entries)
+    assert read_log(path) == entries
+    assert [row["name"] for row in strict(path.read_text())] == said
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, np.float64("nan")], ids=repr)
+def test_the_log_is_json_also_where_a_refused_value_is_none(bench, value):
+    """A browser reads no NaN."""
+    with pytest.raises(BoundsError):
+        bench.live["tau"] = value
+    (row,) = strict(bench.files.log.read_text())
+    assert row["taken"] is False and "got" in row["reason"]
+
+
+def test_a_log_where_no_file_can_be_is_one_clear_line(path):
+    path.mkdir()
+    for use in (ControlLog, read_log):
+        with pytest.raises(RunDirError, match=r"log\.jsonl"):
+            use(path)
+
+
+# Reading.
+
+
+def test_no_file_is_an_empty_log(path):
+    assert read_log(path) == [] and LogTail(path).new() == []
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("damage", [b"x\n", b"\n", b"\xff\n", b"{}\n", b"null\n", b"[1]\n"])
+def test_a_damaged_line_in_the_middle_is_named_by_its_number(path, damage):
+    data = line(1) + line(2) + damage + line(4)
+    path.write_bytes(data)
+    for use in (read_log, ControlLog):
+        with pytest.raises(RunDirError, match=r"log\.jsonl is damaged: line 3 "):
+            use(path)
+    assert path.read_bytes() == data  # refused, not repaired
+
+
+@pytest.mark.parametrize("cut", [1, 40, -2, -1])
+def test_wherever_the_last_line_was_cut_it_is_dropped(path, cut):
+    path.write_bytes(line(1) + line(2)[:cut])
+    assert read_log(path) == [entry(1)]
+    log = ControlLog(path)
+    assert log.ids == {entry(1).id}
+    log.append([entry(3)])
+    assert read_log(path) == [entry(1), entry(3)]
+
+
+@settings(max_examples=50, deadline=None)
+@given(cuts=st.lists(st.integers(1, 400), max_size=12))
+def test_a_tail_gives_every_line_once_however_the_bytes_come(tmp_path_factory, cuts):
+    path = tmp_path_factory.mktemp("tail") / "log.jsonl"
+    data = b"".join(line(number) for number in range(6))
+    tail, got = LogTail(path), []
+    with path.open("ab", buffering=0) as file:
+        for cut in [*cuts, len(data)]:
+            file.write(data[:cut])
+            data = data[cut:]
+            got += tail.new()
+    assert got == [entry(number) for number in range(6)]
+    assert tail.new() == []
+
+
+def test_a_tail_begins_after_what_is_there_or_where_it_is_told(path):
+    path.write_bytes(line(1) + line(2))
+    now, first, second = (
+        LogTail(path),
+        LogTail(path, position=0),
+        LogTail(path, position=len(line(1))),
+    )
+    with path.open("ab") as file:
+        file.write(line(3))
+    assert now.new() == [entry(3)]
+    assert first.new() == [entry(1), entry(2), entry(3)]
+    assert second.new() == [entry(2), entry(3)]
+
+
+def test_a_tail_that_begins_while_a_line_is_being_written_gives_no_half_of_it(path):
+    """The run appends some kilobytes at once; whoever looks meanwhile sees a part of them."""
+    path.write_bytes(line(1) + line(2)[:40])
+    tail = LogTail(path)
+    with path.open("ab") as file:
+        file.write(line(2)[40:] + line(3))
+    assert tail.new() in ([entry(3)], [entry(2), entry(3)])
+
+
+def test_a_tail_that_begins_at_a_torn_line_sees_what_is_written_over_it(path):
+    """A run is restarted, which drops what a crash cut short, while somebody begins to ask it."""
+    path.write_bytes(line(1) + line(2, reason="x" * 1_000)[:-1])
+    tail = LogTail(path)
+    ControlLog(path).append([entry(3)])
+    assert tail.new() == [entry(3)]
+
+
+def test_a_damaged_line_is_an_error_of_the_tail_too(path):
+    tail = LogTail(path)
+    path.write_bytes(line(1) + b"x\n")
+    with pytest.raises(RunDirError, match=r"log\.jsonl is damaged: line 2 "):
+        tail.new()
+
+
+# In words.
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        (
+            {"who": "schedule", "name": "epsilon", "value": "auto", "old": 1.0, "new": 0.04},
+            "epsilon 1 -> 0.04 at update 1 (env step 2)",
+        ),
+        (
+            {"name": "sync_period", "old": 12_500, "new": 1, "update": 10**6},
+            "sync_period 12,500 -> 1 at update 1,000,000 (env step 2)",
+        ),
+        ({"kind": "do", "name": "pause", "env_step": 0}, "pause at update 1 (env step 0)"),
+        (
+            {"kind": "do", "name": "resume", "taken": False, "reason": "it is not paused"},
+            "refused resume: it is not paused",
+        ),
+        (
+            {"name": "exempt", "value": ["b", "a"], "taken": False, "reason": "no block 'b'"},
+            "refused exempt = a+b: no block 'b'",
+        ),
+        (
+            {"kind": "unreadable", "name": "x.json", "taken": False, "reason": "not JSON"},
+            "refused x.json: not JSON",
+        ),
+    ],
+)
+def test_an_entry_reads_as_a_sentence(fields, text):
+    assert entry(**fields).describe() == text
