@@ -37,5 +37,6 @@ class SteerLoader(TBLoader):
 
             return SteerPlugin(context)
         except Exception as error:  # whatever it is, curves are more important
-            logger.warning("the Steer tab is left out: %s: %s", type(error).__name__, error)
+            reason = " ".join(str(error).split())[:160]
+            logger.warning("the Steer tab is left out: %s: %s", type(error).__name__, reason)
             return None

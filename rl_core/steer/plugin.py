@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import hmac
 import logging
-import mimetypes
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,6 +41,8 @@ STATIC = Path(__file__).parent / "static"
 CURVES = ("episode/return", "target/age", "learn/q_mean", "learn/td_error_mean_abs")
 _POINTS = 500  # of a curve's history
 _ENTRIES = 500  # of the log, at first
+# Not from the system's table, which may say otherwise; a browser runs no module of another kind.
+_KINDS = {".js": "text/javascript", ".css": "text/css"}
 
 logger = logging.getLogger("tensorboard.steer")
 Handler = Any  # a WSGI application
@@ -95,7 +97,8 @@ class SteerPlugin(base_plugin.TBPlugin):
         self._data_provider = context.data_provider
 
     def get_plugin_apps(self) -> dict[str, Handler]:
-        files = {f"/{path.name}": self._file(path) for path in sorted(STATIC.iterdir())}
+        shown = [path for path in sorted(STATIC.iterdir()) if path.suffix in _KINDS]
+        files = {f"/{path.name}": self._file(path) for path in shown}
         return files | {
             "/session": self._route(self._session, writing="page"),
             "/runs": self._route(self._list_runs),
@@ -130,7 +133,7 @@ class SteerPlugin(base_plugin.TBPlugin):
                 continue
             shown = state.model_dump(include={"status", "env_id", "env_step", "env_steps", "time"})
             runs.append({"name": name, "alive": alive} | shown)
-        return {"runs": runs}
+        return {"runs": runs, "directories": self._runs.directories}
 
     def _show_run(self, request: Request) -> Any:
         files = self._run(request.args.get("name", ""))
@@ -139,6 +142,7 @@ class SteerPlugin(base_plugin.TBPlugin):
         entries = tail.new()[-_ENTRIES:]
         return {
             "alive": alive,
+            "now": time.time(),  # the page's clock may be another machine's
             "state": state.model_dump(mode="json"),
             "log": [e.model_dump() | {"text": e.describe()} for e in entries],
             "position": tail.position,
@@ -202,15 +206,15 @@ class SteerPlugin(base_plugin.TBPlugin):
                 return _json(request, answer(request))
             except RlCoreError as error:
                 return _refused(request, _STATUS.get(type(error), 400), str(error))
+            except OSError as error:  # a run's file that is gone, or not ours to read
+                return _refused(request, 409, f"cannot read {error.filename}: {error.strerror}")
 
         return Request.application(handle)
 
     def _file(self, path: Path) -> Handler:
-        kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-
         @Request.application
         def serve(request: Request) -> Response:
-            return http_util.Respond(request, path.read_bytes(), kind)
+            return http_util.Respond(request, path.read_bytes(), _KINDS[path.suffix])
 
         return serve
 
@@ -229,7 +233,8 @@ class TooLarge(RlCoreError, ValueError):
     """A body that no command has."""
 
 
-_STATUS = {UnknownRun: 404, WrongToken: 401, NotRunning: 409, RunDirError: 409, TooLarge: 413}
+# 401 is for the page's own token, of which a page gets another by itself.
+_STATUS = {UnknownRun: 404, WrongToken: 403, NotRunning: 409, RunDirError: 409, TooLarge: 413}
 
 
 def _bytes_of(request: Request) -> bytes:
@@ -254,5 +259,5 @@ def _refused(request: Request, status: int, reason: str) -> Response:
 
 
 def _json(request: Request, content: Any, status: int = 200) -> Response:
-    headers = [("X-Content-Type-Options", "nosniff"), ("X-Frame-Options", "SAMEORIGIN")]
+    headers = [("X-Frame-Options", "SAMEORIGIN")]
     return http_util.Respond(request, content, "application/json", code=status, headers=headers)

@@ -48,7 +48,7 @@ export function duration(seconds) {
 
 /** 3 s ago */
 export function ago(seconds) {
-  const s = Math.max(0, Date.now() / 1000 - seconds);
+  const s = Math.max(0, seconds);
   for (const [size, unit] of [[86400, 'd'], [3600, 'h'], [60, 'min']]) {
     if (s >= 2 * size) return `${Math.floor(s / size)} ${unit} ago`;
   }

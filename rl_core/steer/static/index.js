@@ -1,9 +1,12 @@
 // The Steer tab: which run, how it does, its live values, what was changed, four live plots.
 
-import {ago, count, duration, el, number, say} from './dom.js';
-import {Knob} from './knob.js';
+import {Answers} from './answers.js';
+import {ago, el} from './dom.js';
+import {AT_WORK, Header, word} from './header.js';
+import {Knobs} from './knob.js';
 import {Plot} from './plot.js';
 import {command, get, openSession} from './server.js';
+import {followTheme, framedByAnother, remember, remembered, unseen} from './surroundings.js';
 
 const POLL = 1000, POLL_SOON = 200, SOON_FOR = 4000, LIST = 3000, HISTORY = 10000; // ms
 const PLOTS = [
@@ -12,121 +15,100 @@ const PLOTS = [
   ['learn/q_mean', 'Q mean', 'reward'],
   ['learn/td_error_mean_abs', 'TD error', 'mean size, reward'],
 ];
-const AT_WORK = ['running', 'paused', 'evaluating'];
 
 class Page {
   constructor(root) {
-    this.root = root;
     this.run = null;
-    this.knobs = new Map();
-    this.plots = new Map(PLOTS.map(([tag, title, unit]) => [tag, new Plot(title, unit)]));
+    this.answers = new Answers();
     this.soonUntil = 0;
-    this.framed = framedByAnother();
-    this.build();
-  }
-
-  build() {
-    this.picker = el('select', {id: 'run', onchange: () => this.pick(this.picker.value)});
-    this.status = el('span', {class: 'status'});
-    this.facts = el('dl', {class: 'facts'});
-    this.progress = el('progress', {max: 1, value: 0, 'aria-label': 'env steps done'});
-    this.banner = el('p', {class: 'banner', role: 'alert', hidden: true});
-    this.actions = new Map([
-      ['sync', 'Sync now', 'Copy online to target at once'],
-      ['pause', 'Pause', 'Stop stepping and learning, and wait'],
-      ['evaluate', 'Evaluate', 'Play the greedy policy; changes nothing that is learned'],
-      ['stop', 'Stop', 'End the run here; its weights are saved'],
-    ].map(([action, text, title]) => [action, el('button', {
-      type: 'button', title, 'data-action': action, onclick: () => this.act(action),
-    }, text)]));
-    this.said = el('p', {class: 'note', role: 'status'});
-    this.runToken = el('input', {
-      id: 'run-token', type: 'password', autocomplete: 'off', placeholder: 'token of the run',
-    });
-    this.tokenHint = el('code');
-    this.tokenRow = el('p', {class: 'token', hidden: true},
-      el('label', {for: 'run-token'}, 'This board listens to other machines. To steer, type what is in '),
-      this.tokenHint, ' ', this.runToken);
-    this.knobList = el('div', {class: 'knobs'});
+    this.anyAlive = true;
+    this.locked = 'Loading …';
+    const ask = (commands) => this.ask(commands);
+    this.header = new Header((name) => this.pick(name), ask);
+    this.knobs = new Knobs(ask);
+    this.plots = new Map(PLOTS.map(([tag, title, unit]) => [tag, new Plot(title, unit)]));
     this.log = el('ol', {class: 'log', tabindex: '0', 'aria-label': 'changes, newest first'});
+    this.where = el('code');
     this.empty = el('section', {class: 'empty', hidden: true},
       el('h2', {}, 'No run here can be steered yet'),
-      el('p', {}, 'Start one below this log directory, and it appears here by itself:'),
+      el('p', {}, 'This tab shows the runs below ', this.where, '. Start one there, and it appears here by itself:'),
       el('pre', {}, 'targetnet train cartpole'));
-    this.main = el('main', {hidden: true},
-      el('header', {},
-        el('div', {class: 'pick'}, el('label', {for: 'run'}, 'Run'), this.picker, this.status),
-        this.progress, this.facts,
-        el('div', {class: 'actions', role: 'group', 'aria-label': 'commands'}, ...this.actions.values(), this.said),
-        this.tokenRow, this.banner),
-      el('section', {class: 'left', 'aria-label': 'live values'}, el('h2', {}, 'Live values'), this.knobList),
-      el('section', {class: 'right'},
-        el('div', {class: 'plots'}, ...[...this.plots.values()].map((plot) => plot.node)),
-        el('h2', {}, 'Changes'), this.log));
-    this.root.replaceChildren(this.main, this.empty);
+    this.trouble = el('p', {class: 'banner', role: 'alert', hidden: true});
+    this.main = el('main', {hidden: true}, this.header.node, this.knobs.node,
+      el('div', {class: 'right'},
+        el('section', {class: 'plots', 'aria-label': 'curves'}, ...[...this.plots.values()].map((plot) => plot.node)),
+        el('section', {class: 'changes'}, el('h2', {}, 'Changes'), this.log)));
+    root.replaceChildren(this.trouble, this.main, this.empty);
   }
 
   async start() {
-    try {
-      const session = await openSession();
-      this.tokenRow.hidden = !session.needs_run_token;
-      this.locked = this.framed ? 'This page is shown inside another site, so it only shows.' : '';
-    } catch (error) {
-      this.locked = error.message;
+    if (framedByAnother()) {
+      this.locked = 'This page is shown inside another site, so it only shows.';
+    } else {
+      try {
+        const session = await openSession();
+        this.header.tokenRow.hidden = !session.needs_run_token;
+        this.locked = '';
+      } catch (error) {
+        this.locked = error.message;
+      }
     }
     await this.list();
     setInterval(() => this.list(), LIST);
-    setInterval(() => this.run && this.history(), HISTORY);
+    setInterval(() => this.history(), HISTORY);
     this.poll();
   }
 
   /** Which runs there are. */
   async list() {
-    let runs;
+    if (unseen() && this.run) return;
+    let runs, directories;
     try {
-      ({runs} = await get('runs'));
+      ({runs, directories} = await get('runs'));
     } catch (error) {
-      return this.complain(error.message);
+      return this.lose(error.message);
     }
+    this.trouble.hidden = true;
     runs.sort((a, b) => b.alive - a.alive || b.time - a.time);
+    this.anyAlive = runs.some((run) => run.alive);
+    this.where.textContent = directories.join(', ');
     this.empty.hidden = runs.length > 0;
     this.main.hidden = runs.length === 0;
-    const options = runs.map((run) => [run.name, `${run.name} (${word(run.status, run.alive)})`]);
-    if (JSON.stringify(options) !== this.options) {
-      this.options = JSON.stringify(options);
-      this.picker.replaceChildren(...options.map(([name, text]) => el('option', {value: name}, text)));
-      if (this.run) this.picker.value = this.run;
+    this.header.listRuns(runs, this.run);
+    if (!this.run && runs.length) {
+      const before = remembered();
+      await this.pick(runs.some((run) => run.name === before) ? before : runs[0].name);
     }
-    if (!this.run && runs.length) this.pick(remembered(runs) ?? runs[0].name);
   }
 
   async pick(name) {
     this.run = name;
-    sessionStorage.setItem('targetnet-run', name);
-    this.picker.value = name;
+    remember(name);
+    this.header.picker.value = name;
     this.position = 0;
-    this.changes = [];
+    this.answers.forget('another run was chosen');
     this.knobs.clear();
-    this.knobList.replaceChildren();
+    this.header.tell('', '');
     this.log.replaceChildren();
     for (const plot of this.plots.values()) plot.clear();
     await Promise.all([this.refresh(), this.history()]);
   }
 
   async poll() {
-    await this.refresh();
+    if (!unseen()) await this.refresh();
     setTimeout(() => this.poll(), Date.now() < this.soonUntil ? POLL_SOON : POLL);
   }
 
   /** The last state and what came to the log since. */
   async refresh() {
     const name = this.run, position = this.position;
-    if (!name || document.hidden) return;
+    if (!name) return;
     let answer;
     try {
       answer = await get('run', {name, position});
     } catch (error) {
-      return this.complain(error.message);
+      if (name === this.run) this.lose(error.message);
+      return;
     }
     // Another run was picked meanwhile, or another answer brought the same entries.
     if (name !== this.run || position !== this.position) return;
@@ -136,6 +118,7 @@ class Page {
 
   async history() {
     const name = this.run;
+    if (!name || unseen()) return;
     const {curves} = await get('history', {name}).catch(() => ({curves: {}}));
     if (name !== this.run) return;
     for (const [tag, points] of Object.entries(curves)) {
@@ -144,155 +127,63 @@ class Page {
     }
   }
 
-  show({state, alive, log, token_file: tokenFile}) {
-    const going = alive && AT_WORK.includes(state.status);
-    const why = this.locked || (going ? '' : `${this.run} is ${word(state.status, alive)}; last heartbeat ${ago(state.time)}.`);
-    this.complain(why);
-    say(this.tokenHint, tokenFile);
-    say(this.status, word(state.status, alive));
-    this.status.className = `status ${word(state.status, alive)}`;
-    this.progress.value = state.env_steps ? state.env_step / state.env_steps : 0;
-    this.showFacts(state, going);
-    const enabled = going && !this.locked;
-    for (const button of this.actions.values()) button.disabled = !enabled;
-    say(this.actions.get('pause'), state.status === 'paused' ? 'Resume' : 'Pause');
-    this.paused = state.status === 'paused';
-    for (const live of state.values) {
-      const knob = this.knobs.get(live.name);
-      if (knob) knob.update(live, enabled);
-      else this.addKnob(live, enabled);
-    }
+  show(answer) {
+    const {state, alive, log, now} = answer;
+    const status = word(state.status, alive);
+    const going = AT_WORK.includes(status);
+    this.header.show(answer);
     for (const entry of log) this.addEntry(entry);
+    let why = '';
+    if (!going) {
+      why = `${this.run} is ${status}, last heartbeat ${ago(now - state.time)}: it takes no commands.`;
+      this.answers.giveUp(`no answer came: the run is ${status}`);
+      if (!this.anyAlive) why += ' No run here is at work; start one with: targetnet train cartpole';
+    }
+    this.header.complain(this.locked || why);
+    this.header.enable(going && !this.locked);
+    this.knobs.show(state.values, going && !this.locked);
     for (const [tag, plot] of this.plots) {
       const point = state.recent[tag];
       let fresh = point ? plot.add([point]) : false;
-      if (tag === 'target/age' && state.target_age !== null) fresh = plot.add([[state.env_step, state.target_age]]) || fresh;
+      if (tag === 'target/age' && state.target_age !== null) {
+        fresh = plot.add([[state.env_step, state.target_age]]) || fresh;
+      }
       if (fresh || log.length) plot.draw();
     }
   }
 
-  showFacts(state, going) {
-    const facts = [
-      ['env', state.env_id],
-      ['env step', `${count(state.env_step)} of ${count(state.env_steps)}`],
-      ['update', count(state.update)],
-      ['return', `${number(state.mean_return === null ? null : Number(state.mean_return.toFixed(1)))}`],
-      ['target age', state.target_age === null ? '–' : `${count(state.target_age)} updates`],
-      ['speed', going ? `${count(state.env_steps_per_second)} env steps/s` : '–'],
-      ['time left', going ? duration(state.eta_seconds) : '–'],
-      ['heartbeat', ago(state.time)],
-    ];
-    if (this.facts.childElementCount !== 2 * facts.length) {
-      this.facts.replaceChildren(...facts.flatMap(([name]) => [el('dt', {}, name), el('dd')]));
-    }
-    facts.forEach(([, text], i) => say(this.facts.children[2 * i + 1], text));
-  }
-
-  addKnob(live, enabled) {
-    const knob = new Knob(live, async (name, value) => {
-      const [id] = await this.send([{set: name, value}]);
-      return id;
-    });
-    this.knobs.set(live.name, knob);
-    knob.update(live, enabled);
-    this.knobList.append(knob.node);
+  /** The server is gone, or has nothing to say of the run: what is shown is old, and for reading only. */
+  lose(text) {
+    const here = this.main.hidden ? null : this.header;
+    this.trouble.hidden = Boolean(here);
+    this.trouble.textContent = text;
+    here?.complain(text);
+    this.header.enable(false);
+    for (const knob of this.knobs.byName.values()) knob.update(knob.live, false);
   }
 
   addEntry(entry) {
-    for (const knob of this.knobs.values()) knob.answered(entry);
-    if (entry.id === this.asked) {
-      this.asked = null;
-      say(this.said, entry.taken ? `done: ${entry.text}` : entry.reason);
-      this.said.className = `note ${entry.taken ? 'applied' : 'refused'}`;
-    }
-    const when = new Date(entry.time * 1000).toLocaleTimeString();
+    this.answers.came(entry);
+    const when = new Date(entry.time * 1000);
     this.log.prepend(el('li', {class: entry.taken ? entry.kind : 'refused'},
-      el('time', {}, when), el('span', {class: 'who'}, entry.who), el('span', {}, entry.text)));
-    const changes = entry.taken && (entry.kind === 'set' || entry.name === 'sync');
-    if (changes) {
-      for (const plot of this.plots.values()) plot.marks.push({step: entry.env_step, text: entry.text});
+      el('time', {title: when.toLocaleString()}, when.toLocaleTimeString()),
+      el('span', {class: 'who'}, entry.who), el('span', {class: 'what'}, entry.text)));
+    if (entry.taken && (entry.kind === 'set' || entry.name === 'sync')) {
+      for (const plot of this.plots.values()) plot.mark(entry.env_step, entry.text);
     }
   }
 
-  async act(action) {
-    const asked = action === 'pause' && this.paused ? 'resume' : action;
-    if (asked === 'stop' && !(await this.sure())) return;
-    say(this.said, `${asked}: pending …`);
-    this.said.className = 'note pending';
-    try {
-      [this.asked] = await this.send([{do: asked}]);
-    } catch (error) {
-      say(this.said, error.message);
-      this.said.className = 'note refused';
-    }
-  }
-
-  /** A second press of Stop within three seconds; a dialog would be blocked in a frame. */
-  sure() {
-    const button = this.actions.get('stop');
-    if (button.dataset.sure) {
-      delete button.dataset.sure;
-      say(button, 'Stop');
-      return true;
-    }
-    button.dataset.sure = 'asked';
-    say(button, 'Really stop?');
-    setTimeout(() => {
-      delete button.dataset.sure;
-      say(button, 'Stop');
-    }, 3000);
-    return false;
-  }
-
-  async send(commands) {
+  async ask(commands) {
     if (this.locked) throw new Error(this.locked);
-    const {ids} = await command(this.run, commands, this.tokenRow.hidden ? '' : this.runToken.value);
+    const {tokenRow, runToken} = this.header;
+    const ids = await command(this.run, commands, tokenRow.hidden ? '' : runToken.value);
     this.soonUntil = Date.now() + SOON_FOR;
     setTimeout(() => this.refresh(), 60);
-    return ids;
-  }
-
-  complain(text) {
-    say(this.banner, text);
-    this.banner.hidden = !text;
+    return this.answers.to(ids);
   }
 }
 
-/** running, paused, finished, ...; killed where a run at work is gone. */
-function word(status, alive) {
-  return AT_WORK.includes(status) && !alive ? 'killed' : status;
-}
-
-function remembered(runs) {
-  const name = sessionStorage.getItem('targetnet-run');
-  return runs.some((run) => run.name === name) ? name : null;
-}
-
-/** Whether a page of another origin is around TensorBoard: what one clicks may not be what one sees. */
-function framedByAnother() {
-  try {
-    return window.top.location.origin !== window.location.origin;
-  } catch {
-    return true;
-  }
-}
-
-/** As dark as TensorBoard is; by itself, as the browser wishes. */
-function followTheme() {
-  const dark = window.matchMedia('(prefers-color-scheme: dark)');
-  let outer = null;
-  try {
-    outer = window.parent === window ? null : window.parent.document.body;
-  } catch { /* framed by another origin: the browser's wish it is */ }
-  const set = () => {
-    const isDark = outer ? outer.classList.contains('dark-mode') : dark.matches;
-    document.documentElement.dataset.theme = isDark ? 'dark' : 'light';
-  };
-  set();
-  dark.addEventListener('change', set);
-  if (outer) new MutationObserver(set).observe(outer, {attributes: true, attributeFilter: ['class']});
-}
-
+/** What TensorBoard calls when the tab is opened. */
 export function render() {
   document.title = 'Steer';
   document.documentElement.lang = 'en';
@@ -302,5 +193,6 @@ export function render() {
   const root = el('div', {id: 'steer'});
   document.body.replaceChildren(root);
   const page = new Page(root);
-  style.addEventListener('load', () => page.start());
+  // Plots measure themselves; without the sheet the tab is ugly, but works.
+  for (const event of ['load', 'error']) style.addEventListener(event, () => page.start());
 }

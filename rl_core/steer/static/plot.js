@@ -2,101 +2,133 @@
 
 import {count, el, number, say} from './dom.js';
 
-const WIDTH = 420, HEIGHT = 150, LEFT = 46, RIGHT = 8, TOP = 8, BOTTOM = 20;
+const HEIGHT = 142, LEFT = 42, RIGHT = 10, TOP = 10, BOTTOM = 20; // pixels
+const MOST_POINTS = 2000, KEPT_WHOLE = 500, NEAR = 6;
 
 export class Plot {
   /** title: of the plot; unit: of its values. */
   constructor(title, unit) {
-    this.points = new Map(); // env step -> value
-    this.marks = []; // {step, text}
+    this.title = title;
     this.last = el('span', {class: 'last'});
-    this.tip = el('div', {class: 'tip', 'aria-hidden': 'true'});
-    this.svg = el('svg:svg', {
-      viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': `${title} by env step`,
-    });
-    this.svg.addEventListener('pointermove', (event) => this.hover(event));
+    this.tip = el('div', {class: 'tip', 'aria-hidden': 'true', hidden: true});
+    this.still = el('svg:g');
+    this.cross = el('svg:line', {class: 'cross', y1: TOP, y2: HEIGHT - BOTTOM});
+    this.dot = el('svg:circle', {class: 'dot', r: 3});
+    this.moving = el('svg:g', {visibility: 'hidden'}, this.cross, this.dot);
+    this.svg = el('svg:svg', {role: 'img', height: HEIGHT}, this.still, this.moving);
+    this.svg.addEventListener('pointermove', (event) => this.hover(event.clientX));
     this.svg.addEventListener('pointerleave', () => this.hover(null));
+    this.area = el('div', {class: 'area'}, this.svg, this.tip);
     this.node = el('figure', {class: 'plot'},
-      el('figcaption', {}, el('b', {}, title), ' ', el('span', {class: 'unit'}, unit), this.last),
-      this.svg, this.tip);
+      el('figcaption', {}, el('b', {}, title), el('span', {class: 'unit'}, unit), this.last), this.area);
+    // One unit of the picture is one pixel, so that its letters have the size of all others.
+    new ResizeObserver(() => this.draw()).observe(this.area);
+    this.clear();
   }
 
   clear() {
-    this.points.clear();
-    this.marks = [];
+    this.points = new Map(); // env step -> value
+    this.marks = []; // {step, text}
     this.draw();
+  }
+
+  /** A vertical line at an env step, which says what was changed there. */
+  mark(step, text) {
+    this.marks.push({step, text});
   }
 
   /** Adds points [[env step, value], ...]; true if there was a new one. */
   add(points) {
-    const before = this.points.size;
+    let fresh = false;
     for (const [step, value] of points) {
-      if (Number.isFinite(value)) this.points.set(step, value);
+      if (!Number.isFinite(value) || this.points.get(step) === value) continue;
+      this.points.set(step, value);
+      fresh = true;
     }
-    return this.points.size > before;
+    if (this.points.size > MOST_POINTS) this.thin();
+    return fresh;
+  }
+
+  /** Leaves out every second one of the older points, time and again: a page may be open for weeks. */
+  thin() {
+    const points = this.inOrder(), old = points.length - KEPT_WHOLE;
+    this.points = new Map(points.filter((_, i) => i % 2 === 0 || i >= old));
+  }
+
+  inOrder() {
+    return [...this.points].sort((a, b) => a[0] - b[0]);
   }
 
   draw() {
-    const points = [...this.points].sort((a, b) => a[0] - b[0]);
-    this.sorted = points;
-    this.svg.replaceChildren();
-    say(this.last, points.length ? number(points[points.length - 1][1]) : 'no point yet');
-    if (!points.length) return;
-    const steps = points.map((p) => p[0]), values = points.map((p) => p[1]);
-    const marks = this.marks.map((m) => m.step);
-    this.x = scale(0, Math.max(1, ...tail(steps), ...marks), LEFT, WIDTH - RIGHT);
-    let low = Math.min(...values), high = Math.max(...values);
-    if (low > 0 && low < high / 2) low = 0;
-    if (low === high) [low, high] = [low - 1, high + 1];
-    this.y = scale(low, high, HEIGHT - BOTTOM, TOP);
-    for (const value of ticks(low, high, 3)) {
-      this.svg.append(
-        el('svg:line', {class: 'grid', x1: LEFT, x2: WIDTH - RIGHT, y1: this.y(value), y2: this.y(value)}),
-        el('svg:text', {class: 'tick', x: LEFT - 5, y: this.y(value) + 3.5, 'text-anchor': 'end'}, short(value)));
-    }
-    for (const step of ticks(0, this.x.high, 4)) {
-      this.svg.append(el('svg:text', {class: 'tick', x: this.x(step), y: HEIGHT - 6, 'text-anchor': step ? 'middle' : 'start'}, short(step)));
-    }
+    const points = this.sorted = this.inOrder(), width = this.area.clientWidth;
+    const last = points.length ? brief(points[points.length - 1][1]) : 'no point yet';
+    say(this.last, last);
+    this.svg.setAttribute('aria-label', `${this.title} by env step, now ${last}, ${this.marks.length} changes marked`);
+    this.still.replaceChildren();
+    if (!points.length || !width) return this.hover(null);
+    this.svg.setAttribute('width', width);
+    this.scale(points, width);
+    this.drawAxes(width);
     for (const mark of this.marks) {
-      const x = this.x(mark.step);
-      this.svg.append(el('svg:line', {class: 'mark', x1: x, x2: x, y1: TOP, y2: HEIGHT - BOTTOM},
-        el('svg:title', {}, mark.text)));
+      const x = this.x(mark.step).toFixed(1);
+      this.still.append(
+        el('svg:line', {class: 'mark', x1: x, x2: x, y1: TOP, y2: HEIGHT - BOTTOM}, el('svg:title', {}, mark.text)),
+        el('svg:path', {class: 'flag', d: `M${x - 4} ${TOP - 7}h8l-4 6z`}));
     }
     const path = points.map(([s, v], i) => `${i ? 'L' : 'M'}${this.x(s).toFixed(1)} ${this.y(v).toFixed(1)}`);
-    this.svg.append(el('svg:path', {class: 'curve', d: path.join('')}));
-    this.cross = el('svg:line', {class: 'cross', y1: TOP, y2: HEIGHT - BOTTOM, visibility: 'hidden'});
-    this.svg.append(this.cross);
+    this.still.append(el('svg:path', {class: 'curve', d: path.join('')}));
+    this.hover(this.pointer);
   }
 
-  hover(event) {
-    if (!event || !this.sorted || !this.sorted.length) {
-      this.cross?.setAttribute('visibility', 'hidden');
-      this.tip.classList.remove('shown');
-      return;
+  scale(points, width) {
+    let low = Infinity, high = -Infinity, end = 1;
+    for (const [step, value] of points) {
+      [low, high, end] = [Math.min(low, value), Math.max(high, value), Math.max(end, step)];
     }
-    const box = this.svg.getBoundingClientRect();
-    const at = (event.clientX - box.left) / box.width * WIDTH;
-    const near = nearest(this.sorted, (p) => Math.abs(this.x(p[0]) - at));
+    for (const mark of this.marks) end = Math.max(end, mark.step);
+    if (low > 0 && low < high / 2) low = 0;
+    if (low === high) [low, high] = [low - 1, high + 1];
+    this.ticks = ticks(low, high, 3);
+    [low, high] = [Math.min(low, this.ticks[0]), Math.max(high, this.ticks[this.ticks.length - 1])];
+    this.end = end;
+    this.x = (step) => LEFT + step / end * (width - RIGHT - LEFT);
+    this.y = (value) => HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - BOTTOM - TOP);
+  }
+
+  drawAxes(width) {
+    for (const value of this.ticks) {
+      const y = this.y(value);
+      this.still.append(
+        el('svg:line', {class: 'grid', x1: LEFT, x2: width - RIGHT, y1: y, y2: y}),
+        el('svg:text', {class: 'tick', x: LEFT - 6, y: y + 4, 'text-anchor': 'end'}, short(value)));
+    }
+    for (const step of ticks(0, this.end, Math.max(2, Math.floor(width / 90))).filter((s) => s <= this.end)) {
+      const x = this.x(step), anchor = step === 0 ? 'start' : x > width - 25 ? 'end' : 'middle';
+      this.still.append(el('svg:text', {class: 'tick', x, y: HEIGHT - 5, 'text-anchor': anchor}, short(step)));
+    }
+  }
+
+  /** Says what is at a place of the screen, a mark before the curve; null for no place. */
+  hover(clientX) {
+    this.pointer = clientX;
+    const off = clientX === null || clientX === undefined || !this.sorted.length || !this.x;
+    this.moving.setAttribute('visibility', off ? 'hidden' : 'visible');
+    this.tip.hidden = off;
+    if (off) return;
+    const at = clientX - this.svg.getBoundingClientRect().left;
+    const point = nearest(this.sorted, (p) => Math.abs(this.x(p[0]) - at));
     const mark = nearest(this.marks, (m) => Math.abs(this.x(m.step) - at));
-    const marked = mark && Math.abs(this.x(mark.step) - at) < 6;
-    const x = marked ? this.x(mark.step) : this.x(near[0]);
+    const marked = mark && Math.abs(this.x(mark.step) - at) < NEAR;
+    const x = this.x(marked ? mark.step : point[0]);
     this.cross.setAttribute('x1', x);
     this.cross.setAttribute('x2', x);
-    this.cross.setAttribute('visibility', 'visible');
-    say(this.tip, marked ? mark.text : `${number(near[1])} at env step ${count(near[0])}`);
-    this.tip.classList.add('shown');
+    this.dot.setAttribute('cx', this.x(point[0]));
+    this.dot.setAttribute('cy', this.y(point[1]));
+    this.dot.setAttribute('visibility', marked ? 'hidden' : 'inherit');
+    say(this.tip, marked ? mark.text : `${number(point[1])} at env step ${count(point[0])}`);
+    const room = this.area.clientWidth - this.tip.offsetWidth;
+    this.tip.style.left = `${Math.max(0, Math.min(room, x - this.tip.offsetWidth / 2))}px`;
   }
-}
-
-function scale(low, high, from, to) {
-  const map = (value) => from + (value - low) / (high - low) * (to - from);
-  map.high = high;
-  return map;
-}
-
-/** The last element as a list, so that Math.max need not spread a long one. */
-function tail(list) {
-  return list.slice(-1);
 }
 
 function nearest(list, distance) {
@@ -108,14 +140,21 @@ function nearest(list, distance) {
   return best;
 }
 
-/** About n round numbers from low to high. */
+/** About n round numbers, the first not above low and the last not below high. */
 function ticks(low, high, n) {
   const rough = (high - low) / n;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= rough);
+  const step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= rough * (1 - 1e-9));
   const found = [];
-  for (let i = Math.ceil(low / step); i * step <= high * (1 + 1e-12); i++) found.push(i * step);
-  return found;
+  for (let i = Math.floor(low / step + 1e-9); ; i++) {
+    found.push(Number((i * step).toPrecision(12)));
+    if (i * step >= high * (1 - 1e-12) - step * 1e-9) return found;
+  }
+}
+
+/** Four digits are enough to see it move. */
+function brief(value) {
+  return Math.abs(value) >= 1000 ? number(Math.round(value)) : number(Number(value.toPrecision(4)));
 }
 
 /** 12k, 1.5M, 0.25 */

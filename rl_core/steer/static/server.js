@@ -5,6 +5,14 @@ export class Refused extends Error {}
 
 let token = '';
 
+async function asked(path, settings) {
+  try {
+    return await fetch(path, settings);
+  } catch {
+    throw new Refused('TensorBoard does not answer; is it still running?');
+  }
+}
+
 async function answered(response) {
   let content = {};
   try {
@@ -17,7 +25,7 @@ async function answered(response) {
 }
 
 function post(path, body) {
-  return fetch(path, {
+  return asked(path, {
     method: 'POST',
     headers: {'Content-Type': 'application/json', 'X-Targetnet-Token': token},
     body: JSON.stringify(body),
@@ -32,16 +40,16 @@ export async function openSession() {
 }
 
 export async function get(path, parameters = {}) {
-  return answered(await fetch(`${path}?${new URLSearchParams(parameters)}`));
+  return answered(await asked(`${path}?${new URLSearchParams(parameters)}`));
 }
 
-/** Sends commands; a page whose token the server forgot gets a new one, once. */
+/** Sends commands, gives their ids; a page whose token the server forgot gets a new one, once. */
 export async function command(run, commands, runToken) {
   const body = {run, commands, run_token: runToken};
   let response = await post('command', body);
-  if (response.status === 401 && !runToken) {
+  if (response.status === 401) {
     await openSession();
     response = await post('command', body);
   }
-  return answered(response);
+  return (await answered(response)).ids;
 }

@@ -1,12 +1,16 @@
 """A fake run below a log directory, real TensorBoard processes that show it, and Chromium."""
 
 import contextlib
+import functools
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -56,38 +60,46 @@ def nothing_arrives(run):
 
 
 class Board:
-    """One TensorBoard process."""
+    """One TensorBoard process; it is waited for when its address is first asked for."""
 
     def __init__(self, logdir, *arguments, quick=True):
         if quick:
-            command = [sys.executable, "-m", "rl_core.board", *([str(logdir)] if logdir else [])]
+            command = [sys.executable, "-m", "rl_core.board", str(logdir)]
         else:
             command = [sys.executable, "-m", "tensorboard.main"]
             command += [f"--logdir={logdir}"] if logdir else []
-        if not any(argument.startswith("--port") for argument in arguments):
-            arguments = (*arguments, "--port=0")
-        self._out = subprocess.Popen(
-            [*command, *arguments],
-            stdout=subprocess.PIPE,
+        # A file, not a pipe: nobody reads along, and a full pipe would stop it.
+        self._out = tempfile.NamedTemporaryFile()  # noqa: SIM115 - closed in stop()
+        self._process = subprocess.Popen(
+            [*command, "--port=0", *arguments],
+            stdout=self._out,
             stderr=subprocess.STDOUT,
             env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1"},
             start_new_session=True,
         )
-        said = b""
-        while b"http://" not in said:
-            line = self._out.stdout.readline()
-            assert line, said.decode()
-            said += line
-        self.url = "http://" + said.decode().split("http://")[1].split()[0].rstrip("/")
-        self.port = int(self.url.split(":")[2].split("/")[0])
+
+    @property
+    def said(self):
+        return Path(self._out.name).read_text()
+
+    @functools.cached_property
+    def url(self):
+        while not (found := re.search(r"(http://\S+?)/? \(", self.said)):
+            assert self._process.poll() is None, self.said
+            time.sleep(0.02)
+        return found[1]
+
+    @property
+    def port(self):
+        return urllib.parse.urlsplit(self.url).port
 
     def stop(self):
-        with self._out, contextlib.suppress(ProcessLookupError):
-            os.killpg(self._out.pid, signal.SIGTERM)
+        with self._out, self._process, contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
             try:
-                self._out.wait(5)
+                self._process.wait(5)
             except subprocess.TimeoutExpired:
-                os.killpg(self._out.pid, signal.SIGKILL)
+                os.killpg(self._process.pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +113,8 @@ def start_board():
 
     yield start
     for board in boards:
-        board.stop()
+        with contextlib.suppress(ValueError):  # a test stopped it
+            board.stop()
 
 
 @pytest.fixture(scope="session")
@@ -109,9 +122,9 @@ def board(start_board, logdir):
     return start_board(logdir, "--reload_interval=1")
 
 
-@pytest.fixture
-def browser(tmp_path):
-    """Headless Chromium."""
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    """Headless Chromium; it takes seconds to start, so there is one."""
     if not (CHROMIUM and DRIVER):
         pytest.skip("needs chromium and chromedriver: apt-get install chromium chromium-driver")
     from selenium import webdriver
@@ -122,7 +135,7 @@ def browser(tmp_path):
     for flag in (
         "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
         "disable-background-networking", "disable-component-update", "disable-sync",
-        "window-size=1280,1000", f"user-data-dir={tmp_path / 'profile'}",
+        "window-size=1280,1000", f"user-data-dir={tmp_path_factory.mktemp('profile')}",
     ):  # fmt: skip
         options.add_argument(f"--{flag}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
@@ -132,3 +145,15 @@ def browser(tmp_path):
         yield driver
     finally:
         driver.quit()
+
+
+@pytest.fixture
+def browser(chromium):
+    """A new window of it, which remembers nothing of the others."""
+    first = chromium.current_window_handle
+    chromium.switch_to.new_window("tab")
+    chromium.set_window_size(1280, 1000)
+    chromium.get_log("browser")  # what was said before is not this test's
+    yield chromium
+    chromium.close()
+    chromium.switch_to.window(first)

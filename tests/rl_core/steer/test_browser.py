@@ -1,12 +1,20 @@
 """The tab in a real browser: steering from end to end, and pages that try to steer from outside."""
 
 import http.server
+import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from rl_core.control.client import RunClient
 from rl_core.control.log import read_log
+
+FAKE_RUN = Path(__file__).parents[1] / "control" / "fake_run.py"
 
 
 def until(found, seconds=20.0):
@@ -27,11 +35,16 @@ def until(found, seconds=20.0):
 class Tab:
     """The Steer tab of a board, open in a browser."""
 
-    def __init__(self, browser, board):
+    def __init__(self, browser, board, run="some/run"):
         self.browser = browser
         browser.get(f"{board.url}/#steer")
         frame = until(lambda: self.all("iframe"))[0]
         browser.switch_to.frame(frame)
+        until(lambda: self.all("form.knob"))
+        self.choose(run)
+
+    def choose(self, run):
+        self.one(f'#run option[value="{run}"]').click()
         until(lambda: self.all("form.knob"))
 
     def all(self, css):
@@ -170,6 +183,163 @@ def test_nothing_goes_wrong_on_the_console(tab):
     assert ours == []
 
 
+def test_several_changes_are_applied_together_and_in_order(tab, run):
+    before = len(read_log(run.log))
+    tab.write("tau", "0.25")
+    assert not tab.one(".bar").is_displayed()
+    tab.write("sync_period", "66")
+    assert "2 values" in tab.text(".bar")
+    tab.one(".bar .apply").click()
+    until(lambda: "applied" in tab.knob("tau", ".note").text)
+    until(lambda: "applied" in tab.knob("sync_period", ".note").text)
+    entries = [(entry.name, entry.new) for entry in read_log(run.log)[before:]]
+    assert entries == [("sync_period", 66), ("tau", 0.25)]
+    assert not tab.one(".bar").is_displayed()
+
+
+def test_several_changes_of_which_one_is_no_number_are_not_sent(tab, nothing_arrives):
+    tab.write("tau", "0.125")
+    tab.write("sync_period", "often")
+    tab.one(".bar .apply").click()
+    until(lambda: "no number" in tab.knob("sync_period", ".note").text)
+    assert tab.knob("tau", ".note").text == ""
+    tab.all(".bar button")[-1].click()
+    assert not tab.one(".bar").is_displayed()
+    assert tab.knob("sync_period", "input[type=text]").get_attribute("value") != "often"
+
+
+@pytest.mark.parametrize(("name", "value"), [("sync_period", 1_234_567), ("tau", 0.987654321)])
+def test_a_value_of_many_digits_is_no_change_until_somebody_touches_it(tab, run, name, value):
+    RunClient(run.run).set(name, value)
+    shown = f"{value:,}" if name == "sync_period" else "0.987654"
+    until(lambda: tab.knob(name, ".now").text == shown)
+    field = tab.knob(name, "input[type=text]")
+    assert not tab.knob(name, ".apply").is_enabled()
+    field.send_keys("1")
+    assert tab.knob(name, ".apply").is_enabled()
+    field.send_keys("\ue003")  # Backspace
+    assert not tab.knob(name, ".apply").is_enabled()
+
+
+def test_a_schedule_is_shown_also_where_it_is_overridden(tab, run):
+    RunClient(run.run).set("epsilon", "auto")
+    schedule = "linear from 1 to 0.1 over env steps 0 to 1,000"
+    until(lambda: tab.knob("epsilon", ".badge").text == "schedule")
+    assert schedule in tab.knob("epsilon", ".meaning").text
+    tab.write("epsilon", "0.5\n")
+    until(lambda: tab.knob("epsilon", ".badge").text == "override")
+    assert f"auto is {schedule}" in tab.knob("epsilon", ".meaning").text
+
+
+@pytest.fixture
+def other_run(logdir):
+    """A run of its own, and its process."""
+    run = logdir / "other" / "run"
+    with subprocess.Popen([sys.executable, FAKE_RUN, run]) as process:
+        until(lambda: (run / "control" / "state.json").exists())
+        yield process
+        process.kill()
+    shutil.rmtree(run.parent)
+
+
+def test_a_command_that_a_killed_run_never_answered_does_not_stay_pending(
+    browser, board, other_run
+):
+    tab = Tab(browser, board, "other/run")
+    other_run.send_signal(signal.SIGSTOP)
+    tab.write("sync_period", "44\n")
+    until(lambda: "pending" in tab.knob("sync_period", ".note").text)
+    other_run.kill()
+    until(lambda: tab.knob("sync_period", ".note").text == "no answer came: the run is killed")
+    assert tab.text(".status") == "killed"
+    assert "takes no commands" in tab.text("header .banner")
+    assert not any(button.is_enabled() for button in tab.all("header button, form button"))
+
+
+def test_what_a_board_that_is_gone_has_shown_can_be_read_and_not_set(
+    browser, start_board, logdir, nothing_arrives
+):
+    board = start_board(logdir)
+    tab = Tab(browser, board)
+    until(lambda: tab.one("[data-action=sync]").is_enabled())
+    board.stop()
+    until(lambda: "does not answer" in tab.text("header .banner"))
+    assert not any(button.is_enabled() for button in tab.all("header button, form button"))
+    assert tab.knob("sync_period", ".now").text
+
+
+def test_a_page_goes_on_when_tensorboard_was_started_again(browser, start_board, logdir, run):
+    board = start_board(logdir)
+    port, tab = board.port, Tab(browser, board)
+    until(lambda: tab.one("[data-action=sync]").is_enabled())
+    board.stop()
+    assert start_board(logdir, f"--port={port}").port == port
+    until(lambda: tab.one("[data-action=sync]").is_enabled())
+    before = len(read_log(run.log))
+    tab.write("sync_period", "88\n")
+    until(lambda: "applied" in tab.knob("sync_period", ".note").text)
+    assert read_log(run.log)[before].new == 88
+
+
+def test_a_directory_without_runs_says_how_to_start_one(browser, start_board, tmp_path):
+    board = start_board(tmp_path)
+    browser.get(f"{board.url}/data/plugin_entry.html?name=steer")
+    until(lambda: browser.find_elements("css selector", ".empty:not([hidden])"))
+    text = browser.find_element("css selector", ".empty").text
+    assert "targetnet train cartpole" in text and str(tmp_path) in text
+
+
+# Parts of the page, called by themselves.
+
+
+def called(tab, module, script):
+    """What a function of a module returns; `m` is the module."""
+    value = tab.browser.execute_async_script(
+        "const [module, script, done] = arguments;"
+        "import(module).then((m) => new Function('m', script)(m)).then(done, (e) => done(`${e}`))",
+        f"{tab.browser.execute_script('return document.baseURI')}{module}",
+        script,
+    )
+    return value
+
+
+def test_a_plot_stays_small_and_whole_however_long_it_is_open(tab):
+    size, first, last, drawn = called(tab, "plot.js", """
+        const plot = new m.Plot('t', 'u');
+        document.body.append(plot.node);
+        for (let i = 0; i < 300000; i += 100) {
+          plot.add(Array.from({length: 100}, (_, k) => [i + k, Math.sin(i + k)]));
+        }
+        plot.draw();
+        return [plot.points.size, plot.sorted[0][0], plot.sorted.at(-1)[0],
+                plot.node.querySelector('.curve').getAttribute('d').split('L').length];
+    """)  # fmt: skip
+    assert size == drawn <= 2_000
+    assert (first, last) == (0, 299_999)
+
+
+def test_points_that_are_no_numbers_are_left_out(tab):
+    script = """
+        const plot = new m.Plot('t', 'u');
+        return [plot.add([[1, null], [2, 'NaN'], [3, NaN]]), plot.add([[4, 5]]),
+                plot.add([[4, 5]]), plot.points.size];
+    """
+    assert called(tab, "plot.js", script) == [False, True, False, 1]
+
+
+def test_an_answer_counts_before_and_after_it_is_waited_for(tab):
+    script = """
+        const answers = new m.Answers();
+        answers.came({id: 'early', new: 1});
+        const promised = answers.to(['early', 'late', 'never']);
+        answers.came({id: 'late', new: 2});
+        answers.giveUp('gone');
+        return Promise.allSettled(promised).then(
+          (all) => all.map((p) => p.status === 'fulfilled' ? p.value.new : p.reason.message));
+    """
+    assert called(tab, "answers.js", script) == [1, 2, "gone"]
+
+
 # From outside.
 
 FORM_AND_FETCH = """<!doctype html><body><script>
@@ -244,9 +414,10 @@ def test_a_foreign_page_that_frames_tensorboard_finds_the_buttons_off(
     browser.switch_to.frame(inner)
     until(lambda: browser.find_elements("css selector", "form.knob"))
     assert "inside another site" in until(
-        lambda: browser.find_element("css selector", ".banner").text
+        lambda: browser.find_element("css selector", "header .banner").text
     )
-    for button in browser.find_elements("css selector", "button"):
-        assert not button.is_enabled()
+    buttons = browser.find_elements("css selector", "button")
+    assert not any(button.is_displayed() and button.is_enabled() for button in buttons)
+    for button in buttons:
         browser.execute_script("arguments[0].disabled = false; arguments[0].click()", button)
     time.sleep(0.5)

@@ -217,6 +217,29 @@ def test_the_runs_are_listed(board):
     assert "plain" not in runs
 
 
+def test_the_pages_files_have_the_kinds_that_browsers_want(board):
+    from rl_core.steer.plugin import STATIC
+
+    kinds = {".js": "text/javascript", ".css": "text/css"}
+    for path in STATIC.iterdir():
+        answer = ask(board, "GET", path.name)
+        assert answer.status == 200 and answer.body == path.read_bytes()
+        assert answer.headers["Content-Type"].split(";")[0] == kinds[path.suffix]
+
+
+@pytest.mark.parametrize("spoil", ["log.jsonl", "state.json"])
+def test_a_damaged_run_is_said_to_be_so_in_one_line_and_the_others_go_on(board, logdir, run, spoil):
+    other = logdir / f"damaged-{spoil}" / "control"
+    other.mkdir(parents=True)
+    (other / "inbox").mkdir()
+    (other / "state.json").write_bytes(run.state.read_bytes())
+    (other / spoil).write_text("no JSON\n")
+    time.sleep(1.1)  # the list of runs is kept for a second
+    answer = ask(board, "GET", f"run?name={other.parent.name}")
+    assert answer.status == 409 and f"{spoil} is damaged" in answer.json["error"]
+    assert RUN in {run["name"] for run in ask(board, "GET", "runs").json["runs"]}
+
+
 # Reachable from other machines.
 
 
@@ -229,7 +252,8 @@ def open_board(start_board, logdir):
 def test_an_open_board_wants_the_runs_token(open_board, nothing_arrives, given):
     body = command(run_token=given)
     answer = ask(open_board, "POST", "command", body, page_headers(open_board))
-    assert answer.status == 401 and "token of the run" in answer.json["error"]
+    # Not 401, at which the page would only get itself another token of its own.
+    assert answer.status == 403 and "token of the run" in answer.json["error"]
 
 
 def test_an_open_board_steers_with_the_runs_token(open_board, run):
@@ -267,42 +291,79 @@ WAYS = {
     "slow loader": lambda d: ((d, "--load_fast=false", "--reload_interval=1"), {"quick": False}),
     "prefix": lambda d: ((d, "--path_prefix=/tb"), {}),
     "spec": lambda d: ((None, f"--logdir_spec=my:{d}"), {"quick": False}),
+    "spec of one run": lambda d: (
+        (None, f"--logdir_spec={d / 'plain'},my:{d / RUN}"),
+        {"quick": False},
+    ),
 }
+NAMES = {"spec": f"my/{RUN}", "spec of one run": "my/."}
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_the_tab_works_however_tensorboard_is_started(start_board, logdir, run, way):
-    arguments, settings = way(logdir)
-    board = start_board(*arguments, **settings)
-    try:
-        name = f"my/{RUN}" if "spec" in str(arguments) else RUN
+def test_the_tab_works_however_tensorboard_is_started(start_board, logdir, run):
+    # All at once: most of their time goes into importing TensorFlow.
+    started = {}
+    for way, made in WAYS.items():
+        arguments, settings = made(logdir)
+        started[way] = start_board(*arguments, **settings)
+    for way, board in started.items():
+        name = NAMES.get(way, RUN)
         prefix = urllib.parse.urlsplit(board.url).path
-        with_plugins = http.client.HTTPConnection("127.0.0.1", board.port)
-        with_plugins.request("GET", f"{prefix}/data/plugins_listing")
-        assert json.loads(with_plugins.getresponse().read())["steer"]["enabled"] is True
-        with_plugins.close()
+        listing = http.client.HTTPConnection("127.0.0.1", board.port, timeout=30)
+        listing.request("GET", f"{prefix}/data/plugins_listing")
+        assert json.loads(listing.getresponse().read())["steer"]["enabled"] is True, way
+        listing.close()
         for _ in range(200):
-            curves = ask(board, "GET", f"history?name={name}").json["curves"]
-            if curves:
+            curves = ask(board, "GET", f"history?{urllib.parse.urlencode({'name': name})}").json
+            if curves := curves["curves"]:
                 break
             time.sleep(0.1)
-        assert curves["episode/return"][-1] == [990, 99.0]
+        assert curves["episode/return"][-1] == [990, 99.0], way
         before = len(read_log(run.log))
         answer = ask(board, "POST", "command", command(value=53, run=name), page_headers(board))
-        assert answer.status == 200 and new_entries(run, before)[0].new == 53
-    finally:
+        assert answer.status == 200, (way, answer.body)
+        assert new_entries(run, before)[0].new == 53, way
         board.stop()
 
 
-def test_tensorboard_starts_also_when_the_plugin_cannot_be_loaded(logdir, tmp_path):
-    """A broken plugin module costs one line in the log, and the tab."""
+BROKEN = {
+    "a library is missing": "import sys; sys.modules['pydantic'] = None",
+    "TensorBoard is another one": "import tensorboard.data.provider as p; del p.RunTagFilter",
+    "a module of ours is broken": "import sys; sys.modules['rl_core.steer.guard'] = None",
+    "it fails when made": """
+import rl_core.steer.runs
+def broken(*_): raise RuntimeError("broken\\nin two lines")
+rl_core.steer.runs.log_directories = broken
+""",
+}
+
+
+@pytest.mark.parametrize("spoil", BROKEN.values(), ids=BROKEN)
+def test_a_broken_plugin_costs_one_line_and_the_tab_but_not_tensorboard(
+    start_board, logdir, tmp_path, monkeypatch, spoil
+):
+    # Python runs a module of this name at its start.
+    (tmp_path / "sitecustomize.py").write_text(spoil)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    board = start_board(logdir)
+    connection = http.client.HTTPConnection("127.0.0.1", board.port, timeout=30)
+    connection.request("GET", "/data/plugins_listing")
+    listing = json.loads(connection.getresponse().read())
+    connection.close()
+    assert "scalars" in listing and "steer" not in listing
+    (line,) = [line for line in board.said.splitlines() if "Steer tab is left out" in line]
+    assert any(reason in line for reason in ("broken in two lines", "NotFoundError", "ImportError"))
+    board.stop()
+
+
+@pytest.mark.parametrize("failure", [OSError(), RecursionError(), SystemError("x" * 1_000)])
+def test_making_the_plugin_may_fail_in_any_way(caplog, failure):
     from rl_core.steer.entry import SteerLoader
 
     class Context:
-        flags = None  # so that making the plugin fails
-
         @property
-        def logdir(self):
-            raise RuntimeError("broken\nin two lines")
+        def flags(self):
+            raise failure
 
     assert SteerLoader().load(Context()) is None
+    (record,) = caplog.records
+    assert len(record.getMessage()) < 300 and "\n" not in record.getMessage()

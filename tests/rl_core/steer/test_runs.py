@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.steer.runs import Runs, log_directories
+from rl_core.steer.runs import LogDirectory, Runs, log_directories
 
 
 def make_run(path):
@@ -13,8 +13,12 @@ def make_run(path):
     return path
 
 
+def runs_in(top):
+    return Runs([LogDirectory("", top)])
+
+
 def names(top):
-    return sorted(Runs({"": top}).all())
+    return sorted(runs_in(top).all())
 
 
 def test_runs_have_the_names_that_tensorboard_gives_them(tmp_path):
@@ -58,28 +62,78 @@ def test_the_log_directory_itself_may_be_a_link(tmp_path):
 def test_a_name_is_looked_up_and_never_a_path(tmp_path, name):
     make_run(tmp_path / "outside")
     make_run(tmp_path / "logdir" / "a")
-    assert Runs({"": tmp_path / "logdir"}).get(name) is None
+    assert runs_in(tmp_path / "logdir").get(name) is None
 
 
 def test_a_missing_directory_has_no_runs(tmp_path):
     assert names(tmp_path / "none") == []
 
 
+@pytest.mark.parametrize("name", ["state.json", "inbox", "log.jsonl", "token", "lock"])
+def test_a_run_with_a_file_elsewhere_is_not_shown(tmp_path, name):
+    path = make_run(tmp_path / "logdir" / "a") / "control" / name
+    path.rename(tmp_path / "moved") if path.exists() else (tmp_path / "moved").touch()
+    assert names(tmp_path / "logdir") == ([] if name == "state.json" else ["a"])
+    path.symlink_to(tmp_path / "moved")
+    assert names(tmp_path / "logdir") == []
+
+
+def test_a_link_to_itself_hides_no_other_run(tmp_path):
+    make_run(tmp_path / "good")
+    (tmp_path / "bad" / "control").mkdir(parents=True)
+    (tmp_path / "bad" / "control" / "state.json").symlink_to("state.json")
+    (tmp_path / "worse").symlink_to("worse")
+    (make_run(tmp_path / "token") / "control" / "token").symlink_to("token")
+    assert names(tmp_path) == ["good"]
+
+
+def test_a_directory_that_may_not_be_read_hides_no_other_run(tmp_path, monkeypatch):
+    make_run(tmp_path / "good")
+    make_run(tmp_path / "somebody_elses")
+    is_file = Path.is_file
+
+    def of_another_user(path):
+        if "somebody_elses" in path.parts:
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", of_another_user)
+    assert names(tmp_path) == ["good"]
+
+
+def test_a_list_that_took_long_is_kept_ten_times_as_long(tmp_path, monkeypatch):
+    clock = iter([0.0, 3.0, 32.9, 33.1, 33.1, 100.0])  # looks from 0 to 3: kept until 33
+    monkeypatch.setattr("rl_core.steer.runs.time.monotonic", lambda: next(clock))
+    runs = runs_in(tmp_path)
+    assert list(runs.all()) == []
+    make_run(tmp_path / "new")
+    assert list(runs.all()) == []
+    assert list(runs.all()) == ["new"]
+
+
 @pytest.mark.parametrize(
     ("logdir", "spec", "expected"),
     [
-        ("/a", "", {"": Path("/a")}),
-        ("", "one:/a,two:/b", {"one": Path("/a"), "two": Path("/b")}),
-        ("", "/a", {"": Path("/a")}),
-        ("", "/a:b", {"": Path("/a:b")}),
-        ("", "", {}),
+        ("/a", "", [("", "/a")]),
+        ("", "one:/a,two:/b", [("one", "/a"), ("two", "/b")]),
+        ("", "/a,/b", [("", "/a"), ("", "/b")]),
+        ("", "/a:b", [("", "/a:b")]),
+        ("", "one/two:/a:b", [("one/two", "/a:b")]),
+        ("", "one:/a,one:/b", [("one", "/a"), ("one", "/b")]),
+        ("", "a,,", [("", "a")]),
+        ("", "", []),
     ],
 )
 def test_the_two_flags(logdir, spec, expected):
-    assert log_directories(logdir, spec) == expected
+    found = log_directories(logdir, spec)
+    assert [(group, str(path)) for group, path in found] == expected
 
 
-def test_named_log_directories_prefix_their_runs(tmp_path):
-    make_run(tmp_path / "x" / "a")
-    runs = Runs(log_directories("", f"one:{tmp_path / 'x'}"))
-    assert sorted(runs.all()) == ["one/a"]
+def test_runs_of_several_log_directories_have_the_names_that_tensorboard_gives_them(tmp_path):
+    for name in ("x/a", "y/b", "z", "w/a"):
+        make_run(tmp_path / name)
+    spec = ",".join(f"{group}{tmp_path / name}" for group, name in
+                    [("one:", "x"), ("", "y"), ("two:", "z"), ("", "x"), ("", "w")])  # fmt: skip
+    runs = Runs(log_directories("", spec)).all()
+    assert sorted(runs) == ["a", "b", "one/a", "two/."]
+    assert runs["a"].run == tmp_path / "x" / "a"  # the first of two of one name
