@@ -3,8 +3,8 @@
 Every command's arguments are one dataclass; tyro makes the parser from them. TensorFlow, and
 whatever imports it, is imported only by the commands that need it.
 
-Imports: agents, rl_core.errors, rl_core.board. TensorFlow only inside `train` and `eval`; what
-is about runs that exist is in agents.steer_commands.
+Imports: agents, rl_core.errors, rl_core.board. TensorFlow only inside `train`, `resume` and
+`eval`; what is about runs that exist is in agents.steer_commands.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from agents.config import DqnConfig
+    from agents.run import Outcome
     from agents.rundir import RunDir
 
 RUNS = Path("runs")
@@ -62,6 +63,31 @@ class Train:
             changes.append(f"seed={self.seed}")
         config = load_config(self.config, changes)
         return _train(config, self.run, config_name(self.config), self.board, console)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with a run that was stopped, killed or finished, from its last checkpoint."""
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A run directory."""
+    set: Annotated[UseAppendAction[tuple[tuple[str, ...], ...]], arg(metavar="NAME=VALUE")] = ()
+    """Such as --set env_steps=100_000, to make it longer."""
+    board: bool = False
+    """Start TensorBoard beside the run and print its address."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.rundir import RunDir
+
+        RunDir.open(self.run)
+        changes = [change for group in self.set for change in group]
+        with console.status("importing TensorFlow"), quiet_import():
+            from agents.training import resume
+        return _with_board(
+            lambda on_start: resume(self.run, changes, console=console, on_start=on_start),
+            self.board,
+            console,
+        )
 
 
 @dataclass(frozen=True)
@@ -144,6 +170,7 @@ class Board:
 
 Command = (
     Annotated[Train, subcommand("train")]
+    | Annotated[Resume, subcommand("resume")]
     | Annotated[Eval, subcommand("eval")]
     | Annotated[Configs, subcommand("configs")]
     | Annotated[Set, subcommand("set")]
@@ -206,16 +233,25 @@ def _in_one_line(box: str) -> str:
 def _train(config: DqnConfig, run: Path | None, name: str, board: bool, console: Console) -> int:
     with console.status("importing TensorFlow"), quiet_import():
         from agents.training import train
+    return _with_board(
+        lambda on_start: train(config, run, name=name, console=console, on_start=on_start),
+        board,
+        console,
+    )
 
+
+def _with_board(
+    go: Callable[[Callable[[RunDir], None]], Outcome], board: bool, console: Console
+) -> int:
     with contextlib.ExitStack() as beside:
 
         def on_start(directory: RunDir) -> None:
             if board:
                 _start_board(directory.logdir, beside, console)
 
-        outcome = train(config, run, name=name, console=console, on_start=on_start)
-        if outcome.interrupted:
-            return INTERRUPTED
+        outcome = go(on_start)
+        if outcome.signal:
+            return 128 + outcome.signal
         if board and console.is_terminal:
             console.print("The run is over; TensorBoard stays up until Ctrl-C.")
             with contextlib.suppress(KeyboardInterrupt):

@@ -104,6 +104,11 @@ class DqnConfig(Settings):
     eval_episodes: int = Field(10, ge=1)
     final_eval_episodes: int = Field(100, ge=1)
 
+    # Checkpoints.
+    checkpoint_seconds: float = Field(60.0, ge=0)  # from one to the next; 0: none by the clock
+    checkpoint_steps: int = Field(0, ge=0)  # env steps from one to the next; 0: none by count
+    checkpoint_keep: int = Field(2, ge=1)  # how many of the last
+
     # The machine.
     threads: int = Field(1, ge=1)  # inside one operation; with 1, same seed means same bits
     xla: bool = True  # compile learning phases of more than one update

@@ -43,6 +43,16 @@ def read_config(path: Path) -> DqnConfig:
     return parse(DqnConfig, _parse_toml(_text_of(path), str(path)), str(path))
 
 
+def changed_config(config: DqnConfig, changes: Iterable[str]) -> DqnConfig:
+    """The config with some "name=value" in it.
+
+    Raises:
+      ConfigError: a change is none, or does not fit.
+    """
+    values = config.model_dump() | dict(_parse_change(change) for change in changes)
+    return parse(DqnConfig, values, "--set")
+
+
 def dump_config(config: DqnConfig) -> str:
     """TOML that `read_config` reads back to an equal config."""
     return tomli_w.dumps(config.model_dump())

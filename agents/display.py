@@ -63,7 +63,7 @@ class Display:
         self.recent_returns.extend(e.episode_return for e in tick.episodes)
         if tick.env_step < self._next:
             return
-        self._next += self._period
+        self._next = (tick.env_step // self._period + 1) * self._period
         state = self._state()
         self._progress.update(
             self._task, completed=tick.env_step, speed=env_steps_per_second, state=state

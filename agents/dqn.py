@@ -10,7 +10,7 @@ Imports: agents.config, rl_core. Never envs: it sees shapes, not envs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,12 +26,12 @@ from rl_core.graph.fused import apply_again, fused_updates
 from rl_core.graph.phase import PhaseCalls
 from rl_core.graph.scopes import blocks_of, stop_gradient_getter
 from rl_core.graph.sync import copy_vars, paired_variables
-from rl_core.graph.weights import ScopeWeights
+from rl_core.graph.weights import ScopeWeights, VariableValues
 from rl_core.hyperparameters import plain
 from rl_core.losses import TdLoss, double_q_learning, huber, q_learning, squared
 from rl_core.networks import dueling_head, mlp_torso, q_head, q_network
 from rl_core.random import Stream
-from rl_core.replay import ReplayContents, Transitions, UniformReplay
+from rl_core.replay import ReplayContents, Rows, Transitions, UniformReplay
 
 # Loss [] -> (global gradient norm [], what is there once every trained block was applied).
 Apply = Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
@@ -53,6 +53,13 @@ class Inspection(NamedTuple):
     target_age: Any  # updates since the target was copied
     divergence: Any  # global L2 norm of online - target
     rows: Any  # transitions that may be sampled
+
+
+class AgentState(NamedTuple):
+    """What an agent is made of, beside the rows of its replay."""
+
+    variables: dict[str, np.ndarray]
+    host: dict[str, Any]
 
 
 class _Live(NamedTuple):
@@ -110,9 +117,11 @@ class DqnAgent:
             self._build_step(tuple(observation_shape), tf.as_dtype(observation_dtype))
             self._build_learn()
             self.contents = ReplayContents(self.engine, self.replay)
-            self._variables = {
-                v.op.name: v for v in tf.global_variables() if not self.replay.owns(v)
-            }
+            counters = (self.replay.rows_written, self.replay.queue_tail)
+            own = [v for v in tf.global_variables() if not self.replay.owns(v)]
+            self._variables = VariableValues(
+                self.engine, {v.op.name: v for v in [*own, *counters]}, "of this agent"
+            )
         self.hyperparameters = live_values(config, self.freeze, self._ops)
         self.engine.start()
         self._make_callables()
@@ -195,14 +204,42 @@ class DqnAgent:
         Equal digests: the same past, and from here on the same future.
         """
         digest = Digest()
-        for name, value in sorted(self.engine.run(self._variables).items()):
+        for name, value in sorted(self._variables.read().items()):
             digest.array(name, value)
         for name, rows in self.contents.chunks():
             digest.array(f"replay/{name}", rows)
-        overrides = {name: plain(v) for name, v in self.hyperparameters.overrides().items()}
-        host = {"updates": self.updates, "freeze": self.freeze.position, "overrides": overrides}
-        digest.value("host", host | counters)
+        digest.value("host", self._host() | counters)
         return digest.hexdigest()
+
+    def state(self) -> AgentState:
+        """All of it but the replay's rows, which `contents` reads."""
+        return AgentState(self._variables.read(), self._host())
+
+    def restore(self, state: AgentState, rows: Iterable[tuple[int, Rows]]) -> None:
+        """Becomes what `state` was taken of; `rows` are all rows that were in its replay.
+
+        Raises:
+          ScopeMismatch: it was of another network; says what differs.
+        """
+        self._variables.load(state.variables)
+        written, tail = (
+            int(state.variables[v.op.name].item())
+            for v in (self.replay.rows_written, self.replay.queue_tail)
+        )
+        self.contents.put(rows, written, tail)
+        self.updates = state.host["updates"]
+        self.freeze.position = tuple(state.host["freeze"])
+        for name, value in state.host["overrides"].items():
+            self.hyperparameters.set(name, value)
+
+    def _host(self) -> dict[str, Any]:
+        """What Python knows, as JSON has it."""
+        overrides = {name: plain(v) for name, v in self.hyperparameters.overrides().items()}
+        return {
+            "updates": self.updates,
+            "freeze": list(self.freeze.position),
+            "overrides": overrides,
+        }
 
     def close(self) -> None:
         self.engine.close()

@@ -1,4 +1,4 @@
-"""Ctrl-C as a request: the run stops at its next safe point. A second one is immediate.
+"""Ctrl-C and SIGTERM as a request: the run stops at its next safe point. A second is immediate.
 
 Imports: nothing of ours.
 """
@@ -16,18 +16,18 @@ class StopRequest:
     """True once somebody asked the run to stop."""
 
     def __init__(self) -> None:
-        self._requested = False
+        self.signal = 0  # that asked
 
     def __bool__(self) -> bool:
-        return self._requested
+        return self.signal > 0
 
-    def set(self) -> None:
-        self._requested = True
+    def set(self, signum: int = signal.SIGINT) -> None:
+        self.signal = int(signum)
 
 
 @contextlib.contextmanager
 def stop_on_interrupt() -> Iterator[StopRequest]:
-    """Within, Ctrl-C sets the request instead of raising; the second one raises."""
+    """Within, Ctrl-C and SIGTERM set the request instead of raising; the second one raises."""
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request  # only the main thread may handle signals
@@ -36,10 +36,11 @@ def stop_on_interrupt() -> Iterator[StopRequest]:
     def handle(signum: int, frame: FrameType | None) -> None:
         if request:
             raise KeyboardInterrupt
-        request.set()
+        request.set(signum)
 
-    before = signal.signal(signal.SIGINT, handle)
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield request
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

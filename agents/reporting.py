@@ -6,6 +6,7 @@ Imports: agents.dqn, agents.runner, rl_core. Never envs.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,11 @@ class Reporter:
     Episodes are written as they end; everything else once every `log_period` env steps, and
     changes when they are made.
 
+    Args:
+      run: directory for the events.
+      agent: whose.
+      state: of the reporter of the run that is resumed.
+
     Attributes:
       env_steps_per_second: since the last logging.
       episodes: finished so far.
@@ -34,7 +40,7 @@ class Reporter:
       RunDirError: the event file cannot be written; so does every method.
     """
 
-    def __init__(self, run: Path, agent: DqnAgent) -> None:
+    def __init__(self, run: Path, agent: DqnAgent, state: Mapping[str, Any] | None = None) -> None:
         knobs = agent.hyperparameters.knobs.values()
         self._agent = agent
         self._events = events = EventWriter(
@@ -44,8 +50,18 @@ class Reporter:
         self.episodes = 0
         self.recent: dict[str, tuple[int, float]] = {}
         self._next_log = agent.config.log_period
-        self._last = (0, time.perf_counter())
         self.env_steps_per_second = 0.0
+        env_step = 0
+        if state:
+            env_step, self._next_log, self.episodes = (
+                state["env_step"], state["next_log"], state["episodes"],
+            )  # fmt: skip
+            self.recent = {tag: tuple(point) for tag, point in state["recent"].items()}
+            self._changed = set(state["changed"])
+            events.restarted(env_step)
+        self._last = (env_step, time.perf_counter())
+        if state:
+            return
         events.hparams(agent.config.model_dump(mode="json"))
         events.text("run/config", f"```toml\n{dump_config(agent.config)}```", 0)
 
@@ -73,6 +89,16 @@ class Reporter:
         if entry.kind == "set":
             self._step_in_curve(entry)
         self.flush()
+
+    def state(self, env_step: int) -> dict[str, Any]:
+        """What another one needs to go on from here, as JSON has it."""
+        return {
+            "env_step": env_step,
+            "next_log": self._next_log,
+            "episodes": self.episodes,
+            "recent": self.recent,
+            "changed": sorted(self._changed),
+        }
 
     def flush(self) -> None:
         """What was written so far can be seen."""

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from rich.console import Console
 
+from agents.checkpoints import Checkpoints
+from agents.config import DqnConfig
 from agents.display import Display
 from agents.dqn import DqnAgent
 from agents.evaluation import evaluate
@@ -22,8 +24,9 @@ from agents.reporting import Reporter
 from agents.rundir import EndDigest, RunDir
 from agents.runner import LoopState, Tick, training_loop
 from agents.tracing import Tracer
-from envs import Envs
-from rl_core.control.log import Entry
+from envs import Envs, Step
+from rl_core.checkpoint.store import Checkpoint, CheckpointStore
+from rl_core.control.log import Entry, LogTail
 from rl_core.control.state import Status
 from rl_core.control.steering import Refused, Steering
 from rl_core.replay import format_bytes
@@ -40,7 +43,7 @@ class Outcome:
       returns: of the final greedy evaluation; empty if the run was stopped before.
       env_steps, updates: how far it came.
       digest: of the agent when training ended.
-      interrupted: by Ctrl-C.
+      signal: that ended it early, SIGINT or SIGTERM; 0 if none did.
     """
 
     run: Path
@@ -48,7 +51,11 @@ class Outcome:
     env_steps: int
     updates: int
     digest: str
-    interrupted: bool
+    signal: int
+
+    @property
+    def interrupted(self) -> bool:
+        return self.signal > 0
 
 
 class Repeat(Protocol):
@@ -76,6 +83,8 @@ class Run:
       interrupt: true once Ctrl-C was pressed.
       on_tick: called after every time step of all envs.
       repeat: a recorded run to be run again; takes no other changes, and does not evaluate.
+      resumed: the checkpoint that agent and files were brought back from.
+      step: where the envs are then.
     """
 
     def __init__(
@@ -86,19 +95,31 @@ class Run:
         interrupt: StopRequest,
         on_tick: Callable[[DqnAgent, Tick], None] | None = None,
         repeat: Repeat | None = None,
+        resumed: Checkpoint | None = None,
+        step: Step | None = None,
     ) -> None:
         self._agent, self._config = agent, agent.config
         self._directory, self._interrupt = directory, interrupt
         self._on_tick, self._repeat = on_tick, repeat
         self._display = Display(agent, console)
-        self._state = LoopState()
+        host = resumed.host if resumed else _new_host(self._config)
+        self._state = LoopState.of(host["loop"], step)
+        self._next_evaluation = host["next_evaluation"]
+        self._display.recent_returns.extend(host["recent_returns"])
         self._paused = self._evaluating = self._stop_asked = self._training_over = False
         self._evaluations_asked = 0
-        self._reporter = Reporter(directory.path, agent)
+        self._reporter = Reporter(directory.path, agent, host["reporter"])
+        files = directory.control
         compare = None if repeat is None else repeat.compare
-        self._tracer = Tracer(agent.contents, agent.replay.steps, directory.control.trace, compare)
-        script = None if repeat is None else repeat.script
-        self._steering = Steering(agent.hyperparameters, directory.control, self, script)
+        self._tracer = Tracer(
+            agent.contents, agent.replay.steps, files.trace, compare, host["trace"]
+        )
+        script = LogTail(files.log, position=host["log"]).new() if repeat is None else repeat.script
+        self._steering = Steering(
+            agent.hyperparameters, files, self, script, repeats=repeat is not None
+        )
+        store = CheckpointStore(directory.checkpoints, self._config.checkpoint_keep)
+        self._checkpoints = Checkpoints(agent, store, self._display.line, resumed)
 
     def go(self, envs: Envs) -> Outcome:
         """Trains, saves, evaluates."""
@@ -113,12 +134,15 @@ class Run:
             try:
                 with self._display:
                     self._train(envs)
+                # Not after an exception, which may have come in the middle of a time step.
+                self._take_checkpoint(envs)
             finally:
                 # Whatever ended the loop, an env's exception too, what was learned is kept.
                 digest = self._save()
             returns = self._final_evaluation()
             ended = self._how_it_ended()
         finally:
+            self._checkpoints.finish()
             self._reporter.close()
             self._steering.publish(ended)
             self._steering.close()
@@ -128,13 +152,12 @@ class Run:
             self._state.env_step,
             self._agent.updates,
             digest,
-            bool(self._interrupt),
+            self._interrupt.signal,
         )
 
     # The loop.
 
     def _train(self, envs: Envs) -> None:
-        next_evaluation = self._config.eval_period
         if not self._goes_on():
             return
         for tick in training_loop(self._agent, envs, self._state):
@@ -145,9 +168,11 @@ class Run:
                 self._on_tick(self._agent, tick)
             if not goes_on:
                 return
-            if tick.env_step >= next_evaluation and tick.env_step < self._config.env_steps:
-                next_evaluation += self._config.eval_period
+            if self._next_evaluation <= tick.env_step < self._config.env_steps:
+                self._next_evaluation += self._config.eval_period
                 self._evaluate(self._config.eval_episodes)
+            if self._checkpoints.due(tick.env_step):
+                self._take_checkpoint(envs)
 
     def _show(self, tick: Tick) -> None:
         if self._state.tick >= self._tracer.due:
@@ -195,18 +220,34 @@ class Run:
         self._steering.refusal = "the training of this run is over"
         self._tracer.update(state.tick)
         saved = self._directory.save_weights(self._agent.weights())
-        digest = self._agent.digest(
-            tick=state.tick,
-            env_step=state.env_step,
-            new_steps=state.new_steps,
-            learn_age=state.clock.age,
-        )
+        digest = self._agent.digest(**state.position())
         self._directory.save_digest(
             EndDigest(digest=digest, tick=state.tick, env_step=state.env_step, update=updates)
         )
         if not self._repeat:
             self._display.line(f"weights saved: {saved}")
         return digest
+
+    def _take_checkpoint(self, envs: Envs) -> None:
+        if self._repeat:
+            return
+        state = self._state
+        self._reporter.flush()
+        self._tracer.update(state.tick)
+        self._checkpoints.take(
+            state.tick,
+            state.env_step,
+            {
+                "loop": state.counts(),
+                "next_evaluation": self._next_evaluation,
+                "recent_returns": list(self._display.recent_returns),
+                "reporter": self._reporter.state(state.env_step),
+                "trace": self._tracer.position,
+                "log": self._directory.control.log.stat().st_size,
+                "events": self._directory.event_files(),
+                "envs": envs.state(),
+            },
+        )
 
     # Evaluation.
 
@@ -291,6 +332,18 @@ class Run:
         if self._evaluating:
             return "evaluating"
         return "paused" if self._paused else "running"
+
+
+def _new_host(config: DqnConfig) -> dict[str, Any]:
+    """What a checkpoint would say before the first time step."""
+    return {
+        "loop": {"learn_age": 0, "next_log": config.log_period},
+        "next_evaluation": config.eval_period,
+        "recent_returns": [],
+        "reporter": None,
+        "trace": (0, 0),
+        "log": 0,
+    }
 
 
 def summary(returns: list[float]) -> dict[str, float]:

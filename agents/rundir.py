@@ -1,6 +1,7 @@
 """A run directory: config, event file, weights, result, digest, and what steers it.
 
-    config.toml   events.out.tfevents.*   weights.npz   result.json   digest.json   control/
+    config.toml   events.out.tfevents.*   weights.npz   result.json   digest.json
+    control/      checkpoints/
 
 Files appear whole or not at all, and a directory that holds a run is never written over.
 
@@ -26,6 +27,7 @@ from rl_core.control.files import ControlFiles, write_whole
 from rl_core.errors import RunDirError, in_one_line
 
 _CONFIG, _WEIGHTS, _RESULT, _DIGEST = "config.toml", "weights.npz", "result.json", "digest.json"
+_EVENTS = "events.out.tfevents.*"
 RUNS = Path("runs")
 
 
@@ -77,6 +79,37 @@ class RunDir:
                 raise
             raise RunDirError(f"cannot write a run into {place}: {error.strerror}") from None
         return run
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    def event_files(self) -> dict[str, int]:
+        """Bytes of each event file, by name."""
+        return {p.name: p.stat().st_size for p in self.path.glob(_EVENTS)}
+
+    def go_back(self, events: Mapping[str, int]) -> None:
+        """Drops what came after a moment at which the event files were as in `events`.
+
+        Raises:
+          RunDirError: it cannot be done.
+        """
+        try:
+            for path in self.path.glob(_EVENTS):
+                if path.name in events:
+                    os.truncate(path, events[path.name])
+                else:
+                    path.unlink()
+            for name in (_RESULT, _DIGEST):
+                (self.path / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise RunDirError(f"cannot resume {self.path}: {error.strerror}") from None
+
+    def has_result(self) -> bool:
+        return (self.path / _RESULT).exists()
+
+    def change_config(self, config: DqnConfig) -> None:
+        self._write(_CONFIG, dump_config(config).encode())
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
@@ -145,7 +178,7 @@ class RunDir:
 
 def require_free(path: Path) -> None:
     """Raises RunDirError if a run cannot be put at `path`; writes nothing."""
-    if (path / _CONFIG).exists() or any(path.glob("events.out.tfevents.*")):
+    if (path / _CONFIG).exists() or any(path.glob(_EVENTS)):
         raise RunDirError(f"{path} already holds a run; name another directory with --run")
     existing = next(p for p in (path, *path.absolute().parents) if p.exists())
     if not existing.is_dir():

@@ -5,9 +5,9 @@ Imports: agents.dqn, envs. Never the command line, the event files or the run di
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,18 +32,18 @@ def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
     the loop left for good.
     """
     config, live = agent.config, agent.hyperparameters
-    state = state or LoopState()
-    next_log = config.log_period
-    step = envs.reset()
+    state = state or LoopState(next_log=config.log_period)
+    live.env_step = state.env_step
+    step = state.step or envs.reset()
     while state.env_step < config.env_steps:
         actions = agent.step(step.observation, step.reward, step.terminated, step.autoreset)
         # Learning comes after storing, so a phase sees every env step that it counts.
         phases = state.clock.phases_due(state.new_steps, live["learn_period"])
         stats = None
         if phases and state.env_step >= config.learn_start:
-            log_due = state.env_step >= next_log
+            log_due = state.env_step >= state.next_log
             stats = agent.learn(phases * live["updates_per_learn"], stats=log_due)
-            next_log += log_due * config.log_period
+            state.next_log += log_due * config.log_period
         step = envs.step(actions)
         state.count(envs.num_envs - int(np.count_nonzero(step.autoreset)))
         live.env_step = state.env_step
@@ -57,7 +57,24 @@ class LoopState:
     tick: int = 0  # time steps of all envs; the reset after an episode's end is one too
     env_step: int = 0  # transitions, over all envs
     new_steps: int = 0  # transitions of the last time step
+    next_log: int = 0  # env step from which on statistics are asked for
     clock: LearnClock = field(default_factory=lambda: LearnClock())
+    step: Step | None = None  # to begin with; None resets the envs
+
+    def position(self) -> dict[str, int]:
+        """What of it decides how the run goes on."""
+        counts = {"tick": self.tick, "env_step": self.env_step, "new_steps": self.new_steps}
+        return counts | {"learn_age": self.clock.age}
+
+    def counts(self) -> dict[str, Any]:
+        """All of it as JSON has it; `step` is the envs' to bring back."""
+        return self.position() | {"next_log": self.next_log}
+
+    @classmethod
+    def of(cls, counts: Mapping[str, Any], step: Step | None = None) -> LoopState:
+        """From `counts`."""
+        rest = {name: count for name, count in counts.items() if name != "learn_age"}
+        return cls(**rest, clock=LearnClock(counts["learn_age"]), step=step)
 
     def count(self, new_steps: int) -> None:
         self.tick += 1
@@ -71,8 +88,8 @@ class LearnClock:
     With many envs a time step may be several periods long; each of them is a phase.
     """
 
-    def __init__(self) -> None:
-        self.age = 0  # env steps since the last phase
+    def __init__(self, age: int = 0) -> None:
+        self.age = age  # env steps since the last phase
 
     def phases_due(self, new_steps: int, period: int) -> int:
         # A period shortened below the present age makes one phase due, not a backlog of them.

@@ -5,12 +5,12 @@ Imports: rl_core.control.trace, rl_core.replay.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from rl_core.control.trace import append_trace, checksums
+from rl_core.control.trace import append_trace, checksums, cut_trace
 from rl_core.replay import ReplayContents
 
 # (index of the first time step, its checksums [T], env steps after each [T]).
@@ -25,20 +25,33 @@ class Tracer:
       ring: time steps that the replay holds.
       path: of the trace file.
       compare: called with what is new.
+      position: as the property was when the run was left; what the file has beyond is dropped.
 
     Attributes:
       due: the tick at which `update` has to be called, lest rows be overwritten.
     """
 
     def __init__(
-        self, contents: ReplayContents, ring: int, path: Path, compare: Compare | None = None
+        self,
+        contents: ReplayContents,
+        ring: int,
+        path: Path,
+        compare: Compare | None = None,
+        position: Sequence[int] = (0, 0),
     ) -> None:
         self._contents, self._path, self._compare = contents, path, compare
         # The rows that are read, and the newest one, which is not complete.
         self._period = min(contents.chunk, ring - 1)
-        self._done = self._env_step = 0
-        self.due = self._period + 1
+        self._done, self._env_step = position
+        self.due = self._done + self._period + 1
         contents.prepare()
+        if path.exists():
+            cut_trace(path, self._done)
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """(time steps in the trace, env steps until then)."""
+        return self._done, self._env_step
 
     def update(self, tick: int) -> None:
         """Takes in the time steps whose outcome is known, after `tick` of them."""

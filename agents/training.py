@@ -5,13 +5,15 @@ Imports: agents, envs, rl_core. Not the command line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
+from agents.checkpoints import restore_agent
 from agents.config import DqnConfig
+from agents.config_files import changed_config
 from agents.dqn import DqnAgent
 from agents.evaluation import evaluate
 from agents.interrupts import stop_on_interrupt
@@ -19,6 +21,9 @@ from agents.run import Outcome, Repeat, Run
 from agents.rundir import RunDir, require_free
 from agents.runner import Tick
 from envs import Envs, make_envs
+from rl_core.checkpoint.store import CheckpointStore
+from rl_core.control.files import is_alive
+from rl_core.errors import ConfigError, RunDirError
 
 
 def train(
@@ -49,13 +54,7 @@ def train(
     path = None if run is None else Path(run)
     if path is not None:
         require_free(path)
-    envs = make_envs(
-        config.env_id,
-        config.num_envs,
-        vectorization=config.vectorization,
-        seed=config.seed,
-        env_kwargs=config.env_kwargs,
-    )
+    envs = _envs_for(config)
     try:
         agent = _agent_for(config, envs)
         directory = RunDir.create(path, name, config)
@@ -64,6 +63,84 @@ def train(
         with stop_on_interrupt() as stop:
             shown = console or Console(quiet=True)
             return Run(agent, directory, shown, stop, on_tick, repeat).go(envs)
+    finally:
+        envs.close()
+
+
+# What a run may have otherwise when it goes on: nothing that its past depends on.
+_CHANGEABLE = (
+    "env_steps",
+    "eval_period",
+    "eval_episodes",
+    "final_eval_episodes",
+    "checkpoint_seconds",
+    "checkpoint_steps",
+    "checkpoint_keep",
+)
+
+
+def resume(
+    run: Path | str,
+    changes: Sequence[str] = (),
+    *,
+    console: Console | None = None,
+    on_start: Callable[[RunDir], None] | None = None,
+    on_tick: Callable[[DqnAgent, Tick], None] | None = None,
+) -> Outcome:
+    """Goes on with a run from its last whole checkpoint, bit for bit.
+
+    What was logged after the checkpoint is applied again at its time steps. Without any
+    checkpoint the run is made again from its beginning.
+
+    Args:
+      run: its directory.
+      changes: to its config, as in "env_steps=100_000".
+      console, on_start, on_tick: as for `train`.
+
+    Raises:
+      RunDirError: there is no such run, it is alive, or it is finished.
+      CheckpointError: no checkpoint is whole.
+      ConfigError: a change that a run cannot take when it goes on.
+    """
+    directory = RunDir.open(Path(run))
+    if is_alive(directory.control):
+        raise RunDirError(f"another process is running {directory.path}")
+    before = directory.config()
+    config = changed_config(before, changes)
+    for name in DqnConfig.model_fields:
+        if name not in _CHANGEABLE and getattr(config, name) != getattr(before, name):
+            raise ConfigError(
+                f"{name} cannot change when a run goes on (only {', '.join(_CHANGEABLE)}); "
+                "live values: targetnet set"
+            )
+    shown = console or Console(quiet=True)
+    store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
+    checkpoint = store.latest()
+    done = checkpoint.host["loop"]["env_step"] if checkpoint else 0
+    if directory.has_result() and done >= config.env_steps:
+        raise RunDirError(
+            f"{directory.path} is finished after {done:,} env steps; go on with --set env_steps=..."
+        )
+    envs = _envs_for(config)
+    try:
+        agent = _agent_for(config, envs)
+        step = None
+        if checkpoint:
+            restore_agent(agent, checkpoint, store)
+            step, problems = envs.restore(checkpoint.host["envs"])
+            for line in (*checkpoint.damaged, *problems):
+                shown.print(line, style="yellow", highlight=False, markup=False)
+            if problems:
+                shown.print("a new episode begins there: not the same bits from here on")
+        directory.change_config(config)
+        directory.go_back(checkpoint.host["events"] if checkpoint else {})
+        if on_start:
+            on_start(directory)
+        with stop_on_interrupt() as stop:
+            shown.print(f"resumed at env step {done:,}", highlight=False)
+            return Run(agent, directory, shown, stop, on_tick, resumed=checkpoint, step=step).go(
+                envs
+            )
     finally:
         envs.close()
 
@@ -85,6 +162,16 @@ def evaluate_weights(
     agent = _agent_for(config, envs)
     agent.load_weights(weights)
     return evaluate(agent, config, episodes, seed=seed)
+
+
+def _envs_for(config: DqnConfig) -> Envs:
+    return make_envs(
+        config.env_id,
+        config.num_envs,
+        vectorization=config.vectorization,
+        seed=config.seed,
+        env_kwargs=config.env_kwargs,
+    )
 
 
 def _agent_for(config: DqnConfig, envs: Envs) -> DqnAgent:

@@ -55,6 +55,14 @@ class SyncEnvs(Envs):
                 episodes += lane.advance(action)
         return self._step._replace(episodes=episodes) if episodes else self._step
 
+    def state(self) -> dict[str, Any]:
+        return {"lanes": [lane.state() for lane in self._lanes]}
+
+    def restore(self, state: dict[str, Any]) -> tuple[Step, list[str]]:
+        pairs = zip(self._lanes, state["lanes"], strict=True)
+        problems = [problem for lane, past in pairs if (problem := lane.restore(past))]
+        return self._step, problems
+
     def close(self) -> None:
         with ExitStack() as stack:  # closes the rest also when one raises
             for lane in self._lanes:
@@ -91,6 +99,31 @@ class _Lane:
         self._step = step
         self._return = 0.0
         self._length = 0
+        self._actions: list[int] = []
+
+    def state(self) -> dict[str, Any]:
+        """Which episode, and the actions that led to where it is."""
+        return {
+            "episode": self.episode,
+            "actions": list(self._actions),
+            "return": self._return,
+            "observation": self._observation.tobytes().hex(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> str | None:
+        """Plays the episode's actions again; says what was not the same, and begins the next."""
+        self.begin(state["episode"])
+        for action in state["actions"]:
+            if self.ended:
+                break
+            self.advance(action)
+        if self.state() == state:
+            return None
+        self.begin(state["episode"] + 1)
+        return (
+            f"env {self._index} ({self.env.spec.id if self.env.spec else self.env}) did not come "
+            f"back the same in episode {state['episode']}"
+        )
 
     def begin(self, episode: int) -> None:
         """Writes the first row of `episode`."""
@@ -105,6 +138,7 @@ class _Lane:
         self.ended = False
         self._return = 0.0
         self._length = 0
+        self._actions = []
 
     def advance(self, action: int) -> tuple[Episode, ...]:
         """Writes the row that `action` leads to; returns the episode if that ended it."""
@@ -117,6 +151,7 @@ class _Lane:
         step.autoreset[index] = False
         self._return += float(reward)  # a NumPy float32 would make the sum float32
         self._length += 1
+        self._actions.append(action)
         if not (terminated or truncated):
             return ()
         self.ended = True
@@ -154,6 +189,12 @@ class VectorEnvs(Envs):
     def step(self, actions: np.ndarray) -> Step:
         observation, reward, terminated, truncated, _ = self._env.step(actions + self._first_action)
         return self._record(observation, reward, terminated, truncated)
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> tuple[Step, list[str]]:
+        return self.reset(), [f"a vector env cannot be brought back ({self.env_id})"]
 
     def close(self) -> None:
         if not self._closed:

@@ -4,7 +4,7 @@ Imports: envs.spaces.
 """
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,6 +58,19 @@ class Envs(ABC):
     @abstractmethod
     def step(self, actions: np.ndarray) -> Step:
         """Applies `actions`, [N] int32 or int64, and returns what came of them."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs to come back to this moment, as JSON has it."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, Any]) -> tuple[Step, list[str]]:
+        """Comes back to the moment of `state`.
+
+        Returns:
+          The step that was the last one then, and what did not come back the same: there a new
+          episode begins, as its `autoreset` says.
+        """
 
     @abstractmethod
     def close(self) -> None:

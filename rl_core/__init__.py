@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rl_core.graph.phase import PhaseCalls
     from rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
     from rl_core.graph.sync import copy_vars, paired_variables
-    from rl_core.graph.weights import ScopeWeights
+    from rl_core.graph.weights import ScopeWeights, VariableValues
     from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
     from rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
     from rl_core.networks.heads import dueling_head, q_head
@@ -70,7 +70,7 @@ _NAMES_OF = {
     "graph.phase": "PhaseCalls",
     "graph.scopes": "blocks_of stop_gradient_getter variables_in",
     "graph.sync": "copy_vars paired_variables",
-    "graph.weights": "ScopeWeights",
+    "graph.weights": "ScopeWeights VariableValues",
     "hyperparameters": "BlocksKnob Hyperparameters Knob",
     "losses.td": "TdLoss double_q_learning huber q_learning squared",
     "networks.heads": "dueling_head q_head",

@@ -136,6 +136,12 @@ class EventWriter:
         event.summary.MergeFrom(hparams_pb(columns, trial_id=""))
         self._add(event)
 
+    def restarted(self, step: int) -> None:
+        """Says that this file goes on after `step`: a board drops what it read beyond it."""
+        event = _event(step + 1)
+        event.session_log.status = event_pb2.SessionLog.START
+        self._add(event)
+
     def flush(self) -> None:
         """Writes what is in memory to the file.
 

@@ -71,8 +71,9 @@ class Steering:
       live: the values that may be set.
       files: of a run directory that exists.
       steered: carries out actions.
-      script: entries of another run's log, which are applied again at their recorded ticks; a
-        run with a script refuses every other change.
+      script: entries of a log, which are applied again at their recorded ticks.
+      repeats: the script is another run's, and every other change is refused; else it is what
+        this run logged after the checkpoint that it was resumed from.
 
     Attributes:
       refusal: why no change is taken now; None if it is.
@@ -86,7 +87,9 @@ class Steering:
         live: Hyperparameters,
         files: ControlFiles,
         steered: Steered,
-        script: Iterable[Entry] | None = None,
+        script: Iterable[Entry] = (),
+        *,
+        repeats: bool = False,
     ) -> None:
         self._live, self._files, self._steered = live, files, steered
         files.make()
@@ -94,8 +97,10 @@ class Steering:
         self._log = ControlLog(files.log)
         self._inbox = Inbox(files)
         self._publisher = StatePublisher(files, live)
-        self.refusal: str | None = None if script is None else "this run repeats another one"
-        self._script = deque(e for e in script or () if is_repeated(e))
+        self.refusal: str | None = "this run repeats another one" if repeats else None
+        # By tick: what was set after a resume may come before what was logged before the crash.
+        again = sorted((e for e in script if is_repeated(e)), key=lambda e: e.tick)
+        self._script = deque(again)
         self._script_tick = self._script[0].tick if self._script else math.inf
         self._corners = deque(_corners(live))
         self._corner_env_step = self._corners[0][0] if self._corners else math.inf
@@ -201,7 +206,9 @@ class Steering:
         while self._script and self._script[0].tick <= self._tick:
             e = self._script.popleft()
             old, new = self._set(e.name, e.value) if e.kind == "set" else self._steered.do(e.name)
-            entries.append(self._entry(e.id, e.kind, e.name, e.who, e.value, old, new))
+            # A run that was resumed has it in its log already.
+            if e.id not in self._log.ids:
+                entries.append(self._entry(e.id, e.kind, e.name, e.who, e.value, old, new))
         self._script_tick = self._script[0].tick if self._script else math.inf
         self._record(entries)
 
@@ -209,8 +216,8 @@ class Steering:
         entries = []
         while self._corners and self._corners[0][0] <= self._env_step:
             step, name, old, new = self._corners.popleft()
-            if self._live.source(name) == "schedule":
-                corner = f"schedule-{name}-{step}"
+            corner = f"schedule-{name}-{step}"
+            if self._live.source(name) == "schedule" and corner not in self._log.ids:
                 entries.append(self._entry(corner, "set", name, "schedule", "auto", old, new))
         self._corner_env_step = self._corners[0][0] if self._corners else math.inf
         self._record(entries)

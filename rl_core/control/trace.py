@@ -8,6 +8,7 @@ Imports: rl_core.errors.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,6 +40,22 @@ def append_trace(path: Path, values: np.ndarray) -> None:
         with path.open("ab") as file:
             file.write(values.astype("<u4").tobytes())
     except OSError as error:
+        raise RunDirError(f"cannot write {path}: {error.strerror}") from None
+
+
+def cut_trace(path: Path, length: int) -> None:
+    """Drops all but the first `length` checksums.
+
+    Raises:
+      RunDirError: it has fewer, or cannot be written.
+    """
+    try:
+        if path.stat().st_size < 4 * length:
+            raise RunDirError(f"{path} is damaged: it is shorter than it was")
+        os.truncate(path, 4 * length)
+    except OSError as error:
+        if isinstance(error, RunDirError):
+            raise
         raise RunDirError(f"cannot write {path}: {error.strerror}") from None
 
 

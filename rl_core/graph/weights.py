@@ -1,4 +1,4 @@
-"""A scope's variables as arrays: read out, and put in from elsewhere.
+"""Variables as arrays: read out, and put in from elsewhere.
 
 Imports: rl_core.errors, rl_core.graph.engine, rl_core.graph.scopes. Never agents, never envs.
 """
@@ -15,17 +15,18 @@ from rl_core.graph.engine import Engine
 from rl_core.graph.scopes import variables_in
 
 
-class ScopeWeights:
-    """The trainable variables of one scope. Make it while the graph is being built.
+class VariableValues:
+    """Some variables by name. Make it while the graph is being built.
 
     Args:
       engine: whose graph and session.
-      scope: full path.
+      variables: name -> variable.
+      what: they are, for the error: "of scope 'online'".
     """
 
-    def __init__(self, engine: Engine, scope: str) -> None:
-        self._engine, self._scope = engine, scope
-        self._variables = variables_in(scope)
+    def __init__(self, engine: Engine, variables: Mapping[str, tf.Variable], what: str) -> None:
+        self._engine, self._what = engine, what
+        self._variables = dict(variables)
         with tf.name_scope("load"):
             self._values = [
                 tf.placeholder(v.dtype.base_dtype, v.shape) for v in self._variables.values()
@@ -34,9 +35,10 @@ class ScopeWeights:
             self._load = tf.group(*[v.assign(value, read_value=False) for v, value in pairs])
 
     def read(self) -> dict[str, np.ndarray]:
-        """Arrays by the name after the scope."""
+        """Arrays by name."""
         # Copies, because what is fetched may be the variable's own memory.
-        return {name: value.copy() for name, value in self._engine.run(self._variables).items()}
+        found = self._engine.run(self._variables)
+        return {name: np.array(value) for name, value in found.items()}
 
     def load(self, weights: Mapping[str, np.ndarray]) -> None:
         """Sets every variable.
@@ -52,12 +54,21 @@ class ScopeWeights:
             if wanted.get(name) != given.get(name)
         ]
         if differences:
-            raise ScopeMismatch(
-                f"these weights are not of scope {self._scope!r}: {'; '.join(differences)}"
-            )
+            raise ScopeMismatch(f"these weights are not {self._what}: {'; '.join(differences)}")
         # Copies, because an assigned feed may share its memory with the variable.
         values = [np.array(weights[name]) for name in self._variables]
         self._engine.callable(None, self._values, [self._load])(*values)
+
+
+class ScopeWeights(VariableValues):
+    """The trainable variables of one scope, by the name after it.
+
+    Args:
+      scope: full path.
+    """
+
+    def __init__(self, engine: Engine, scope: str) -> None:
+        super().__init__(engine, variables_in(scope), f"of scope {scope!r}")
 
 
 def _kind(shape: object, dtype: object) -> str:

@@ -1,4 +1,4 @@
-"""Reading a replay's rows out, oldest first, a bounded number at a time.
+"""A replay's rows as arrays: read out, oldest first and some at a time, and put back.
 
 Imports: rl_core.graph.engine, rl_core.replay.uniform. Never agents, never envs.
 """
@@ -6,7 +6,7 @@ Imports: rl_core.graph.engine, rl_core.replay.uniform. Never agents, never envs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -32,6 +32,11 @@ class ReplayContents:
             self._rows = replay.rows_at(self._numbers)
             self._queue = replay.queue_at(self._numbers)
             self._counters = (replay.rows_written.read_value(), *replay.queue())
+            kinds = [(tensor.dtype, tensor.shape) for tensor in self._rows]
+            self._put_feeds = [self._numbers, *(tf.placeholder(*kind) for kind in kinds)]
+            self._put_rows = replay.put_rows(self._numbers, Rows(*self._put_feeds[1:]))
+            self._queue_feeds = [tf.placeholder(tf.int64, [None]) for _ in range(4)]
+            self._put_queue = replay.put_queue(*self._queue_feeds)
 
     @functools.cached_property
     def _read_rows(self) -> Callable[[np.ndarray], Rows]:
@@ -55,9 +60,7 @@ class ReplayContents:
           Rows of arrays [end - begin, N, ...].
         """
         N = self._replay.num_envs
-        steps = np.arange(begin, end) % self._replay.steps
-        numbers = (steps[:, None] * N + np.arange(N)).reshape(-1)
-        rows = self._read_rows(numbers)
+        rows = self._read_rows(self._row_numbers(begin, end))
         return Rows(*(column.reshape(end - begin, N, *column.shape[1:]) for column in rows))
 
     def chunks(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -77,3 +80,48 @@ class ReplayContents:
                 yield name, column[:known] if outcome else column
         for begin in range(head, tail, _CHUNK_BYTES // 8):
             yield "queue", self._read_queue(np.arange(begin, min(begin + _CHUNK_BYTES // 8, tail)))
+
+    def written(self) -> int:
+        """Time steps written so far."""
+        return int(np.reshape(self._engine.run(self._counters[0]), []))
+
+    def put(self, pieces: Iterable[tuple[int, Rows]], written: int, queue_tail: int) -> None:
+        """Brings back what a replay of the same shape held.
+
+        The queue is not kept anywhere: which rows are in it, and where, follows from which
+        steps were autoresets. The counters are variables like others, and not set here.
+
+        Args:
+          pieces: (first time step, rows [T, N, ...]), together all that is in the ring.
+          written: time steps, the newest one's outcome pending.
+          queue_tail: rows that ever entered the queue.
+        """
+        replay, N = self._replay, self._replay.num_envs
+        oldest = max(0, written - replay.steps)
+        entered = np.zeros((max(0, written - 1 - oldest), N), np.bool_)  # with the step after
+        put = self._engine.callable(None, self._put_feeds, [self._put_rows])
+        for begin, rows in pieces:
+            skip = max(0, oldest - begin)
+            kept = Rows(*(column[skip:] for column in rows))
+            begin += skip
+            put(self._row_numbers(begin, begin + len(kept.action)), *map(_flat, kept))
+            known = kept.autoreset[: max(0, written - 1 - begin)]
+            entered[begin - oldest : begin - oldest + len(known)] = ~known
+        counts = entered.sum(axis=1)
+        # Of the newest step the tail is known; each step before began that much earlier.
+        tails = queue_tail - np.concatenate([np.cumsum(counts[::-1])[::-1], [0]])
+        steps = np.arange(oldest, written)
+        numbers = self._row_numbers(oldest, max(oldest, written - 1))[entered.reshape(-1)]
+        places = np.arange(queue_tail - len(numbers), queue_tail)
+        call = self._engine.callable(None, self._queue_feeds, [self._put_queue])
+        call(places, numbers, steps % replay.steps, tails[: len(steps)])
+
+    def _row_numbers(self, begin: int, end: int) -> np.ndarray:
+        N = self._replay.num_envs
+        steps = np.arange(begin, end) % self._replay.steps
+        return (steps[:, None] * N + np.arange(N)).reshape(-1)
+
+
+def _flat(column: np.ndarray) -> np.ndarray:
+    """[T, N, ...] -> [T * N, ...], in memory of its own."""
+    return np.array(column.reshape(-1, *column.shape[2:]))

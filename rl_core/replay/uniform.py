@@ -186,6 +186,23 @@ class UniformReplay:
         )  # fmt: skip
         return Rows(*(tf.gather(variable, numbers) for variable in variables))
 
+    def put_rows(self, numbers: tf.Tensor, rows: Rows) -> tf.Operation:
+        """Writes whole rows where they were, int64 [M] numbers."""
+        variables = (
+            self._observation, self._action, self._reward, self._terminated, self._autoreset,
+        )  # fmt: skip
+        pairs = zip(variables, rows, strict=True)
+        return tf.group(*[_write(variable, numbers, values) for variable, values in pairs])
+
+    def put_queue(
+        self, places: tf.Tensor, numbers: tf.Tensor, steps: tf.Tensor, tails: tf.Tensor
+    ) -> tf.Operation:
+        """Puts row numbers into places of the queue, and the tails at which steps began."""
+        return tf.group(
+            _write(self._queue, places % self.capacity, numbers),
+            _write(self._tail_at, steps, tails),
+        )
+
     def queue_at(self, places: tf.Tensor) -> tf.Tensor:
         """The numbers of the rows that entered the queue at these places, int64 [M]."""
         return tf.gather(self._queue, places % self.capacity)

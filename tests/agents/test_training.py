@@ -68,7 +68,7 @@ def curves(outcome):
 def test_a_run_leaves_config_events_weights_and_result(outcome):
     names = sorted(path.name for path in outcome.run.iterdir())
     assert [name.split(".")[0] for name in names] == [
-        "config", "control", "digest", "events", "result", "weights",
+        "checkpoints", "config", "control", "digest", "events", "result", "weights",
     ]  # fmt: skip
 
 

@@ -21,12 +21,12 @@ _spec.loader.exec_module(fake_run)
 class Bench:
     """One fake run: put files into its inbox, move it on, read its log."""
 
-    def __init__(self, path, script=None):
+    def __init__(self, path, **settings):
         path.mkdir(exist_ok=True)
         self.files = ControlFiles(path)
         self.run = fake_run.FakeRun()
         self.live = self.run.live
-        self.steering = Steering(self.live, self.files, self.run, script)
+        self.steering = Steering(self.live, self.files, self.run, **settings)
 
     def move(self, ticks=1):
         for _ in range(ticks):

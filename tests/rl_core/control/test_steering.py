@@ -222,7 +222,7 @@ def test_a_script_applies_what_was_taken_at_its_ticks(bench, make_bench, tmp_pat
     bench.command(2, do="pause")
     bench.command(3, name="sync_period", value="auto")
     bench.move(1_000)
-    again = make_bench(tmp_path / "again", script=bench.log)
+    again = make_bench(tmp_path / "again", script=bench.log, repeats=True)
     periods = []
     for _ in range(1_005):
         again.move()
@@ -234,7 +234,7 @@ def test_a_script_applies_what_was_taken_at_its_ticks(bench, make_bench, tmp_pat
 
 
 def test_a_run_with_a_script_takes_no_other_change(make_bench):
-    bench = make_bench(script=[])
+    bench = make_bench(repeats=True)
     bench.command(1, name="sync_period", value=50)
     bench.command(2, do="sync")
     bench.command(3, do="pause")
