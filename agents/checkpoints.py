@@ -6,9 +6,11 @@ Imports: agents.dqn, agents.rundir, rl_core.checkpoint, rl_core.replay.
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,8 +28,9 @@ Columns = dict[str, np.ndarray]
 class Checkpoints:
     """Writes checkpoints of one agent.
 
-    The training loop waits only for the copy of what is new; hashing, writing and syncing are
-    another thread's. A checkpoint that cannot be written is a warning, and training goes on.
+    The training loop waits only for the copy of the small variables; reading the replay's new
+    rows, hashing, writing and syncing are another thread's. A checkpoint that cannot be written
+    is a warning, and training goes on.
 
     Args:
       agent, store: whose, and where.
@@ -55,54 +58,79 @@ class Checkpoints:
         """Whether it is time for one."""
         return env_step >= self._next_env_step or time.monotonic() >= self._next_time
 
-    def take(self, tick: int, env_step: int, host: Mapping[str, Any]) -> None:
-        """Copies what is new and leaves the rest to the thread.
+    def take(
+        self,
+        tick: int,
+        env_step: int,
+        host: Mapping[str, Any],
+        files: Sequence[Path] = (),
+        *,
+        score: float | None = None,
+        must: bool = False,
+    ) -> None:
+        """Copies what will change and leaves the rest to the thread.
 
-        If the one before is still being written, this one is left out.
+        Args:
+          host: what is to be kept beside the agent.
+          files: whose present lengths `host` speaks of; they are synced first.
+          score: of an evaluation that was just made.
+          must: waits if the one before is still being written; else this one is left out.
         """
         self._next_time = self._after(self._config.checkpoint_seconds)
         self._next_env_step = self._next_count(env_step)
-        if self._writing is not None and not self._writing.done():
+        if not must and self._writing is not None and not self._writing.done():
             return
         self._collect()
         state = self._agent.state()
-        chunks, rows, newest = self._new_rows()
-        variables = state.variables | {_NEWEST + name: column for name, column in newest.items()}
-        content = dict(host) | {"agent": state.host}
+        newest = {}
+        written = self._agent.contents.written()
+        if written:
+            columns = self._columns(written - 1, written)
+            newest = {_NEWEST + name: column for name, column in columns.items()}
+        kept, begin = self._kept_chunks(written)
+        rows = self._new_rows(begin, max(begin, written - 1))
+        if 2 * (written - begin) > self._agent.replay.steps:
+            rows = iter(list(rows))  # or the ring would overwrite them before they are read
         self._writing = self._writer.submit(
-            self._store.write, tick, variables, content, chunks, rows
-        )
+            self._write, files, tick, state.variables | newest,
+            dict(host) | {"agent": state.host}, kept, rows, score,
+        )  # fmt: skip
 
     def finish(self) -> None:
         """Waits until everything is on disk."""
         self._collect()
         self._writer.shutdown()
 
+    def _write(self, files: Sequence[Path], *content: Any) -> dict[str, FileRecord]:
+        for path in files:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        return self._store.write(*content)
+
     def _collect(self) -> None:
         if self._writing is None:
             return
         try:
             self._chunks = self._writing.result()
-        except CheckpointError as error:
+        except OSError as error:
             self._warn(f"no checkpoint: {error}")
         self._writing = None
 
-    def _new_rows(self) -> tuple[dict[str, FileRecord], list[tuple[int, int, Columns]], Columns]:
-        """Chunks that are still in the ring, those to be written, and the newest time step."""
-        contents, replay = self._agent.contents, self._agent.replay
-        written = contents.written()
-        if not written:
-            return {}, [], {}
-        oldest = max(0, written - replay.steps)
+    def _kept_chunks(self, written: int) -> tuple[dict[str, FileRecord], int]:
+        """Chunks that are still in the ring, and the time step at which new rows begin."""
+        oldest = max(0, written - self._agent.replay.steps)
         kept = {name: record for name, record in self._chunks.items() if _end(name) > oldest}
-        begin = max(oldest, max(map(_end, kept), default=0))
+        return kept, max(oldest, max(map(_end, kept), default=0))
+
+    def _new_rows(self, begin: int, end: int) -> Iterator[tuple[int, int, Columns]]:
+        contents, replay = self._agent.contents, self._agent.replay
         size = max(1, _CHUNK_BYTES * replay.steps // replay.nbytes)
-        rows = []
-        while begin < written - 1:
-            end = min(begin + size, written - 1)
-            rows.append((begin, end, self._columns(begin, end)))
-            begin = end
-        return kept, rows, self._columns(written - 1, written)
+        for first in range(begin, end, size):
+            last = min(first + size, end)
+            columns = self._columns(first, last)
+            if contents.written() - first > replay.steps:
+                raise CheckpointError("the disk is slower than the replay is overwritten")
+            yield first, last, columns
 
     def _columns(self, begin: int, end: int) -> Columns:
         contents = self._agent.contents

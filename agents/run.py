@@ -26,6 +26,7 @@ from agents.runner import LoopState, Tick, training_loop
 from agents.tracing import Tracer
 from envs import Envs, Step
 from rl_core.checkpoint.store import Checkpoint, CheckpointStore
+from rl_core.control.files import RunLock
 from rl_core.control.log import Entry, LogTail
 from rl_core.control.state import Status
 from rl_core.control.steering import Refused, Steering
@@ -85,6 +86,7 @@ class Run:
       repeat: a recorded run to be run again; takes no other changes, and does not evaluate.
       resumed: the checkpoint that agent and files were brought back from.
       step: where the envs are then.
+      lock: of the directory, if it is held already.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Run:
         repeat: Repeat | None = None,
         resumed: Checkpoint | None = None,
         step: Step | None = None,
+        lock: RunLock | None = None,
     ) -> None:
         self._agent, self._config = agent, agent.config
         self._directory, self._interrupt = directory, interrupt
@@ -104,6 +107,7 @@ class Run:
         self._display = Display(agent, console)
         host = resumed.host if resumed else _new_host(self._config)
         self._state = LoopState.of(host["loop"], step)
+        agent.hyperparameters.env_step = self._state.env_step
         self._next_evaluation = host["next_evaluation"]
         self._display.recent_returns.extend(host["recent_returns"])
         self._paused = self._evaluating = self._stop_asked = self._training_over = False
@@ -116,7 +120,7 @@ class Run:
         )
         script = LogTail(files.log, position=host["log"]).new() if repeat is None else repeat.script
         self._steering = Steering(
-            agent.hyperparameters, files, self, script, repeats=repeat is not None
+            agent.hyperparameters, files, self, script, repeats=repeat is not None, lock=lock
         )
         store = CheckpointStore(directory.checkpoints, self._config.checkpoint_keep)
         self._checkpoints = Checkpoints(agent, store, self._display.line, resumed)
@@ -135,7 +139,7 @@ class Run:
                 with self._display:
                     self._train(envs)
                 # Not after an exception, which may have come in the middle of a time step.
-                self._take_checkpoint(envs)
+                self._take_checkpoint(envs, must=True)
             finally:
                 # Whatever ended the loop, an env's exception too, what was learned is kept.
                 digest = self._save()
@@ -170,8 +174,10 @@ class Run:
                 return
             if self._next_evaluation <= tick.env_step < self._config.env_steps:
                 self._next_evaluation += self._config.eval_period
-                self._evaluate(self._config.eval_episodes)
-            if self._checkpoints.due(tick.env_step):
+                returns = self._evaluate(self._config.eval_episodes)
+                if returns:
+                    self._take_checkpoint(envs, score=float(np.mean(returns)), must=True)
+            elif self._checkpoints.due(tick.env_step):
                 self._take_checkpoint(envs)
 
     def _show(self, tick: Tick) -> None:
@@ -228,26 +234,30 @@ class Run:
             self._display.line(f"weights saved: {saved}")
         return digest
 
-    def _take_checkpoint(self, envs: Envs) -> None:
+    def _take_checkpoint(
+        self, envs: Envs, *, score: float | None = None, must: bool = False
+    ) -> None:
         if self._repeat:
             return
-        state = self._state
+        state, control = self._state, self._directory.control
         self._reporter.flush()
         self._tracer.update(state.tick)
+        events = self._directory.event_files()
+        host = {
+            "loop": state.counts(),
+            "next_evaluation": self._next_evaluation,
+            "recent_returns": list(self._display.recent_returns),
+            "reporter": self._reporter.state(state.env_step),
+            "trace": self._tracer.position,
+            "log": control.log.stat().st_size,
+            "events": events,
+            "envs": envs.state(),
+        }
+        files = [*(self._directory.path / name for name in events), control.trace]
         self._checkpoints.take(
-            state.tick,
-            state.env_step,
-            {
-                "loop": state.counts(),
-                "next_evaluation": self._next_evaluation,
-                "recent_returns": list(self._display.recent_returns),
-                "reporter": self._reporter.state(state.env_step),
-                "trace": self._tracer.position,
-                "log": self._directory.control.log.stat().st_size,
-                "events": self._directory.event_files(),
-                "envs": envs.state(),
-            },
-        )
+            state.tick, state.env_step, host,
+            [path for path in files if path.exists()], score=score, must=must,
+        )  # fmt: skip
 
     # Evaluation.
 

@@ -97,7 +97,7 @@ class RunDir:
         try:
             for path in self.path.glob(_EVENTS):
                 if path.name in events:
-                    os.truncate(path, events[path.name])
+                    os.truncate(path, min(events[path.name], path.stat().st_size))
                 else:
                     path.unlink()
             for name in (_RESULT, _DIGEST):

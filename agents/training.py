@@ -5,6 +5,7 @@ Imports: agents, envs, rl_core. Not the command line.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from agents.rundir import RunDir, require_free
 from agents.runner import Tick
 from envs import Envs, make_envs
 from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control.files import is_alive
+from rl_core.control.files import RunLock
 from rl_core.errors import ConfigError, RunDirError
 
 
@@ -103,9 +104,42 @@ def resume(
       ConfigError: a change that a run cannot take when it goes on.
     """
     directory = RunDir.open(Path(run))
-    if is_alive(directory.control):
-        raise RunDirError(f"another process is running {directory.path}")
-    before = directory.config()
+    directory.control.make()
+    # Before anything is read or cut: of two that resume, one must not touch the other's files.
+    lock = RunLock(directory.control)
+    try:
+        config = _config_to_go_on_with(directory.config(), changes)
+        store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
+        checkpoint = store.latest()
+        done = checkpoint.host["loop"]["env_step"] if checkpoint else 0
+        if directory.has_result() and done >= config.env_steps:
+            raise RunDirError(
+                f"{directory.path} is finished after {done:,} env steps; "
+                "go on with --set env_steps=..."
+            )
+        envs = _envs_for(config)
+        with contextlib.closing(envs), stop_on_interrupt() as stop:
+            shown = console or Console(quiet=True)
+            agent = _agent_for(config, envs)
+            step = None
+            if checkpoint:
+                restore_agent(agent, checkpoint, store)
+                step, problems = envs.restore(checkpoint.host["envs"])
+                _warn(shown, (*checkpoint.damaged, *problems), inexact=bool(problems))
+            directory.change_config(config)
+            with contextlib.suppress(OSError):  # what is too much costs room, nothing else
+                store.prune(spare=checkpoint.number if checkpoint else None)
+            directory.go_back(checkpoint.host["events"] if checkpoint else {})
+            if on_start:
+                on_start(directory)
+            shown.print(f"resumed at env step {done:,}", highlight=False)
+            run_ = Run(agent, directory, shown, stop, on_tick, None, checkpoint, step, lock)
+            return run_.go(envs)
+    finally:
+        lock.release()
+
+
+def _config_to_go_on_with(before: DqnConfig, changes: Sequence[str]) -> DqnConfig:
     config = changed_config(before, changes)
     for name in DqnConfig.model_fields:
         if name not in _CHANGEABLE and getattr(config, name) != getattr(before, name):
@@ -113,36 +147,14 @@ def resume(
                 f"{name} cannot change when a run goes on (only {', '.join(_CHANGEABLE)}); "
                 "live values: targetnet set"
             )
-    shown = console or Console(quiet=True)
-    store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
-    checkpoint = store.latest()
-    done = checkpoint.host["loop"]["env_step"] if checkpoint else 0
-    if directory.has_result() and done >= config.env_steps:
-        raise RunDirError(
-            f"{directory.path} is finished after {done:,} env steps; go on with --set env_steps=..."
-        )
-    envs = _envs_for(config)
-    try:
-        agent = _agent_for(config, envs)
-        step = None
-        if checkpoint:
-            restore_agent(agent, checkpoint, store)
-            step, problems = envs.restore(checkpoint.host["envs"])
-            for line in (*checkpoint.damaged, *problems):
-                shown.print(line, style="yellow", highlight=False, markup=False)
-            if problems:
-                shown.print("a new episode begins there: not the same bits from here on")
-        directory.change_config(config)
-        directory.go_back(checkpoint.host["events"] if checkpoint else {})
-        if on_start:
-            on_start(directory)
-        with stop_on_interrupt() as stop:
-            shown.print(f"resumed at env step {done:,}", highlight=False)
-            return Run(agent, directory, shown, stop, on_tick, resumed=checkpoint, step=step).go(
-                envs
-            )
-    finally:
-        envs.close()
+    return config
+
+
+def _warn(console: Console, lines: Sequence[str], *, inexact: bool) -> None:
+    if inexact:
+        lines = [*lines, "a new episode begins there: not the same bits from here on"]
+    for line in lines:
+        console.print(line, style="yellow", highlight=False, markup=False)
 
 
 def evaluate_weights(

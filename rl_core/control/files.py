@@ -74,6 +74,17 @@ class RunLock:
             self._file = None
 
 
+def clear_leftovers(files: ControlFiles) -> None:
+    """Removes unfinished files that a killed run left; call it while holding the lock.
+
+    Not those in the inbox: somebody may be writing one.
+    """
+    for directory in (files.run, files.directory):
+        for path in directory.glob(".*.tmp"):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
 def is_alive(files: ControlFiles) -> bool:
     """Whether a process is running this run, on this machine or one that shares its locks."""
     try:

@@ -10,12 +10,12 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 from rl_core.control.commands import ACTIONS, SetCommand, set_command
-from rl_core.control.files import ControlFiles, RunLock, submit
+from rl_core.control.files import ControlFiles, RunLock, clear_leftovers, submit
 from rl_core.control.inbox import Inbox, Letter
 from rl_core.control.log import ControlLog, Entry
 from rl_core.control.state import StatePublisher, Status
@@ -26,6 +26,8 @@ _now = time.monotonic
 POLL_SECONDS = 0.02  # a poll in a cold cache costs 40 us
 # What a repeat of the run does again; the others leave no trace in what is learned.
 REPEATED_ACTIONS = ("sync",)
+# What a resumed run does again: also what leaves a point in a curve.
+RESUMED_ACTIONS = (*REPEATED_ACTIONS, "evaluate")
 
 
 class Refused(RlCoreError, ValueError):
@@ -74,6 +76,7 @@ class Steering:
       script: entries of a log, which are applied again at their recorded ticks.
       repeats: the script is another run's, and every other change is refused; else it is what
         this run logged after the checkpoint that it was resumed from.
+      lock: of the directory, if it is held already; it is let go of by `close`.
 
     Attributes:
       refusal: why no change is taken now; None if it is.
@@ -90,20 +93,24 @@ class Steering:
         script: Iterable[Entry] = (),
         *,
         repeats: bool = False,
+        lock: RunLock | None = None,
     ) -> None:
         self._live, self._files, self._steered = live, files, steered
         files.make()
-        self._lock = RunLock(files)
+        self._lock = lock or RunLock(files)
+        clear_leftovers(files)
         self._log = ControlLog(files.log)
         self._inbox = Inbox(files)
         self._publisher = StatePublisher(files, live)
         self.refusal: str | None = "this run repeats another one" if repeats else None
         # By tick: what was set after a resume may come before what was logged before the crash.
-        again = sorted((e for e in script if is_repeated(e)), key=lambda e: e.tick)
+        actions = REPEATED_ACTIONS if repeats else RESUMED_ACTIONS
+        again = sorted((e for e in script if is_repeated(e, actions)), key=lambda e: e.tick)
         self._script = deque(again)
         self._script_tick = self._script[0].tick if self._script else math.inf
-        self._corners = deque(_corners(live))
+        self._corners = deque(c for c in _corners(live) if c[0] > live.env_step)
         self._corner_env_step = self._corners[0][0] if self._corners else math.inf
+        self._known: set[tuple[int, str, str]] = set()  # what was done again
         self._next_poll = 0.0
         self._thread = threading.get_ident()
         self._tick = self._env_step = self._update = 0
@@ -199,6 +206,8 @@ class Steering:
             self._record([self._entry(new_id, "set", name, "api", shown, reason=str(error))])
             raise
         asked = value if isinstance(value, str) else new
+        if (self._tick, name, repr(asked)) in self._known:
+            return  # a resumed run came to the same line of its program again
         self._record([self._entry(new_id, "set", name, "api", asked, old, new)])
 
     def _repeat(self) -> None:
@@ -206,9 +215,8 @@ class Steering:
         while self._script and self._script[0].tick <= self._tick:
             e = self._script.popleft()
             old, new = self._set(e.name, e.value) if e.kind == "set" else self._steered.do(e.name)
-            # A run that was resumed has it in its log already.
-            if e.id not in self._log.ids:
-                entries.append(self._entry(e.id, e.kind, e.name, e.who, e.value, old, new))
+            self._known.add((e.tick, e.name, repr(e.value)))
+            entries.append(self._entry(e.id, e.kind, e.name, e.who, e.value, old, new))
         self._script_tick = self._script[0].tick if self._script else math.inf
         self._record(entries)
 
@@ -216,8 +224,8 @@ class Steering:
         entries = []
         while self._corners and self._corners[0][0] <= self._env_step:
             step, name, old, new = self._corners.popleft()
-            corner = f"schedule-{name}-{step}"
-            if self._live.source(name) == "schedule" and corner not in self._log.ids:
+            if self._live.source(name) == "schedule":
+                corner = f"schedule-{name}-{step}"
                 entries.append(self._entry(corner, "set", name, "schedule", "auto", old, new))
         self._corner_env_step = self._corners[0][0] if self._corners else math.inf
         self._record(entries)
@@ -263,17 +271,19 @@ class Steering:
 
     def _record(self, entries: Iterable[Entry]) -> None:
         entries = list(entries)
-        if entries:
-            self._log.append(entries)
+        # A run that was resumed has some of them already; the curves were cut and lack them.
+        new = [entry for entry in entries if entry.id not in self._log.ids]
+        if new:
+            self._log.append(new)
         for entry in entries:
             self._steered.answered(entry)
 
 
-def is_repeated(entry: Entry) -> bool:
+def is_repeated(entry: Entry, actions: Collection[str] = REPEATED_ACTIONS) -> bool:
     """Whether a repeat of the run applies this entry; a schedule's corners come by themselves."""
     if not entry.taken or entry.who == "schedule":
         return False
-    return entry.kind == "set" or (entry.kind == "do" and entry.name in REPEATED_ACTIONS)
+    return entry.kind == "set" or (entry.kind == "do" and entry.name in actions)
 
 
 def _corners(live: Hyperparameters) -> list[tuple[int, str, Any, Any]]:

@@ -1,0 +1,448 @@
+"""A run that was interrupted and goes on is, bit for bit, the run that was not interrupted."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from rich.console import Console
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from tensorboard.util.tensor_util import make_ndarray
+
+from agents.cli import main
+from agents.config import DqnConfig
+from agents.replaying import replay
+from agents.training import resume, train
+from rl_core.checkpoint.store import CheckpointError, CheckpointStore
+from rl_core.control.commands import set_command
+from rl_core.control.files import ControlFiles, RunLock, submit
+from rl_core.control.log import read_log
+from rl_core.errors import ConfigError, RunDirError
+
+SHORT = {
+    "env_steps": 1_500,
+    "hidden": (8,),
+    "batch_size": 8,
+    "replay_capacity": 400,  # several times around the ring
+    "learn_start": 50,
+    "learn_period": 2,
+    "learning_rate": 0.01,
+    "sync_period": 37,
+    "log_period": 100,
+    "eval_period": 600,
+    "eval_episodes": 2,
+    "final_eval_episodes": 2,
+    "xla": False,
+    "epsilon": {"schedule": "linear", "start": 1.0, "end": 0.1, "steps": 1_000},
+    "checkpoint_seconds": 0,
+    "checkpoint_steps": 130,
+}
+ARMS = [{"exempt": ["head"], "updates": 7}, {"exempt": ["torso"], "updates": 5}]
+KINDS = {
+    "one env": {},
+    "eight envs": {"num_envs": 8},
+    "one env, fused": {"updates_per_learn": 4},
+    "eight envs, fused and freezing": {"num_envs": 8, "updates_per_learn": 3, "freeze": ARMS},
+    "compiled": {"updates_per_learn": 4, "xla": True},
+    "pixels of bytes, dueling, double": {"dueling": True, "double": True, "layer_norm": True},
+}
+
+
+class Crash(Exception):
+    """What a kill does, as far as one can do it within a process."""
+
+
+def steer(agent, tick):
+    """Changes made while the run goes on, between checkpoints and at odd places."""
+    live = agent.hyperparameters
+    changes = {
+        300: ("sync_period", 11), 700: ("tau", 0.5), 950: ("epsilon", 0.3),
+        1_100: ("exempt", "torso"), 1_200: ("exempt", "auto"), 1_301: ("epsilon", "auto"),
+    }  # fmt: skip
+    for env_step, (name, value) in changes.items():
+        if (
+            tick.env_step - len(tick.actions) < env_step <= tick.env_step
+            and not tick.step.autoreset.any()
+        ):
+            live[name] = value
+
+
+def until(moment, watch=steer):
+    """Crashes at the first time step from that env step on."""
+
+    def on_tick(agent, tick):
+        watch(agent, tick)
+        if tick.env_step >= moment:
+            raise Crash
+
+    return on_tick
+
+
+def config(**settings):
+    return DqnConfig(**(SHORT | settings))
+
+
+def interrupted(run, moments, watch=steer, **settings):
+    """A run that crashes at these env steps, each time resumed, and then goes to its end."""
+    go = lambda on_tick: train(config(**settings), run, on_tick=on_tick)  # noqa: E731
+    for moment in moments:
+        with pytest.raises(Crash):
+            go(until(moment, watch))
+        go = lambda on_tick: resume(run, on_tick=on_tick)  # noqa: E731
+    return go(watch)
+
+
+def curves(run):
+    """Tag -> [(step, value)] of every scalar and histogram but the speed."""
+    found = {}
+    for event_file in sorted(run.glob("events.*")):
+        for event in EventFileLoader(str(event_file)).Load():
+            for value in event.summary.value:
+                if not value.tag.startswith(("speed/", "control/changes", "run/", "_hparams")):
+                    point = (event.step, make_ndarray(value.tensor).tolist())
+                    found.setdefault(value.tag, []).append(point)
+    assert "evaluation/return" in found and "episode/return" in found
+    return found
+
+
+def answered(run):
+    return [(e.tick, e.name, e.value, e.new) for e in read_log(ControlFiles(run).log) if e.taken]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def whole(folder):
+    """One run that was never interrupted; look, do not touch."""
+    return train(config(), folder / "whole", on_tick=steer)
+
+
+# Twenty moments, six kinds.
+
+
+@pytest.mark.parametrize(
+    ("kind", "draw"), [(kind, draw) for draw, kind in enumerate(KINDS)], ids=KINDS
+)
+def test_whatever_the_moments_everything_is_as_if_nothing_had_happened(tmp_path, kind, draw):
+    rng = np.random.default_rng(draw)
+    moments = sorted(rng.integers(1, 1_500, 4).tolist())
+    straight = train(config(**KINDS[kind]), tmp_path / "straight", on_tick=steer)
+    broken = interrupted(tmp_path / "broken", moments, **KINDS[kind])
+    assert broken.digest == straight.digest
+    assert (broken.env_steps, broken.updates) == (straight.env_steps, straight.updates)
+    assert broken.returns == straight.returns
+    assert curves(broken.run) == curves(straight.run)
+    assert answered(broken.run) == answered(straight.run)
+    traces = [ControlFiles(run).trace.read_bytes() for run in (broken.run, straight.run)]
+    assert traces[0] == traces[1] and len(traces[0]) > 4 * 1_400 / KINDS[kind].get("num_envs", 1)
+    assert replay(broken.run).identical
+
+
+def test_killed_before_the_first_checkpoint_it_is_made_again_from_its_beginning(folder, whole):
+    outcome = interrupted(folder / "early", [60])
+    assert outcome.digest == whole.digest
+    assert curves(outcome.run) == curves(whole.run)
+
+
+def test_what_was_set_after_the_checkpoint_is_set_again_at_its_time_step(folder, whole):
+    """Also if nobody is there any more to set it."""
+    run = folder / "alone"
+    with pytest.raises(Crash):
+        train(config(checkpoint_steps=280), run, on_tick=until(549))
+    assert resume(run, ["env_steps=700"]).env_steps == 700  # the change at 300 is in the log
+    assert [e[1:3] for e in answered(run) if e[1] == "sync_period"] == [("sync_period", 11)]
+    long = train(config(env_steps=700), folder / "attended", on_tick=until_before(700))
+    assert CheckpointStore(run / "checkpoints").latest().host["agent"]["overrides"] == {
+        "sync_period": 11
+    }
+    assert digest_of(run) == long.digest
+
+
+def until_before(moment):
+    def on_tick(agent, tick):
+        if tick.env_step < moment:
+            steer(agent, tick)
+
+    return on_tick
+
+
+def digest_of(run):
+    return json.loads((run / "digest.json").read_text())["digest"]
+
+
+def test_a_finished_run_goes_on_when_it_is_made_longer(folder, whole):
+    shutil.copytree(whole.run, folder / "longer")
+    longer = resume(folder / "longer", ["env_steps=1_900"])
+    straight = train(config(env_steps=1_900), folder / "long", on_tick=steer)
+    assert longer.digest == straight.digest and longer.env_steps == 1_900
+    # Of the shorter run's final evaluation nothing is left.
+    assert curves(longer.run) == curves(straight.run)
+
+
+def test_the_best_checkpoint_is_the_one_of_the_best_evaluation(whole):
+    best = CheckpointStore(whole.run / "checkpoints").best()
+    points = dict(curves(whole.run)["evaluation/return"])
+    points.pop(1_500)  # the final one
+    assert best.score == max(points.values()) == points[best.host["loop"]["env_step"]]
+
+
+# Peers' bugs.
+
+
+def test_epsilon_does_not_restart(folder):
+    """Stable-Baselines3 #1021: exploration began anew at 1 after `load`."""
+    seen = {}
+
+    def watch(agent, tick):
+        seen.setdefault(tick.env_step, agent.hyperparameters["epsilon"])
+
+    with pytest.raises(Crash):
+        train(config(), folder / "epsilon", on_tick=until(800, watch))
+    seen.clear()
+    resume(folder / "epsilon", on_tick=watch)
+    first = min(seen)
+    assert 650 <= first <= 800
+    assert seen[first] == pytest.approx(1 - 0.9 * first / 1_000)
+
+
+def test_ten_interruptions_leave_the_sync_interval_the_target_and_the_buffer(folder):
+    """A wrapper that multiplied the interval, and one that loaded the buffer twice, were seen."""
+    moments = list(range(150, 1_200, 105))
+    ages = [{}, {}]
+
+    def watched(by_tick):
+        def on_tick(agent, tick):
+            by_tick[tick.env_step] = (
+                agent.inspect(), agent.hyperparameters["sync_period"], agent.contents.written()
+            )  # fmt: skip
+
+        return on_tick
+
+    straight = train(config(), folder / "once", on_tick=watched(ages[0]))
+    broken = interrupted(folder / "often", moments, watched(ages[1]))
+    assert len(moments) == 10
+    assert ages[0] == ages[1] and len(ages[0]) == 1_500
+    assert max(seen[0].target_age for seen in ages[0].values()) == 36
+    assert broken.digest == straight.digest
+
+
+def test_the_target_is_neither_synced_nor_stale_after_a_resume(folder):
+    seen = []
+
+    def watch(agent, tick):
+        if tick.env_step == 700:
+            weights = agent.state().variables
+            seen.append({n: w for n, w in weights.items() if n.startswith(("target/", "online/"))})
+
+    interrupted(folder / "target", [699], watch)
+    train(config(), folder / "target_straight", on_tick=watch)
+    broken, straight = seen
+    for name, weights in straight.items():
+        np.testing.assert_array_equal(broken[name], weights)
+    assert any(
+        (straight[name] != straight[name.replace("online", "target")]).any()
+        for name in straight
+        if name.startswith("online/")
+    )
+
+
+# What is not exact is said.
+
+
+class Forgetful(gym.Wrapper):
+    """Its episodes depend on what came before, whatever the seed."""
+
+    count = 0
+
+    def step(self, action):
+        observation, *rest = self.env.step(action)
+        Forgetful.count += 1
+        return observation + np.float32(Forgetful.count * 1e-3), *rest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgetful():
+    gym.register("Forgetful-v0", lambda **k: Forgetful(gym.make("CartPole-v1", **k)))
+    yield
+    gym.registry.pop("Forgetful-v0")
+
+
+def resumed_words(run):
+    console = Console(record=True, width=200, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    outcome = resume(run, console=console)
+    return outcome, console.export_text()
+
+
+def test_an_env_that_does_not_come_back_the_same_is_named_and_begins_a_new_episode(folder):
+    run = folder / "forgetful"
+    with pytest.raises(Crash):
+        train(config(env_id="Forgetful-v0", num_envs=2), run, on_tick=until(777, lambda *_: None))
+    outcome, said = resumed_words(run)
+    assert "env 0 (Forgetful-v0) did not come back the same in episode" in said
+    assert "env 1 (Forgetful-v0) did not come back the same in episode" in said
+    assert "not the same bits from here on" in said
+    assert outcome.env_steps >= 1_500
+
+
+def test_an_env_that_comes_back_the_same_is_not_complained_of(folder):
+    with pytest.raises(Crash):
+        train(config(), folder / "quiet", on_tick=until(777))
+    _, said = resumed_words(folder / "quiet")
+    assert "did not come back" not in said and "not the same bits" not in said
+    assert "resumed at env step 6" in said
+
+
+def test_a_vector_env_of_its_own_is_said_not_to_come_back(folder):
+    run = folder / "vector"
+    settings = {"vectorization": "vector_entry_point", "num_envs": 4}
+    with pytest.raises(Crash):
+        train(config(**settings), run, on_tick=until(777, lambda *_: None))
+    outcome, said = resumed_words(run)
+    assert "a vector env cannot be brought back (CartPole-v1)" in said
+    assert outcome.env_steps >= 1_500
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_gives_the_same_run(folder, whole):
+    run = folder / "damaged"
+    with pytest.raises(Crash):
+        train(config(), run, on_tick=until(1_000))
+    newest = max((run / "checkpoints").glob("0*"))
+    path = newest / "variables.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    outcome, said = resumed_words(run)
+    assert f"{path} is damaged" in said.replace("\n", "")
+    del outcome
+    assert read_log(ControlFiles(run).log)
+
+
+def test_of_a_damaged_checkpoint_the_run_before_it_is_repeated(folder, whole):
+    run = folder / "damaged_too"
+    with pytest.raises(Crash):
+        train(config(), run, on_tick=until(1_000))
+    (max((run / "checkpoints").glob("0*")) / "host.json").write_text("{}")
+    assert resume(run, on_tick=steer).digest == whole.digest
+
+
+def test_without_any_whole_checkpoint_it_stops_and_changes_nothing(folder):
+    run = folder / "broken"
+    with pytest.raises(Crash):
+        train(config(), run, on_tick=until(1_000))
+    for path in (run / "checkpoints").glob("0*/manifest.json"):
+        path.write_text("x")
+    before = contents(run)
+    with pytest.raises(CheckpointError, match="no checkpoint is whole"):
+        resume(run)
+    assert contents(run) == before
+
+
+def contents(run):
+    return {
+        str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*") if path.is_file()
+    }
+
+
+# A disk that is full.
+
+
+def test_a_checkpoint_that_cannot_be_written_is_a_warning_and_training_goes_on(
+    folder, whole, monkeypatch
+):
+    import os
+
+    real, failing = os.fsync, [True]
+
+    def full(file):
+        if failing[0] and "checkpoints" in os.readlink(f"/proc/self/fd/{file}"):  # noqa: PTH115
+            raise OSError(28, "No space left on device")
+        return real(file)
+
+    monkeypatch.setattr(os, "fsync", full)
+
+    def watch(agent, tick):
+        steer(agent, tick)
+        failing[0] = tick.env_step < 900
+
+    console = Console(record=True, width=200, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    outcome = train(config(), folder / "full", console=console, on_tick=watch)
+    said = console.export_text()
+    assert "no checkpoint: cannot write" in said and "No space left on device" in said
+    assert outcome.digest == whole.digest
+    assert CheckpointStore(folder / "full/checkpoints").latest().host["loop"]["env_step"] == 1_500
+
+
+# What is refused.
+
+
+def test_a_finished_run_is_finished(whole, capsys):
+    with pytest.raises(RunDirError, match=r"is finished after 1,500 env steps; .*--set env_steps"):
+        resume(whole.run)
+    assert main(["resume", str(whole.run)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_the_past_depends_on_cannot_be_changed(whole):
+    before = contents(whole.run)
+    for change in ("seed=5", "hidden=[16]", "learning_rate=0.1", "replay_capacity=500"):
+        with pytest.raises(ConfigError, match="cannot change when a run goes on"):
+            resume(whole.run, [change, "env_steps=2000"])
+    assert contents(whole.run) == before
+
+
+def test_a_run_that_is_alive_is_refused_at_once_and_left_alone(whole):
+    lock = RunLock(ControlFiles(whole.run))
+    before = contents(whole.run)
+    with pytest.raises(RunDirError, match="another process is running"):
+        resume(whole.run, ["env_steps=2000"])
+    lock.release()
+    assert contents(whole.run) == before
+
+
+def test_where_no_run_is_nothing_is_made(tmp_path, capsys):
+    assert main(["resume", str(tmp_path / "none")]) == 2
+    assert "is not a run directory" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+# From outside.
+
+
+@pytest.fixture
+def process(tmp_path):
+    """A run that would take minutes, some way on."""
+    (tmp_path / "long.toml").write_text(
+        'env_id = "CartPole-v1"\nenv_steps = 10_000_000\nhidden = [8]\nlearn_start = 50\n'
+        "checkpoint_seconds = 0.3\nxla = false\n"
+    )
+    command = [sys.executable, "-m", "agents.cli", "train", str(tmp_path / "long.toml")]
+    with subprocess.Popen(
+        [*command, "--run", str(tmp_path / "run")], stdout=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 120
+        while not list((tmp_path / "run/checkpoints").glob("0*")):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        yield process, tmp_path / "run"
+        process.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_leaves_a_checkpoint_of_the_last_step_and_says_so_by_its_exit_code(
+    process, number, code
+):
+    process, run = process
+    submit(ControlFiles(run), set_command("tau", 0.25, "cli"))
+    time.sleep(0.3)
+    process.send_signal(number)
+    assert process.wait(5) == code
+    checkpoint = CheckpointStore(run / "checkpoints").latest()
+    end = json.loads((run / "digest.json").read_text())
+    assert (checkpoint.tick, checkpoint.host["agent"]["updates"]) == (end["tick"], end["update"])
+    assert checkpoint.host["agent"]["overrides"] == {"tau": 0.25}
