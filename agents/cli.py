@@ -54,6 +54,8 @@ class Train:
     """Changes to the config, in TOML's notation: --set learning_rate=1e-3 hidden=[64,64]"""
     board: bool = False
     """Start TensorBoard beside the run and print its address."""
+    resume: bool = False
+    """Go on with the run in --run if there is one, else begin it: for jobs that are restarted."""
 
     def __call__(self, console: Console) -> int:
         from agents.config_files import config_name, load_config
@@ -62,7 +64,25 @@ class Train:
         if self.seed is not None:
             changes.append(f"seed={self.seed}")
         config = load_config(self.config, changes)
+        if self.resume:
+            if self.run is None:
+                raise RlCoreError("--resume needs --run DIR, the run to go on with")
+            if (self.run / "config.toml").exists():
+                return self._go_on(config, console)
         return _train(config, self.run, config_name(self.config), self.board, console)
+
+    def _go_on(self, config: DqnConfig, console: Console) -> int:
+        from agents.config_files import require_can_go_on
+        from agents.rundir import RunDir
+
+        assert self.run is not None
+        directory = RunDir.open(self.run)
+        before = directory.config()
+        require_can_go_on(before, config)
+        if directory.has_result() and config.env_steps <= before.env_steps:
+            console.print(f"{self.run} is finished: nothing to do", highlight=False)
+            return 0
+        return _resume(self.run, config, self.board, console)
 
 
 @dataclass(frozen=True)
@@ -77,17 +97,12 @@ class Resume:
     """Start TensorBoard beside the run and print its address."""
 
     def __call__(self, console: Console) -> int:
+        from agents.config_files import changed_config
         from agents.rundir import RunDir
 
-        RunDir.open(self.run)
         changes = [change for group in self.set for change in group]
-        with console.status("importing TensorFlow"), quiet_import():
-            from agents.training import resume
-        return _with_board(
-            lambda on_start: resume(self.run, changes, console=console, on_start=on_start),
-            self.board,
-            console,
-        )
+        config = changed_config(RunDir.open(self.run).config(), changes)
+        return _resume(self.run, config, self.board, console)
 
 
 @dataclass(frozen=True)
@@ -237,6 +252,14 @@ def _train(config: DqnConfig, run: Path | None, name: str, board: bool, console:
         lambda on_start: train(config, run, name=name, console=console, on_start=on_start),
         board,
         console,
+    )
+
+
+def _resume(run: Path, config: DqnConfig, board: bool, console: Console) -> int:
+    with console.status("importing TensorFlow"), quiet_import():
+        from agents.training import resume
+    return _with_board(
+        lambda on_start: resume(run, config, console=console, on_start=on_start), board, console
     )
 
 

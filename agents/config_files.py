@@ -17,6 +17,17 @@ from agents.config import DqnConfig
 from agents.settings import parse
 from rl_core.errors import ConfigError, did_you_mean
 
+# What a run may have otherwise when it goes on: nothing that its past depends on.
+_MAY_CHANGE = (
+    "env_steps",
+    "eval_period",
+    "eval_episodes",
+    "final_eval_episodes",
+    "checkpoint_seconds",
+    "checkpoint_steps",
+    "checkpoint_keep",
+)
+
 
 def shipped_configs() -> dict[str, str]:
     """Name -> TOML text of every config that comes with the package."""
@@ -51,6 +62,21 @@ def changed_config(config: DqnConfig, changes: Iterable[str]) -> DqnConfig:
     """
     values = config.model_dump() | dict(_parse_change(change) for change in changes)
     return parse(DqnConfig, values, "--set")
+
+
+def require_can_go_on(before: DqnConfig, after: DqnConfig) -> None:
+    """That a run begun with one config may go on with the other.
+
+    Raises:
+      ConfigError: something differs that the run's past depends on.
+    """
+    for name in DqnConfig.model_fields:
+        was, is_ = getattr(before, name), getattr(after, name)
+        if name not in _MAY_CHANGE and was != is_:
+            raise ConfigError(
+                f"{name} is {was!r} in this run and cannot become {is_!r} when it goes on (only "
+                f"{', '.join(_MAY_CHANGE)} can; live values: targetnet set)"
+            )
 
 
 def dump_config(config: DqnConfig) -> str:

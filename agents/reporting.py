@@ -43,9 +43,9 @@ class Reporter:
     def __init__(self, run: Path, agent: DqnAgent, state: Mapping[str, Any] | None = None) -> None:
         knobs = agent.hyperparameters.knobs.values()
         self._agent = agent
-        self._events = events = EventWriter(
-            run, more_tags=[control_tag(knob.name, knob.unit) for knob in knobs]
-        )
+        tags = [control_tag(knob.name, knob.unit) for knob in knobs]
+        after = state["env_step"] if state else -1
+        self._events = events = EventWriter(run, more_tags=tags, after=after)
         self._changed: set[str] = set()
         self.episodes = 0
         self.recent: dict[str, tuple[int, float]] = {}
@@ -58,7 +58,6 @@ class Reporter:
             )  # fmt: skip
             self.recent = {tag: tuple(point) for tag, point in state["recent"].items()}
             self._changed = set(state["changed"])
-            events.restarted(env_step)
         self._last = (env_step, time.perf_counter())
         if state:
             return

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from agents.checkpoints import restore_agent
 from agents.config import DqnConfig
-from agents.config_files import changed_config
+from agents.config_files import require_can_go_on
 from agents.dqn import DqnAgent
 from agents.evaluation import evaluate
 from agents.interrupts import stop_on_interrupt
@@ -24,7 +24,7 @@ from agents.runner import Tick
 from envs import Envs, make_envs
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.files import RunLock
-from rl_core.errors import ConfigError, RunDirError
+from rl_core.errors import RunDirError
 
 
 def train(
@@ -68,21 +68,9 @@ def train(
         envs.close()
 
 
-# What a run may have otherwise when it goes on: nothing that its past depends on.
-_CHANGEABLE = (
-    "env_steps",
-    "eval_period",
-    "eval_episodes",
-    "final_eval_episodes",
-    "checkpoint_seconds",
-    "checkpoint_steps",
-    "checkpoint_keep",
-)
-
-
 def resume(
     run: Path | str,
-    changes: Sequence[str] = (),
+    config: DqnConfig | None = None,
     *,
     console: Console | None = None,
     on_start: Callable[[RunDir], None] | None = None,
@@ -95,7 +83,7 @@ def resume(
 
     Args:
       run: its directory.
-      changes: to its config, as in "env_steps=100_000".
+      config: its config, of which some may have changed (see `require_can_go_on`); None leaves it.
       console, on_start, on_tick: as for `train`.
 
     Raises:
@@ -108,7 +96,8 @@ def resume(
     # Before anything is read or cut: of two that resume, one must not touch the other's files.
     lock = RunLock(directory.control)
     try:
-        config = _config_to_go_on_with(directory.config(), changes)
+        config = config or directory.config()
+        require_can_go_on(directory.config(), config)
         store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
         checkpoint = store.latest()
         done = checkpoint.host["loop"]["env_step"] if checkpoint else 0
@@ -137,17 +126,6 @@ def resume(
             return run_.go(envs)
     finally:
         lock.release()
-
-
-def _config_to_go_on_with(before: DqnConfig, changes: Sequence[str]) -> DqnConfig:
-    config = changed_config(before, changes)
-    for name in DqnConfig.model_fields:
-        if name not in _CHANGEABLE and getattr(config, name) != getattr(before, name):
-            raise ConfigError(
-                f"{name} cannot change when a run goes on (only {', '.join(_CHANGEABLE)}); "
-                "live values: targetnet set"
-            )
-    return config
 
 
 def _warn(console: Console, lines: Sequence[str], *, inexact: bool) -> None:

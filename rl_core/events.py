@@ -54,7 +54,11 @@ class EventWriter:
     """
 
     def __init__(
-        self, logdir: Path, flush_seconds: float = 2.0, more_tags: Iterable[Tag] = ()
+        self,
+        logdir: Path,
+        flush_seconds: float = 2.0,
+        more_tags: Iterable[Tag] = (),
+        after: int = -1,
     ) -> None:
         """Creates `logdir` if need be, and a new event file in it.
 
@@ -62,6 +66,7 @@ class EventWriter:
           logdir: the run directory.
           flush_seconds: how long an event may wait in memory while others are being added.
           more_tags: what may be written beside TAGS, such as one `control_tag` a live value.
+          after: env step that this file goes on from: a board drops what it read beyond it.
 
         Raises:
           RunDirError: the directory or the file cannot be made or written.
@@ -75,6 +80,10 @@ class EventWriter:
         self._described: dict[Kind, set[str]] = {"scalar": set(), "histogram": set(), "text": set()}
         self._path, self._file = _create(logdir)
         self._add(event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2"))
+        # Also in a run's first file: to a board only the second start is a restart.
+        start = _event(after + 1)
+        start.session_log.status = event_pb2.SessionLog.START
+        self._add(start)
         self.flush()
 
     @property
@@ -134,12 +143,6 @@ class EventWriter:
         # An empty trial gets the run's name and its own row; by default TensorBoard averages
         # the runs that have equal values.
         event.summary.MergeFrom(hparams_pb(columns, trial_id=""))
-        self._add(event)
-
-    def restarted(self, step: int) -> None:
-        """Says that this file goes on after `step`: a board drops what it read beyond it."""
-        event = _event(step + 1)
-        event.session_log.status = event_pb2.SessionLog.START
         self._add(event)
 
     def flush(self) -> None:

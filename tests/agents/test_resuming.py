@@ -1,11 +1,14 @@
 """A run that was interrupted and goes on is, bit for bit, the run that was not interrupted."""
 
+import contextlib
 import json
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 
 import gymnasium as gym
 import numpy as np
@@ -16,6 +19,7 @@ from tensorboard.util.tensor_util import make_ndarray
 
 from agents.cli import main
 from agents.config import DqnConfig
+from agents.config_files import dump_config
 from agents.replaying import replay
 from agents.training import resume, train
 from rl_core.checkpoint.store import CheckpointError, CheckpointStore
@@ -157,7 +161,7 @@ def test_what_was_set_after_the_checkpoint_is_set_again_at_its_time_step(folder,
     run = folder / "alone"
     with pytest.raises(Crash):
         train(config(checkpoint_steps=280), run, on_tick=until(549))
-    assert resume(run, ["env_steps=700"]).env_steps == 700  # the change at 300 is in the log
+    assert resume(run, config(env_steps=700, checkpoint_steps=280)).env_steps == 700
     assert [e[1:3] for e in answered(run) if e[1] == "sync_period"] == [("sync_period", 11)]
     long = train(config(env_steps=700), folder / "attended", on_tick=until_before(700))
     assert CheckpointStore(run / "checkpoints").latest().host["agent"]["overrides"] == {
@@ -180,7 +184,7 @@ def digest_of(run):
 
 def test_a_finished_run_goes_on_when_it_is_made_longer(folder, whole):
     shutil.copytree(whole.run, folder / "longer")
-    longer = resume(folder / "longer", ["env_steps=1_900"])
+    longer = resume(folder / "longer", config(env_steps=1_900))
     straight = train(config(env_steps=1_900), folder / "long", on_tick=steer)
     assert longer.digest == straight.digest and longer.env_steps == 1_900
     # Of the shorter run's final evaluation nothing is left.
@@ -390,9 +394,9 @@ def test_a_finished_run_is_finished(whole, capsys):
 
 def test_what_the_past_depends_on_cannot_be_changed(whole):
     before = contents(whole.run)
-    for change in ("seed=5", "hidden=[16]", "learning_rate=0.1", "replay_capacity=500"):
-        with pytest.raises(ConfigError, match="cannot change when a run goes on"):
-            resume(whole.run, [change, "env_steps=2000"])
+    for change in ({"seed": 5}, {"hidden": (16,)}, {"learning_rate": 0.1}, {"replay_capacity": 9}):
+        with pytest.raises(ConfigError, match=f"{next(iter(change))} is .* and cannot become"):
+            resume(whole.run, config(env_steps=2_000, **change))
     assert contents(whole.run) == before
 
 
@@ -400,7 +404,7 @@ def test_a_run_that_is_alive_is_refused_at_once_and_left_alone(whole):
     lock = RunLock(ControlFiles(whole.run))
     before = contents(whole.run)
     with pytest.raises(RunDirError, match="another process is running"):
-        resume(whole.run, ["env_steps=2000"])
+        resume(whole.run, config(env_steps=2_000))
     lock.release()
     assert contents(whole.run) == before
 
@@ -446,3 +450,78 @@ def test_a_signal_leaves_a_checkpoint_of_the_last_step_and_says_so_by_its_exit_c
     end = json.loads((run / "digest.json").read_text())
     assert (checkpoint.tick, checkpoint.host["agent"]["updates"]) == (end["tick"], end["update"])
     assert checkpoint.host["agent"]["overrides"] == {"tau": 0.25}
+
+
+# What TensorBoard shows.
+
+
+@pytest.mark.parametrize("loader", ["rust", "python"])
+def test_tensorboard_shows_one_curve_each_step_once(folder, whole, loader, request):
+    """Also a board that was open all the time and had read what was then cut off."""
+    logdir = folder / f"board_{loader}"
+    run = logdir / "run"
+    flag = {"rust": "--load_fast=true", "python": "--load_fast=false"}[loader]
+    with pytest.raises(Crash):
+        train(config(checkpoint_steps=450), run, on_tick=until(880))
+    command = [sys.executable, "-m", "tensorboard.main", f"--logdir={logdir}", "--port=0", flag]
+    with subprocess.Popen(
+        [*command, "--reload_interval=1"], stderr=subprocess.PIPE, text=True
+    ) as board:
+        request.addfinalizer(board.kill)
+        while not (found := re.search(r"http://\S+:\d+", board.stderr.readline())):
+            assert board.poll() is None
+        url = f"{found[0]}/data/plugin/timeseries/timeSeries"
+        before = asked(url, "episode/return")
+        assert 450 < before[-1][0] <= 880
+        resume(run, on_tick=steer)
+        wanted = curves(whole.run)
+        for tag in ("episode/return", "target/age", "live/epsilon", "evaluation/return"):
+            points = [(step, pytest.approx(value)) for step, value in wanted[tag]]
+            assert asked(url, tag, lambda got, points=points: got == points) == points
+        board.kill()
+
+
+def asked(url, tag, done=bool):
+    """(step, value) of a curve of `run`, as the browser gets it."""
+    query = json.dumps([{"plugin": "scalars", "tag": tag}])
+    boundary = "b0undary"
+    body = (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="requests"\r\n\r\n{query}\r\n'
+        f"--{boundary}--\r\n"
+    )
+    headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+    deadline = time.monotonic() + 30
+    points = []
+    while time.monotonic() < deadline:
+        request = urllib.request.Request(url, body.encode(), headers)
+        with contextlib.suppress(OSError), urllib.request.urlopen(request) as answer:
+            series = json.load(answer)[0].get("runToSeries", {})
+            points = [(p["step"], p["value"]) for p in series.get("run", [])]
+        if done(points):
+            break
+        time.sleep(0.3)
+    return points
+
+
+# For jobs that are restarted.
+
+
+def test_train_resume_begins_goes_on_and_is_done(tmp_path, capsys):
+    toml = tmp_path / "short.toml"
+    toml.write_text(dump_config(config(env_steps=300)))
+    run = tmp_path / "run"
+    command = ["train", str(toml), "--run", str(run), "--resume"]
+    assert main(command) == 0
+    assert main(command) == 0 and "nothing to do" in capsys.readouterr().out
+    digest = digest_of(run)
+    (run / "result.json").unlink()  # as if it had been killed while it was evaluated
+    assert main(command) == 0
+    assert "resumed at env step 300" in capsys.readouterr().out and digest_of(run) == digest
+    assert main([*command, "--set", "env_steps=400"]) == 0
+    assert "resumed at env step 300" in capsys.readouterr().out
+    before = contents(run)
+    assert main([*command, "--seed", "5"]) == 2
+    assert "seed is 0 in this run and cannot become 5" in capsys.readouterr().err
+    assert main([*command[:2], "--resume"]) == 2
+    assert "--resume needs --run" in capsys.readouterr().err
+    assert contents(run) == before
