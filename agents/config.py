@@ -109,6 +109,8 @@ class DqnConfig(Settings):
     checkpoint_steps: int = Field(0, ge=0)  # env steps from one to the next; 0: none by count
     checkpoint_keep: int = Field(2, ge=1)  # how many of the last
 
+    past_states: int = Field(4, ge=0)  # snapshots in memory that a run can be taken back to
+
     # The machine.
     threads: int = Field(1, ge=1)  # inside one operation; with 1, same seed means same bits
     xla: bool = True  # compile learning phases of more than one update

@@ -23,8 +23,9 @@ from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
 from rl_core.graph.fused import apply_again, fused_updates
+from rl_core.graph.past import PastStates
 from rl_core.graph.phase import PhaseCalls
-from rl_core.graph.scopes import blocks_of, stop_gradient_getter
+from rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
 from rl_core.graph.sync import copy_vars, paired_variables
 from rl_core.graph.weights import ScopeWeights, VariableValues
 from rl_core.hyperparameters import plain
@@ -92,6 +93,7 @@ class DqnAgent:
       replay: the rows.
       contents: reads them out.
       updates: gradient steps made so far.
+      snapshots: the updates at which those that are still there were taken.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class DqnAgent:
         self.config = config
         self.num_actions = num_actions
         self.updates = 0
+        self.snapshots: tuple[int, ...] = ()
         self._can_learn = False
         self._epsilon = np.zeros((), np.float32)  # one feed for all steps: cheaper to hand over
         self.engine = Engine(threads=config.threads)
@@ -116,6 +119,7 @@ class DqnAgent:
             self._network = q_network(mlp_torso(config.hidden, normalise=config.layer_norm), head)
             self._build_step(tuple(observation_shape), tf.as_dtype(observation_dtype))
             self._build_learn()
+            self._past = self._build_past()
             self.contents = ReplayContents(self.engine, self.replay)
             counters = (self.replay.rows_written, self.replay.queue_tail)
             own = [v for v in tf.global_variables() if not self.replay.owns(v)]
@@ -228,6 +232,7 @@ class DqnAgent:
         )
         self.contents.put(rows, written, tail)
         self.updates = state.host["updates"]
+        self.snapshots = tuple(state.host["snapshots"])
         self.freeze.position = tuple(state.host["freeze"])
         for name, value in state.host["overrides"].items():
             self.hyperparameters.set(name, value)
@@ -237,9 +242,41 @@ class DqnAgent:
         overrides = {name: plain(v) for name, v in self.hyperparameters.overrides().items()}
         return {
             "updates": self.updates,
+            "snapshots": list(self.snapshots),
             "freeze": list(self.freeze.position),
             "overrides": overrides,
         }
+
+    def snapshot(self) -> None:
+        """Keeps what was learned as it is now; the oldest snapshot makes room.
+
+        That is both networks, the optimizer with its step counters, and the target's age.
+
+        Raises:
+          RlCoreError: the config's past_states is 0.
+        """
+        if self._past is None:
+            raise RlCoreError("there are no snapshots: past_states is 0 in this run's config")
+        self._past.snapshot()
+        self.snapshots = (*self.snapshots, self.updates)[-self.config.past_states :]
+
+    def rewind(self, back: int = 1) -> int:
+        """Goes back to the `back`-th last snapshot and returns the update it was taken at.
+
+        What was learned goes back. Time does not: update and env step counters, the replay, the
+        schedules and every live value stay. The state now becomes the last snapshot, so that
+        rewinding by 1 undoes it.
+
+        Raises:
+          RlCoreError: there are not so many snapshots.
+        """
+        if self._past is None or back > len(self.snapshots):
+            raise RlCoreError(f"cannot go back {back}: there are {len(self.snapshots)} snapshots")
+        update = self.snapshots[-back]
+        slot = (self._past.taken - back) % self._past.k
+        self.snapshot()  # into the one slot more than can be gone back to
+        self._past.restore(slot)
+        return update
 
     def close(self) -> None:
         self.engine.close()
@@ -317,6 +354,16 @@ class DqnAgent:
             tail - head,
         )
 
+    def _build_past(self) -> PastStates | None:
+        """Copies of all that learning changes, but for the count of updates."""
+        k = self.config.past_states
+        if not k:
+            return None
+        learned = [v for v in tf.global_variables() if not self.replay.owns(v)]
+        first = {v.ref() for v in variables_in(self._online).values()} | {self._updates.ref()}
+        beside = {v.op.name: v for v in learned if v.ref() not in first}
+        return PastStates(self.engine, self._online, k=k + 1, beside=beside)
+
     def _build_update(self, apply: Apply) -> tuple[LearnStats, tf.Operation]:
         """One update in the default graph: sample, loss, gradients, sync."""
         counter = self._updates.read_value()
@@ -383,6 +430,8 @@ class DqnAgent:
         self._greedy = engine.callable(self._greedy_action, [self._observations])
         self._sync_now = engine.callable(None, targets=[self._sync_op])
         self._inspect = engine.callable(self._state)
+        if self._past:
+            self._past.prepare()
 
     def _phases(self, updates: int) -> Iterator[tuple[Exempt, int]]:
         live = self.hyperparameters

@@ -27,7 +27,7 @@ from agents.tracing import Tracer
 from envs import Envs, Step
 from rl_core.checkpoint.store import Checkpoint, CheckpointStore
 from rl_core.control.files import RunLock
-from rl_core.control.log import Entry, LogTail
+from rl_core.control.log import Entry, LogTail, read_log
 from rl_core.control.state import Status
 from rl_core.control.steering import Refused, Steering
 from rl_core.replay import format_bytes
@@ -78,8 +78,8 @@ class Run:
     """One agent's training; also what its `Steering` acts on.
 
     Args:
-      agent: new.
-      directory: of the run, with nothing but its config.
+      agent, envs: new, or brought back; whoever made the envs closes them.
+      directory: of the run.
       console: shows progress.
       interrupt: true once Ctrl-C was pressed.
       on_tick: called after every time step of all envs.
@@ -92,6 +92,7 @@ class Run:
     def __init__(
         self,
         agent: DqnAgent,
+        envs: Envs,
         directory: RunDir,
         console: Console,
         interrupt: StopRequest,
@@ -101,7 +102,7 @@ class Run:
         step: Step | None = None,
         lock: RunLock | None = None,
     ) -> None:
-        self._agent, self._config = agent, agent.config
+        self._agent, self._envs, self._config = agent, envs, agent.config
         self._directory, self._interrupt = directory, interrupt
         self._on_tick, self._repeat = on_tick, repeat
         self._display = Display(agent, console)
@@ -109,6 +110,7 @@ class Run:
         self._state = LoopState.of(host["loop"], step)
         agent.hyperparameters.env_step = self._state.env_step
         self._next_evaluation = host["next_evaluation"]
+        self._snapshot_tick = host["snapshot_tick"]
         self._display.recent_returns.extend(host["recent_returns"])
         self._paused = self._evaluating = self._stop_asked = self._training_over = False
         self._evaluations_asked = 0
@@ -118,14 +120,14 @@ class Run:
         self._tracer = Tracer(
             agent.contents, agent.replay.steps, files.trace, compare, host["trace"]
         )
-        script = LogTail(files.log, position=host["log"]).new() if repeat is None else repeat.script
+        script = _to_do_again(files.log, host["log"]) if repeat is None else repeat.script
         self._steering = Steering(
             agent.hyperparameters, files, self, script, repeats=repeat is not None, lock=lock
         )
         store = CheckpointStore(directory.checkpoints, self._config.checkpoint_keep)
         self._checkpoints = Checkpoints(agent, store, self._display.line, resumed)
 
-    def go(self, envs: Envs) -> Outcome:
+    def go(self) -> Outcome:
         """Trains, saves, evaluates."""
         rows = self._agent.replay
         what = self._repeat.note if self._repeat else self._directory.path
@@ -137,9 +139,12 @@ class Run:
         try:
             try:
                 with self._display:
-                    self._train(envs)
+                    self._train()
+                    if self._stopped():
+                        by = "interrupted" if self._interrupt else "stopped"
+                        self._display.line(f"{by} at env step {self._state.env_step:,}")
                 # Not after an exception, which may have come in the middle of a time step.
-                self._take_checkpoint(envs, must=True)
+                self._take_checkpoint(must=True)
             finally:
                 # Whatever ended the loop, an env's exception too, what was learned is kept.
                 digest = self._save()
@@ -161,10 +166,11 @@ class Run:
 
     # The loop.
 
-    def _train(self, envs: Envs) -> None:
+    def _train(self) -> None:
         if not self._goes_on():
             return
-        for tick in training_loop(self._agent, envs, self._state):
+        self._do_what_is_due()  # a checkpoint may have been taken before it was done
+        for tick in training_loop(self._agent, self._envs, self._state):
             self._show(tick)
             goes_on = self._goes_on()
             # After the safe point, which says where what is set here belongs in the log.
@@ -172,13 +178,22 @@ class Run:
                 self._on_tick(self._agent, tick)
             if not goes_on:
                 return
-            if self._next_evaluation <= tick.env_step < self._config.env_steps:
+            self._do_what_is_due()
+            if self._stopped():  # while it evaluated: the evaluation is made when it goes on
+                return
+
+    def _do_what_is_due(self) -> None:
+        env_step = self._state.env_step
+        if self._repeat:
+            return
+        if self._next_evaluation <= env_step < self._config.env_steps:
+            returns = self._evaluate(self._config.eval_episodes)
+            if returns:
+                # Not before: a run that is left meanwhile evaluates when it goes on.
                 self._next_evaluation += self._config.eval_period
-                returns = self._evaluate(self._config.eval_episodes)
-                if returns:
-                    self._take_checkpoint(envs, score=float(np.mean(returns)), must=True)
-            elif self._checkpoints.due(tick.env_step):
-                self._take_checkpoint(envs)
+                self._take_checkpoint(score=float(np.mean(returns)), must=True)
+        elif self._checkpoints.due(env_step):
+            self._take_checkpoint()
 
     def _show(self, tick: Tick) -> None:
         if self._state.tick >= self._tracer.due:
@@ -193,8 +208,6 @@ class Run:
         if self._paused or self._evaluations_asked:
             self._serve_while_halted()
         if self._stopped():
-            by = "interrupted" if self._interrupt else "stopped"
-            self._display.line(f"{by} at env step {state.env_step:,}")
             return False
         if self._repeat:
             return state.tick < self._repeat.end_tick and not self._repeat.is_over
@@ -234,9 +247,7 @@ class Run:
             self._display.line(f"weights saved: {saved}")
         return digest
 
-    def _take_checkpoint(
-        self, envs: Envs, *, score: float | None = None, must: bool = False
-    ) -> None:
+    def _take_checkpoint(self, *, score: float | None = None, must: bool = False) -> None:
         if self._repeat:
             return
         state, control = self._state, self._directory.control
@@ -246,12 +257,17 @@ class Run:
         host = {
             "loop": state.counts(),
             "next_evaluation": self._next_evaluation,
+            "snapshot_tick": self._snapshot_tick,
             "recent_returns": list(self._display.recent_returns),
             "reporter": self._reporter.state(state.env_step),
             "trace": self._tracer.position,
-            "log": control.log.stat().st_size,
+            "log": {
+                "bytes": control.log.stat().st_size,
+                # In a run that was resumed some of what is in the log is yet to be done again.
+                "to_do": [entry.id for entry in self._steering.script],
+            },
             "events": events,
-            "envs": envs.state(),
+            "envs": self._envs.state(),
         }
         files = [*(self._directory.path / name for name in events), control.trace]
         self._checkpoints.take(
@@ -294,7 +310,7 @@ class Run:
 
     # What `Steering` asks of a run.
 
-    def do(self, action: str) -> tuple[Any, Any]:
+    def do(self, action: str, value: int | None = None) -> tuple[Any, Any]:
         """Carries out an action; what it changed, before and after."""
         if self._training_over and action != "stop":
             raise Refused(f"cannot {action}: the training of this run is over")
@@ -303,6 +319,14 @@ class Run:
                 age = self._agent.inspect().target_age
                 self._agent.sync()
                 return age, 0
+            case "snapshot":
+                self._agent.snapshot()
+            case "rewind":
+                return self._agent.updates, self._agent.rewind(value or 1)
+            case "checkpoint":
+                if self._repeat:
+                    raise Refused("cannot checkpoint: this run repeats another one")
+                self._take_checkpoint(must=True)
             case "pause" | "resume":
                 paused = action == "pause"
                 if paused == self._paused:
@@ -313,6 +337,12 @@ class Run:
             case "evaluate":
                 self._evaluations_asked += 1
         return None, None
+
+    def changed(self) -> None:
+        """Keeps what was learned before a change is felt; once for several at one time step."""
+        if self._config.past_states and self._snapshot_tick != self._state.tick:
+            self._snapshot_tick = self._state.tick
+            self._agent.snapshot()
 
     def answered(self, entry: Entry) -> None:
         """Shows an answered command where the run shows things."""
@@ -349,11 +379,19 @@ def _new_host(config: DqnConfig) -> dict[str, Any]:
     return {
         "loop": {"learn_age": 0, "next_log": config.log_period},
         "next_evaluation": config.eval_period,
+        "snapshot_tick": None,
         "recent_returns": [],
         "reporter": None,
         "trace": (0, 0),
-        "log": 0,
+        "log": {"bytes": 0, "to_do": []},
     }
+
+
+def _to_do_again(log: Path, done: Mapping[str, Any]) -> list[Entry]:
+    """What a run logged after a checkpoint that says how much of the log was done."""
+    tail = LogTail(log, position=done["bytes"])
+    before = [entry for entry in read_log(log) if entry.id in done["to_do"]]
+    return [*before, *tail.new()]
 
 
 def summary(returns: list[float]) -> dict[str, float]:

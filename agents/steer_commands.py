@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from rl_core.control.client import RunClient
-from rl_core.control.commands import Command, do_command, set_command
+from rl_core.control.commands import ACTIONS, Command, do_command, set_command
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import Entry, LogTail
 from rl_core.control.state import read_state
@@ -51,19 +51,23 @@ class Set:
 
 @dataclass(frozen=True)
 class Do:
-    """Have a running job do something: sync, pause, resume, evaluate or stop."""
+    """Have a running job do something: sync, go back to a snapshot, pause, evaluate, stop ..."""
 
     run: Run
     """A run directory."""
-    action: Annotated[Positional[str], arg(metavar="pause|resume|sync|stop|evaluate")]
-    """stop keeps the weights; sync copies online to target at once."""
+    action: Annotated[Positional[str], arg(metavar="|".join(ACTIONS))]
+    """sync copies online to target; stop keeps weights and checkpoint; see docs/live.md."""
+    back: Annotated[Positional[int | None], arg(metavar="K")] = None
+    """Of rewind: to the K-th last snapshot; 1 if not given."""
     wait: bool = True
     """Until the run has answered."""
     timeout: Annotated[float, arg(metavar="S")] = 30.0
     """Seconds to wait for its answer."""
 
     def __call__(self, console: Console) -> int:
-        return _ask(self.run, [do_command(self.action, "cli")], self.wait, self.timeout, console)
+        return _ask(
+            self.run, [do_command(self.action, "cli", self.back)], self.wait, self.timeout, console
+        )
 
 
 @dataclass(frozen=True)

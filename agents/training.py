@@ -63,7 +63,7 @@ def train(
             on_start(directory)
         with stop_on_interrupt() as stop:
             shown = console or Console(quiet=True)
-            return Run(agent, directory, shown, stop, on_tick, repeat).go(envs)
+            return Run(agent, envs, directory, shown, stop, on_tick, repeat).go()
     finally:
         envs.close()
 
@@ -122,8 +122,8 @@ def resume(
             if on_start:
                 on_start(directory)
             shown.print(f"resumed at env step {done:,}", highlight=False)
-            run_ = Run(agent, directory, shown, stop, on_tick, None, checkpoint, step, lock)
-            return run_.go(envs)
+            run_ = Run(agent, envs, directory, shown, stop, on_tick, None, checkpoint, step, lock)
+            return run_.go()
     finally:
         lock.release()
 

@@ -53,9 +53,9 @@ class RunClient:
         """
         return self.ask([set_command(name, value, self._who)])[0]
 
-    def do(self, action: str) -> Entry:
-        """Has the run do one of ACTIONS; raises as `set`."""
-        return self.ask([do_command(action, self._who)])[0]
+    def do(self, action: str, value: int | None = None) -> Entry:
+        """Has the run do one of ACTIONS, `rewind` by `value` snapshots; raises as `set`."""
+        return self.ask([do_command(action, self._who, value)])[0]
 
     def send(self, commands: Sequence[Command]) -> None:
         """Puts commands into the inbox and does not wait; raises as `set`."""

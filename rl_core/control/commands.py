@@ -17,13 +17,19 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from rl_core.errors import RlCoreError, did_you_mean, in_one_line
 
-Action = Literal["sync", "pause", "resume", "stop", "evaluate"]
+Action = Literal["sync", "snapshot", "rewind", "checkpoint", "evaluate", "pause", "resume", "stop"]
 ACTIONS: dict[Action, str] = {
     "sync": "copies online to target at once, whatever tau is; the target's age is 0 then",
+    "snapshot": "keeps both networks, optimizer and target age in memory; so does every change "
+    "of a live value, before it is felt",
+    "rewind": "`rewind K` brings back what the K-th last snapshot has (K is 1 if not given); "
+    "counters, replay and live values stay as they are, and the state now becomes the last "
+    "snapshot",
+    "checkpoint": "writes a checkpoint now; nothing waits for the disk",
+    "evaluate": "plays the greedy policy on envs of its own; changes nothing that is learned",
     "pause": "stops stepping and learning and waits, without using the processor",
     "resume": "goes on where it was paused; no bit differs from a run that was never paused",
-    "stop": "ends the run here: weights and digest are saved, nothing is evaluated",
-    "evaluate": "plays the greedy policy on envs of its own; changes nothing that is learned",
+    "stop": "ends the run here: weights, checkpoint and digest are saved, nothing is evaluated",
 }
 Who = Literal["cli", "board", "api"]
 MAX_BYTES = 16_384  # of one command; a real one has about 150
@@ -55,9 +61,10 @@ class SetCommand(_Command):
 
 
 class DoCommand(_Command):
-    """Do something at the next safe point."""
+    """Do something at the next safe point; `value` is how far a rewind goes back."""
 
     do: Action
+    value: Annotated[int, Field(ge=1)] | None = None
 
 
 Command = SetCommand | DoCommand
@@ -68,13 +75,15 @@ def set_command(name: str, value: Any, who: Who) -> SetCommand:
     return _made(SetCommand, who, name=name, value=value)
 
 
-def do_command(action: str, who: Who) -> DoCommand:
-    """Raises: BadCommand if there is no such action."""
+def do_command(action: str, who: Who, value: int | None = None) -> DoCommand:
+    """Raises: BadCommand if there is no such action, or it takes no such value."""
     if action not in ACTIONS:
         raise BadCommand(
             f"cannot do {action!r}: there are {', '.join(ACTIONS)}{did_you_mean(action, ACTIONS)}"
         )
-    return _made(DoCommand, who, do=action)
+    if value is not None and action != "rewind":
+        raise BadCommand(f"{action} takes no number, got {value}")
+    return _made(DoCommand, who, do=action, value=value)
 
 
 def dump(command: Command) -> bytes:
@@ -132,7 +141,7 @@ def _made(model: type[Any], who: Who, **fields: Any) -> Any:
 def _first_problem(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = str(first["loc"][0]) if first["loc"] else "command"
-    if where == "value" and first["type"] != "missing":
+    if where == "value" and first["loc"][1:]:
         return "value: must be a finite number, a text or a list of names"
     return in_one_line(f"{where}: {first['msg']}")
 

@@ -30,7 +30,8 @@ class Entry(BaseModel):
       kind: set, do, or unreadable.
       name: of the live value or of the action.
       value: as asked for; this is what a replay sets.
-      old, new: the value before and after; of `do sync` the target's age.
+      old, new: the value before and after; of `do sync` the target's age, of `do rewind` the
+        update now and the one of the snapshot.
       taken: False if it was refused; `reason` says why.
       tick: time steps of all envs until then: where a replay applies it.
       env_step, update: how far the run was.
@@ -62,6 +63,8 @@ class Entry(BaseModel):
         if self.kind == "set":
             auto = " (auto)" if self.value == "auto" and self.who != "schedule" else ""
             return f"{self.name} {as_text(self.old)} -> {as_text(self.new)}{auto} {where}"
+        if self.name == "rewind":
+            return f"rewind to what was learned at update {self.new:,}, {where}"
         return f"{self.name} {where}"
 
 

@@ -25,7 +25,7 @@ from rl_core.hyperparameters import Hyperparameters, plain
 _now = time.monotonic
 POLL_SECONDS = 0.02  # a poll in a cold cache costs 40 us
 # What a repeat of the run does again; the others leave no trace in what is learned.
-REPEATED_ACTIONS = ("sync",)
+REPEATED_ACTIONS = ("sync", "snapshot", "rewind")
 # What a resumed run does again: also what leaves a point in a curve.
 RESUMED_ACTIONS = (*REPEATED_ACTIONS, "evaluate")
 
@@ -45,12 +45,15 @@ class Position(NamedTuple):
 class Steered(Protocol):
     """A run that can be steered."""
 
-    def do(self, action: str) -> tuple[Any, Any]:
+    def do(self, action: str, value: int | None) -> tuple[Any, Any]:
         """Carries out one of ACTIONS; returns what it changed, before and after.
 
         Raises:
           RlCoreError: it cannot be done now.
         """
+
+    def changed(self) -> None:
+        """Called when a live value was set, before anything feels it."""
 
     def answered(self, entry: Entry) -> None:
         """Called once a command is in the log, taken or refused."""
@@ -146,6 +149,11 @@ class Steering:
         """Of the last safe point."""
         return Position(self._tick, self._env_step, self._update)
 
+    @property
+    def script(self) -> list[Entry]:
+        """What is still to be done again."""
+        return list(self._script)
+
     def poll(self) -> None:
         """Takes what lies in the inbox, and publishes the state if it is time."""
         letters = self._inbox.letters()
@@ -175,22 +183,24 @@ class Steering:
         if command is None:
             name = letter.path.name.encode(errors="replace").decode()[:100]
             return self._entry(letter.id, "unreadable", name, "?", reason=letter.problem)
-        asked = command.time
+        value = command.value
+        if isinstance(command, SetCommand):
+            kind, name = "set", command.name
+        else:
+            kind, name = "do", command.do
+        old, new, reason = None, None, None
         try:
-            if isinstance(command, SetCommand):
-                kind, name, value = "set", command.name, command.value
+            if kind == "set" or name in REPEATED_ACTIONS:
                 self._refuse_changes()
+            if isinstance(command, SetCommand):
                 old, new = self._set(name, value)
             else:
-                kind, name, value = "do", command.do, None
-                if name in REPEATED_ACTIONS:
-                    self._refuse_changes()
-                old, new = self._steered.do(name)
+                old, new = self._steered.do(name, command.value)
         except RlCoreError as error:
-            return self._entry(
-                command.id, kind, name, command.who, value, asked=asked, reason=str(error)
-            )
-        return self._entry(command.id, kind, name, command.who, value, old, new, asked=asked)
+            reason = str(error)
+        return self._entry(
+            command.id, kind, name, command.who, value, old, new, asked=command.time, reason=reason
+        )
 
     def _from_python(self, name: str, value: Any) -> None:
         if threading.get_ident() != self._thread:
@@ -214,7 +224,9 @@ class Steering:
         entries = []
         while self._script and self._script[0].tick <= self._tick:
             e = self._script.popleft()
-            old, new = self._set(e.name, e.value) if e.kind == "set" else self._steered.do(e.name)
+            old, new = (
+                self._set(e.name, e.value) if e.kind == "set" else self._steered.do(e.name, e.value)
+            )
             self._known.add((e.tick, e.name, repr(e.value)))
             entries.append(self._entry(e.id, e.kind, e.name, e.who, e.value, old, new))
         self._script_tick = self._script[0].tick if self._script else math.inf
@@ -236,6 +248,7 @@ class Steering:
 
     def _set(self, name: str, value: Any) -> tuple[Any, Any]:
         change = self._live.set(name, value)
+        self._steered.changed()
         return plain(change.old), plain(change.new)
 
     # What becomes of them.

@@ -61,7 +61,7 @@ class Asked(BaseModel):
         if (self.set is None) == (self.do is None):
             raise BadCommand("each command has either set and value, or do")
         if self.do is not None:
-            return do_command(self.do, "board")
+            return do_command(self.do, "board", self.value)
         return set_command(str(self.set), self.value, "board")
 
 

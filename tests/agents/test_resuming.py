@@ -23,8 +23,10 @@ from agents.config_files import dump_config
 from agents.replaying import replay
 from agents.training import resume, train
 from rl_core.checkpoint.store import CheckpointError, CheckpointStore
-from rl_core.control.commands import set_command
+from rl_core.control import steering
+from rl_core.control.commands import do_command, set_command
 from rl_core.control.files import ControlFiles, RunLock, submit
+from rl_core.control.inbox import Inbox
 from rl_core.control.log import read_log
 from rl_core.errors import ConfigError, RunDirError
 
@@ -101,7 +103,7 @@ def interrupted(run, moments, watch=steer, **settings):
     return go(watch)
 
 
-def curves(run):
+def curves(run, *, complete=True):
     """Tag -> [(step, value)] of every scalar and histogram but the speed."""
     found = {}
     for event_file in sorted(run.glob("events.*")):
@@ -110,7 +112,7 @@ def curves(run):
                 if not value.tag.startswith(("speed/", "control/changes", "run/", "_hparams")):
                     point = (event.step, make_ndarray(value.tensor).tolist())
                     found.setdefault(value.tag, []).append(point)
-    assert "evaluation/return" in found and "episode/return" in found
+    assert not complete or ("evaluation/return" in found and "episode/return" in found)
     return found
 
 
@@ -168,6 +170,67 @@ def test_what_was_set_after_the_checkpoint_is_set_again_at_its_time_step(folder,
         "sync_period": 11
     }
     assert digest_of(run) == long.digest
+
+
+def test_killed_twice_before_it_came_to_the_change_it_still_comes_to_it(folder):
+    """The second checkpoint knows a log that is ahead of it."""
+    run = folder / "twice"
+    with pytest.raises(Crash):
+        train(config(checkpoint_steps=280), run, on_tick=until(549))
+    with pytest.raises(Crash):
+        nobody = until(297, lambda *_: None)
+        resume(run, config(checkpoint_steps=2), on_tick=nobody)
+    newest = CheckpointStore(run / "checkpoints").latest().host
+    assert newest["loop"]["env_step"] > 280 and len(newest["log"]["to_do"]) == 1
+    assert resume(run, config(env_steps=700)).env_steps == 700
+    straight = train(config(env_steps=700), folder / "not_twice", on_tick=until_before(700))
+    assert digest_of(run) == straight.digest
+    assert answered(run) == answered(straight.run)
+
+
+def test_an_evaluation_that_was_cut_short_is_made_when_the_run_goes_on(folder, whole):
+    run = folder / "evaluating"
+    with pytest.raises(Crash):
+        train(config(env_steps=700), run, on_tick=until(599))
+    # Stopped while it evaluates at 600, which is a safe point like others.
+    submit(ControlFiles(run), do_command("stop", "cli"))
+    stopped = []
+
+    def watch(agent, tick):
+        steer(agent, tick)
+        stopped.append(tick.env_step)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steering, "POLL_SECONDS", 0.0)
+        patch.setattr(Inbox, "letters", letters_from(600, stopped, Inbox.letters))
+        outcome = resume(run, on_tick=watch)
+    assert outcome.env_steps == 600 and outcome.returns == []
+    assert "evaluation/return" not in dict(curves(run, complete=False))
+    resume(run, on_tick=steer)
+    assert curves(run)["evaluation/return"][0] == curves(whole.run)["evaluation/return"][0]
+
+
+def letters_from(moment, seen, letters):
+    """The inbox is empty until that env step."""
+    return lambda inbox: letters(inbox) if seen and seen[-1] >= moment else []
+
+
+def test_an_evaluation_somebody_asked_for_has_its_point_also_after_a_kill(folder):
+    """It changes nothing that is learned, but it is in the curve."""
+    run = folder / "asked"
+    submit_at = {350: do_command("evaluate", "cli")}
+
+    def watch(agent, tick):
+        if tick.env_step in submit_at:
+            submit(ControlFiles(run), submit_at.pop(tick.env_step))
+            time.sleep(0.05)  # longer than between two looks into the inbox
+
+    with pytest.raises(Crash):
+        train(config(checkpoint_steps=280), run, on_tick=until(500, watch))
+    before = [point for point in curves(run)["evaluation/return"] if point[0] < 600]
+    assert len(before) == 1
+    resume(run)
+    assert curves(run)["evaluation/return"][0] == before[0]
 
 
 def until_before(moment):

@@ -30,7 +30,10 @@ class Nobody:
     def __init__(self, agent):
         self.agent = agent
 
-    def do(self, action):
+    def changed(self):
+        pass
+
+    def do(self, action, value=None):
         return None, None
 
     def answered(self, entry):

@@ -4,6 +4,9 @@ import {ago, count, duration, el, number, say} from './dom.js';
 
 const ACTIONS = [
   ['sync', 'Sync now', 'Copy online to target at once'],
+  ['snapshot', 'Snapshot', 'Keep what was learned until now in memory'],
+  ['rewind', 'Rewind', 'Back to the last snapshot; once more undoes it'],
+  ['checkpoint', 'Checkpoint', 'Write a checkpoint to disk'],
   ['pause', 'Pause', 'Stop stepping and learning, and wait'],
   ['evaluate', 'Evaluate', 'Play the greedy policy; changes nothing that is learned'],
   ['stop', 'Stop', 'End the run here; its weights are saved'],

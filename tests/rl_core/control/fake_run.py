@@ -40,11 +40,14 @@ class FakeRun:
 
     def __init__(self):
         self.live = live_values()
-        self.done, self.entries = [], []
+        self.done, self.entries, self.changes = [], [], 0
         self.paused = False
         self.tick = 0
 
-    def do(self, action):
+    def changed(self):
+        self.changes += 1
+
+    def do(self, action, value=None):
         if action == "resume" and not self.paused:
             raise Refused("the run is not paused")
         self.done.append(action)
