@@ -115,6 +115,8 @@ class Eval:
     """How many episodes."""
     seed: Annotated[int | None, arg(metavar="S")] = None
     """Of the episodes. By default derived from the run's."""
+    ema: bool = False
+    """With the averaged weights."""
     json: bool = False
     """One JSON object: episodes, mean, std, min, max."""
 
@@ -126,7 +128,7 @@ class Eval:
         if self.seed is not None and self.seed < 0:
             raise RlCoreError(f"--seed must be a whole number >= 0, got {self.seed}")
         directory = RunDir.open(self.run)
-        config, weights = directory.config(), directory.load_weights()
+        config, weights = directory.config(), directory.load_weights(averaged=self.ema)
         with quiet_import():
             from agents.run import summary
             from agents.training import evaluate_weights

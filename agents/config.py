@@ -86,6 +86,14 @@ class DqnConfig(Settings):
     max_grad_norm: LiveFloat = live(
         10.0, gt=0, unit="1", meaning="gradients are scaled down to this global norm"
     )
+    ema_decay: LiveFloat = live(
+        0.0,
+        ge=0,
+        lt=1,
+        unit="1",
+        meaning="of the averaged weights, per update; 0 in the config: none are kept",
+        effect="next update",
+    )
     freeze: tuple[FreezeArm, ...] = Field((), strict=False)  # arms in turn; empty: all trained
 
     # Exploration.

@@ -72,6 +72,7 @@ class _Live(NamedTuple):
     huber_delta: tf.Tensor
     tau: tf.Tensor
     sync_period: tf.Tensor
+    ema_decay: tf.Tensor | None
 
 
 class DqnAgent:
@@ -88,6 +89,7 @@ class DqnAgent:
 
     Attributes:
       hyperparameters: the live values; read and set them by name.
+      greedy_averaged: as `greedy`, with the averaged weights; None if the config keeps none.
       freeze: whose turn it is to be trained; its arms' lengths are live values.
       engine: graph and session, for looking inside.
       replay: the rows.
@@ -130,7 +132,7 @@ class DqnAgent:
         self.engine.start()
         self._make_callables()
         # Without a first copy the first updates would chase an unrelated initialisation.
-        self.sync()
+        self._begin_with_online()
 
     # What the envs call.
 
@@ -194,13 +196,17 @@ class DqnAgent:
         return self._weights.read()
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Sets the online network's variables, and syncs the target.
+        """Sets the online network's variables, syncs the target, and begins the average anew.
 
         Raises:
           ScopeMismatch: names, shapes or dtypes differ; says which.
         """
         self._weights.load(weights)
-        self.sync()
+        self._begin_with_online()
+
+    def averaged_weights(self) -> dict[str, np.ndarray] | None:
+        """Averages of the online weights, by the same names; None if the config keeps none."""
+        return self._averaged.read() if self._average else None
 
     def digest(self, **counters: Any) -> str:
         """One hash over every variable, the replay's rows, the host's state and `counters`.
@@ -311,8 +317,9 @@ class DqnAgent:
     def _build_learn(self) -> None:
         config = self.config
         self._live = _Live(
-            **{n: tf.placeholder(tf.float32, [], n) for n in _Live._fields[:-1]},
+            **{n: tf.placeholder(tf.float32, [], n) for n in _Live._fields[:-2]},
             sync_period=tf.placeholder(tf.int64, [], "sync_period"),
+            ema_decay=tf.placeholder(tf.float32, [], "ema_decay") if config.ema_decay else None,
         )
         with tf.variable_scope("counters"):
             self._target_age = _counter("target_age")
@@ -320,6 +327,7 @@ class DqnAgent:
         with tf.variable_scope("target", custom_getter=stop_gradient_getter) as target:
             self._network(self._observations)
         self._target = target.name
+        self._build_average()
 
         def single(loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             self._ops = ApplyOps(
@@ -341,7 +349,8 @@ class DqnAgent:
         fused_arms = {arm.exempt for arm in self.freeze.arms if more_than_one}
         count = tf.placeholder(tf.int32, [], "updates")
         fused = {exempt: self._build_fused(exempt, count, stats) for exempt in fused_arms}
-        self._calls = PhaseCalls(self.engine, self._ops, end, stats, fused, count, self._live)
+        feeds = [feed for feed in self._live if feed is not None]
+        self._calls = PhaseCalls(self.engine, self._ops, end, stats, fused, count, feeds)
 
         copy = copy_vars(self._online, self._target)
         with tf.control_dependencies([copy]):
@@ -353,6 +362,18 @@ class DqnAgent:
             tf.global_norm([of.read_value() - to.read_value() for of, to in pairs]),
             tail - head,
         )
+
+    def _build_average(self) -> None:
+        """Exponential moving averages of the online weights, and the policy that has them."""
+        self._average: str | None = None
+        self.greedy_averaged: Callable[[np.ndarray], np.ndarray] | None = None
+        if not self.config.ema_decay:
+            return
+        with tf.variable_scope("ema", custom_getter=stop_gradient_getter) as average:
+            self._averaged_action = _best(self._network(self._observations))  # [M]
+        self._average = average.name
+        self._averaged = ScopeWeights(self.engine, average.name)
+        self._average_now = copy_vars(self._online, average.name)
 
     def _build_past(self) -> PastStates | None:
         """Copies of all that learning changes, but for the count of updates."""
@@ -379,7 +400,11 @@ class DqnAgent:
         q_mean = tf.reduce_mean(td.target - td.td_error)  # []
         stats = LearnStats(loss, q_mean, tf.reduce_max(q_tm1), grad_norm, td.td_error)
         with tf.control_dependencies([applied, counter]):
-            return stats, tf.group(self._updates.assign_add(1, read_value=False), self._sync_due())
+            changes = [self._updates.assign_add(1, read_value=False), self._sync_due()]
+            if self._average:
+                share = tf.subtract(1.0, self._live.ema_decay)
+                changes.append(copy_vars(self._online, self._average, tau=share))
+            return stats, tf.group(*changes)
 
     def _td_loss(self, batch: Transitions) -> tuple[TdLoss, tf.Tensor]:
         with tf.variable_scope("online", reuse=True):
@@ -430,8 +455,15 @@ class DqnAgent:
         self._greedy = engine.callable(self._greedy_action, [self._observations])
         self._sync_now = engine.callable(None, targets=[self._sync_op])
         self._inspect = engine.callable(self._state)
+        if self._average:
+            self.greedy_averaged = engine.callable(self._averaged_action, [self._observations])
         if self._past:
             self._past.prepare()
+
+    def _begin_with_online(self) -> None:
+        self.sync()
+        if self._average:
+            self.engine.callable(None, targets=[self._average_now])()
 
     def _phases(self, updates: int) -> Iterator[tuple[Exempt, int]]:
         live = self.hyperparameters
@@ -442,8 +474,10 @@ class DqnAgent:
         return self.freeze.phases(updates)
 
     def _live_feeds(self) -> list[np.generic]:
-        values = [np.float32(self.hyperparameters[name]) for name in _Live._fields[:-1]]
-        return [*values, np.int64(self.hyperparameters["sync_period"])]
+        live = self.hyperparameters
+        values = [np.float32(live[name]) for name in _Live._fields[:-2]]
+        average = [np.float32(live["ema_decay"])] if self._average else []
+        return [*values, np.int64(live["sync_period"]), *average]
 
     def _require_rows(self) -> None:
         if self.inspect().rows == 0:

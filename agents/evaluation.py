@@ -23,6 +23,7 @@ def evaluate(
     episodes: int,
     *,
     seed: int | None = None,
+    policy: Callable[[np.ndarray], np.ndarray] | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[float]:
     """Undiscounted returns of `episodes` episodes of the greedy policy.
@@ -32,8 +33,10 @@ def evaluate(
 
     Args:
       seed: of the episodes; by default derived from the run's seed.
+      policy: [M, ...] observations -> [M] actions; by default the agent's greedy one.
       stop: asked before every step; once it says yes, the returns so far are given.
     """
+    act = policy or agent.greedy
     num_envs = min(episodes, _AT_ONCE)
     quota = [len(range(env, episodes, num_envs)) for env in range(num_envs)]
     seed = config.seed + _SEED_OFFSET if seed is None else seed
@@ -42,7 +45,7 @@ def evaluate(
         returns: list[float] = []
         step = envs.reset()
         while len(returns) < episodes and not stop():
-            step = envs.step(np.asarray(agent.greedy(step.observation)))
+            step = envs.step(np.asarray(act(step.observation)))
             returns += [e.episode_return for e in step.episodes if e.number < quota[e.env]]
         return returns
     finally:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def live_values(config: DqnConfig, freeze: FreezeSchedule, ops: ApplyOps) -> Hyperparameters:
     """What may be set while a run goes on; every other name of the config is static."""
-    knobs = DqnConfig.knobs()
+    knobs = [k for k in DqnConfig.knobs() if k.name != "ema_decay" or config.ema_decay]
     configured = {knob.name: getattr(config, knob.name) for knob in knobs}
     static = DqnConfig.model_fields.keys() - configured.keys()
     exempt = BlocksKnob("exempt", ops.check, ops.names)

@@ -77,8 +77,12 @@ class Reporter:
             self._next_log += self._agent.config.log_period
             self._write_state(tick.env_step)
 
-    def evaluation(self, returns: list[float], env_step: int) -> None:
-        self._scalars({"evaluation/return": float(np.mean(returns))}, env_step)
+    def evaluation(self, returns: list[float], averaged: list[float], env_step: int) -> None:
+        """`averaged`: of the averaged weights, if there are any."""
+        values = {"evaluation/return": float(np.mean(returns))}
+        if averaged:
+            values["evaluation/return_ema"] = float(np.mean(averaged))
+        self._scalars(values, env_step)
 
     def control(self, entry: Entry) -> None:
         """What was changed or done: a text, and a step in the value's own curve."""

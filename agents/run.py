@@ -239,6 +239,9 @@ class Run:
         self._steering.refusal = "the training of this run is over"
         self._tracer.update(state.tick)
         saved = self._directory.save_weights(self._agent.weights())
+        averaged = self._agent.averaged_weights()
+        if averaged is not None:
+            self._directory.save_weights(averaged, averaged=True)
         digest = self._agent.digest(**state.position())
         self._directory.save_digest(
             EndDigest(digest=digest, tick=state.tick, env_step=state.env_step, update=updates)
@@ -281,15 +284,20 @@ class Run:
         if self._repeat:
             return []
         begin, self._evaluating = time.perf_counter(), True
-        returns = evaluate(self._agent, self._config, episodes, stop=self._stopped_meanwhile)
+        agent, averaged = self._agent, []
+        returns = evaluate(agent, self._config, episodes, stop=self._stopped_meanwhile)
+        if agent.greedy_averaged:
+            policy, stop = agent.greedy_averaged, self._stopped_meanwhile
+            averaged = evaluate(agent, self._config, episodes, policy=policy, stop=stop)
         self._evaluating = False
         self._reporter.pause_clock(time.perf_counter() - begin)
         if self._stopped():
             return []
-        self._reporter.evaluation(returns, self._state.env_step)
+        self._reporter.evaluation(returns, averaged, self._state.env_step)
+        ema = f"; averaged weights {np.mean(averaged):,.1f}" if averaged else ""
         self._display.line(
             f"env step {self._state.env_step:,}: greedy return {np.mean(returns):,.1f} "
-            f"(mean of {episodes} episodes, {min(returns):,.1f} to {max(returns):,.1f})"
+            f"(mean of {episodes} episodes, {min(returns):,.1f} to {max(returns):,.1f}){ema}"
         )
         return returns
 

@@ -1,17 +1,15 @@
 """A run directory: config, event file, weights, result, digest, and what steers it.
 
-    config.toml   events.out.tfevents.*   weights.npz   result.json   digest.json
+    config.toml   events.out.tfevents.*   weights.safetensors   result.json   digest.json
     control/      checkpoints/
 
 Files appear whole or not at all, and a directory that holds a run is never written over.
 
-Imports: agents.config, agents.config_files, rl_core.control.files, rl_core.errors. Never
-tensorflow.
+Imports: agents.config, agents.config_files, rl_core. Never tensorflow.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from collections.abc import Mapping
@@ -23,10 +21,14 @@ from pydantic import BaseModel, ValidationError
 
 from agents.config import DqnConfig
 from agents.config_files import dump_config, read_config
+from rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_bytes
 from rl_core.control.files import ControlFiles, write_whole
 from rl_core.errors import RunDirError, in_one_line
 
-_CONFIG, _WEIGHTS, _RESULT, _DIGEST = "config.toml", "weights.npz", "result.json", "digest.json"
+_CONFIG, _WEIGHTS, _RESULT, _DIGEST = (
+    "config.toml", "weights.safetensors", "result.json", "digest.json",
+)  # fmt: skip
+_AVERAGED = "weights_ema.safetensors"
 _EVENTS = "events.out.tfevents.*"
 RUNS = Path("runs")
 
@@ -125,26 +127,23 @@ class RunDir:
     def config(self) -> DqnConfig:
         return read_config(self.path / _CONFIG)
 
-    def save_weights(self, weights: Mapping[str, np.ndarray]) -> Path:
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **weights)
-        return self._write(_WEIGHTS, buffer.getvalue())
+    def save_weights(self, weights: Mapping[str, np.ndarray], *, averaged: bool = False) -> Path:
+        return self._write(_AVERAGED if averaged else _WEIGHTS, weights_bytes(weights))
 
-    def load_weights(self) -> dict[str, np.ndarray]:
+    def load_weights(self, *, averaged: bool = False) -> dict[str, np.ndarray]:
         """Raises: RunDirError if there are none or they are damaged."""
-        path = self.path / _WEIGHTS
+        path = self.path / (_AVERAGED if averaged else _WEIGHTS)
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                weights = dict(arrays)
-            if not all(isinstance(w, np.ndarray) for w in weights.values()):
-                raise ValueError("it holds something that is no array")  # np.load gives bytes
-            return weights
+            return read_weights(path)
         except FileNotFoundError:
-            raise RunDirError(
-                f"{self.path} has no {_WEIGHTS} yet: they are saved when its run ends"
-            ) from None
-        except Exception as error:  # damaged bytes make zipfile and numpy raise nearly anything
-            raise RunDirError(f"cannot read {path}: {in_one_line(error)}") from None
+            why = (
+                "its config's ema_decay is 0, or it has not ended"
+                if averaged
+                else "they are saved when its run ends"
+            )
+            raise RunDirError(f"{self.path} has no {path.name} yet: {why}") from None
+        except WeightsError as error:
+            raise RunDirError(str(error)) from None
 
     def save_result(self, result: Mapping[str, Any]) -> Path:
         return self._write(_RESULT, (json.dumps(result, indent=2) + "\n").encode())

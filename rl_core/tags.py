@@ -38,6 +38,11 @@ TAGS = (
         "reward",
         "Mean undiscounted return of the greedy policy over one round of evaluation episodes.",
     ),
+    Tag(
+        "evaluation/return_ema",
+        "reward",
+        "The same with the averaged weights, on the same episodes.",
+    ),
     Tag("learn/loss", "1", "Mean loss over the batch of one update, the one at this point."),
     Tag(
         "learn/td_error_mean_abs",

@@ -152,15 +152,17 @@ def test_a_run_without_weights_cannot_be_evaluated(here, capsys):
 def test_weights_of_another_network_cannot_be_evaluated(here, trained, capsys):
     (here / "run").mkdir()
     (here / "run" / "config.toml").write_text(SHORT.replace("[8]", "[9]"))
-    (here / "run" / "weights.npz").write_bytes((trained / "weights.npz").read_bytes())
+    (here / "run" / "weights.safetensors").write_bytes(
+        (trained / "weights.safetensors").read_bytes()
+    )
     assert "torso" in refused(capsys, here, "eval", "run")
 
 
 def test_damaged_weights_cannot_be_evaluated(here, capsys):
     (here / "run").mkdir()
     (here / "run" / "config.toml").write_text(SHORT)
-    (here / "run" / "weights.npz").write_bytes(b"PK\x03\x04 and then nothing")
-    assert "weights.npz" in refused(capsys, here, "eval", "run")
+    (here / "run" / "weights.safetensors").write_bytes(b"PK\x03\x04 and then nothing")
+    assert "weights.safetensors" in refused(capsys, here, "eval", "run")
 
 
 def test_the_traceback_is_shown_when_debugging_and_the_line_last(here, capsys, monkeypatch):
@@ -180,7 +182,7 @@ def test_train_shows_progress_and_says_where_the_weights_are(here, capsys):
     out, err = capsys.readouterr()
     assert err == ""
     assert "mine: CartPole-v1" in out
-    assert re.search(r"env step \d+:", out) and "mine/weights.npz" in out
+    assert re.search(r"env step \d+:", out) and "mine/weights.safetensors" in out
     config = (here / "mine" / "config.toml").read_text()
     assert "env_steps = 100\n" in config and "seed = 5\n" in config
 
@@ -188,7 +190,7 @@ def test_train_shows_progress_and_says_where_the_weights_are(here, capsys):
 def test_without_run_the_next_number_of_the_config_is_taken(here, capsys):
     for number in (1, 2):
         assert main(["train", "short.toml", "--set", "env_steps=20"]) == 0
-        assert (here / "runs" / f"short-{number}" / "weights.npz").is_file()
+        assert (here / "runs" / f"short-{number}" / "weights.safetensors").is_file()
 
 
 def test_seed_on_the_command_line_is_the_runs(here, capsys):

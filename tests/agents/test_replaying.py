@@ -124,7 +124,9 @@ def test_the_repetition_is_thrown_away_or_kept_as_a_run_of_its_own(run, tmp_path
     before = sorted(p.name for p in run.parent.iterdir())
     assert replay(run, tmp_path / "kept").identical
     assert sorted(p.name for p in run.parent.iterdir()) == before
-    assert (tmp_path / "kept/weights.npz").read_bytes() == (run / "weights.npz").read_bytes()
+    assert (tmp_path / "kept/weights.safetensors").read_bytes() == (
+        run / "weights.safetensors"
+    ).read_bytes()
     state, _ = read_state(ControlFiles(tmp_path / "kept"))
     assert state.note == f"repeats {run}"
     # Its log is the same one, so it can be repeated again.

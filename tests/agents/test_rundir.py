@@ -124,7 +124,7 @@ def test_saving_again_replaces_the_weights(run):
     run.save_weights(WEIGHTS)
     run.save_weights({"other": np.float32([5])})
     assert list(run.load_weights()) == ["other"]
-    assert listing(run.path) == ["config.toml", "weights.npz"]
+    assert listing(run.path) == ["config.toml", "weights.safetensors"]
 
 
 def test_the_same_weights_make_the_same_bytes(run, tmp_path):
@@ -153,7 +153,7 @@ def test_a_run_without_weights_says_so(run):
 def test_damaged_weights_are_refused_by_path_in_one_line(run, damage):
     path = run.save_weights(WEIGHTS)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(RunDirError, match=r"weights\.npz") as caught:
+    with pytest.raises(RunDirError, match=r"weights\.safetensors") as caught:
         run.load_weights()
     assert "\n" not in str(caught.value)
 
@@ -179,8 +179,8 @@ class Bomb:
 
 
 def test_a_pickle_in_the_weights_is_refused_and_not_run(run, capsys):
-    np.savez(run.path / "weights.npz", w=np.array([Bomb()], dtype=object))
-    with pytest.raises(RunDirError, match=r"weights\.npz"):
+    np.savez(run.path / "weights.safetensors", w=np.array([Bomb()], dtype=object))
+    with pytest.raises(RunDirError, match=r"weights\.safetensors"):
         run.load_weights()
     assert capsys.readouterr().out == ""
 
@@ -188,12 +188,12 @@ def test_a_pickle_in_the_weights_is_refused_and_not_run(run, capsys):
 def test_a_plain_array_or_a_zip_of_anything_else_is_refused(run):
     plain = io.BytesIO()
     np.save(plain, np.float32([1]))
-    (run.path / "weights.npz").write_bytes(plain.getvalue())
-    with pytest.raises(RunDirError, match=r"weights\.npz"):
+    (run.path / "weights.safetensors").write_bytes(plain.getvalue())
+    with pytest.raises(RunDirError, match=r"weights\.safetensors"):
         run.load_weights()
-    with zipfile.ZipFile(run.path / "weights.npz", "w") as archive:
+    with zipfile.ZipFile(run.path / "weights.safetensors", "w") as archive:
         archive.writestr("w.npy", b"no array")
-    with pytest.raises(RunDirError, match=r"weights\.npz"):
+    with pytest.raises(RunDirError, match=r"weights\.safetensors"):
         run.load_weights()
 
 
@@ -217,7 +217,7 @@ def test_what_cannot_be_written_whole_leaves_what_was_there(run, monkeypatch):
             except RunDirError as error:
                 assert "No space left" in str(error) and "\n" not in str(error)
                 assert run.load_weights().keys() == WEIGHTS.keys()
-    assert listing(run.path) == ["config.toml", "weights.npz"]
+    assert listing(run.path) == ["config.toml", "weights.safetensors"]
 
 
 def test_a_config_damaged_afterwards_is_refused_with_its_line(run):

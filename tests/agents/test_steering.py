@@ -204,7 +204,9 @@ def test_a_paused_run_stands_still_and_goes_on_with_the_same_bits(tmp_path, plai
     ]  # fmt: skip
     assert {e.tick for e in entries} == {101}
     assert outcome.env_steps == plain.env_steps and outcome.updates == plain.updates
-    assert (run / "weights.npz").read_bytes() == (plain.run / "weights.npz").read_bytes()
+    assert (run / "weights.safetensors").read_bytes() == (
+        plain.run / "weights.safetensors"
+    ).read_bytes()
 
 
 def test_evaluate_writes_a_point_and_changes_no_bit(tmp_path, plain):

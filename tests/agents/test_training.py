@@ -32,6 +32,7 @@ SHORT = DqnConfig(
     eval_period=100,
     eval_episodes=2,
     final_eval_episodes=3,
+    ema_decay=0.9,
     xla=False,
     seed=3,
 )
@@ -68,7 +69,8 @@ def curves(outcome):
 def test_a_run_leaves_config_events_weights_and_result(outcome):
     names = sorted(path.name for path in outcome.run.iterdir())
     assert [name.split(".")[0] for name in names] == [
-        "checkpoints", "config", "control", "digest", "events", "result", "weights",
+        "checkpoints", "config", "control", "digest", "events", "result",
+        "weights", "weights_ema",
     ]  # fmt: skip
 
 
@@ -113,7 +115,7 @@ def test_weights_do_not_fit_the_config_of_another_network(outcome):
 
 def test_the_same_seed_twice_gives_the_same_weights_byte_for_byte(outcome, folder):
     again = train(SHORT, folder / "second")
-    files = [run / "weights.npz" for run in (outcome.run, again.run)]
+    files = [run / "weights.safetensors" for run in (outcome.run, again.run)]
     assert files[0].read_bytes() == files[1].read_bytes()
     assert again.returns == outcome.returns
 
@@ -127,7 +129,7 @@ def test_another_seed_gives_other_weights(outcome, folder):
 
 def test_evaluating_and_logging_more_often_does_not_change_the_weights(outcome, folder):
     often = train(changed(eval_period=30, log_period=10), folder / "often")
-    files = [run / "weights.npz" for run in (outcome.run, often.run)]
+    files = [run / "weights.safetensors" for run in (outcome.run, often.run)]
     assert files[0].read_bytes() == files[1].read_bytes()
 
 

@@ -1,0 +1,61 @@
+"""A network's weights as one safetensors file, which other tools read too.
+
+safetensors has no checksum, so ours carries one in its metadata; a file without it, another
+tool's, is read as it is.
+
+Imports: rl_core.errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from rl_core.errors import RlCoreError, in_one_line
+
+
+class WeightsError(RlCoreError, ValueError):
+    """A file that holds no weights, or damaged ones."""
+
+
+def weights_bytes(weights: Mapping[str, np.ndarray]) -> bytes:
+    """The content of the file; equal weights give equal bytes."""
+    arrays = {name: np.ascontiguousarray(weights[name]) for name in sorted(weights)}
+    return save(arrays, metadata={"sha256": _digest(arrays)})
+
+
+def read_weights(path: Path) -> dict[str, np.ndarray]:
+    """Name -> array.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      WeightsError: it cannot be read, is no safetensors file, or is not what was written.
+    """
+    try:
+        data = path.read_bytes()
+        weights = load(data)
+        size = int.from_bytes(data[:8], "little")
+        wanted = json.loads(data[8 : 8 + size]).get("__metadata__", {}).get("sha256")
+        if wanted is not None and wanted != _digest(weights):
+            raise ValueError("it is damaged: not what was written")
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, AttributeError, KeyError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) else in_one_line(error)
+        raise WeightsError(f"cannot read {path}: {reason}") from None
+    return weights
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
