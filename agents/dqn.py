@@ -30,7 +30,7 @@ from rl_core.graph.sync import copy_vars, paired_variables
 from rl_core.graph.weights import ScopeWeights, VariableValues
 from rl_core.hyperparameters import plain
 from rl_core.losses import TdLoss, double_q_learning, huber, q_learning, squared
-from rl_core.networks import dueling_head, mlp_torso, q_head, q_network
+from rl_core.networks import Network, dueling_head, mlp_torso, q_head, q_network
 from rl_core.random import Stream
 from rl_core.replay import ReplayContents, Rows, Transitions, UniformReplay
 
@@ -117,8 +117,7 @@ class DqnAgent:
             self.replay = UniformReplay(
                 config.replay_capacity, config.num_envs, observation_shape, observation_dtype
             )
-            head = dueling_head(num_actions) if config.dueling else q_head(num_actions)
-            self._network = q_network(mlp_torso(config.hidden, normalise=config.layer_norm), head)
+            self._network = build_network(config, num_actions)
             self._build_step(tuple(observation_shape), tf.as_dtype(observation_dtype))
             self._build_learn()
             self._past = self._build_past()
@@ -483,6 +482,12 @@ class DqnAgent:
         if self.inspect().rows == 0:
             raise RlCoreError("nothing to learn from: no transition is in the replay yet")
         self._can_learn = True  # a ring of three time steps or more never runs empty again
+
+
+def build_network(config: DqnConfig, num_actions: int) -> Network:
+    """The config's network: observations [B, ...] to action values [B, A]."""
+    head = dueling_head(num_actions) if config.dueling else q_head(num_actions)
+    return q_network(mlp_torso(config.hidden, normalise=config.layer_norm), head)
 
 
 def _best(q: tf.Tensor) -> tf.Tensor:

@@ -130,6 +130,9 @@ class RunDir:
     def save_weights(self, weights: Mapping[str, np.ndarray], *, averaged: bool = False) -> Path:
         return self._write(_AVERAGED if averaged else _WEIGHTS, weights_bytes(weights))
 
+    def has_weights(self, *, averaged: bool = False) -> bool:
+        return (self.path / (_AVERAGED if averaged else _WEIGHTS)).exists()
+
     def load_weights(self, *, averaged: bool = False) -> dict[str, np.ndarray]:
         """Raises: RunDirError if there are none or they are damaged."""
         path = self.path / (_AVERAGED if averaged else _WEIGHTS)

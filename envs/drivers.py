@@ -39,6 +39,7 @@ class SyncEnvs(Envs):
         super().__init__(env_id, len(envs), spaces)
         self._step = _blank_step(len(envs), spaces)
         self._lanes = [_Lane(i, env, spaces, seed, self._step) for i, env in enumerate(envs)]
+        self.frames_per_second = float(envs[0].metadata.get("render_fps", 30))
 
     def reset(self) -> Step:
         for lane in self._lanes:
@@ -62,6 +63,9 @@ class SyncEnvs(Envs):
         pairs = zip(self._lanes, state["lanes"], strict=True)
         problems = [problem for lane, past in pairs if (problem := lane.restore(past))]
         return self._step, problems
+
+    def render(self) -> Any:
+        return self._lanes[0].env.render()
 
     def close(self) -> None:
         with ExitStack() as stack:  # closes the rest also when one raises
@@ -195,6 +199,10 @@ class VectorEnvs(Envs):
 
     def restore(self, state: dict[str, Any]) -> tuple[Step, list[str]]:
         return self.reset(), [f"a vector env cannot be brought back ({self.env_id})"]
+
+    def render(self) -> Any:
+        frames = self._env.render()
+        return None if frames is None else frames[0]
 
     def close(self) -> None:
         if not self._closed:

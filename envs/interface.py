@@ -50,6 +50,8 @@ class Envs(ABC):
         self.observation_shape = spaces.observation_shape  # of one env
         self.observation_dtype = spaces.observation_dtype  # as stored: float32, uint8 or bool
         self.num_actions = spaces.num_actions  # 0 .. num_actions - 1, whatever the env's start
+        self.first_action = spaces.first_action  # the env's own number for action 0
+        self.frames_per_second = 30.0  # at which the env is watched
 
     @abstractmethod
     def reset(self) -> Step:
@@ -71,6 +73,10 @@ class Envs(ABC):
           The step that was the last one then, and what did not come back the same: there a new
           episode begins, as its `autoreset` says.
         """
+
+    @abstractmethod
+    def render(self) -> Any:
+        """What env 0 draws, as its render_mode says."""
 
     @abstractmethod
     def close(self) -> None:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,7 +43,11 @@ HPARAMS_METRICS = ("evaluation/return", "episode/return")
 HISTOGRAM_BUCKETS = 30
 MAX_BUFFER_BYTES = 1 << 18
 
-_PLUGINS = {"scalar": scalar_plugin, "histogram": histogram_plugin, "text": text_plugin}
+_PLUGINS = {
+    "scalar": scalar_plugin,
+    "histogram": histogram_plugin,
+    "text": text_plugin,
+}
 
 
 class EventWriter:
@@ -77,7 +81,7 @@ class EventWriter:
         self._records = RecordWriter(self._buffer)
         self._oldest = math.inf
         self._position = 0
-        self._described: dict[Kind, set[str]] = {"scalar": set(), "histogram": set(), "text": set()}
+        self._described: dict[Kind, set[str]] = {kind: set() for kind in get_args(Kind)}
         self._path, self._file = _create(logdir)
         self._add(event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2"))
         # Also in a run's first file: to a board only the second start is a restart.
@@ -126,6 +130,14 @@ class EventWriter:
     def text(self, tag: str, markdown: str, step: int) -> None:
         """Adds a text, shown as Markdown, at env step `step`."""
         self._add_tensor("text", tag, markdown, step)
+
+    def animation(self, tag: str, gif: bytes, width: int, height: int, step: int = 0) -> None:
+        """Adds an animated GIF, shown in the Images tab."""
+        event = _event(step)
+        value = event.summary.value.add(tag=tag_named(tag, "image", self._more_tags).name)
+        value.image.encoded_image_string = gif
+        value.image.width, value.image.height, value.image.colorspace = width, height, 3
+        self._add(event)
 
     def hparams(self, values: Mapping[str, object]) -> None:
         """Lists this run in the HParams tab: these values beside its latest returns.

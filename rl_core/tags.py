@@ -13,7 +13,7 @@ from typing import Literal
 
 from rl_core.errors import UnknownName, did_you_mean
 
-Kind = Literal["scalar", "histogram", "text"]
+Kind = Literal["scalar", "histogram", "text", "image"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,12 @@ TAGS = (
         "evaluation/return_ema",
         "reward",
         "The same with the averaged weights, on the same episodes.",
+    ),
+    Tag(
+        "play/episode",
+        "frames",
+        "What `targetnet play --to-board` showed; in the run's subdirectory `play`.",
+        "image",
     ),
     Tag("learn/loss", "1", "Mean loss over the batch of one update, the one at this point."),
     Tag(

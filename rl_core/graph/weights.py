@@ -46,15 +46,7 @@ class VariableValues:
         Raises:
           ScopeMismatch: names, shapes or dtypes differ; says which.
         """
-        wanted = {name: _kind(v.shape, v.dtype) for name, v in self._variables.items()}
-        given = {name: _kind(value.shape, value.dtype) for name, value in weights.items()}
-        differences = [
-            f"{name} should be {wanted.get(name, 'absent')}, got {given.get(name, 'nothing')}"
-            for name in sorted(wanted.keys() | given.keys())
-            if wanted.get(name) != given.get(name)
-        ]
-        if differences:
-            raise ScopeMismatch(f"these weights are not {self._what}: {'; '.join(differences)}")
+        require_same_kinds(self._variables, weights, self._what)
         # Copies, because an assigned feed may share its memory with the variable.
         values = [np.array(weights[name]) for name in self._variables]
         self._engine.callable(None, self._values, [self._load])(*values)
@@ -69,6 +61,25 @@ class ScopeWeights(VariableValues):
 
     def __init__(self, engine: Engine, scope: str) -> None:
         super().__init__(engine, variables_in(scope), f"of scope {scope!r}")
+
+
+def require_same_kinds(
+    variables: Mapping[str, tf.Variable], weights: Mapping[str, np.ndarray], what: str
+) -> None:
+    """That arrays fit variables of the same names.
+
+    Raises:
+      ScopeMismatch: names, shapes or dtypes differ; says which.
+    """
+    wanted = {name: _kind(v.shape, v.dtype) for name, v in variables.items()}
+    given = {name: _kind(value.shape, value.dtype) for name, value in weights.items()}
+    differences = [
+        f"{name} should be {wanted.get(name, 'absent')}, got {given.get(name, 'nothing')}"
+        for name in sorted(wanted.keys() | given.keys())
+        if wanted.get(name) != given.get(name)
+    ]
+    if differences:
+        raise ScopeMismatch(f"these weights are not {what}: {'; '.join(differences)}")
 
 
 def _kind(shape: object, dtype: object) -> str:

@@ -6,7 +6,7 @@ import pytest
 from agents.config import DqnConfig
 from agents.replaying import replay
 from agents.training import train
-from rl_core.errors import UnknownName
+from rl_core.errors import StaticHyperparameter
 
 
 def fed(lab, **settings):
@@ -61,7 +61,7 @@ def test_a_plain_network_acts_with_the_averaged_weights(lab):
 def test_without_it_there_is_none_and_the_value_cannot_be_set(lab):
     agent = lab.agent()
     assert agent.averaged_weights() is None and agent.greedy_averaged is None
-    with pytest.raises(UnknownName, match="--set ema_decay="):
+    with pytest.raises(StaticHyperparameter, match="--set ema_decay="):
         agent.hyperparameters["ema_decay"] = 0.9
 
 

@@ -256,7 +256,7 @@ def test_settings_do_not_guess_types_and_know_their_live_fields():
     knobs = {knob.name: knob for knob in DqnConfig.knobs()}
     assert list(knobs) == [
         *("sync_period", "tau", "discount", "learn_period", "updates_per_learn"),
-        *("learning_rate", "huber_delta", "max_grad_norm", "epsilon"),
+        *("learning_rate", "huber_delta", "max_grad_norm", "ema_decay", "epsilon"),
     ]
     assert knobs["sync_period"].whole and knobs["sync_period"].unit == "updates"
     assert all(knob.unit and knob.meaning for knob in knobs.values())
