@@ -19,6 +19,7 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,6 +55,12 @@ class Train:
     """Changes to the config, in TOML's notation: --set learning_rate=1e-3 hidden=[64,64]"""
     board: bool = False
     """Start TensorBoard beside the run and print its address."""
+    init_from: Annotated[Path | None, arg(metavar="RUN")] = None
+    """Begin with the weights of another run, or of a .safetensors file."""
+    rename: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="OLD=NEW")] = ()
+    """Of --init-from: names, or first parts of names, that are others here: encoder=torso"""
+    blocks: Annotated[tuple[str, ...], arg(metavar="BLOCK")] = ()
+    """Of --init-from: only these blocks, such as torso. By default all, and all must fit."""
     resume: bool = False
     """Go on with the run in --run if there is one, else begin it: for jobs that are restarted."""
 
@@ -69,7 +76,23 @@ class Train:
                 raise RlCoreError("--resume needs --run DIR, the run to go on with")
             if (self.run / "config.toml").exists():
                 return self._go_on(config, console)
-        return _train(config, self.run, config_name(self.config), self.board, console)
+        if self.init_from is None and (self.rename or self.blocks):
+            raise RlCoreError("--rename and --blocks are of --init-from RUN")
+        with console.status("importing TensorFlow"), quiet_import():
+            from agents.initial import fitted, weights_from
+            from agents.training import train
+        initial = None
+        if self.init_from:
+            given = weights_from(self.init_from)
+            initial = partial(fitted, given, rename=self.rename, blocks=self.blocks)
+        name = config_name(self.config)
+        return _with_board(
+            lambda on_start: train(
+                config, self.run, name=name, console=console, on_start=on_start, initial=initial
+            ),
+            self.board,
+            console,
+        )
 
     def _go_on(self, config: DqnConfig, console: Console) -> int:
         from agents.config_files import require_can_go_on
@@ -319,16 +342,6 @@ def _require_episodes(episodes: int, seed: int | None) -> None:
         raise RlCoreError(f"--episodes must be a whole number >= 1, got {episodes}")
     if seed is not None and seed < 0:
         raise RlCoreError(f"--seed must be a whole number >= 0, got {seed}")
-
-
-def _train(config: DqnConfig, run: Path | None, name: str, board: bool, console: Console) -> int:
-    with console.status("importing TensorFlow"), quiet_import():
-        from agents.training import train
-    return _with_board(
-        lambda on_start: train(config, run, name=name, console=console, on_start=on_start),
-        board,
-        console,
-    )
 
 
 def _resume(run: Path, config: DqnConfig, board: bool, console: Console) -> int:

@@ -98,6 +98,7 @@ def replay(
             Path(temporary) / "run" if to is None else to,
             console=console,
             repeat=recording,
+            initial=lambda _: original.load_initial(),
         )
     same_digest = recording.digest in (None, outcome.digest)
     unknown = outcome.interrupted and recording.first_difference is None

@@ -28,7 +28,7 @@ from rl_core.errors import RunDirError, in_one_line
 _CONFIG, _WEIGHTS, _RESULT, _DIGEST = (
     "config.toml", "weights.safetensors", "result.json", "digest.json",
 )  # fmt: skip
-_AVERAGED = "weights_ema.safetensors"
+_AVERAGED, _INITIAL = "weights_ema.safetensors", "initial.safetensors"
 _EVENTS = "events.out.tfevents.*"
 RUNS = Path("runs")
 
@@ -129,6 +129,19 @@ class RunDir:
 
     def save_weights(self, weights: Mapping[str, np.ndarray], *, averaged: bool = False) -> Path:
         return self._write(_AVERAGED if averaged else _WEIGHTS, weights_bytes(weights))
+
+    def save_initial(self, weights: Mapping[str, np.ndarray]) -> None:
+        """What the network began with, where that was not random."""
+        self._write(_INITIAL, weights_bytes(weights))
+
+    def load_initial(self) -> dict[str, np.ndarray]:
+        """{} if all was random; raises RunDirError if they are damaged."""
+        try:
+            return read_weights(self.path / _INITIAL)
+        except FileNotFoundError:
+            return {}
+        except WeightsError as error:
+            raise RunDirError(str(error)) from None
 
     def has_weights(self, *, averaged: bool = False) -> bool:
         return (self.path / (_AVERAGED if averaged else _WEIGHTS)).exists()

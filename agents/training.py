@@ -26,6 +26,9 @@ from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.files import RunLock
 from rl_core.errors import RunDirError
 
+# Own weights, random -> those of them to begin with instead.
+Initial = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+
 
 def train(
     config: DqnConfig,
@@ -36,6 +39,7 @@ def train(
     on_start: Callable[[RunDir], None] | None = None,
     on_tick: Callable[[DqnAgent, Tick], None] | None = None,
     repeat: Repeat | None = None,
+    initial: Initial | None = None,
 ) -> Outcome:
     """Trains one agent and leaves config, curves, weights and result in a run directory.
 
@@ -48,6 +52,9 @@ def train(
       on_start: called once the directory exists and everything is built.
       on_tick: called after every time step of all envs; what it sets is logged.
       repeat: applies a recorded run's changes instead of new ones, without evaluating.
+      initial: gives the weights to begin with, of all or some variables, from the random ones;
+        `agents.initial` has what fits another run's. They are kept in the run directory, so
+        that the run can be repeated.
 
     Raises:
       RlCoreError: anything the user can mend, before anything is left on disk.
@@ -58,7 +65,11 @@ def train(
     envs = _envs_for(config)
     try:
         agent = _agent_for(config, envs)
+        part = initial(agent.weights()) if initial else {}
+        _begin_with(agent, part)
         directory = RunDir.create(path, name, config)
+        if part:
+            directory.save_initial(part)
         if on_start:
             on_start(directory)
         with stop_on_interrupt() as stop:
@@ -115,6 +126,8 @@ def resume(
                 restore_agent(agent, checkpoint, store)
                 step, problems = envs.restore(checkpoint.host["envs"])
                 _warn(shown, (*checkpoint.damaged, *problems), inexact=bool(problems))
+            else:
+                _begin_with(agent, directory.load_initial())
             directory.change_config(config)
             with contextlib.suppress(OSError):  # what is too much costs room, nothing else
                 store.prune(spare=checkpoint.number if checkpoint else None)
@@ -126,6 +139,11 @@ def resume(
             return run_.go()
     finally:
         lock.release()
+
+
+def _begin_with(agent: DqnAgent, part: Mapping[str, np.ndarray]) -> None:
+    if part:
+        agent.load_weights(agent.weights() | dict(part))
 
 
 def _warn(console: Console, lines: Sequence[str], *, inexact: bool) -> None:
