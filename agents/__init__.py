@@ -14,19 +14,23 @@ if TYPE_CHECKING:
     from agents.config_files import load_config
     from agents.dqn import DqnAgent, LearnStats
     from agents.evaluation import evaluate
+    from agents.exporting import export
+    from agents.playing import play
     from agents.replaying import Verdict, replay
     from agents.run import Outcome
     from agents.runner import LoopState, Tick, training_loop
-    from agents.training import train
+    from agents.training import resume, train
 
 _NAMES_OF = {
     "config": "DqnConfig FreezeArm",
     "config_files": "load_config",
     "dqn": "DqnAgent LearnStats",
     "evaluation": "evaluate",
+    "exporting": "export",
+    "playing": "play",
     "replaying": "Verdict replay",
     "run": "Outcome",
     "runner": "LoopState Tick training_loop",
-    "training": "train",
+    "training": "resume train",
 }
 __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES_OF)

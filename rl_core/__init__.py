@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rl_core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore
     from rl_core.control.client import NotRunning, RunClient
     from rl_core.control.steering import Refused, Steering
     from rl_core.digest import Digest
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from rl_core.graph.phase import PhaseCalls
     from rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
     from rl_core.graph.sync import copy_vars, paired_variables
-    from rl_core.graph.weights import ScopeWeights, VariableValues
+    from rl_core.graph.weights import ScopeWeights, VariableValues, variables_to_restore
     from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
     from rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
     from rl_core.networks.heads import dueling_head, q_head
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 _NAMES_OF = {
+    "checkpoint.store": "Checkpoint CheckpointError CheckpointStore",
     "control.client": "NotRunning RunClient",
     "control.steering": "Refused Steering",
     "digest": "Digest",
@@ -70,7 +72,7 @@ _NAMES_OF = {
     "graph.phase": "PhaseCalls",
     "graph.scopes": "blocks_of stop_gradient_getter variables_in",
     "graph.sync": "copy_vars paired_variables",
-    "graph.weights": "ScopeWeights VariableValues",
+    "graph.weights": "ScopeWeights VariableValues variables_to_restore",
     "hyperparameters": "BlocksKnob Hyperparameters Knob",
     "losses.td": "TdLoss double_q_learning huber q_learning squared",
     "networks.heads": "dueling_head q_head",

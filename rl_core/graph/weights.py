@@ -1,6 +1,6 @@
 """Variables as arrays: read out, and put in from elsewhere.
 
-Imports: rl_core.errors, rl_core.graph.engine, rl_core.graph.scopes. Never agents, never envs.
+Imports: rl_core.errors, rl_core.graph. Never agents, never envs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 from rl_core.errors import ScopeMismatch
 from rl_core.graph.engine import Engine
 from rl_core.graph.scopes import variables_in
+from rl_core.graph.sync import paired_variables
 
 
 class VariableValues:
@@ -61,6 +62,19 @@ class ScopeWeights(VariableValues):
 
     def __init__(self, engine: Engine, scope: str) -> None:
         super().__init__(engine, variables_in(scope), f"of scope {scope!r}")
+
+
+def variables_to_restore(names_of: str, into: str) -> dict[str, tf.Variable]:
+    """{name of a variable in scope `names_of`: the variable of the same path in scope `into`}.
+
+    For `tf.train.Saver`: a file in which the averages are saved under `variables_to_restore(
+    "online", "ema")` is loaded by a network that knows nothing of averages, as its own weights.
+
+    Raises:
+      ScopeMismatch: the scopes do not have the same variables.
+    """
+    pairs = paired_variables(names_of, into)
+    return {named.op.name: variable for named, variable in pairs}
 
 
 def require_same_kinds(

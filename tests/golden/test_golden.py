@@ -1,0 +1,59 @@
+"""What a release has written, every later one reads, or says exactly why it does not."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agents.checkpoints import restore_agent
+from agents.rundir import RunDir
+from agents.training import _agent_for, _envs_for, resume
+from rl_core.checkpoint.store import CheckpointError, CheckpointStore
+from rl_core.errors import ScopeMismatch
+
+GOLDEN = sorted(path.parent for path in Path(__file__).parent.glob("*/config.toml"))
+
+
+@pytest.fixture(params=GOLDEN, ids=lambda path: path.name)
+def golden(request, tmp_path):
+    return Path(shutil.copytree(request.param, tmp_path / "golden"))
+
+
+def test_its_checkpoint_is_loaded_bit_for_bit(golden):
+    """The digest is of what was loaded, so it holds on every machine."""
+    directory = RunDir.open(golden)
+    envs = _envs_for(directory.config())
+    envs.close()
+    agent = _agent_for(directory.config(), envs)
+    store = CheckpointStore(directory.checkpoints)
+    checkpoint = store.latest()
+    restore_agent(agent, checkpoint, store)
+    loop = {k: v for k, v in checkpoint.host["loop"].items() if k != "next_log"}
+    assert agent.digest(**loop) == directory.load_digest().digest
+    assert agent.hyperparameters["tau"] == 0.5 and agent.snapshots == (20,)
+    assert agent.updates == directory.load_digest().update
+
+
+def test_it_goes_on(golden):
+    config = RunDir.open(golden).config()
+    longer = config.model_copy(update={"env_steps": config.env_steps + 100})
+    assert resume(golden, longer).env_steps >= longer.env_steps
+
+
+def test_a_checkpoint_of_another_format_is_refused_by_its_number(golden):
+    (path,) = golden.glob("checkpoints/0*/manifest.json")
+    manifest = json.loads(path.read_text().split("\n")[0]) | {"format": 99}
+    text = json.dumps(manifest, sort_keys=True)
+    path.write_text(f"{text}\n{hashlib.sha256(text.encode()).hexdigest()}\n")
+    with pytest.raises(CheckpointError, match="it has format 99, this version reads 1"):
+        resume(golden)
+
+
+def test_a_checkpoint_that_lacks_something_is_refused_by_what_it_lacks(golden):
+    config = (golden / "config.toml").read_text()
+    (golden / "config.toml").write_text(config.replace("dueling = false", "dueling = true"))
+    (golden / "result.json").unlink()
+    with pytest.raises(ScopeMismatch, match=r"online/value/.* should be float32.*, got nothing"):
+        resume(golden)
