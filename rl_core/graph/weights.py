@@ -5,7 +5,8 @@ Imports: rl_core.errors, rl_core.graph. Never agents, never envs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -33,13 +34,18 @@ class VariableValues:
                 tf.placeholder(v.dtype.base_dtype, v.shape) for v in self._variables.values()
             ]
             pairs = zip(self._variables.values(), self._values, strict=True)
+            self._now = [v.read_value() for v in self._variables.values()]
             self._load = tf.group(*[v.assign(value, read_value=False) for v, value in pairs])
 
     def read(self) -> dict[str, np.ndarray]:
         """Arrays by name."""
         # Copies, because what is fetched may be the variable's own memory.
-        found = self._engine.run(self._variables)
-        return {name: np.array(value) for name, value in found.items()}
+        found = self._fetch()
+        return {name: np.array(value) for name, value in zip(self._variables, found, strict=True)}
+
+    @functools.cached_property
+    def _fetch(self) -> Callable[[], Sequence[np.ndarray]]:
+        return self._engine.callable(self._now)
 
     def load(self, weights: Mapping[str, np.ndarray]) -> None:
         """Sets every variable.

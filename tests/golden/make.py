@@ -26,7 +26,8 @@ def main():
             agent.hyperparameters["tau"] = 0.5
 
     train(CONFIG, run, on_tick=on_tick)
-    for path in (*run.glob("events.*"), run / "control" / "inbox", run / "control" / "token"):
+    control = [run / "control" / name for name in ("inbox", "token", "state.json", "lock")]
+    for path in (*run.glob("events.*"), *control):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
