@@ -23,9 +23,9 @@ from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
 from rl_core.graph.fused import apply_again, fused_updates
-from rl_core.graph.past import PastStates
 from rl_core.graph.phase import PhaseCalls
-from rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
+from rl_core.graph.scopes import blocks_of, stop_gradient_getter
+from rl_core.graph.snapshots import Snapshots
 from rl_core.graph.sync import copy_vars, paired_variables
 from rl_core.graph.weights import ScopeWeights, VariableValues
 from rl_core.hyperparameters import plain
@@ -262,7 +262,7 @@ class DqnAgent:
         """
         if self._past is None:
             raise RlCoreError("there are no snapshots: past_states is 0 in this run's config")
-        self._past.snapshot()
+        self._past.take()
         self.snapshots = (*self.snapshots, self.updates)[-self.config.past_states :]
 
     def rewind(self, back: int = 1) -> int:
@@ -278,9 +278,8 @@ class DqnAgent:
         if self._past is None or back > len(self.snapshots):
             raise RlCoreError(f"cannot go back {back}: there are {len(self.snapshots)} snapshots")
         update = self.snapshots[-back]
-        slot = (self._past.taken - back) % self._past.k
-        self.snapshot()  # into the one slot more than can be gone back to
-        self._past.restore(slot)
+        self.snapshot()
+        self._past.restore(back + 1)
         return update
 
     def close(self) -> None:
@@ -374,15 +373,15 @@ class DqnAgent:
         self._averaged = ScopeWeights(self.engine, average.name)
         self._average_now = copy_vars(self._online, average.name)
 
-    def _build_past(self) -> PastStates | None:
+    def _build_past(self) -> Snapshots | None:
         """Copies of all that learning changes, but for the count of updates."""
         k = self.config.past_states
         if not k:
             return None
         learned = [v for v in tf.global_variables() if not self.replay.owns(v)]
-        first = {v.ref() for v in variables_in(self._online).values()} | {self._updates.ref()}
-        beside = {v.op.name: v for v in learned if v.ref() not in first}
-        return PastStates(self.engine, self._online, k=k + 1, beside=beside)
+        named = {v.op.name: v for v in learned if v is not self._updates}
+        # One more than can be gone back to: the state before a rewind.
+        return Snapshots(self.engine, named, k=k + 1)
 
     def _build_update(self, apply: Apply) -> tuple[LearnStats, tf.Operation]:
         """One update in the default graph: sample, loss, gradients, sync."""
@@ -456,8 +455,6 @@ class DqnAgent:
         self._inspect = engine.callable(self._state)
         if self._average:
             self.greedy_averaged = engine.callable(self._averaged_action, [self._observations])
-        if self._past:
-            self._past.prepare()
 
     def _begin_with_online(self) -> None:
         self.sync()

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rl_core.graph.past import PastStates
     from rl_core.graph.phase import PhaseCalls
     from rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
+    from rl_core.graph.snapshots import Snapshots
     from rl_core.graph.sync import copy_vars, paired_variables
     from rl_core.graph.weights import ScopeWeights, VariableValues, variables_to_restore
     from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
@@ -71,6 +72,7 @@ _NAMES_OF = {
     "graph.past": "PastStates",
     "graph.phase": "PhaseCalls",
     "graph.scopes": "blocks_of stop_gradient_getter variables_in",
+    "graph.snapshots": "Snapshots",
     "graph.sync": "copy_vars paired_variables",
     "graph.weights": "ScopeWeights VariableValues variables_to_restore",
     "hyperparameters": "BlocksKnob Hyperparameters Knob",
