@@ -5,6 +5,7 @@ Imports: agents, envs, rl_core. Not the command line.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -151,10 +152,12 @@ class Run:
             returns = self._final_evaluation()
             ended = self._how_it_ended()
         finally:
-            self._checkpoints.finish()
-            self._reporter.close()
-            self._steering.publish(ended)
-            self._steering.close()
+            # Each of them, also when one before cannot write: last of all the lock is let go of.
+            with contextlib.ExitStack() as last:
+                last.callback(self._steering.close)
+                last.callback(lambda: self._steering.publish(ended))
+                last.callback(self._reporter.close)
+                last.callback(self._checkpoints.finish)
         return Outcome(
             self._directory.path,
             returns,

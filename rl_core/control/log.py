@@ -80,6 +80,7 @@ class ControlLog:
     def __init__(self, path: Path) -> None:
         entries, length = _entries(path)
         self.ids = {entry.id for entry in entries}
+        self._path = path
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
             self.closed = False
@@ -90,7 +91,11 @@ class ControlLog:
             raise RunDirError(f"cannot write {path}: {error.strerror}") from None
 
     def append(self, entries: Iterable[Entry]) -> None:
-        """Writes all of them, safe also across a power cut, before it returns."""
+        """Writes all of them, safe also across a power cut, before it returns.
+
+        Raises:
+          RunDirError: the disk is full, or gone; nothing of them is in the log.
+        """
         entries = list(entries)
         data = "".join(_line(entry) for entry in entries).encode()
         end = self._length + len(data)
@@ -98,11 +103,11 @@ class ControlLog:
             while data:
                 data = data[os.write(self._file, data) :]
             os.fsync(self._file)
-        except OSError:
+        except OSError as error:
             # Else the next line would be appended to half a line.
             os.ftruncate(self._file, self._length)
             os.lseek(self._file, self._length, os.SEEK_SET)
-            raise
+            raise RunDirError(f"cannot write {self._path}: {error.strerror}") from None
         self._length = end
         self.ids.update(entry.id for entry in entries)
 
