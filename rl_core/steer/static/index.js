@@ -168,7 +168,7 @@ class Page {
     this.log.prepend(el('li', {class: entry.taken ? entry.kind : 'refused'},
       el('time', {title: when.toLocaleString()}, when.toLocaleTimeString()),
       el('span', {class: 'who'}, entry.who), el('span', {class: 'what'}, entry.text)));
-    if (entry.taken && (entry.kind === 'set' || entry.name === 'sync')) {
+    if (entry.taken && (entry.kind === 'set' || ['sync', 'rewind'].includes(entry.name))) {
       for (const plot of this.plots.values()) plot.mark(entry.env_step, entry.text);
     }
   }
