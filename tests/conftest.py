@@ -1,6 +1,8 @@
 """Fixtures for every test. They import TensorFlow on first use: some tests prove its absence."""
 
+import os
 import signal
+import subprocess
 
 import pytest
 
@@ -33,3 +35,18 @@ def evaluate():
             return session.run(fetches, feed_dict)
 
         yield evaluate
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 400 kB in memory, and what gives it more room."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def mount(*options):
+        return subprocess.run(["mount", *options, str(place)], capture_output=True).returncode == 0
+
+    if os.geteuid() != 0 or not mount("-t", "tmpfs", "-o", "size=400k", "tmpfs"):
+        pytest.skip("needs to be allowed to mount a file system")
+    yield place, lambda: mount("-o", "remount,size=30m")
+    subprocess.run(["umount", "--lazy", str(place)], check=True)

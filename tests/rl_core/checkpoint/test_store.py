@@ -111,6 +111,24 @@ def test_what_a_crash_left_behind_is_gone_after_the_next_start(history):
     history.assert_is(history.store.latest(), 1)
 
 
+def test_one_that_is_only_half_removed_does_not_bear_its_number_any_more(history, monkeypatch):
+    for _ in range(2):
+        history.write()
+    real, calls = os.unlink, []
+
+    def fails_later(path, *arguments, **settings):
+        calls.append(path)
+        if len(calls) > 1:
+            raise OSError(5, "Input/output error")
+        real(path, *arguments, **settings)
+
+    monkeypatch.setattr(os, "unlink", fails_later)
+    history.write()
+    assert calls
+    for directory in history.store.directory.glob("0*"):
+        assert len(list(directory.iterdir())) == 3, directory
+
+
 def test_pruning_where_nothing_is_does_nothing(directory):
     CheckpointStore(directory).prune()
     assert not directory.exists()
