@@ -1,6 +1,6 @@
 """A run's checkpoints: taken between two time steps, written by a thread, and brought back.
 
-Imports: agents.dqn, agents.rundir, rl_core.checkpoint, rl_core.replay.
+Imports: agents.config, agents.dqn, agents.kept_state, rl_core.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from agents.config import DqnConfig
-from agents.dqn import AgentState, DqnAgent
+from agents.dqn import DqnAgent
+from agents.kept_state import AgentState
 from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, FileRecord
 from rl_core.replay import Rows
 

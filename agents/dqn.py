@@ -5,34 +5,32 @@
 
 Every number that may change is a feed; everything with state is a variable.
 
-Imports: agents.config, rl_core. Never envs: it sees shapes, not envs.
+Imports: agents.config, agents.kept_state, agents.live_values, rl_core. Never envs: it sees shapes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config import DqnConfig
+from agents.kept_state import KeptState
 from agents.live_values import arm_name, live_values
-from rl_core.digest import Digest
 from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
 from rl_core.graph.fused import apply_again, fused_updates
 from rl_core.graph.phase import PhaseCalls
 from rl_core.graph.scopes import blocks_of, stop_gradient_getter
-from rl_core.graph.snapshots import Snapshots
 from rl_core.graph.sync import copy_vars, paired_variables
-from rl_core.graph.weights import ScopeWeights, VariableValues
-from rl_core.hyperparameters import plain
+from rl_core.graph.weights import ScopeWeights
 from rl_core.losses import TdLoss, double_q_learning, huber, q_learning, squared
 from rl_core.networks import Network, dueling_head, mlp_torso, q_head, q_network
 from rl_core.random import Stream
-from rl_core.replay import ReplayContents, Rows, Transitions, UniformReplay
+from rl_core.replay import Transitions, UniformReplay
 
 # Loss [] -> (global gradient norm [], what is there once every trained block was applied).
 Apply = Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
@@ -56,13 +54,6 @@ class Inspection(NamedTuple):
     rows: Any  # transitions that may be sampled
 
 
-class AgentState(NamedTuple):
-    """What an agent is made of, beside the rows of its replay."""
-
-    variables: dict[str, np.ndarray]
-    host: dict[str, Any]
-
-
 class _Live(NamedTuple):
     """The live values an update reads, each a feed; the fields' names are the values' names."""
 
@@ -75,7 +66,7 @@ class _Live(NamedTuple):
     ema_decay: tf.Tensor | None
 
 
-class DqnAgent:
+class DqnAgent(KeptState):
     """Deep Q-learning, Mnih et al. (2015), https://doi.org/10.1038/nature14236.
 
         agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
@@ -120,13 +111,7 @@ class DqnAgent:
             self._network = build_network(config, num_actions)
             self._build_step(tuple(observation_shape), tf.as_dtype(observation_dtype))
             self._build_learn()
-            self._past = self._build_past()
-            self.contents = ReplayContents(self.engine, self.replay)
-            counters = (self.replay.rows_written, self.replay.queue_tail)
-            own = [v for v in tf.global_variables() if not self.replay.owns(v)]
-            self._variables = VariableValues(
-                self.engine, {v.op.name: v for v in [*own, *counters]}, "of this agent"
-            )
+            self._build_kept()
         self.hyperparameters = live_values(config, self.freeze, self._ops)
         self.engine.start()
         self._make_callables()
@@ -189,98 +174,6 @@ class DqnAgent:
     def inspect(self) -> Inspection:
         """What the graph knows and the loop does not need."""
         return Inspection(*(value.item() for value in self._inspect()))
-
-    def weights(self) -> dict[str, np.ndarray]:
-        """The online network's variables, keyed by the name after their scope."""
-        return self._weights.read()
-
-    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Sets the online network's variables, syncs the target, and begins the average anew.
-
-        Raises:
-          ScopeMismatch: names, shapes or dtypes differ; says which.
-        """
-        self._weights.load(weights)
-        self._begin_with_online()
-
-    def averaged_weights(self) -> dict[str, np.ndarray] | None:
-        """Averages of the online weights, by the same names; None if the config keeps none."""
-        return self._averaged.read() if self._average else None
-
-    def digest(self, **counters: Any) -> str:
-        """One hash over every variable, the replay's rows, the host's state and `counters`.
-
-        Equal digests: the same past, and from here on the same future.
-        """
-        digest = Digest()
-        for name, value in sorted(self._variables.read().items()):
-            digest.array(name, value)
-        for name, rows in self.contents.chunks():
-            digest.array(f"replay/{name}", rows)
-        digest.value("host", self._host() | counters)
-        return digest.hexdigest()
-
-    def state(self) -> AgentState:
-        """All of it but the replay's rows, which `contents` reads."""
-        return AgentState(self._variables.read(), self._host())
-
-    def restore(self, state: AgentState, rows: Iterable[tuple[int, Rows]]) -> None:
-        """Becomes what `state` was taken of; `rows` are all rows that were in its replay.
-
-        Raises:
-          ScopeMismatch: it was of another network; says what differs.
-        """
-        self._variables.load(state.variables)
-        written, tail = (
-            int(state.variables[v.op.name].item())
-            for v in (self.replay.rows_written, self.replay.queue_tail)
-        )
-        self.contents.put(rows, written, tail)
-        self.updates = state.host["updates"]
-        self.snapshots = tuple(state.host["snapshots"])
-        self.freeze.position = tuple(state.host["freeze"])
-        for name, value in state.host["overrides"].items():
-            self.hyperparameters.set(name, value)
-
-    def _host(self) -> dict[str, Any]:
-        """What Python knows, as JSON has it."""
-        overrides = {name: plain(v) for name, v in self.hyperparameters.overrides().items()}
-        return {
-            "updates": self.updates,
-            "snapshots": list(self.snapshots),
-            "freeze": list(self.freeze.position),
-            "overrides": overrides,
-        }
-
-    def snapshot(self) -> None:
-        """Keeps what was learned as it is now; the oldest snapshot makes room.
-
-        That is both networks, the optimizer with its step counters, and the target's age.
-
-        Raises:
-          RlCoreError: the config's past_states is 0.
-        """
-        if self._past is None:
-            raise RlCoreError("there are no snapshots: past_states is 0 in this run's config")
-        self._past.take()
-        self.snapshots = (*self.snapshots, self.updates)[-self.config.past_states :]
-
-    def rewind(self, back: int = 1) -> int:
-        """Goes back to the `back`-th last snapshot and returns the update it was taken at.
-
-        What was learned goes back. Time does not: update and env step counters, the replay, the
-        schedules and every live value stay. The state now becomes the last snapshot, so that
-        rewinding by 1 undoes it.
-
-        Raises:
-          RlCoreError: there are not so many snapshots.
-        """
-        if self._past is None or back > len(self.snapshots):
-            raise RlCoreError(f"cannot go back {back}: there are {len(self.snapshots)} snapshots")
-        update = self.snapshots[-back]
-        self.snapshot()
-        self._past.restore(back + 1)
-        return update
 
     def close(self) -> None:
         self.engine.close()
@@ -364,6 +257,7 @@ class DqnAgent:
     def _build_average(self) -> None:
         """Exponential moving averages of the online weights, and the policy that has them."""
         self._average: str | None = None
+        self._averaged: ScopeWeights | None = None
         self.greedy_averaged: Callable[[np.ndarray], np.ndarray] | None = None
         if not self.config.ema_decay:
             return
@@ -372,16 +266,6 @@ class DqnAgent:
         self._average = average.name
         self._averaged = ScopeWeights(self.engine, average.name)
         self._average_now = copy_vars(self._online, average.name)
-
-    def _build_past(self) -> Snapshots | None:
-        """Copies of all that learning changes, but for the count of updates."""
-        k = self.config.past_states
-        if not k:
-            return None
-        learned = [v for v in tf.global_variables() if not self.replay.owns(v)]
-        named = {v.op.name: v for v in learned if v is not self._updates}
-        # One more than can be gone back to: the state before a rewind.
-        return Snapshots(self.engine, named, k=k + 1)
 
     def _build_update(self, apply: Apply) -> tuple[LearnStats, tf.Operation]:
         """One update in the default graph: sample, loss, gradients, sync."""

@@ -1,0 +1,159 @@
+"""What an agent is made of, apart from how it learns: read out, brought back, gone back to.
+
+Imports: agents.config, rl_core. Never envs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from agents.config import DqnConfig
+from rl_core.digest import Digest
+from rl_core.errors import RlCoreError
+from rl_core.graph.engine import Engine
+from rl_core.graph.freeze import FreezeSchedule
+from rl_core.graph.snapshots import Snapshots
+from rl_core.graph.weights import ScopeWeights, VariableValues
+from rl_core.hyperparameters import Hyperparameters, plain
+from rl_core.replay import ReplayContents, Rows, UniformReplay
+
+
+class AgentState(NamedTuple):
+    """What an agent is made of, beside the rows of its replay."""
+
+    variables: dict[str, np.ndarray]
+    host: dict[str, Any]
+
+
+class KeptState:
+    """The half of an agent that keeps state; the other half builds the graph and learns.
+
+    The other half sets the attributes below, and calls `_build_kept` last of all it builds.
+    """
+
+    config: DqnConfig
+    engine: Engine
+    replay: UniformReplay
+    contents: ReplayContents
+    hyperparameters: Hyperparameters
+    freeze: FreezeSchedule
+    updates: int
+    snapshots: tuple[int, ...]
+    _updates: tf.Variable
+    _weights: ScopeWeights
+    _averaged: ScopeWeights | None
+
+    def _begin_with_online(self) -> None:
+        """Makes the other networks what the online one is."""
+        raise NotImplementedError
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """The online network's variables, keyed by the name after their scope."""
+        return self._weights.read()
+
+    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Sets the online network's variables, syncs the target, and begins the average anew.
+
+        Raises:
+          ScopeMismatch: names, shapes or dtypes differ; says which.
+        """
+        self._weights.load(weights)
+        self._begin_with_online()
+
+    def averaged_weights(self) -> dict[str, np.ndarray] | None:
+        """Averages of the online weights, by the same names; None if the config keeps none."""
+        return self._averaged.read() if self._averaged else None
+
+    def digest(self, **counters: Any) -> str:
+        """One hash over every variable, the replay's rows, the host's state and `counters`.
+
+        Equal digests: the same past, and from here on the same future.
+        """
+        digest = Digest()
+        for name, value in sorted(self._variables.read().items()):
+            digest.array(name, value)
+        for name, rows in self.contents.chunks():
+            digest.array(f"replay/{name}", rows)
+        digest.value("host", self._host() | counters)
+        return digest.hexdigest()
+
+    def state(self) -> AgentState:
+        """All of it but the replay's rows, which `contents` reads."""
+        return AgentState(self._variables.read(), self._host())
+
+    def restore(self, state: AgentState, rows: Iterable[tuple[int, Rows]]) -> None:
+        """Becomes what `state` was taken of; `rows` are all rows that were in its replay.
+
+        Raises:
+          ScopeMismatch: it was of another network; says what differs.
+        """
+        self._variables.load(state.variables)
+        written, tail = (
+            int(state.variables[v.op.name].item())
+            for v in (self.replay.rows_written, self.replay.queue_tail)
+        )
+        self.contents.put(rows, written, tail)
+        self.updates = state.host["updates"]
+        self.snapshots = tuple(state.host["snapshots"])
+        self.freeze.position = tuple(state.host["freeze"])
+        for name, value in state.host["overrides"].items():
+            self.hyperparameters.set(name, value)
+
+    def _host(self) -> dict[str, Any]:
+        """What Python knows, as JSON has it."""
+        overrides = {name: plain(v) for name, v in self.hyperparameters.overrides().items()}
+        return {
+            "updates": self.updates,
+            "snapshots": list(self.snapshots),
+            "freeze": list(self.freeze.position),
+            "overrides": overrides,
+        }
+
+    def snapshot(self) -> None:
+        """Keeps what was learned as it is now; the oldest snapshot makes room.
+
+        That is both networks, the optimizer with its step counters, and the target's age.
+
+        Raises:
+          RlCoreError: the config's past_states is 0.
+        """
+        if self._past is None:
+            raise RlCoreError("there are no snapshots: past_states is 0 in this run's config")
+        self._past.take()
+        self.snapshots = (*self.snapshots, self.updates)[-self.config.past_states :]
+
+    def rewind(self, back: int = 1) -> int:
+        """Goes back to the `back`-th last snapshot and returns the update it was taken at.
+
+        What was learned goes back. Time does not: update and env step counters, the replay, the
+        schedules and every live value stay. The state now becomes the last snapshot, so that
+        rewinding by 1 undoes it.
+
+        Raises:
+          RlCoreError: there are not so many snapshots.
+        """
+        if self._past is None or back > len(self.snapshots):
+            raise RlCoreError(f"cannot go back {back}: there are {len(self.snapshots)} snapshots")
+        update = self.snapshots[-back]
+        self.snapshot()
+        self._past.restore(back + 1)
+        return update
+
+    def _build_kept(self) -> None:
+        """The ring of snapshots, and what reads and sets every variable."""
+        learned = [v for v in tf.global_variables() if not self.replay.owns(v)]
+        # One more than can be gone back to: the state before a rewind. The count of updates does
+        # not go back.
+        named = {v.op.name: v for v in learned if v is not self._updates}
+        k = self.config.past_states
+        self._past = Snapshots(self.engine, named, k=k + 1) if k else None
+        self.contents = ReplayContents(self.engine, self.replay)
+        counters = (self.replay.rows_written, self.replay.queue_tail)
+        own = [v for v in tf.global_variables() if not self.replay.owns(v)]
+        self._variables = VariableValues(
+            self.engine, {v.op.name: v for v in [*own, *counters]}, "of this agent"
+        )
