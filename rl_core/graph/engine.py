@@ -58,6 +58,7 @@ class Engine:
         self.threads = threads
         self._single_threaded = executor == "single_threaded" and _eager_context is not None
         self._session: tf.Session | None = None
+        self._raw: dict[Any, Callable[..., Any]] = {}
         self._fast = False
 
     @contextlib.contextmanager
@@ -124,7 +125,12 @@ class Engine:
         feeds = tuple(feeds)
         flat, pack = _flatten(fetches)
         targets = tuple(getattr(t, "op", t) for t in targets)
-        run = self._raw_callable(flat, feeds, targets)
+        # Kept for good: when TensorFlow releases one, a loop in it may keep a handle of what is
+        # gone, and give it to the next that is made at the same address ("Handle: 0 not found").
+        key = tuple(tuple(thing.name for thing in things) for things in (flat, feeds, targets))
+        if key not in self._raw:
+            self._raw[key] = self._raw_callable(flat, feeds, targets)
+        run = self._raw[key]
         # What passed last time: the objects themselves (held, so that no other object can get
         # their ids), and their shapes and dtypes.
         seen: tuple[Any, ...] = ()

@@ -194,6 +194,21 @@ def test_every_change_has_a_snapshot_before_it_and_all_is_in_the_log(outcome):
     assert rewinds[3].new == at["sync_period"]
 
 
+def test_several_changes_at_one_time_step_share_a_snapshot(tmp_path):
+    """One `targetnet set a=1 b=2` must not push two older states out of the ring."""
+    seen = []
+
+    def on_tick(agent, tick):
+        if tick.env_step in (200, 300):
+            agent.hyperparameters["tau"] = 0.5
+            agent.hyperparameters["discount"] = 0.9
+        seen.append(agent.snapshots)
+
+    train(SHORT, tmp_path / "run", on_tick=on_tick)
+    assert [len(snapshots) for snapshots in (seen[150], seen[-1])] == [0, 2]
+    assert len(set(seen[-1])) == 2
+
+
 def test_a_run_with_snapshots_and_rewinds_is_repeated_bit_for_bit(outcome):
     assert replay(outcome.run).identical
 

@@ -402,3 +402,17 @@ def test_building_leaves_the_callers_graph_as_it_was(engine):
             assert tf.get_default_graph() is inside is engine.graph
         assert tf.get_default_graph() is outside
         assert outside.get_operations() == []
+
+
+def test_a_call_is_made_once_and_kept_however_often_it_is_asked_for(engine):
+    """TensorFlow may mix up the loops of calls that it released: "Handle: 0 not found"."""
+    with engine.building():
+        x = tf.placeholder(tf.float32, [])
+        doubled = tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, 2.0 * y), [0, x])[1]
+    engine.start()
+    made, real = [], engine._raw_callable
+    engine._raw_callable = lambda *wanted: made.append(wanted) or real(*wanted)
+    for number in range(50):
+        assert engine.callable(doubled, [x])(np.float32(number)) == 8 * number
+        assert engine.callable((doubled,), [x])(np.float32(number)) == (8 * number,)
+    assert len(made) == 1
