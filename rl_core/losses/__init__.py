@@ -1,5 +1,33 @@
 """Losses: one value per transition, never reduced."""
 
+from rl_core.losses.categorical import categorical_projection, categorical_q_learning, support
+from rl_core.losses.masking import legal_only
+from rl_core.losses.munchausen import (
+    log_policy,
+    munchausen_bonus,
+    munchausen_q_learning,
+    munchausen_quantile,
+    soft_bootstrap,
+)
+from rl_core.losses.quantile import quantile_huber, quantile_midpoints, quantile_q_learning
 from rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
 
-__all__ = ["TdLoss", "double_q_learning", "huber", "q_learning", "squared"]
+__all__ = [
+    "TdLoss",
+    "categorical_projection",
+    "categorical_q_learning",
+    "double_q_learning",
+    "huber",
+    "legal_only",
+    "log_policy",
+    "munchausen_bonus",
+    "munchausen_q_learning",
+    "munchausen_quantile",
+    "q_learning",
+    "quantile_huber",
+    "quantile_midpoints",
+    "quantile_q_learning",
+    "soft_bootstrap",
+    "squared",
+    "support",
+]

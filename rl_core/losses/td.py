@@ -7,7 +7,7 @@ Imports: rl_core.errors. Never agents, never envs.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
@@ -53,9 +53,7 @@ def q_learning(
       ShapeError: an argument has the wrong rank.
     """
     with tf.name_scope(name):
-        q_tm1, r_t, discount_t, q_t = map(tf.convert_to_tensor, (q_tm1, r_t, discount_t, q_t))
-        a_tm1 = tf.convert_to_tensor(a_tm1)
-        require_ranks(
+        q_tm1, a_tm1, r_t, discount_t, q_t = require_ranks(
             name,
             q_tm1=(q_tm1, 2),
             a_tm1=(a_tm1, 1),
@@ -63,7 +61,7 @@ def q_learning(
             discount_t=(discount_t, 1),
             q_t=(q_t, 2),
         )
-        return _one_step(q_tm1, a_tm1, r_t, discount_t, tf.reduce_max(q_t, axis=1))
+        return one_step(q_tm1, a_tm1, r_t, discount_t, tf.reduce_max(q_t, axis=1))
 
 
 def double_q_learning(
@@ -98,9 +96,7 @@ def double_q_learning(
       ShapeError: an argument has the wrong rank.
     """
     with tf.name_scope(name):
-        q_tm1, r_t, discount_t = map(tf.convert_to_tensor, (q_tm1, r_t, discount_t))
-        a_tm1, q_t_value, q_t_selector = map(tf.convert_to_tensor, (a_tm1, q_t_value, q_t_selector))
-        require_ranks(
+        q_tm1, a_tm1, r_t, discount_t, q_t_value, q_t_selector = require_ranks(
             name,
             q_tm1=(q_tm1, 2),
             a_tm1=(a_tm1, 1),
@@ -109,9 +105,7 @@ def double_q_learning(
             q_t_value=(q_t_value, 2),
             q_t_selector=(q_t_selector, 2),
         )
-        best = tf.argmax(q_t_selector, axis=1, output_type=tf.int32)  # [B]
-        bootstrap = tf.gather(q_t_value, best, axis=1, batch_dims=1)  # [B]
-        return _one_step(q_tm1, a_tm1, r_t, discount_t, bootstrap)
+        return one_step(q_tm1, a_tm1, r_t, discount_t, at_best(q_t_value, q_t_selector))
 
 
 def squared(td_error: tf.Tensor) -> tf.Tensor:
@@ -133,25 +127,39 @@ def huber(td_error: tf.Tensor, delta: float | tf.Tensor = 1.0) -> tf.Tensor:
     return 0.5 * tf.square(quadratic) + delta * (absolute - quadratic)
 
 
-def _one_step(
-    q_tm1: tf.Tensor,
-    a_tm1: tf.Tensor,
-    r_t: tf.Tensor,
-    discount_t: tf.Tensor,
-    bootstrap: tf.Tensor,  # [B]
+def one_step(
+    q_tm1: tf.Tensor, a_tm1: tf.Tensor, r_t: tf.Tensor, discount_t: tf.Tensor, bootstrap: tf.Tensor
 ) -> TdLoss:
+    """As `q_learning`, with `bootstrap` [B], the value of s_t, given."""
     qa_tm1 = tf.gather(q_tm1, a_tm1, axis=1, batch_dims=1)  # [B]
     target = tf.stop_gradient(r_t + discount_t * bootstrap)  # [B]
     td_error = target - qa_tm1  # [B]
     return TdLoss(squared(td_error), target, td_error)
 
 
-def require_ranks(where: str, **tensors: tuple[tf.Tensor, int]) -> None:
-    """Raises ShapeError naming every tensor whose rank is not the wanted one."""
-    wrong = [
-        f"{name} must have rank {rank}, got shape {tensor.shape}"
-        for name, (tensor, rank) in tensors.items()
-        if tensor.shape.rank not in (None, rank)
-    ]
+def at_best(values: tf.Tensor, selector: tf.Tensor) -> tf.Tensor:
+    """`values` [B, A, ...] of the action with the largest `selector` [B, A]: [B, ...]."""
+    best = tf.argmax(selector, axis=1, output_type=tf.int32)  # [B]
+    return tf.gather(values, best, axis=1, batch_dims=1)
+
+
+def require_ranks(where: str, **arguments: tuple[Any, int | tuple[int, ...]]) -> list[Any]:
+    """The arguments as tensors, in order; None, an optional one left out, stays None.
+
+    Args:
+      where: the function that asks.
+      arguments: name -> (value, the rank wanted or a tuple of ranks of which any will do).
+
+    Raises:
+      ShapeError: names every argument whose rank is not a wanted one.
+    """
+    tensors = [v if v is None else tf.convert_to_tensor(v) for v, _ in arguments.values()]
+    wrong = []
+    for (name, (_, wanted)), tensor in zip(arguments.items(), tensors, strict=True):
+        ranks = wanted if isinstance(wanted, tuple) else (wanted,)
+        if tensor is not None and tensor.shape.rank not in (None, *ranks):
+            one_of = " or ".join(map(str, ranks))
+            wrong.append(f"{name} must have rank {one_of}, got shape {tensor.shape}")
     if wrong:
         raise ShapeError(f"{where}: {'; '.join(wrong)}")
+    return tensors

@@ -1,0 +1,34 @@
+"""Action masks: values of illegal actions, made too low to be chosen.
+
+Imports: rl_core.losses.td. Never agents, never envs.
+"""
+
+from __future__ import annotations
+
+import tensorflow.compat.v1 as tf
+
+from rl_core.losses.td import require_ranks
+
+
+def legal_only(q: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
+    """Action values with those of illegal actions at the lowest finite float.
+
+        legal_only(q, legal)[a] = q[a] if legal[a], else the float32 minimum
+
+    Finite, so that 0 * bootstrap is 0 also where an episode ended with no legal action at all.
+    Huang & Ontanon (2020), https://arxiv.org/abs/2006.14171.
+
+    Args:
+      q: [B, A] float. Legal actions receive gradient, illegal ones none.
+      legal: [B, A] bool, or None: every action is legal, and `q` itself is returned.
+
+    Returns:
+      [B, A] float.
+
+    Raises:
+      ShapeError: an argument has the wrong rank.
+    """
+    if legal is None:
+        return q
+    q, legal = require_ranks("legal_only", q=(q, 2), legal=(legal, 2))
+    return tf.where(legal, q, tf.fill(tf.shape(q), tf.float32.min))

@@ -1,0 +1,128 @@
+"""Quantile TD losses: a distribution of returns by its quantiles, one value per transition.
+
+The caller weights and averages. No gradient flows through a target.
+
+Imports: rl_core.losses.td. Never agents, never envs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from rl_core.losses.td import TdLoss, at_best, huber, require_ranks
+
+
+def quantile_midpoints(n: int) -> np.ndarray:
+    """The middles of n equal shares of (0, 1): (i + 1/2) / n, [n] float32.
+
+    Dabney et al. (2018), https://arxiv.org/abs/1710.10044, lemma 2.
+    """
+    return (np.arange(n, dtype=np.float32) + 0.5) / n
+
+
+def quantile_huber(
+    z: tf.Tensor, taus: tf.Tensor, target: tf.Tensor, kappa: float | tf.Tensor
+) -> tf.Tensor:
+    """Quantile regression loss with the corner rounded off (quantile Huber loss).
+
+        u_ij = target[j] - z[i]
+        loss = sum_i mean_j |taus[i] - 1{u_ij < 0}| * huber(u_ij, kappa) / kappa
+
+    Dabney et al. (2018), https://arxiv.org/abs/1710.10044, equation 10; divided by kappa, so that
+    it stays near the loss of its limit 0, Dabney et al. (2018b), https://arxiv.org/abs/1806.06923.
+
+    Args:
+      z: [B, N] float. The only input that receives gradient.
+      taus: [N] or [B, N] float in (0, 1): the fraction of which each z is the quantile.
+      target: [B, M] float: samples or quantiles, all of the same weight.
+      kappa: > 0, a number or scalar tensor: where the loss turns from quadratic to linear.
+
+    Returns:
+      [B].
+
+    Raises:
+      ShapeError: an argument has the wrong rank.
+    """
+    z, taus, target, kappa = require_ranks(
+        "quantile_huber",
+        z=(z, 2),
+        taus=(taus, (1, 2)),
+        target=(target, 2),
+        kappa=(tf.cast(kappa, tf.float32), 0),
+    )
+    u = tf.stop_gradient(target)[:, tf.newaxis, :] - z[:, :, tf.newaxis]  # [B, N, M]
+    below = tf.cast(u < 0.0, u.dtype)  # [B, N, M]
+    weight = tf.stop_gradient(tf.abs(taus[..., tf.newaxis] - below))  # [B, N, M]
+    return tf.reduce_sum(tf.reduce_mean(weight * huber(u, kappa) / kappa, axis=2), axis=1)
+
+
+def quantile_q_learning(
+    z_tm1: tf.Tensor,
+    taus_tm1: tf.Tensor,
+    a_tm1: tf.Tensor,
+    r_t: tf.Tensor,
+    discount_t: tf.Tensor,
+    z_t: tf.Tensor,
+    q_t_selector: tf.Tensor,
+    kappa: float | tf.Tensor = 1.0,
+    name: str = "quantile_q_learning",
+) -> TdLoss:
+    """One-step Q-learning on quantiles of the return (QR-DQN; IQN with drawn fractions).
+
+        b        = argmax_a q_t_selector[a]
+        y[j]     = r_t + discount_t * z_t[b, j]      (no gradient)
+        loss     = quantile_huber(z_tm1[a_tm1], taus_tm1, y, kappa)
+        target   = mean_j y[j]
+        td_error = target - mean_i z_tm1[a_tm1, i]
+
+    Dabney et al. (2018), https://arxiv.org/abs/1710.10044, algorithm 1; Dabney et al. (2018b),
+    https://arxiv.org/abs/1806.06923.
+
+    Args:
+      z_tm1: [B, A, N] float. The only input that receives gradient.
+      taus_tm1: [N] or [B, N] float in (0, 1): the fractions of z_tm1.
+      a_tm1: [B] int in [0, A).
+      r_t: [B] float.
+      discount_t: [B] float; 0 where the episode terminated.
+      z_t: [B, A, M] float, at fractions of equal weight.
+      q_t_selector: [B, A] float, masked already: the means of z_t, or for double Q-learning the
+        online network's.
+      kappa: as in `quantile_huber`.
+
+    Returns:
+      TdLoss(loss, target, td_error), each [B]; target and td_error are of means.
+
+    Raises:
+      ShapeError: an argument has the wrong rank.
+    """
+    with tf.name_scope(name):
+        z_tm1, taus_tm1, a_tm1, r_t, discount_t, z_t, q_t_selector = require_ranks(
+            name,
+            z_tm1=(z_tm1, 3),
+            taus_tm1=(taus_tm1, (1, 2)),
+            a_tm1=(a_tm1, 1),
+            r_t=(r_t, 1),
+            discount_t=(discount_t, 1),
+            z_t=(z_t, 3),
+            q_t_selector=(q_t_selector, 2),
+        )
+        bootstrap = at_best(z_t, q_t_selector)  # [B, M]
+        return quantile_one_step(z_tm1, taus_tm1, a_tm1, r_t, discount_t, bootstrap, kappa)
+
+
+def quantile_one_step(
+    z_tm1: tf.Tensor,
+    taus_tm1: tf.Tensor,
+    a_tm1: tf.Tensor,
+    r_t: tf.Tensor,
+    discount_t: tf.Tensor,
+    bootstrap: tf.Tensor,
+    kappa: float | tf.Tensor,
+) -> TdLoss:
+    """As `quantile_q_learning`, with `bootstrap` [B, M], the quantiles of s_t, given."""
+    za_tm1 = tf.gather(z_tm1, a_tm1, axis=1, batch_dims=1)  # [B, N]
+    y = tf.stop_gradient(r_t[:, tf.newaxis] + discount_t[:, tf.newaxis] * bootstrap)  # [B, M]
+    loss = quantile_huber(za_tm1, taus_tm1, y, kappa)  # [B]
+    target = tf.reduce_mean(y, axis=1)  # [B]
+    return TdLoss(loss, target, target - tf.reduce_mean(za_tm1, axis=1))
