@@ -4,9 +4,12 @@
     registry.py    finding and making one env; why it could not be made
     checks.py      spaces and first observations that can be trained on
     spaces.py      how an observation becomes a stored row
+    masks.py       the actions that are legal, where an env says so
+    rewards.py     rewards scaled and clipped for learning
     drivers.py     the drivers: one env, several in a loop, an env's own vector env
     interface.py   Step, Episode, Envs: what the agents see
     seeding.py     the seed of every episode
+    minatar.py     five games of a package that registers none, reproducible
 
 Imports: rl_core.errors. Never agents, never tensorflow.
 """

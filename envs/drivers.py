@@ -1,6 +1,6 @@
 """The drivers behind `Envs`: one env, several in a loop, and an env's own vector env.
 
-Imports: envs.interface, envs.seeding, envs.spaces.
+Imports: envs.interface, envs.masks, envs.rewards, envs.seeding, envs.spaces.
 """
 
 import zlib
@@ -12,11 +12,13 @@ import gymnasium as gym
 import numpy as np
 
 from envs.interface import Envs, Episode, Step
+from envs.masks import write_legal
+from envs.rewards import RewardTransform
 from envs.seeding import episode_seed
 from envs.spaces import Spaces
 
 
-def _blank_step(num_envs: int, spaces: Spaces) -> Step:
+def _blank_step(num_envs: int, spaces: Spaces, has_action_masks: bool) -> Step:
     """Returns the arrays that a driver fills anew at every step."""
     return Step(
         observation=np.zeros((num_envs, *spaces.observation_shape), spaces.observation_dtype),
@@ -25,6 +27,7 @@ def _blank_step(num_envs: int, spaces: Spaces) -> Step:
         truncated=np.zeros(num_envs, np.bool_),
         autoreset=np.zeros(num_envs, np.bool_),
         episodes=(),
+        legal=np.ones((num_envs, spaces.num_actions), np.bool_) if has_action_masks else None,
     )
 
 
@@ -35,11 +38,20 @@ class SyncEnvs(Envs):
     """
 
     def __init__(
-        self, env_id: str, envs: Sequence[gym.Env[Any, Any]], spaces: Spaces, seed: int
+        self,
+        env_id: str,
+        envs: Sequence[gym.Env[Any, Any]],
+        spaces: Spaces,
+        seed: int,
+        *,
+        has_action_masks: bool,
+        transform: RewardTransform | None,
     ) -> None:
-        super().__init__(env_id, len(envs), spaces)
-        self._step = _blank_step(len(envs), spaces)
-        self._lanes = [_Lane(i, env, spaces, seed, self._step) for i, env in enumerate(envs)]
+        super().__init__(env_id, len(envs), spaces, has_action_masks=has_action_masks)
+        self._step = _blank_step(len(envs), spaces, has_action_masks)
+        self._lanes = [
+            _Lane(env_id, i, env, spaces, seed, self._step, transform) for i, env in enumerate(envs)
+        ]
         self.frames_per_second = float(envs[0].metadata.get("render_fps", 30))
 
     def reset(self) -> Step:
@@ -91,16 +103,26 @@ class _Lane:
     """One of N single envs: its running episode, and the rows it writes."""
 
     def __init__(
-        self, index: int, env: gym.Env[Any, Any], spaces: Spaces, seed: int, step: Step
+        self,
+        env_id: str,
+        index: int,
+        env: gym.Env[Any, Any],
+        spaces: Spaces,
+        seed: int,
+        step: Step,
+        transform: RewardTransform | None,
     ) -> None:
         self.env = env
         self.episode = 0
         self.ended = False
+        self._env_id = env_id
         self._index = index
         self._seed = seed
         self._first_action = spaces.first_action
         self._write = spaces.write
         self._observation = step.observation[index, ...]  # a view, also of a scalar
+        self._legal = None if step.legal is None else step.legal[index]  # a view
+        self._transform = transform
         self._step = step
         self._return = 0.0
         self._length = 0
@@ -133,7 +155,7 @@ class _Lane:
 
     def begin(self, episode: int) -> None:
         """Writes the first row of `episode`."""
-        observation, _ = self.env.reset(seed=episode_seed(self._seed, self._index, episode))
+        observation, info = self.env.reset(seed=episode_seed(self._seed, self._index, episode))
         self._write(self._observation, observation)
         self._checksum = zlib.crc32(self._observation.data)
         index, step = self._index, self._step
@@ -141,6 +163,8 @@ class _Lane:
         step.terminated[index] = False
         step.truncated[index] = False
         step.autoreset[index] = True
+        if self._legal is not None:
+            write_legal(self._env_id, self._legal, info, False, index)
         self.episode = episode
         self.ended = False
         self._return = 0.0
@@ -149,15 +173,20 @@ class _Lane:
 
     def advance(self, action: int) -> tuple[Episode, ...]:
         """Writes the row that `action` leads to; returns the episode if that ended it."""
-        observation, reward, terminated, truncated, _ = self.env.step(self._first_action + action)
+        observation, reward, terminated, truncated, info = self.env.step(
+            self._first_action + action
+        )
         self._write(self._observation, observation)
         self._checksum = zlib.crc32(self._observation.data, self._checksum)
         index, step = self._index, self._step
-        step.reward[index] = reward
+        reward = float(reward)  # a NumPy float32 would make the sum float32
+        step.reward[index] = reward if self._transform is None else self._transform.one(reward)
         step.terminated[index] = terminated
         step.truncated[index] = truncated
         step.autoreset[index] = False
-        self._return += float(reward)  # a NumPy float32 would make the sum float32
+        if self._legal is not None:
+            write_legal(self._env_id, self._legal, info, bool(terminated or truncated), index)
+        self._return += reward
         self._length += 1
         self._actions.append(action)
         if not (terminated or truncated):
@@ -174,14 +203,22 @@ class VectorEnvs(Envs):
     """
 
     def __init__(
-        self, env_id: str, env: gym.vector.VectorEnv[Any, Any, Any], spaces: Spaces, seed: int
+        self,
+        env_id: str,
+        env: gym.vector.VectorEnv[Any, Any, Any],
+        spaces: Spaces,
+        seed: int,
+        *,
+        has_action_masks: bool,
+        transform: RewardTransform | None,
     ) -> None:
-        super().__init__(env_id, env.num_envs, spaces)
+        super().__init__(env_id, env.num_envs, spaces, has_action_masks=has_action_masks)
         self._env = env
         self._seed = episode_seed(seed, env=0, episode=0)
         self._first_action = spaces.first_action
         self._write = spaces.write
-        self._step = _blank_step(env.num_envs, spaces)
+        self._transform = transform
+        self._step = _blank_step(env.num_envs, spaces, has_action_masks)
         self._closed = False
         self._ended = np.ones(env.num_envs, np.bool_)
         self._episode = np.zeros(env.num_envs, np.int64)
@@ -189,14 +226,13 @@ class VectorEnvs(Envs):
         self._length = np.zeros(env.num_envs, np.int64)
 
     def reset(self) -> Step:
-        observation, _ = self._env.reset(seed=self._seed)
+        observation, info = self._env.reset(seed=self._seed)
         self._ended[:] = True
         self._episode[:] = -1
-        return self._record(observation, 0.0, False, False)
+        return self._record(observation, 0.0, False, False, info)
 
     def step(self, actions: np.ndarray) -> Step:
-        observation, reward, terminated, truncated, _ = self._env.step(actions + self._first_action)
-        return self._record(observation, reward, terminated, truncated)
+        return self._record(*self._env.step(actions + self._first_action))
 
     def state(self) -> dict[str, Any]:
         return {}
@@ -213,19 +249,23 @@ class VectorEnvs(Envs):
             self._closed = True
             self._env.close()
 
-    def _record(self, observation: Any, reward: Any, terminated: Any, truncated: Any) -> Step:
+    def _record(
+        self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any
+    ) -> Step:
         step = self._step
         step.autoreset[:] = began = self._ended
         self._write(step.observation, observation)
         # Some vector envs go on giving rewards on the step that resets.
         reward = np.where(began, 0.0, reward)
-        step.reward[:] = reward
+        step.reward[:] = reward if self._transform is None else self._transform.all(reward)
         step.terminated[:] = terminated
         step.truncated[:] = truncated
         self._episode += began
         self._return = np.where(began, 0.0, self._return + reward)
         self._length = np.where(began, 0, self._length + 1)
         self._ended = step.terminated | step.truncated
+        if step.legal is not None:
+            write_legal(self.env_id, step.legal, info, self._ended)
         if not self._ended.any():
             return step
         return step._replace(

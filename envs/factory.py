@@ -15,7 +15,9 @@ from gymnasium.envs.registration import EnvSpec
 from envs.checks import require_matching_observation
 from envs.drivers import SingleEnv, SyncEnvs, VectorEnvs
 from envs.interface import Envs
+from envs.masks import finds_masks
 from envs.registry import find_spec, make_single, make_vector
+from envs.rewards import RewardTransform, reward_transform
 from envs.seeding import episode_seed
 from envs.spaces import read_spaces
 from rl_core.errors import EnvError, did_you_mean
@@ -30,8 +32,13 @@ def make_envs(
     vectorization: Vectorization = "sync",
     seed: int,
     env_kwargs: Mapping[str, Any] | None = None,
+    reward_scale: float = 1.0,
+    reward_clip: float | None = None,
 ) -> Envs:
     """Makes `num_envs` envs that step together.
+
+    An env whose first reset gives info["action_mask"], as gymnasium's Taxi, has masks: every
+    later info must give one too (envs/masks.py), and every Step has them in `legal`.
 
     Args:
       env_id: a registered id with its version, or "module:Env-v0" to import `module` first.
@@ -41,14 +48,18 @@ def make_envs(
         with one seed at its start.
       seed: the run's seed, >= 0.
       env_kwargs: arguments of the env, and `max_episode_steps` to change its time limit.
+      reward_scale: > 0; every reward is multiplied by it.
+      reward_clip: > 0; after that every reward is clipped to [-reward_clip, reward_clip]. An
+        Episode's return stays the sum of the rewards as the env gave them.
 
     Raises:
       EnvError: there is no such env, it cannot be made, or it cannot be trained on.
     """
     _require_arguments(num_envs, vectorization, seed)
     spec = find_spec(env_id)
+    transform = reward_transform(reward_scale, reward_clip)
     make = _make_sync if vectorization == "sync" else _make_vector
-    return make(env_id, spec, num_envs, seed, dict(env_kwargs or {}))
+    return make(env_id, spec, num_envs, seed, dict(env_kwargs or {}), transform)
 
 
 def _require_arguments(num_envs: int, vectorization: str, seed: int) -> None:
@@ -65,38 +76,51 @@ def _require_arguments(num_envs: int, vectorization: str, seed: int) -> None:
 
 
 def _make_sync(
-    env_id: str, spec: EnvSpec, num_envs: int, seed: int, env_kwargs: Mapping[str, Any]
+    env_id: str,
+    spec: EnvSpec,
+    num_envs: int,
+    seed: int,
+    env_kwargs: Mapping[str, Any],
+    transform: RewardTransform | None,
 ) -> Envs:
     with ExitStack() as opened:  # closes what was made if a later line raises
         envs = [
             opened.enter_context(closing(make_single(spec, env_kwargs))) for _ in range(num_envs)
         ]
         spaces = read_spaces(env_id, envs[0].observation_space, envs[0].action_space)
-        first = _first_observation(env_id, envs[0], seed)
+        first, info = _first_reset(env_id, envs[0], seed)
         require_matching_observation(
             env_id, envs[0].observation_space, spaces.observation_dtype, first
         )
+        masks = finds_masks(env_id, info, (spaces.num_actions,))
         opened.pop_all()
-        return (SingleEnv if num_envs == 1 else SyncEnvs)(env_id, envs, spaces, seed)
+        driver = SingleEnv if num_envs == 1 else SyncEnvs
+        return driver(env_id, envs, spaces, seed, has_action_masks=masks, transform=transform)
 
 
 def _make_vector(
-    env_id: str, spec: EnvSpec, num_envs: int, seed: int, env_kwargs: Mapping[str, Any]
+    env_id: str,
+    spec: EnvSpec,
+    num_envs: int,
+    seed: int,
+    env_kwargs: Mapping[str, Any],
+    transform: RewardTransform | None,
 ) -> Envs:
     with ExitStack() as opened:
         env = opened.enter_context(closing(make_vector(spec, num_envs, env_kwargs)))
         spaces = read_spaces(env_id, env.single_observation_space, env.single_action_space)
-        first = _first_observation(env_id, env, seed)[0]
+        first, info = _first_reset(env_id, env, seed)
         require_matching_observation(
-            env_id, env.single_observation_space, spaces.observation_dtype, first
+            env_id, env.single_observation_space, spaces.observation_dtype, first[0]
         )
+        masks = finds_masks(env_id, info, (num_envs, spaces.num_actions))
         opened.pop_all()
-        return VectorEnvs(env_id, env, spaces, seed)
+        return VectorEnvs(env_id, env, spaces, seed, has_action_masks=masks, transform=transform)
 
 
-def _first_observation(
+def _first_reset(
     env_id: str, env: gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any], seed: int
-) -> Any:
+) -> tuple[Any, Any]:
     # The run's own first reset comes later with the same seed and gives the same again.
     result = env.reset(seed=episode_seed(seed, env=0, episode=0))
     if not isinstance(result, tuple) or len(result) != 2:
@@ -104,4 +128,4 @@ def _first_observation(
             f"env {env_id!r}: reset must return an observation and an info dict, got "
             f"{type(result).__name__}; the env follows an older interface than gymnasium's"
         )
-    return result[0]
+    return result

@@ -16,7 +16,7 @@ class Episode(NamedTuple):
 
     env: int  # index in [0, N)
     number: int  # 0, 1, ... within its env
-    episode_return: float  # sum of the raw rewards, added up in float64
+    episode_return: float  # sum of the raw rewards, as the env gave them, in float64
     length: int  # transitions
     terminated: bool  # False: cut off by truncation
 
@@ -26,6 +26,8 @@ class Step(NamedTuple):
 
     The arrays are the driver's own and the next `step` or `reset` writes into them: whoever
     wants to keep a row copies it first. They are C-contiguous and never change their dtype.
+    Rewards are scaled and clipped as make_envs was told; `legal` tells of the observation in the
+    same row, and all is legal where an episode ended with nothing legal.
     """
 
     observation: np.ndarray  # [N, *observation_shape], stored dtype
@@ -34,6 +36,7 @@ class Step(NamedTuple):
     truncated: np.ndarray  # [N] bool
     autoreset: np.ndarray  # [N] bool: first row of an episode; the action was ignored
     episodes: tuple[Episode, ...]  # those that ended with this step
+    legal: np.ndarray | None = None  # [N, A] bool, at least one each; None: no masks
 
 
 class Envs(ABC):
@@ -44,13 +47,16 @@ class Envs(ABC):
     observation of the next episode, with `autoreset` set. That pseudo-step is no transition.
     """
 
-    def __init__(self, env_id: str, num_envs: int, spaces: Spaces) -> None:
+    def __init__(
+        self, env_id: str, num_envs: int, spaces: Spaces, *, has_action_masks: bool
+    ) -> None:
         self.env_id = env_id
         self.num_envs = num_envs
         self.observation_shape = spaces.observation_shape  # of one env
         self.observation_dtype = spaces.observation_dtype  # as stored: float32, uint8 or bool
         self.num_actions = spaces.num_actions  # 0 .. num_actions - 1, whatever the env's start
         self.first_action = spaces.first_action  # the env's own number for action 0
+        self.has_action_masks = has_action_masks  # whether every step has `legal`
         self.frames_per_second = 30.0  # at which the env is watched
 
     @abstractmethod

@@ -1,12 +1,13 @@
 """Finding an env by its id and making it; saying in one line why that could not be done.
 
-Imports: rl_core.errors, envs.checks.
+Imports: rl_core.errors, envs.minatar.
 """
 
 import difflib
 import importlib
 import inspect
 import re
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -14,14 +15,19 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvCreator, EnvSpec, VectorEnvCreator, load_env_creator
 
+from envs import minatar
 from rl_core.errors import EnvError, did_you_mean, in_one_line
 
 EntryPoint = EnvCreator | VectorEnvCreator | str | None
 
-# What to install for the envs of gymnasium.envs.<key>.
+# Ours first: under the same ids the package MinAtar registers, when asked to, envs whose episodes
+# cannot be reproduced.
+REGISTERED = ChainMap(minatar.SPECS, gym.registry)
+# What to install for the envs of gymnasium.envs.<key>, and of our own envs.<key>.
 INSTALL = {
     "box2d": "targetnet[box2d]",
     "classic_control": "gymnasium[classic-control]",
+    "minatar": "targetnet[minatar]",
     "mujoco": "gymnasium[mujoco]",
     "phys2d": "gymnasium[jax]",
     "tabular": "gymnasium[jax]",
@@ -38,7 +44,7 @@ def find_spec(env_id: str) -> EnvSpec:
     module, _, name = env_id.rpartition(":")
     if module:
         _import_registering_module(module, env_id)
-    spec = gym.registry.get(name)
+    spec = REGISTERED.get(name)
     if spec is None:
         raise EnvError(_unregistered(module, name))
     return spec
@@ -56,7 +62,7 @@ def _import_registering_module(module: str, env_id: str) -> None:
 
 def _unregistered(module: str, name: str) -> str:
     problem = f"{f'module {module!r} registers no env' if module else 'there is no env'} {name!r}"
-    by_version = sorted(gym.registry.values(), key=lambda spec: spec.version or 0)
+    by_version = sorted(REGISTERED.values(), key=lambda spec: spec.version or 0)
     latest = {_without_version(spec.id): spec.id for spec in by_version}
     # Names are compared without their versions: in "Foo-v0" those are half of what is alike.
     near = difflib.get_close_matches(_without_version(name), latest, n=1)
@@ -130,7 +136,7 @@ def _explained(
 
 
 def _missing_package(spec: EnvSpec, entry_point: EntryPoint, error: Exception) -> str:
-    family = str(entry_point).removeprefix("gymnasium.envs.").partition(".")[0]
+    family = re.sub(r"^(gymnasium\.)?envs\.(\w+).*", r"\2", str(entry_point))
     # Gymnasium's text gives another way to install; the import it failed on is the cause.
     reason = in_one_line(error.__cause__ or error)
     if family in INSTALL:

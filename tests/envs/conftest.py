@@ -1,4 +1,4 @@
-"""Envs whose every row is known beforehand, registered as test/Scripted-v0 and test/Fixed-v0."""
+"""Envs whose every row is known beforehand, registered as test/<name>-v0."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -74,6 +74,44 @@ class ScriptedVector(gym.vector.VectorEnv):
         self.tape.append("close")
 
 
+class Masked(Scripted):
+    """The same with a mask from `masks` for each step of an episode; None gives none."""
+
+    def __init__(self, masks: Any = ([1, 1, 1],), start: int = 0):
+        super().__init__()
+        self.masks = masks
+        self.action_space = gym.spaces.Discrete(3, start=start)
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0], self.info()
+
+    def step(self, action):
+        return *super().step(action - int(self.action_space.start))[:4], self.info()
+
+    def info(self):
+        mask = self.masks[min(int(self.buffer[0]), len(self.masks) - 1)]
+        return {} if mask is None else {"action_mask": mask}
+
+
+class MaskedVector(ScriptedVector):
+    """The same with one of `infos` for each call of reset and step, the last one for ever."""
+
+    def __init__(self, num_envs, infos: Any):
+        super().__init__(num_envs)
+        self.infos = infos
+
+    def reset(self, *, seed=None, options=None):
+        self.calls = 0
+        return super().reset(seed=seed)[0], self.info()
+
+    def step(self, actions):
+        return *super().step(actions)[:4], self.info()
+
+    def info(self):
+        self.calls += 1
+        return self.infos[min(self.calls, len(self.infos)) - 1]
+
+
 class Fixed(gym.Env):
     """Always gives the one observation; is paid the action it gets. Spaces as you like."""
 
@@ -103,7 +141,8 @@ class Fixed(gym.Env):
 def registered_envs() -> Iterator[None]:
     gym.register("test/Scripted-v0", Scripted, vector_entry_point=ScriptedVector)
     gym.register("test/Limited-v0", Scripted, max_episode_steps=2)
+    gym.register("test/Masked-v0", Masked, vector_entry_point=MaskedVector)
     gym.register("test/Fixed-v0", Fixed)
     yield
-    for name in ("test/Scripted-v0", "test/Limited-v0", "test/Fixed-v0"):
+    for name in ("test/Scripted-v0", "test/Limited-v0", "test/Masked-v0", "test/Fixed-v0"):
         del gym.registry[name]

@@ -37,6 +37,7 @@ def fixed_refusal(**env_kwargs) -> str:
         ("LunarLander-v2", "LunarLander-v3"),
         ("Taxy-v3", "Taxi-v4"),
         ("test/Scriptd-v0", "test/Scripted-v0"),
+        ("MinAtar/SpaceInvader-v1", "MinAtar/SpaceInvaders-v1"),
     ],
 )
 def test_an_unknown_id_names_the_nearest_in_its_latest_version(typo, meant):
@@ -90,6 +91,7 @@ def test_a_module_that_registers_another_name_says_so(tmp_path, monkeypatch):
     ("env_id", "module", "install"),
     [
         ("LunarLander-v3", "gymnasium.envs.box2d.lunar_lander", "targetnet[box2d]"),
+        ("MinAtar/Breakout-v1", "minatar", "targetnet[minatar]"),
         ("Ant-v5", "gymnasium.envs.mujoco.ant_v5", "gymnasium[mujoco]"),
         ("phys2d/CartPole-v1", "gymnasium.envs.phys2d.cartpole", "gymnasium[jax]"),
     ],

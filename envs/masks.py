@@ -1,0 +1,89 @@
+"""Which actions are legal: the masks that some envs give in their infos, checked and stored.
+
+The convention is that of gymnasium's Taxi: `info["action_mask"]`, [A] of 0 and 1, tells of the
+observation it comes with, and `reset` gives one as well as `step`. Its entry 0 is the first
+action of the action space, whatever number that has. A vector env gives [N, A], and may say in
+`info["_action_mask"]`, [N], which of its envs gave one.
+
+Imports: rl_core.errors.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rl_core.errors import EnvError, in_one_line
+
+NONE = "none, though the first reset gave one"
+
+
+def finds_masks(env_id: str, info: Any, shape: tuple[int, ...]) -> bool:
+    """Returns whether the `info` of a first reset has masks.
+
+    Raises:
+      EnvError: it has, but none for rows of `shape`, [A] or [N, A].
+    """
+    if _mask_in(info) is None:
+        return False
+    write_legal(env_id, np.empty(shape, np.bool_), info, ended=False)
+    return True
+
+
+def write_legal(env_id: str, rows: np.ndarray, info: Any, ended: Any, env: int = 0) -> None:
+    """Writes the masks of `info` into `rows`.
+
+    Where an episode ended, terminated or truncated, and nothing is legal, all is: no action is
+    chosen there. Elsewhere nothing legal is an error.
+
+    Args:
+      env_id: for the message.
+      rows: [A] bool, the row of one env, or [N, A], those of a vector env.
+      info: what came with the observations.
+      ended: [] or [N] bool.
+      env: the index of the env of an [A] row.
+
+    Raises:
+      EnvError: a mask is missing, is of another shape, has other entries than 0 and 1, or
+        leaves nothing to choose.
+    """
+    given = _mask_in(info)
+    if given is None:
+        raise _refusal(env_id, _owner(rows, env), rows, NONE)
+    mask = np.asarray(given)
+    if mask.shape != rows.shape or mask.dtype.kind not in "biuf":
+        got = f"one of shape {mask.shape} and dtype {mask.dtype}"
+        raise _refusal(env_id, _owner(rows, env), rows, got)
+    if rows.ndim == 2:
+        present = np.asarray(info.get("_action_mask", True), np.bool_)  # [] or [N]
+        if not present.all():
+            raise _refusal(env_id, f"env {np.argmin(present)}", rows, NONE)
+
+    np.not_equal(mask, 0, out=rows)
+    # A number other than 0 and 1, or NaN, is not equal to the bool it was stored as.
+    strange = rows != mask
+    some = np.logical_or.reduce(rows, axis=-1)  # [] or [N]
+    # count_nonzero takes a fifth of the time of any() and all(), which matters at every step.
+    if np.count_nonzero(strange) or np.count_nonzero(some) < some.size:
+        good = ~strange.any(axis=-1) & (some | ended)
+        if not good.all():
+            first = int(np.argmin(good))  # 0 for []
+            got = in_one_line(mask.reshape(-1, rows.shape[-1])[first].tolist())
+            raise _refusal(env_id, f"env {env + first}", rows, got)
+        rows[~some] = True
+
+
+def _mask_in(info: Any) -> Any:
+    return info.get("action_mask") if isinstance(info, Mapping) else None
+
+
+def _owner(rows: np.ndarray, env: int) -> str:
+    return f"env {env}" if rows.ndim == 1 else f"envs 0 to {len(rows) - 1}"
+
+
+def _refusal(env_id: str, owner: str, rows: np.ndarray, got: str) -> EnvError:
+    return EnvError(
+        f"{owner} ({env_id}): info['action_mask'] must be 0 or 1 for each of "
+        f"{' envs and '.join(map(str, rows.shape))} actions, with at least one 1 unless the "
+        f"episode ended, got {got}; correct the env"
+    )
