@@ -1,0 +1,231 @@
+"""`targetnet results`: trains configs with many seeds and writes the page of what came of it.
+
+Imports: agents, rl_core.control, rl_core.errors. Never tensorflow: children train.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from agents.results.jobs import Ended, Job, Progressed, run_jobs
+from rl_core.control.files import ControlFiles, write_whole
+from rl_core.control.state import read_state
+from rl_core.errors import RlCoreError, RunDirError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from agents.results.scores import Row
+    from agents.results.table import Summary
+
+FAILED = 1
+TRAIN = [sys.executable, "-m", "agents.cli", "train"]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Train configs with many seeds; write a page with statistics and curves."""
+
+    configs: Annotated[Positional[tuple[str, ...]], arg(metavar="CONFIG ...")]
+    """Shipped names (see `targetnet configs`) or paths of TOML files."""
+    seeds: Annotated[int, arg(metavar="N")] = 10
+    """Of each config: 0 to N-1."""
+    jobs: Annotated[int | None, arg(metavar="N")] = None
+    """Seeds at work at once, each on one core. By default as many as there are cores."""
+    out: Annotated[Path, arg(metavar="DIR")] = Path("results")
+    """For runs, logs and table.json. Called again, what is there goes on or stays."""
+    peer: Annotated[Literal["sb3"] | None, arg(metavar="sb3")] = None
+    """Beside Stable-Baselines3's DQN, where rl-baselines3-zoo has settings for the env."""
+    peer_python: Annotated[Path | None, arg(metavar="FILE")] = None
+    """An interpreter that has it. By default an environment is made in DIR/venvs."""
+    page: Annotated[Path | None, arg(metavar="FILE")] = None
+    """The page; pictures go into a directory of its name. By default DIR/results.md."""
+    training: bool = False
+    """With a column: the mean return of the last 100 training episodes."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.results.pictures import require_matplotlib
+
+        envs = self._env_of_each()
+        require_matplotlib()
+        peer_envs = self._peer_envs(envs)
+        ended = self._run(peer_envs, console)
+        if ended.signal:
+            _say(console, "interrupted; the same command goes on from here")
+            return 128 + ended.signal
+        rows = [row for row in self._rows(envs, peer_envs) if row.seeds]
+        if rows:
+            self._write(rows, console)
+        return FAILED if ended.failed else 0
+
+    # What there is to do.
+
+    def _env_of_each(self) -> dict[str, str]:
+        """Config as given -> env id; raises RlCoreError for whatever cannot be done."""
+        from agents.config_files import config_name, load_config
+
+        if not self.configs:
+            raise RlCoreError("name at least one config, such as: targetnet results cartpole")
+        for option, value in (("--seeds", self.seeds), ("--jobs", self._at_once)):
+            if value < 1:
+                raise RlCoreError(f"{option} must be at least 1, got {value}")
+        if self.page and self.page.suffix != ".md":
+            raise RlCoreError(f"--page must be a file called .md, got {str(self.page)!r}")
+        envs = {config: load_config(config).env_id for config in self.configs}
+        names = Counter(config_name(config) for config in self.configs)
+        twice = [name for name, count in names.items() if count > 1]
+        if twice:
+            raise RlCoreError(f"two configs are called {twice[0]!r}: their runs need two names")
+        return envs
+
+    def _peer_envs(self, envs: dict[str, str]) -> list[str]:
+        """Those of which the peer has settings, each once."""
+        from agents.results.peer import is_known
+
+        if self.peer_python and not self.peer:
+            raise RlCoreError("--peer-python is of --peer sb3")
+        if self.peer_python and not shutil.which(self.peer_python):
+            raise RlCoreError(f"--peer-python: no program {str(self.peer_python)!r}")
+        return [env for env in dict.fromkeys(envs.values()) if is_known(env)] if self.peer else []
+
+    @property
+    def _at_once(self) -> int:
+        return len(os.sched_getaffinity(0)) if self.jobs is None else self.jobs
+
+    def _run_of(self, config: str, seed: int) -> Path:
+        from agents.config_files import config_name
+
+        return self.out / "runs" / config_name(config) / str(seed)
+
+    def _peer_file(self, env_id: str, seed: int) -> Path:
+        return self.out / "peers" / "sb3" / env_id / f"{seed}.json"
+
+    # Doing it.
+
+    def _run(self, peer_envs: list[str], console: Console) -> Ended:
+        from agents.results.peer import venv_jobs, venv_python
+
+        # A child of ours looks itself whether its run is finished, of this config, or to go on.
+        jobs = [self._job(config, seed) for config in self.configs for seed in range(self.seeds)]
+        missing = [
+            (env_id, seed)
+            for env_id in peer_envs
+            for seed in range(self.seeds)
+            if not self._peer_file(env_id, seed).exists()
+        ]
+        python, made = self.peer_python, Ended()
+        if missing and python is None:
+            venv = self.out / "venvs" / "sb3"
+            python = venv_python(venv)
+            for job in venv_jobs(venv, self.out / "logs"):
+                made = run_jobs([job], 1, console)
+                if made.signal:
+                    return made
+                if made.failed:  # without its environment the peer has no rows
+                    missing = []
+                    break
+        if missing and python:
+            jobs += [self._peer_job(python, env_id, seed) for env_id, seed in missing]
+        ended = run_jobs(jobs, self._at_once, console)
+        return Ended(made.failed + ended.failed, ended.signal)
+
+    def _job(self, config: str, seed: int) -> Job:
+        from agents.config_files import config_name
+
+        run = self._run_of(config, seed)
+        name = config_name(config)
+        command = [*TRAIN, config, "--seed", str(seed), "--run", str(run), "--resume"]
+        log = self.out / "logs" / name / f"{seed}.log"
+        return Job(f"{name} seed {seed}", command, log, partial(_env_steps, ControlFiles(run)))
+
+    def _peer_job(self, python: Path, env_id: str, seed: int) -> Job:
+        from agents.results.peer import peer_job
+
+        log = self.out / "logs" / "sb3" / env_id / f"{seed}.log"
+        return peer_job(python, env_id, seed, self._peer_file(env_id, seed), log)
+
+    # What came of it.
+
+    def _rows(self, envs: dict[str, str], peer_envs: list[str]) -> list[Row]:
+        from agents.config_files import config_name
+        from agents.results.peer import NAME
+        from agents.results.scores import peer_row, run_row
+
+        seeds = range(self.seeds)
+        ours = [
+            run_row(
+                env_id,
+                config_name(config),
+                [self._run_of(config, seed) for seed in seeds],
+                training=self.training,
+            )
+            for config, env_id in envs.items()
+        ]
+        peers = [
+            peer_row(env_id, NAME, [self._peer_file(env_id, seed) for seed in seeds])
+            for env_id in peer_envs
+        ]
+        return ours + peers
+
+    def _write(self, rows: list[Row], console: Console) -> None:
+        from agents.results.page import as_markdown, file_name
+        from agents.results.pictures import draw
+        from agents.results.table import as_json, by_env, made_by, summarize
+
+        page = self.page or self.out / "results.md"
+        beside = page.with_suffix("")
+        with console.status("statistics and pictures"):
+            summaries = [summarize(row) for row in rows]
+            made = made_by(self._command(), self._at_once)
+            pictures = {}
+            try:
+                for env_id, of_env in by_env(summaries).items():
+                    draw(env_id, of_env, beside)
+                    pictures[env_id] = f"{beside.name}/{file_name(env_id)}.png"
+                table = json.dumps(as_json(summaries, made), indent=1) + "\n"
+                write_whole(self.out / "table.json", table.encode())
+                text = as_markdown(summaries, made, pictures, training=self.training)
+                write_whole(page, text.encode())
+            except OSError as error:
+                raise RunDirError(f"cannot write {page}: {error.strerror}") from None
+        for summary in summaries:
+            _say(console, _in_a_line(summary))
+        _say(console, f"page: {page}")
+
+    def _command(self) -> str:
+        """The command line, without what is only about this machine."""
+        words = ["targetnet", "results", *self.configs, "--seeds", str(self.seeds)]
+        words += ["--peer", self.peer] if self.peer else []
+        words += ["--training"] if self.training else []
+        return shlex.join(words)
+
+
+def _env_steps(files: ControlFiles) -> Progressed | None:
+    try:
+        state, _ = read_state(files)
+    except RunDirError:  # it has only begun
+        return None
+    return state.env_step, state.env_steps
+
+
+def _in_a_line(summary: Summary) -> str:
+    row = summary.row
+    return (
+        f"{row.env_id}, {row.name}: mean {summary.mean.value:,.1f}, IQM {summary.iqm.value:,.1f} "
+        f"({len(row.seeds)} seeds, {summary.worst.mean:,.1f} to {summary.best.mean:,.1f})"
+    )
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True, markup=False)

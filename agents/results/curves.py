@@ -1,0 +1,56 @@
+"""A run's curves, read from its event files without TensorFlow.
+
+Imports: rl_core.errors, tensorboard's record reader. Never tensorflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+from tensorboard.compat.proto import event_pb2
+from tensorboard.compat.tensorflow_stub import errors
+from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New
+
+from rl_core.errors import RunDirError
+
+Curve = list[tuple[int, float]]  # (env step, value), in the order in which they were written
+
+
+def read_curves(run: Path, tags: Iterable[str]) -> dict[str, Curve]:
+    """The points of some scalar tags; a tag without any has an empty curve.
+
+    A file that ends in the middle of an event, as a killed run's does, is read up to there.
+
+    Raises:
+      RunDirError: an event is damaged.
+    """
+    curves: dict[str, Curve] = {tag: [] for tag in tags}
+    # Later files go on where earlier ones were cut, and their names are in that order.
+    for path in sorted(run.glob("events.out.tfevents.*")):
+        for event in _events(path):
+            for value in event.summary.value:
+                if value.tag in curves:
+                    curves[value.tag].append((event.step, value.simple_value))
+    return curves
+
+
+def _events(path: Path) -> Iterator[event_pb2.Event]:
+    reader = PyRecordReader_New(str(path))
+    try:
+        while True:
+            try:
+                reader.GetNext()
+            except errors.OutOfRangeError:
+                return
+            except errors.DataLossError as error:
+                if "truncated" in error.message:
+                    return
+                raise RunDirError(f"{path} is damaged: {error.message}") from None
+            try:
+                yield event_pb2.Event.FromString(reader.record())
+            except DecodeError:
+                raise RunDirError(f"{path} is damaged: an event cannot be read") from None
+    finally:
+        reader.file_handle.close()

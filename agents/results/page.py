@@ -1,0 +1,147 @@
+"""The page of results: Markdown, the same for the same results.
+
+Imports: agents.results. Never tensorflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from agents.results.peers.sb3_worker import NOTES
+from agents.results.scores import TRAINING_EPISODES
+from agents.results.statistics import RESAMPLES
+from agents.results.table import Estimate, Made, Summary, by_env
+
+Format = Callable[[float], str]
+
+
+def as_markdown(
+    summaries: Sequence[Summary], made: Made, pictures: Mapping[str, str], *, training: bool = False
+) -> str:
+    """The whole page.
+
+    Args:
+      pictures: env id -> the picture of its curves, relative to the page.
+      training: with a column of the last training episodes' return.
+    """
+    parts = [_introduction(made, training)]
+    for env_id, of_env in by_env(summaries).items():
+        parts += [f"## {env_id}", _table(of_env, training)]
+        parts += [_about(s) for s in of_env if s.row.peer]
+        parts.append(_picture(env_id, of_env, pictures[env_id]))
+    parts += ["## Every seed", _every_seed(summaries)]
+    return "\n\n".join(parts) + "\n"
+
+
+def file_name(env_id: str) -> str:
+    """What pictures of an env are called: "MinAtar/Breakout-v1" is no file's name."""
+    return env_id.replace("/", "-")
+
+
+def _introduction(made: Made, training: bool) -> str:
+    versions = ", ".join(f"{name} {number}" for name, number in made.versions.items())
+    text = f"""# Results
+
+Made by
+
+```
+{made.command}
+```
+
+with {versions}, on {_count(made.cores, "core")}, {_count(made.jobs, "seed")} at a time.
+
+A seed's score is the mean undiscounted return of its greedy episodes after training. *IQM* is the
+interquartile mean over seeds; intervals are 95 % stratified bootstrap percentiles over seeds,
+{RESAMPLES:,} resamples ([Agarwal et al. 2021](https://arxiv.org/abs/2108.13264)). *Time* is the
+median over seeds of the training's wall time."""
+    if training:
+        text += f"""
+*Training* is the mean over seeds of the mean return of the last {TRAINING_EPISODES} training
+episodes, exploration included."""
+    return text
+
+
+def _table(summaries: Sequence[Summary], training: bool) -> str:
+    number = _format(summaries)
+    head = ["agent", "env steps", "updates", "seeds", "mean", "95 %", "IQM", "95 %"]
+    head += ["worst seed", "best seed", *(["training", "95 %"] if training else []), "time"]
+    return _markdown_table(head, [_row(summary, number, training) for summary in summaries])
+
+
+def _row(summary: Summary, number: Format, training: bool) -> list[str]:
+    row, first = summary.row, summary.row.seeds[0]
+    cells = [_agent(summary), f"{first.env_steps:,}", f"{first.updates:,}", str(len(row.seeds))]
+    cells += [*_estimate(summary.mean, number), *_estimate(summary.iqm, number)]
+    cells += [f"{number(seed.mean)} (seed {seed.seed})" for seed in (summary.worst, summary.best)]
+    if training:
+        cells += _estimate(summary.training, number)
+    return [*cells, _duration(summary.seconds)]
+
+
+def _agent(summary: Summary) -> str:
+    return summary.row.name if summary.row.peer else f"`{summary.row.name}`"
+
+
+def _estimate(estimate: Estimate | None, number: Format) -> list[str]:
+    if estimate is None:
+        return ["-", "-"]
+    ends = estimate.interval
+    between = f"[{number(ends.low)}, {number(ends.high)}]" if ends else "-"
+    return [number(estimate.value), between]
+
+
+def _about(summary: Summary) -> str:
+    about = summary.row.about
+    versions, settings, source = about["versions"], about["settings"], about["source"]
+    assert isinstance(versions, dict) and isinstance(settings, dict)
+    listed = ", ".join(f"{name} {value:g}" for name, value in settings.items())
+    with_ = ", ".join(f"{name} {number}" for name, number in versions.items())
+    note = f" ({NOTES[summary.row.env_id]})" if summary.row.env_id in NOTES else ""
+    return (
+        f"{summary.row.name}: settings of [rl-baselines3-zoo]({source}){note}: "
+        f"{listed}; with {with_}."
+    )
+
+
+def _picture(env_id: str, summaries: Sequence[Summary], picture: str) -> str:
+    names = " and ".join(summary.row.name for summary in summaries)
+    return f"![Greedy return of {names} on {env_id} over env steps]({picture})"
+
+
+def _every_seed(summaries: Sequence[Summary]) -> str:
+    head = ["env", "agent", "seed", "mean", "std", "min", "max", "updates", "time"]
+    rows = []
+    for env_id, of_env in by_env(summaries).items():
+        number = _format(of_env)
+        for summary in of_env:
+            for seed in summary.row.seeds:
+                scores = [number(x) for x in (seed.mean, seed.std, seed.low, seed.high)]
+                rows.append(
+                    [env_id, _agent(summary), str(seed.seed), *scores, f"{seed.updates:,}",
+                     _duration(seed.seconds)]
+                )  # fmt: skip
+    table = _markdown_table(head, rows)
+    return f"<details><summary>Numbers</summary>\n\n{table}\n\n</details>"
+
+
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _format(summaries: Sequence[Summary]) -> Format:
+    """One decimal where returns are in the hundreds, else two: the same all over a table."""
+    largest = max(abs(mean) for summary in summaries for mean in summary.row.means)
+    decimals = 1 if largest >= 100 else 2
+    return lambda value: f"{value:,.{decimals}f}"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

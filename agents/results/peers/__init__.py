@@ -1,0 +1,4 @@
+"""Scripts that train other libraries' agents, each run by an interpreter that has the library.
+
+Imports: nothing.
+"""

@@ -1,0 +1,189 @@
+"""Trains Stable-Baselines3's DQN with rl-baselines3-zoo's settings: one env, one seed, one JSON.
+
+    python sb3_worker.py CartPole-v1 --seed 0 --out 0.json
+
+A script for an interpreter that has torch, stable_baselines3 and gymnasium; ours need not have
+them, and theirs need not have us.
+
+Imports: torch, stable_baselines3, gymnasium, only inside functions. Never any package of ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SOURCE = "https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/hyperparams/dqn.yml"
+EPISODES, CURVE_EPISODES, CURVE_POINTS = 100, 10, 20
+_AT_ONCE = 10  # envs: one call of the network serves them all
+_SEED_OFFSET = 1_000_003  # evaluation episodes are never training episodes; as agents.evaluation
+_THREADS = 1
+
+# The zoo's is LunarLander-v2, which Gymnasium 1.x no longer has: v3 resets its world and its wind
+# properly and states wider bounds; reward and physics are the same.
+_LUNAR_LANDER: dict[str, Any] = {
+    "env_steps": 100_000, "learning_rate": 6.3e-4, "batch_size": 128, "buffer_size": 50_000,
+    "learning_starts": 0, "gamma": 0.99, "target_update_interval": 250, "train_freq": 4,
+    "gradient_steps": -1, "exploration_fraction": 0.12, "exploration_final_eps": 0.1,
+}  # fmt: skip
+SETTINGS: dict[str, dict[str, Any]] = {
+    "CartPole-v1": {
+        "env_steps": 50_000, "learning_rate": 2.3e-3, "batch_size": 64, "buffer_size": 100_000,
+        "learning_starts": 1_000, "gamma": 0.99, "target_update_interval": 10, "train_freq": 256,
+        "gradient_steps": 128, "exploration_fraction": 0.16, "exploration_final_eps": 0.04,
+    },
+    "Acrobot-v1": _LUNAR_LANDER,
+    "MountainCar-v0": {
+        "env_steps": 120_000, "learning_rate": 4e-3, "batch_size": 128, "buffer_size": 10_000,
+        "learning_starts": 1_000, "gamma": 0.98, "target_update_interval": 600, "train_freq": 16,
+        "gradient_steps": 8, "exploration_fraction": 0.2, "exploration_final_eps": 0.07,
+    },
+    "LunarLander-v3": _LUNAR_LANDER,
+}  # fmt: skip
+NOTES = {"LunarLander-v3": "the zoo's settings are those of LunarLander-v2"}
+
+
+def run(env_id: str, seed: int, env_steps: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """Trains, then plays greedily: what the JSON holds."""
+    import gymnasium
+    import torch
+    from stable_baselines3 import DQN
+
+    torch.set_num_threads(_THREADS)
+    model = DQN(
+        "MlpPolicy",
+        gymnasium.make(env_id),
+        policy_kwargs={"net_arch": [256, 256]},
+        seed=seed,
+        device="cpu",
+        **settings,
+    )
+    curve = _Curve(env_id, seed, env_steps)
+    start = time.perf_counter()
+    model.learn(env_steps, callback=curve)
+    train_seconds = time.perf_counter() - start - curve.seconds
+    return {
+        "env_id": env_id,
+        "seed": seed,
+        "env_steps": model.num_timesteps,
+        "updates": model._n_updates,
+        "evaluation": greedy_returns(model, env_id, seed, EPISODES),
+        "curve": curve.points,
+        "train_seconds": train_seconds,
+        "versions": versions(),
+        "settings": settings,
+        "source": SOURCE,
+    }
+
+
+class _Curve:
+    """A callback for `learn`: greedy episodes every twentieth of the run, and their time."""
+
+    def __init__(self, env_id: str, seed: int, env_steps: int) -> None:
+        self.points: list[tuple[int, float]] = []
+        self.seconds = 0.0
+        self._env_id, self._seed = env_id, seed
+        self._period = max(1, env_steps // CURVE_POINTS)
+        self._end = env_steps
+
+    def __call__(self, local: dict[str, Any], _: dict[str, Any]) -> bool:
+        model = local["self"]
+        step = model.num_timesteps
+        # Training ends with a whole `train_freq`, so it may go on a little beyond the last point.
+        if step % self._period == 0 and step <= self._end:
+            start = time.perf_counter()
+            returns = greedy_returns(model, self._env_id, self._seed, CURVE_EPISODES)
+            self.points.append((step, float(np.mean(returns))))
+            print(f"env step {step:,} of {self._end:,}: greedy return {self.points[-1][1]:,.1f}")
+            self.seconds += time.perf_counter() - start
+        return True
+
+
+def greedy_returns(model: Any, env_id: str, seed: int, episodes: int) -> list[float]:
+    """Undiscounted returns of `episodes` greedy episodes on fresh envs, rewards as they come."""
+    import gymnasium
+
+    return play(
+        lambda observations: model.predict(observations, deterministic=True)[0],
+        lambda: gymnasium.make(env_id),
+        seed,
+        episodes,
+    )
+
+
+def play(
+    act: Callable[[np.ndarray], np.ndarray], make: Callable[[], Any], seed: int, episodes: int
+) -> list[float]:
+    """Returns of `episodes` episodes; which env plays how many is fixed beforehand.
+
+    Args:
+      act: [M, ...] observations -> [M] actions.
+      make: gives a new env.
+      seed: of the run; the episodes' is another.
+    """
+    envs = [make() for _ in range(min(episodes, _AT_ONCE))]
+    left = [len(range(number, episodes, len(envs))) for number in range(len(envs))]
+    returns: list[float] = []
+    so_far = [0.0] * len(envs)
+    observations = [
+        env.reset(seed=_episode_seed(seed, number))[0] for number, env in enumerate(envs)
+    ]
+    while any(left):
+        playing = [number for number, episodes_left in enumerate(left) if episodes_left]
+        actions = act(np.stack([observations[number] for number in playing]))  # [M]
+        for number, action in zip(playing, actions, strict=True):
+            step = envs[number].step(action)
+            observations[number], reward, terminated, truncated, _ = step
+            so_far[number] += float(reward)
+            if terminated or truncated:
+                returns.append(so_far[number])
+                so_far[number] = 0.0
+                left[number] -= 1
+                observations[number] = envs[number].reset()[0]
+    for env in envs:
+        env.close()
+    return returns
+
+
+def _episode_seed(seed: int, number: int) -> int:
+    return int(np.random.SeedSequence([seed + _SEED_OFFSET, number]).generate_state(1)[0])
+
+
+def versions() -> dict[str, str]:
+    names = ("stable_baselines3", "torch", "gymnasium", "numpy")
+    return {"python": platform.python_version()} | {name: version(name) for name in names}
+
+
+def write_whole(path: Path, result: dict[str, Any]) -> None:
+    """All of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(result) + "\n")
+    temporary.replace(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("env_id", choices=SETTINGS)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--env-steps", type=int, help="by default the zoo's")
+    args = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    settings = dict(SETTINGS[args.env_id])
+    env_steps = settings.pop("env_steps")
+    write_whole(args.out, run(args.env_id, args.seed, args.env_steps or env_steps, settings))
+
+
+if __name__ == "__main__":
+    main()

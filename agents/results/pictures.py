@@ -1,0 +1,78 @@
+"""Curves of all agents on one env, as PNG and SVG: the same bytes for the same results.
+
+Imports: agents.results.table, rl_core.errors; matplotlib only when a picture is drawn. Never
+tensorflow.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agents.results.page import file_name
+from agents.results.table import Summary
+from rl_core.errors import RlCoreError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_OURS = ("#d9541a", "#1f6fb4", "#3a923a", "#8c5fb3", "#b08c1a")  # one a config, in turn
+_PEER = "#555555"
+
+
+def require_matplotlib() -> None:
+    """Raises RlCoreError, with what to install, if there is none."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise RlCoreError("the curves need matplotlib: pip install 'targetnet[plots]'")
+
+
+def draw(env_id: str, summaries: Sequence[Summary], directory: Path) -> list[Path]:
+    """IQM over seeds against env steps, with its 95 % interval as a band.
+
+    Returns:
+      The PNG and the SVG.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    directory.mkdir(parents=True, exist_ok=True)
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    colors = iter(_OURS * len(summaries))
+    for summary in summaries:
+        _add_curve(axes, summary, _PEER if summary.row.peer else next(colors))
+    _label(axes, env_id)
+    paths = [directory / f"{file_name(env_id)}.{kind}" for kind in ("png", "svg")]
+    # Otherwise an SVG names its parts at random and says when it was made.
+    with matplotlib.rc_context({"svg.hashsalt": "targetnet"}):
+        figure.savefig(paths[0], dpi=150)
+        figure.savefig(paths[1], metadata={"Date": None})
+    return paths
+
+
+def _add_curve(axes: Axes, summary: Summary, color: str) -> None:
+    row, seeds = summary.row, len(summary.row.seeds)
+    steps = [step for step, _ in summary.curve]
+    values = [estimate.value for _, estimate in summary.curve]
+    label = f"{row.name} ({seeds} seed{'s' if seeds > 1 else ''})"
+    axes.plot(
+        steps, values, label=label, color=color, linewidth=1.8, linestyle="--" if row.peer else "-"
+    )
+    bands = [estimate.interval for _, estimate in summary.curve]
+    lows, highs = [b.low for b in bands if b], [b.high for b in bands if b]
+    if lows:  # a single seed has none
+        axes.fill_between(steps, lows, highs, color=color, alpha=0.2, linewidth=0)
+
+
+def _label(axes: Axes, env_id: str) -> None:
+    axes.set_title(env_id)
+    axes.set_xlabel("training [env steps]")
+    axes.set_ylabel("greedy return [reward]\nIQM over seeds, 95 % interval")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter("{x:,g}")
+    axes.set_xlim(left=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)

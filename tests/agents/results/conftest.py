@@ -1,0 +1,106 @@
+"""Fakes: children that only say they trained, a peer's interpreter, results made by hand."""
+
+import json
+import sys
+
+import pytest
+
+from agents.results.scores import Row, Seed
+
+# What `targetnet train` does as far as `results` can see. "slow" waits to be interrupted once,
+# saves, and ends when it is called again; "bad" fails for seed 1.
+TRAINER = """
+import json, os, signal, sys, time
+from pathlib import Path
+
+config, _, seed, _, run, resume = sys.argv[1:]
+assert (_, resume) == ("--run", "--resume")
+run, name, seed = Path(run), Path(config).stem, int(seed)
+run.mkdir(parents=True, exist_ok=True)
+with (run / "calls").open("a") as calls:
+    calls.write(os.environ["OMP_NUM_THREADS"] + "\\n")
+if (run / "result.json").exists():
+    sys.exit(0)
+if name == "bad" and seed == 1:
+    print("it began well")
+    sys.exit("targetnet: the env fell over")
+if name == "slow" and not (run / "checkpoint").exists():
+    got = []
+    signal.signal(signal.SIGINT, lambda *_: got.append(1))
+    (run / "started").touch()
+    while not got:
+        time.sleep(0.01)
+    time.sleep(0.3)  # saving takes a while, in which a second one would come
+    (run / "checkpoint").write_text(str(len(got)))
+    sys.exit(130)
+score = 100.0 * (seed + 1)
+result = dict(env_steps=500, updates=50, mean=score, std=1.0, min=score - 1, max=score + 1)
+(run / "result.json").write_text(json.dumps(result))
+"""
+PEER = """#!{python}
+import json, sys
+worker, env_id, _, seed, _, out = sys.argv[1:]
+assert worker.endswith("sb3_worker.py")
+from pathlib import Path
+Path(out).parent.mkdir(parents=True, exist_ok=True)
+Path(out).write_text(json.dumps({peer!r} | dict(env_id=env_id, seed=int(seed))))
+"""
+PEER_RESULT = {
+    "env_id": "CartPole-v1",
+    "seed": 0,
+    "env_steps": 512,
+    "updates": 40,
+    "evaluation": [10.0, 30.0],
+    "curve": [[250, 9.0], [500, 11.0]],
+    "train_seconds": 61.5,
+    "versions": {"stable_baselines3": "2.9.2"},
+    "settings": {"learning_rate": 0.0023, "batch_size": 64},
+    "source": "https://example.org/dqn.yml",
+}
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    """The fake's command, in the place of `python -m agents.cli train`."""
+    path = tmp_path / "trainer.py"
+    path.write_text(TRAINER)
+    return [sys.executable, str(path)]
+
+
+@pytest.fixture
+def peer_python(tmp_path):
+    """A program that is called like an interpreter and writes a peer's result."""
+    path = tmp_path / "peer-python"
+    path.write_text(PEER.format(python=sys.executable, peer=PEER_RESULT))
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def peer_result():
+    return json.loads(json.dumps(PEER_RESULT))
+
+
+@pytest.fixture
+def row():
+    """Four seeds of an agent with means 100, 200, 300, 400, or others."""
+
+    def row(name="cartpole", means=(100.0, 200.0, 300.0, 400.0), env_id="CartPole-v1", **more):
+        seeds = [
+            Seed(
+                seed=number,
+                env_steps=1_000,
+                updates=900,
+                mean=mean,
+                std=2.0,
+                low=mean - 3,
+                high=mean + 3,
+                curve={500: mean / 2, 1_000: mean},
+                seconds=60.0 + number,
+                training=mean - 10,
+            )
+            for number, mean in enumerate(means)
+        ]
+        return Row(env_id, name, seeds, **more)
+
+    return row

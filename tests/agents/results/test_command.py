@@ -1,0 +1,229 @@
+"""`targetnet results` as a user types it, with children that only say they trained."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tyro
+from rich.console import Console
+
+from agents.results import command
+from agents.results.command import Results
+from rl_core.errors import RlCoreError
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch, trainer):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "TRAIN", trainer)
+    for name in ("good", "bad", "slow"):
+        Path(f"{name}.toml").write_text('env_id = "CartPole-v1"\n')
+    Path("lake.toml").write_text('env_id = "FrozenLake-v1"\n')
+
+
+def results(*arguments):
+    return tyro.cli(Results, args=[str(a) for a in arguments])(Console(width=200))
+
+
+def rows(out="results"):
+    return json.loads(Path(out, "table.json").read_text())["rows"]
+
+
+def calls(name, seed):
+    return Path(f"results/runs/{name}/{seed}/calls").read_text().split()
+
+
+def test_every_seed_is_trained_on_one_core_and_the_page_is_written(capsys):
+    assert results("good.toml", "--seeds", 4, "--jobs", 2, "--page", "docs/results.md") == 0
+    (row,) = rows()
+    assert [seed["mean"] for seed in row["seeds"]] == [100, 200, 300, 400]
+    assert (row["name"], row["mean"]["value"], row["iqm"]["value"]) == ("good", 250, 250)
+    page = Path("docs/results.md").read_text()
+    assert "targetnet results good.toml --seeds 4\n" in page
+    assert "](results/CartPole-v1.png)" in page
+    assert {path.suffix for path in Path("docs/results").iterdir()} == {".png", ".svg"}
+    assert [calls("good", seed) for seed in range(4)] == [["1"]] * 4  # OMP_NUM_THREADS
+    out = capsys.readouterr().out
+    assert "(4 / 4)" in out
+    assert "CartPole-v1, good: mean 250.0, IQM 250.0 (4 seeds, 100.0 to 400.0)" in out
+
+
+def test_a_second_call_asks_every_run_again_and_writes_the_same_page():
+    results("good.toml", "--seeds", 2)
+    page = Path("results/results.md").read_bytes()
+    assert results("good.toml", "--seeds", 2) == 0
+    assert Path("results/results.md").read_bytes() == page
+    assert len(calls("good", 0)) == 2  # it is the child that sees that there is nothing to do
+
+
+def test_a_failing_seed_is_one_line_and_the_others_are_on_the_page(capsys):
+    assert results("bad.toml", "good.toml", "--seeds", 3) == 1
+    log = Path("results/logs/bad/1.log")
+    line = f"bad seed 1 failed (exit code 1): targetnet: the env fell over; log: {log}"
+    assert line in capsys.readouterr().out.splitlines()
+    assert log.read_text().startswith("it began well")
+    assert [(row["name"], len(row["seeds"])) for row in rows()] == [("bad", 2), ("good", 3)]
+
+
+def test_where_nothing_could_be_trained_there_is_no_page(monkeypatch):
+    monkeypatch.setattr(command, "TRAIN", [sys.executable, "-c", "raise SystemExit(2)"])
+    assert results("good.toml", "--seeds", 1) == 1
+    assert not Path("results/results.md").exists()
+
+
+def test_the_peer_is_trained_where_it_has_settings_and_its_finished_seeds_are_kept(peer_python):
+    arguments = ["good.toml", "lake.toml", "--seeds", 2, "--peer", "sb3"]
+    assert results(*arguments, "--peer-python", peer_python) == 0
+    assert [(r["env_id"], r["name"], len(r["seeds"])) for r in rows()] == [
+        ("CartPole-v1", "good", 2),
+        ("FrozenLake-v1", "lake", 2),
+        ("CartPole-v1", "SB3 DQN", 2),
+    ]
+    written = Path("results/peers/sb3/CartPole-v1/1.json")
+    before = written.stat().st_mtime_ns
+    # All of it is there: no interpreter is needed, so no environment is made.
+    assert results(*arguments) == 0
+    assert written.stat().st_mtime_ns == before and not Path("results/venvs").exists()
+
+
+def test_without_its_environment_the_peer_is_left_out_and_ours_are_trained(monkeypatch, capsys):
+    broken = [sys.executable, "-c", "raise SystemExit('no such package')"]
+    log = Path("results/logs/venv.log")
+    monkeypatch.setattr(
+        "agents.results.peer.venv_jobs", lambda *_: [command.Job("SB3 DQN: torch", broken, log)]
+    )
+    assert results("good.toml", "--seeds", 1, "--peer", "sb3") == 1
+    assert "SB3 DQN: torch failed (exit code 1): no such package; log:" in capsys.readouterr().out
+    assert [row["name"] for row in rows()] == ["good"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["good.toml", "--seeds", 0], "--seeds must be at least 1, got 0"),
+        (["good.toml", "--jobs", 0], "--jobs must be at least 1, got 0"),
+        (["god"], "no shipped config 'god'"),
+        ([], "name at least one config"),
+        (["good.toml", "./good.toml"], "two configs are called 'good'"),
+        (["good.toml", "--page", "docs/results"], "--page must be a file called .md"),
+        (["good.toml", "--peer-python", "python3"], "--peer-python is of --peer sb3"),
+        (["good.toml", "--peer", "sb3", "--peer-python", "no/python"], "no program 'no/python'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing(arguments, message):
+    with pytest.raises(RlCoreError) as error:
+        results(*arguments)
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert not Path("results").exists()
+
+
+DRIVER = """
+import sys
+import tyro
+from rich.console import Console
+from agents.results import command
+command.TRAIN = sys.argv[1].split()
+code = tyro.cli(command.Results, args=sys.argv[2:])(Console(width=200))
+assert not {"tensorflow", "torch"} & set(sys.modules)
+sys.exit(code)
+"""
+
+
+def test_after_ctrl_c_every_child_saves_once_and_the_next_call_goes_on(trainer):
+    driver = [sys.executable, "-c", DRIVER, " ".join(trainer)]
+    arguments = ["slow.toml", "--seeds", "3", "--jobs", "2"]
+    # A terminal's Ctrl-C goes to every process of the group.
+    process = subprocess.Popen(
+        [*driver, *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    runs = [Path(f"results/runs/slow/{seed}") for seed in range(3)]
+    while not all((run / "started").exists() for run in runs[:2]):
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    out, _ = process.communicate()
+    assert process.returncode == 130
+    assert "stopping: 2 at work" in out and "the same command goes on" in out
+    # Each was told once; a second Ctrl-C would have been immediate. The third never began.
+    assert [(run / "checkpoint").read_text() for run in runs[:2]] == ["1", "1"]
+    assert not runs[2].exists() and not Path("results/results.md").exists()
+
+    runs[2].mkdir()
+    (runs[2] / "checkpoint").touch()  # so that the fake goes on without waiting
+    assert results(*arguments) == 0
+    assert [seed["mean"] for seed in rows()[0]["seeds"]] == [100, 200, 300]
+
+
+def test_sigterm_stops_it_in_the_same_way(trainer):
+    process = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, " ".join(trainer), "slow.toml", "--seeds", "1"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+    )
+    while not Path("results/runs/slow/0/started").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.terminate()
+    assert process.wait() == 128 + signal.SIGTERM
+    assert Path("results/runs/slow/0/checkpoint").read_text() == "1"
+
+
+def test_a_second_ctrl_c_does_not_wait_for_what_a_child_saves():
+    Path("deaf.py").write_text(
+        "import os, pathlib, signal, time\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "pathlib.Path('pid.tmp').write_text(str(os.getpid()))\n"
+        "pathlib.Path('pid.tmp').rename('pid')\n"
+        "time.sleep(60)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", DRIVER, f"{sys.executable} deaf.py", "good.toml"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    while not Path("pid").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert "stopping" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode in (-signal.SIGINT, 130)
+    assert not Path(f"/proc/{Path('pid').read_text()}").exists()
+
+
+def test_a_childs_progress_is_that_of_its_state(tmp_path):
+    from rl_core.control.files import ControlFiles
+
+    files = ControlFiles(tmp_path)
+    assert command._env_steps(files) is None
+    state = {
+        "status": "running", "pid": 1, "host": "h", "started": 0.0, "time": 0.0, "env_id": "e",
+        "tick": 70, "env_step": 70, "env_steps": 500, "update": 5, "env_steps_per_second": 9.0,
+        "eta_seconds": None, "episodes": 1, "mean_return": None, "target_age": 0, "recent": {},
+        "values": [], "actions": [],
+    }  # fmt: skip
+    files.make()
+    files.state.write_text(json.dumps(state))
+    assert command._env_steps(files) == (70, 500)
+
+
+def test_importing_the_command_imports_no_library_that_trains_or_draws():
+    heavy = {"tensorflow", "torch", "matplotlib", "tensorboard", "gymnasium", "scipy"}
+    code = f"import sys, agents.results.command; print({heavy!r} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "set()", done.stderr

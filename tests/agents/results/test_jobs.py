@@ -1,0 +1,75 @@
+"""Child processes: how many at once, what they get, and how one fails."""
+
+import sys
+
+import pytest
+from rich.console import Console
+
+from agents.results.jobs import Job, last_line, run_jobs
+from rl_core.errors import RlCoreError
+
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture
+def job(tmp_path):
+    def job(name, code):
+        return Job(name, [sys.executable, "-c", code], tmp_path / "logs" / f"{name}.log")
+
+    return job
+
+
+def test_at_most_so_many_are_at_work_at_once_and_all_get_their_turn(tmp_path, job):
+    code = """
+import pathlib, sys, time
+here = pathlib.Path({place!r})
+(here / {name!r}).touch()
+time.sleep(0.2)
+print(len(list(here.iterdir())))
+(here / {name!r}).unlink()
+"""
+    place = tmp_path / "at work"
+    place.mkdir()
+    jobs = [job(name, code.format(place=str(place), name=name)) for name in "abcde"]
+    ended = run_jobs(jobs, 2, QUIET)
+    assert (ended.failed, ended.signal) == ([], 0)
+    assert {int(last_line(job.log)) for job in jobs} <= {1, 2}
+
+
+def test_a_child_that_fails_is_one_line_and_the_others_go_on(job, capsys):
+    jobs = [job("bad", "print('well'); raise SystemExit('no\\n such env\\n\\n')"), job("good", "")]
+    ended = run_jobs(jobs, 1, Console(width=40))
+    line = f"bad failed (exit code 1): such env; log: {jobs[0].log}"
+    assert ended.failed == [line]
+    assert capsys.readouterr().out.splitlines() == [line, "good done (2 / 2)"]
+
+
+def test_a_child_that_was_killed_says_by_which_signal(job):
+    (line,) = run_jobs([job("killed", "import os; os.kill(os.getpid(), 9)")], 1, QUIET).failed
+    assert line.startswith("killed failed (signal 9); log: ")
+
+
+def test_a_log_is_gone_on_with(job):
+    for word in ("first", "second"):
+        run_jobs([job("one", f"print({word!r})")], 1, QUIET)
+    assert job("one", "").log.read_text().split() == ["first", "second"]
+
+
+def test_a_program_that_is_not_there_is_one_line(tmp_path):
+    missing = Job("gone", [str(tmp_path / "no-program")], tmp_path / "log")
+    with pytest.raises(RlCoreError, match=r"cannot start gone: .*no-program: No such file"):
+        run_jobs([missing], 1, QUIET)
+
+
+def test_the_terminal_shows_a_bar_for_each_child(tmp_path, capsys):
+    code = "import time; time.sleep(0.5)"
+    job = Job("a", [sys.executable, "-c", code], tmp_path / "log", lambda: (250, 1_000))
+    run_jobs([job], 1, Console(force_terminal=True, width=100))
+    out = capsys.readouterr().out
+    assert "250 / 1,000 env steps" in out and "0 / 1" in out
+
+
+def test_the_last_line_of_a_log_is_the_last_that_says_anything(tmp_path):
+    (tmp_path / "log").write_text("x" * 10_000 + "\nlast\n\n  \n")
+    assert last_line(tmp_path / "log") == "last"
+    assert last_line(tmp_path / "none") == ""

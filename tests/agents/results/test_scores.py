@@ -1,0 +1,103 @@
+"""What is read from a finished run, from its event files, and from a peer's JSON."""
+
+import json
+
+import pytest
+
+from agents.results.curves import read_curves
+from agents.results.scores import peer_row, run_row, run_seed
+from rl_core.errors import RunDirError
+from rl_core.events import EventWriter
+
+RESULT = {
+    "env_steps": 300,
+    "updates": 70,
+    "episodes": 2,
+    "mean": 5.0,
+    "std": 1.0,
+    "min": 4.0,
+    "max": 6.0,
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Evaluated at env steps 100 and 200 by two processes; 150 training episodes: 0, 1, 2 ..."""
+    with EventWriter(tmp_path / "0") as events:
+        events.scalar("evaluation/return", 1.5, 100)
+        for number in range(75):
+            events.scalars({"episode/return": number, "episode/length": 9}, number)
+    with EventWriter(tmp_path / "0", after=100) as events:
+        events.scalar("evaluation/return", 2.5, 200)
+        for number in range(75, 150):
+            events.scalar("episode/return", number, number)
+    (tmp_path / "0" / "result.json").write_text(json.dumps(RESULT))
+    return tmp_path / "0"
+
+
+def test_curves_go_on_from_file_to_file(run):
+    curves = read_curves(run, ["evaluation/return", "episode/length", "learn/loss"])
+    assert curves["evaluation/return"] == [(100, 1.5), (200, 2.5)]
+    assert curves["episode/length"] == [(number, 9.0) for number in range(75)]
+    assert curves["learn/loss"] == []
+
+
+def test_a_file_is_read_up_to_an_event_that_was_cut_off(run):
+    last = max(run.glob("events.*"))
+    last.write_bytes(last.read_bytes()[:-3])
+    assert read_curves(run, ["episode/return"])["episode/return"][-1] == (148, 148.0)
+
+
+def test_a_damaged_event_is_said_so(run):
+    path = min(run.glob("events.*"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(RunDirError, match=f"{path.name} is damaged"):
+        read_curves(run, ["episode/return"])
+
+
+def test_the_final_evaluation_is_the_curves_last_point(run):
+    seed = run_seed(run, 0)
+    assert seed.curve == {100: 1.5, 200: 2.5, 300: 5.0}
+    assert (seed.mean, seed.std, seed.low, seed.high, seed.updates) == (5.0, 1.0, 4.0, 6.0, 70)
+    assert seed.training is None and seed.seconds is None and seed.returns is None
+
+
+def test_the_training_return_is_the_mean_of_the_last_hundred_episodes(run):
+    assert run_seed(run, 0, training=True).training == 99.5  # of 50 .. 149
+
+
+def test_returns_and_seconds_are_taken_where_they_are_written_down(run):
+    more = {"returns": [4.0, 6.0], "seconds": 12.5, "something": "else"}
+    (run / "result.json").write_text(json.dumps(RESULT | more))
+    seed = run_seed(run, 0)
+    assert (seed.returns, seed.seconds) == ([4.0, 6.0], 12.5)
+
+
+def test_only_finished_seeds_count_and_keep_their_numbers(run):
+    runs = [run.parent / "none", run]
+    assert [seed.seed for seed in run_row("CartPole-v1", "cartpole", runs).seeds] == [1]
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[1]", '{"env_steps": "many"}'])
+def test_a_damaged_result_is_said_so(run, text):
+    (run / "result.json").write_text(text)
+    with pytest.raises(RunDirError, match=r"result\.json is damaged"):
+        run_seed(run, 0)
+
+
+def test_a_peers_result_has_its_evaluation_for_the_last_point(tmp_path, peer_result):
+    (tmp_path / "0.json").write_text(json.dumps(peer_result))
+    row = peer_row("CartPole-v1", "SB3 DQN", [tmp_path / "0.json", tmp_path / "1.json"])
+    (seed,) = row.seeds
+    assert seed.mean == 20 and seed.std == 10  # of 10 and 30
+    assert (seed.low, seed.high, seed.seconds) == (10, 30, 61.5)
+    assert seed.curve == {250: 9.0, 500: 11.0, 512: 20.0}
+    assert row.peer and row.about["versions"] == {"stable_baselines3": "2.9.2"}
+
+
+def test_curves_are_compared_at_the_env_steps_that_all_seeds_have(row):
+    made = row(means=[2.0, 4.0])
+    del made.seeds[1].curve[500]
+    assert made.curves == {1_000: [2.0, 4.0]}
