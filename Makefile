@@ -6,11 +6,11 @@ BIN := $(VENV)/bin
 # Test processes at once. Each imports TensorFlow, so more than the cores only costs memory.
 JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo 4 || echo $$n)
 
-# For `make seeds`: which config, how many seeds, how many processes.
-CONFIG ?= cartpole
+# For `make results`: which configs, how many seeds.
+CONFIGS ?= cartpole acrobot mountaincar lunarlander
 SEEDS ?= 10
 
-.PHONY: train test test-slow bench seeds check format docs clean
+.PHONY: train test test-slow bench results check format docs clean
 
 train: $(VENV)/.ready
 	$(BIN)/targetnet train cartpole --board
@@ -24,8 +24,8 @@ test-slow: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python -m pytest -m benchmark -s
 
-seeds: $(VENV)/.ready
-	$(BIN)/python -m tests.learning.seeds $(CONFIG) --seeds $(SEEDS) --jobs $(JOBS)
+results: $(VENV)/.ready
+	$(BIN)/targetnet results $(CONFIGS) --seeds $(SEEDS) --peer sb3 --page docs/results.md
 
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .

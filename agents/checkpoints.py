@@ -136,10 +136,10 @@ class Checkpoints:
     def _columns(self, begin: int, end: int) -> Columns:
         contents = self._agent.contents
         pieces = [
-            contents.time_steps(at, min(at + contents.chunk, end))
+            contents.time_steps(at, min(at + contents.chunk, end)).columns()
             for at in range(begin, end, contents.chunk)
         ]
-        return {name: np.concatenate(c) for name, *c in zip(Rows._fields, *pieces, strict=True)}
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
     def _after(self, seconds: float) -> float:
         return time.monotonic() + seconds if seconds else math.inf

@@ -27,6 +27,7 @@ import tyro
 from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
 from agents.quiet import quiet_import
+from agents.results.command import Results
 from agents.steer_commands import Digest, Do, Log, Ls, Replay, Set, Status
 from rl_core.errors import RlCoreError
 
@@ -280,6 +281,7 @@ Command = (
     | Annotated[Play, subcommand("play")]
     | Annotated[Export, subcommand("export")]
     | Annotated[Configs, subcommand("configs")]
+    | Annotated[Results, subcommand("results")]
     | Annotated[Set, subcommand("set")]
     | Annotated[Do, subcommand("do")]
     | Annotated[Status, subcommand("status")]
@@ -294,6 +296,9 @@ Command = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 2 for a user's mistake, 130 for Ctrl-C."""
     try:
+        # A config may name a function in a module beside it; `python -m` looks there anyway.
+        if "" not in sys.path:
+            sys.path.append("")
         command = _parse(arguments)
         from rich.console import Console
 

@@ -1,18 +1,22 @@
 """The configuration of one DQN run.
 
-Imports: agents.settings, rl_core.hyperparameters. Never tensorflow.
+Imports: agents.settings, rl_core.errors, rl_core.schedules. Never tensorflow.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from agents.settings import LiveFloat, LiveInt, Settings, live
+from rl_core.errors import did_you_mean
 from rl_core.schedules import Linear
 
 Size = Annotated[int, Field(ge=1)]
+# The networks of rl_core.networks, and the dense layers that their papers give them.
+_HIDDEN = {"mlp": (256, 256), "minatar": (128,), "nature": (512,), "impala": (256,)}
+NETWORKS = tuple(_HIDDEN)
 
 
 class FreezeArm(Settings):
@@ -37,13 +41,30 @@ class DqnConfig(Settings):
     seed: int = Field(0, ge=0, lt=2**63)
     env_steps: int = Field(50_000, ge=1)  # length of the run
 
+    # What is learned from a reward: it is scaled, then clipped. Returns are shown as they were.
+    reward_scale: float = Field(1.0, gt=0)
+    reward_clip: float = Field(0.0, ge=0)  # to [-reward_clip, reward_clip]; 0: not clipped
+
     # The network. Blocks that can be frozen: torso, and head or value and advantage.
-    hidden: tuple[Size, ...] = Field((256, 256), strict=False)  # units per layer
-    layer_norm: bool = False
+    network: str = "mlp"  # mlp, minatar, nature, impala, or your own "module:function"
+    hidden: tuple[Size, ...] = Field((256, 256), strict=False)  # units per dense layer of the torso
+    layer_norm: bool = False  # in the torso
     dueling: bool = False  # Wang et al. (2016)
+    head_hidden: tuple[Size, ...] = Field((), strict=False)  # units per layer of the head's streams
+    noisy: bool = False  # noisy layers in the head, Fortunato et al. (2018)
+    # What of a return is learned: its expectation; C51, Bellemare et al. (2017); QR-DQN, Dabney
+    # et al. (2018); IQN, Dabney et al. (2018b).
+    head: Literal["scalar", "categorical", "quantile", "implicit"] = "scalar"
+    atoms: int = Field(51, ge=2)  # of a categorical head
+    v_min: float = -10.0  # the first atom
+    v_max: float = 10.0  # the last atom
+    quantiles: int = Field(200, ge=1)  # of a quantile head
+    tau_samples: int = Field(64, ge=1)  # fractions an implicit head draws in an update
+    tau_samples_acting: int = Field(32, ge=1)  # fractions behind its choice of an action
 
     # The target.
     double: bool = False  # van Hasselt et al. (2016)
+    averaged_targets: int = Field(1, ge=1)  # copies averaged, Anschel et al. (2017); 1: none
     sync_period: LiveInt = live(
         500,
         ge=1,
@@ -60,10 +81,35 @@ class DqnConfig(Settings):
         effect="next sync",
     )
     discount: LiveFloat = live(0.99, ge=0, le=1, unit="1", meaning="of the next state's value")
+    munchausen: bool = False  # Vieillard et al. (2020)
+    munchausen_alpha: LiveFloat = live(
+        0.9, ge=0, le=1, unit="1", meaning="share of the log policy that is added to the reward"
+    )
+    munchausen_temperature: LiveFloat = live(
+        0.03, gt=0, unit="reward", meaning="of the softmax policy that the target is of"
+    )
+    munchausen_clip: LiveFloat = live(
+        -1.0, lt=0, unit="reward", meaning="least scaled log policy that is added"
+    )
 
     # Replay.
     replay_capacity: int = Field(100_000, ge=3)  # rows
     batch_size: int = Field(64, ge=1)  # transitions
+    n_step: LiveInt = live(
+        1, ge=1, unit="env steps", meaning="rewards that are added up before the next state's value"
+    )
+    prioritized: bool = False  # Schaul et al. (2016)
+    priority_alpha: LiveFloat = live(
+        0.6,
+        ge=0,
+        le=1,
+        unit="1",
+        meaning="how much priorities count when sampling; 0 is uniform",
+        effect="next update, which raises all priorities to it anew",
+    )
+    priority_beta: LiveFloat = live(
+        0.4, ge=0, le=1, unit="1", meaning="how much of the bias of that is taken out; 1 is all"
+    )
 
     # Learning.
     learn_start: int = Field(1_000, ge=0)  # env steps before the first update
@@ -106,6 +152,15 @@ class DqnConfig(Settings):
         effect="next action",
     )
 
+    boltzmann: bool = False  # draw actions from softmax(q / temperature) instead of the best
+    temperature: LiveFloat = live(
+        1.0,
+        gt=0,
+        unit="reward",
+        meaning="of that softmax",
+        effect="next action",
+    )
+
     # Watching.
     log_period: int = Field(1_000, ge=1)  # env steps between points of a curve
     eval_period: int = Field(10_000, ge=1)  # env steps between greedy evaluations
@@ -122,6 +177,55 @@ class DqnConfig(Settings):
     # The machine.
     threads: int = Field(1, ge=1)  # inside one operation; with 1, same seed means same bits
     xla: bool = True  # compile learning phases of more than one update
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hidden_of_the_network(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "hidden" not in values:
+            return values | {"hidden": _HIDDEN.get(values.get("network", "mlp"), (256, 256))}
+        return values
+
+    @field_validator("network")
+    @classmethod
+    def _a_network_there_is(cls, name: str) -> str:
+        if name not in NETWORKS and not all(name.partition(":")):
+            raise ValueError(
+                f"there is no network {name!r} ({', '.join(NETWORKS)}, or your own as "
+                f"'module:function'){did_you_mean(name, NETWORKS)}"
+            )
+        return name
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> DqnConfig:
+        if self.v_min >= self.v_max:
+            raise ValueError(f"v_min must be below v_max, got {self.v_min:g} and {self.v_max:g}")
+        if self.head != "scalar" and self.loss != "huber":
+            raise ValueError(
+                f"loss = {self.loss!r} is for head = 'scalar'; a {self.head} head has its own"
+            )
+        if self.munchausen and self.head == "categorical":
+            raise ValueError("munchausen needs head = 'scalar', 'quantile' or 'implicit'")
+        if self.munchausen and self.double:
+            raise ValueError("munchausen has no maximum for double = true to split; leave one out")
+        if self.munchausen and self.n_step != 1:
+            raise ValueError("munchausen needs n_step = 1: each reward has a bonus of its own")
+        return self
+
+    def without_effect(self) -> dict[str, str]:
+        """Live values that do nothing in this run -> what they would need."""
+        huber = self.loss == "huber" and self.head != "categorical"
+        needs = {
+            "ema_decay": (self.ema_decay != 0, "ema_decay > 0"),
+            "huber_delta": (huber, "a Huber loss"),
+            "n_step": (not self.munchausen, "munchausen = false"),
+            "priority_alpha": (self.prioritized, "prioritized = true"),
+            "priority_beta": (self.prioritized, "prioritized = true"),
+            "temperature": (self.boltzmann, "boltzmann = true"),
+            "munchausen_alpha": (self.munchausen, "munchausen = true"),
+            "munchausen_temperature": (self.munchausen, "munchausen = true"),
+            "munchausen_clip": (self.munchausen, "munchausen = true"),
+        }
+        return {name: wanted for name, (there, wanted) in needs.items() if not there}
 
     @field_validator("freeze", mode="before")
     @classmethod

@@ -38,10 +38,14 @@ def shipped_configs() -> dict[str, str]:
 def load_config(source: str, changes: Iterable[str] = ()) -> DqnConfig:
     """The config of a shipped name or a TOML path, with `name=value` changes.
 
+    A file may begin with another one, `base = "cartpole"` (a shipped name, or a path relative to
+    the file), and say only what is different.
+
     Raises:
       ConfigError: no such config, malformed TOML, or a value that cannot be used.
     """
     values, where = _read(source)
+    values = _with_base(values, where)
     for change in changes:
         name, value = _parse_change(change)
         values[name] = value
@@ -51,7 +55,8 @@ def load_config(source: str, changes: Iterable[str] = ()) -> DqnConfig:
 
 def read_config(path: Path) -> DqnConfig:
     """The config in a TOML file."""
-    return parse(DqnConfig, _parse_toml(_text_of(path), str(path)), str(path))
+    values = _parse_toml(_text_of(path), str(path))
+    return parse(DqnConfig, _with_base(values, str(path)), str(path))
 
 
 def changed_config(config: DqnConfig, changes: Iterable[str]) -> DqnConfig:
@@ -101,6 +106,22 @@ def _read(source: str) -> tuple[dict[str, Any], str]:
     return _parse_toml(shipped[source], source), source
 
 
+def _with_base(values: dict[str, Any], where: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The values on top of those of their `base`, which may have one as well."""
+    if "base" not in values:
+        return values
+    base = values["base"]
+    if not isinstance(base, str):
+        raise ConfigError(f"{where}: base must be a config's name or path, got {base!r}")
+    if _is_path(base):
+        base = str(Path(where).parent / base)
+    if base in (*above, where):
+        raise ConfigError(f"{where}: base = {values['base']!r} leads back to where it began")
+    below, base_where = _read(base)
+    rest = {name: value for name, value in values.items() if name != "base"}
+    return _with_base(below, base_where, (*above, where)) | rest
+
+
 def _is_path(source: str) -> bool:
     return source.endswith(".toml") or "/" in source
 
@@ -132,4 +153,4 @@ def _parse_change(change: str) -> tuple[str, Any]:
 
 
 def _name(file: Any) -> str:
-    return file.name
+    return file.name.removesuffix(".toml")

@@ -1,11 +1,14 @@
 """The DQN agent: one graph in which acting, storing, learning and syncing happen.
 
-    step   writes what the envs showed into the replay and returns epsilon-greedy actions
+    step   writes what the envs showed into the replay and returns the actions
     learn  makes K updates: sample, TD loss, gradients of the trained blocks, sync by target age
 
-Every number that may change is a feed; everything with state is a variable.
+Every number that may change is a feed; everything with state is a variable. Which network, which
+target, which replay and which exploration: each is one choice of the config, and here is where
+they meet.
 
-Imports: agents.config, agents.kept_state, agents.live_values, rl_core. Never envs: it sees shapes.
+Imports: agents.config, agents.kept_state, agents.live_values, agents.networks, rl_core. Never envs:
+it sees shapes.
 """
 
 from __future__ import annotations
@@ -18,22 +21,39 @@ import tensorflow.compat.v1 as tf
 
 from agents.config import DqnConfig
 from agents.kept_state import KeptState
-from agents.live_values import arm_name, live_values
+from agents.live_values import arm_name, live_knobs, live_values
+from agents.networks import Networks
 from rl_core.errors import RlCoreError
+from rl_core.exploration import boltzmann, epsilon_greedy
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
 from rl_core.graph.fused import apply_again, fused_updates
 from rl_core.graph.phase import PhaseCalls
-from rl_core.graph.scopes import blocks_of, stop_gradient_getter
+from rl_core.graph.scopes import blocks_of
 from rl_core.graph.sync import copy_vars, paired_variables
 from rl_core.graph.weights import ScopeWeights
-from rl_core.losses import TdLoss, double_q_learning, huber, q_learning, squared
-from rl_core.networks import Network, dueling_head, mlp_torso, q_head, q_network
-from rl_core.random import Stream
-from rl_core.replay import Transitions, UniformReplay
+from rl_core.losses import (
+    TdLoss,
+    categorical_q_learning,
+    double_q_learning,
+    huber,
+    legal_only,
+    munchausen_q_learning,
+    munchausen_quantile,
+    q_learning,
+    quantile_q_learning,
+    support,
+)
+from rl_core.networks import Values
+from rl_core.random import Draws, Stream
+from rl_core.replay import PrioritizedReplay, Transitions, UniformReplay
 
 # Loss [] -> (global gradient norm [], what is there once every trained block was applied).
 Apply = Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
+# Observations [M, ...] and masks [M, A], or None without masks -> actions [M].
+Policy = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
+# Live values that the loop and the choice of an action read; updates are fed all others.
+_NOT_OF_UPDATES = ("epsilon", "temperature", "learn_period", "updates_per_learn")
 
 
 class LearnStats(NamedTuple):
@@ -54,29 +74,18 @@ class Inspection(NamedTuple):
     rows: Any  # transitions that may be sampled
 
 
-class _Live(NamedTuple):
-    """The live values an update reads, each a feed; the fields' names are the values' names."""
-
-    learning_rate: tf.Tensor
-    discount: tf.Tensor
-    max_grad_norm: tf.Tensor
-    huber_delta: tf.Tensor
-    tau: tf.Tensor
-    sync_period: tf.Tensor
-    ema_decay: tf.Tensor | None
-
-
 class DqnAgent(KeptState):
-    """Deep Q-learning, Mnih et al. (2015), https://doi.org/10.1038/nature14236.
+    """Deep Q-learning, Mnih et al. (2015), https://doi.org/10.1038/nature14236, and its family.
 
         agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
-        actions = agent.step(observation, reward, terminated, autoreset, epsilon)
+        actions = agent.step(observation, reward, terminated, autoreset)
         stats = agent.learn(4)
 
     Args:
       config: one run.
       observation_shape, observation_dtype: of one env.
       num_actions: A.
+      action_masks: whether the envs say which actions are legal.
 
     Attributes:
       hyperparameters: the live values; read and set them by name.
@@ -87,6 +96,10 @@ class DqnAgent(KeptState):
       contents: reads them out.
       updates: gradient steps made so far.
       snapshots: the updates at which those that are still there were taken.
+
+    Raises:
+      ConfigError: the config's own network cannot be used.
+      ShapeError: the network does not fit the observations.
     """
 
     def __init__(
@@ -95,21 +108,30 @@ class DqnAgent(KeptState):
         observation_shape: Sequence[int],
         observation_dtype: Any,
         num_actions: int,
+        *,
+        action_masks: bool = False,
     ) -> None:
         self.config = config
         self.num_actions = num_actions
+        self.action_masks = action_masks
         self.updates = 0
         self.snapshots: tuple[int, ...] = ()
         self._can_learn = False
-        self._epsilon = np.zeros((), np.float32)  # one feed for all steps: cheaper to hand over
+        # One feed each for all steps: cheaper to hand over.
+        self._epsilon, self._temperature = np.zeros((), np.float32), np.zeros((), np.float32)
         self.engine = Engine(threads=config.threads)
         with self.engine.building():
             tf.set_random_seed(config.seed)
-            self.replay = UniformReplay(
-                config.replay_capacity, config.num_envs, observation_shape, observation_dtype
-            )
-            self._network = build_network(config, num_actions)
-            self._build_step(tuple(observation_shape), tf.as_dtype(observation_dtype))
+            replay = PrioritizedReplay if config.prioritized else UniformReplay
+            self.replay = replay(
+                config.replay_capacity, config.num_envs, observation_shape, observation_dtype,
+                num_actions=num_actions if action_masks else None,
+            )  # fmt: skip
+            shape, dtype = [None, *observation_shape], tf.as_dtype(observation_dtype)
+            self._observations = tf.placeholder(dtype, shape, "observations")
+            self._networks = Networks(config, num_actions, self._observations)
+            self._build_step(tuple(observation_shape), dtype)
+            self._build_greedy()
             self._build_learn()
             self._build_kept()
         self.hyperparameters = live_values(config, self.freeze, self._ops)
@@ -127,6 +149,7 @@ class DqnAgent(KeptState):
         terminated: np.ndarray,
         autoreset: np.ndarray,
         epsilon: float | None = None,
+        legal: np.ndarray | None = None,
     ) -> np.ndarray:
         """Stores one time step of all envs and returns their actions, in one call.
 
@@ -136,6 +159,7 @@ class DqnAgent(KeptState):
             here. `autoreset` is true where that step was no transition but the reset after an
             episode's end, and for the very first observations.
           epsilon: probability of a random action; by default the live value.
+          legal: [N, A] bool: which actions may be taken now; needed with action masks.
 
         Returns:
           [N] int32 actions.
@@ -143,11 +167,17 @@ class DqnAgent(KeptState):
         if epsilon is None:
             epsilon = self.hyperparameters["epsilon"]
         self._epsilon[...] = epsilon
-        return self._step(observation, reward, terminated, autoreset, self._epsilon)
+        if not self._more_step_feeds:
+            return self._step(observation, reward, terminated, autoreset, self._epsilon)
+        more = [legal] if self.action_masks else []
+        if self.config.boltzmann:
+            self._temperature[...] = self.hyperparameters["temperature"]
+            more.append(self._temperature)
+        return self._step(observation, reward, terminated, autoreset, self._epsilon, *more)
 
-    def greedy(self, observation: np.ndarray) -> np.ndarray:
-        """[M, ...] observations -> [M] int32 greedy actions; nothing is stored."""
-        return self._greedy(observation)
+    def greedy(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
+        """[M, ...] observations, [M, A] masks -> [M] int32 greedy actions; nothing is stored."""
+        return self._greedy(observation, *([legal] if self.action_masks else []))
 
     # What the loop calls.
 
@@ -181,53 +211,66 @@ class DqnAgent(KeptState):
     # The graph.
 
     def _build_step(self, shape: tuple[int, ...], dtype: tf.DType) -> None:
-        N = self.config.num_envs
-        self._step_feeds = (
-            tf.placeholder(dtype, [N, *shape], "observation"),
-            tf.placeholder(tf.float32, [N], "reward"),
-            tf.placeholder(tf.bool, [N], "terminated"),
-            tf.placeholder(tf.bool, [N], "autoreset"),
-            tf.placeholder(tf.float32, [], "epsilon"),
+        config, N, A = self.config, self.config.num_envs, self.num_actions
+        observation = tf.placeholder(dtype, [N, *shape], "observation")
+        reward = tf.placeholder(tf.float32, [N], "reward")
+        terminated = tf.placeholder(tf.bool, [N], "terminated")
+        autoreset = tf.placeholder(tf.bool, [N], "autoreset")
+        epsilon = tf.placeholder(tf.float32, [], "epsilon")
+        legal = tf.placeholder(tf.bool, [N, A], "legal") if self.action_masks else None
+        now = self.replay.rows_written.read_value()
+        values = self._networks.values(
+            observation, Draws(config.seed, "act", now) if config.noisy else None
         )
-        observation, reward, terminated, autoreset, epsilon = self._step_feeds
-        with tf.variable_scope("online") as online:
-            q = self._network(observation)  # [N, A]
-        self._online = online.name
-        self._weights = ScopeWeights(self.engine, online.name)
-        with tf.name_scope("epsilon_greedy"):
-            now = self.replay.rows_written.read_value()
-            coin, die = tf.unstack(Stream(self.config.seed, "act").uniform(now, [2, N]))  # [N]
-            anything = tf.cast(die * self.num_actions, tf.int32)  # [N]
-            self._action = tf.where(coin < epsilon, anything, _best(q))  # [N]
-        self._write = self.replay.write(observation, self._action, reward, terminated, autoreset)
+        q = legal_only(values.q, legal)  # [N, A]
+        self._more_step_feeds = [] if legal is None else [legal]
+        best = _best(q)  # [N]
+        if config.boltzmann:
+            temperature = tf.placeholder(tf.float32, [], "temperature")
+            self._more_step_feeds.append(temperature)
+            numbers = Stream(config.seed, "boltzmann").uniform(now, [N, A])
+            best = boltzmann(values.q, temperature, numbers, legal)
+        coin, die = tf.unstack(Stream(config.seed, "act").uniform(now, [2, N]))  # [N]
+        self._action = epsilon_greedy(best, epsilon, coin, die, A, legal)  # [N]
+        self._step_feeds = [observation, reward, terminated, autoreset, epsilon]
+        self._step_feeds += self._more_step_feeds
+        self._write = self.replay.write(
+            observation, self._action, reward, terminated, autoreset, legal
+        )
 
-        self._observations = tf.placeholder(dtype, [None, *shape], "observations")
-        with tf.variable_scope("online", reuse=True):
-            self._greedy_action = _best(self._network(self._observations))  # [M]
+    def _build_greedy(self) -> None:
+        self._greedy_feeds = [self._observations]
+        legal = None
+        if self.action_masks:
+            legal = tf.placeholder(tf.bool, [None, self.num_actions], "legal_actions")
+            self._greedy_feeds.append(legal)
+        networks = self._networks
+        self._greedy_action = _best(legal_only(networks.greedy.q, legal))  # [M]
+        if networks.greedy_ema:
+            self._averaged_action = _best(legal_only(networks.greedy_ema.q, legal))  # [M]
 
     def _build_learn(self) -> None:
-        config = self.config
-        self._live = _Live(
-            **{n: tf.placeholder(tf.float32, [], n) for n in _Live._fields[:-2]},
-            sync_period=tf.placeholder(tf.int64, [], "sync_period"),
-            ema_decay=tf.placeholder(tf.float32, [], "ema_decay") if config.ema_decay else None,
-        )
+        config, networks = self.config, self._networks
+        self._live: dict[str, tf.Tensor] = {
+            knob.name: tf.placeholder(tf.int64 if knob.whole else tf.float32, [], knob.name)
+            for knob in live_knobs(config)
+            if knob.name not in _NOT_OF_UPDATES
+        }
+        self._live_kinds = [(n, t.dtype.as_numpy_dtype) for n, t in self._live.items()]
         with tf.variable_scope("counters"):
             self._target_age = _counter("target_age")
             self._updates = _counter("updates")
-        with tf.variable_scope("target", custom_getter=stop_gradient_getter) as target:
-            self._network(self._observations)
-        self._target = target.name
-        self._build_average()
+        self._weights = ScopeWeights(self.engine, networks.online)
+        self._averaged = ScopeWeights(self.engine, networks.ema) if networks.ema else None
 
         def single(loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             self._ops = ApplyOps(
                 loss,
-                blocks_of(self._online),
+                blocks_of(networks.online),
                 lambda: tf.train.AdamOptimizer(
-                    self._live.learning_rate, epsilon=config.adam_epsilon
+                    self._live["learning_rate"], epsilon=config.adam_epsilon
                 ),
-                max_grad_norm=self._live.max_grad_norm,
+                max_grad_norm=self._live["max_grad_norm"],
             )
             return self._ops.grad_norm, self._ops.done
 
@@ -240,89 +283,117 @@ class DqnAgent(KeptState):
         fused_arms = {arm.exempt for arm in self.freeze.arms if more_than_one}
         count = tf.placeholder(tf.int32, [], "updates")
         fused = {exempt: self._build_fused(exempt, count, stats) for exempt in fused_arms}
-        feeds = [feed for feed in self._live if feed is not None]
+        feeds = list(self._live.values())
         self._calls = PhaseCalls(self.engine, self._ops, end, stats, fused, count, feeds)
 
-        copy = copy_vars(self._online, self._target)
-        with tf.control_dependencies([copy]):
+        with tf.control_dependencies([networks.sync()]):
             self._sync_op = self._target_age.assign(0, read_value=False)
+        with tf.control_dependencies([networks.all_as_online()]):
+            self._begin_op = self._target_age.assign(0, read_value=False)
         head, tail = self.replay.queue()
-        pairs = paired_variables(self._online, self._target)
+        pairs = paired_variables(networks.online, networks.target)
         self._state = Inspection(
             self._target_age.read_value(),
             tf.global_norm([of.read_value() - to.read_value() for of, to in pairs]),
             tail - head,
         )
 
-    def _build_average(self) -> None:
-        """Exponential moving averages of the online weights, and the policy that has them."""
-        self._average: str | None = None
-        self._averaged: ScopeWeights | None = None
-        self.greedy_averaged: Callable[[np.ndarray], np.ndarray] | None = None
-        if not self.config.ema_decay:
-            return
-        with tf.variable_scope("ema", custom_getter=stop_gradient_getter) as average:
-            self._averaged_action = _best(self._network(self._observations))  # [M]
-        self._average = average.name
-        self._averaged = ScopeWeights(self.engine, average.name)
-        self._average_now = copy_vars(self._online, average.name)
-
     def _build_update(self, apply: Apply) -> tuple[LearnStats, tf.Operation]:
         """One update in the default graph: sample, loss, gradients, sync."""
         counter = self._updates.read_value()
-        batch = self.replay.sample(
-            self.config.batch_size, Stream(self.config.seed, "sample"), counter
-        )
-        td, q_tm1 = self._td_loss(batch)
-        if self.config.loss == "huber":
-            loss = tf.reduce_mean(huber(td.td_error, self._live.huber_delta))  # []
-        else:
-            loss = tf.reduce_mean(squared(td.td_error))  # []
+        batch = self._sample(counter)
+        td, now = self._td_loss(batch, counter)
+        weighted = td.loss if batch.weight is None else batch.weight * td.loss  # [B]
+        loss = tf.reduce_mean(weighted)  # []
         grad_norm, applied = apply(loss)
         q_mean = tf.reduce_mean(td.target - td.td_error)  # []
-        stats = LearnStats(loss, q_mean, tf.reduce_max(q_tm1), grad_norm, td.td_error)
+        stats = LearnStats(loss, q_mean, tf.reduce_max(now.q), grad_norm, td.td_error)
         with tf.control_dependencies([applied, counter]):
             changes = [self._updates.assign_add(1, read_value=False), self._sync_due()]
-            if self._average:
-                share = tf.subtract(1.0, self._live.ema_decay)
-                changes.append(copy_vars(self._online, self._average, tau=share))
+            if isinstance(self.replay, PrioritizedReplay):
+                # Hessel et al. (2018) take the loss where it is a distance of distributions.
+                priority = tf.abs(td.td_error) if self.config.head == "scalar" else td.loss
+                changes.append(self.replay.update_priorities(batch.row, priority))
+            if self._networks.ema:
+                share = tf.subtract(1.0, self._live["ema_decay"])
+                changes.append(copy_vars(self._networks.online, self._networks.ema, tau=share))
             return stats, tf.group(*changes)
 
-    def _td_loss(self, batch: Transitions) -> tuple[TdLoss, tf.Tensor]:
-        with tf.variable_scope("online", reuse=True):
-            q_tm1 = self._network(batch.s_tm1)  # [B, A]
-        with tf.variable_scope("target", reuse=True, custom_getter=stop_gradient_getter):
-            q_t = self._network(batch.s_t)  # [B, A]
-        # A time limit is not an end: only `terminated` cuts the bootstrap off.
-        goes_on = 1.0 - tf.cast(batch.terminated, tf.float32)  # [B]
-        transition = (q_tm1, batch.a_tm1, batch.r_t, self._live.discount * goes_on)
-        if not self.config.double:
-            return q_learning(*transition, q_t), q_tm1
-        with tf.variable_scope("online", reuse=True, custom_getter=stop_gradient_getter):
-            selector = self._network(batch.s_t)  # [B, A]
-        return double_q_learning(*transition, q_t, selector), q_tm1
+    def _sample(self, counter: tf.Tensor) -> Transitions:
+        live, stream = self._live, Stream(self.config.seed, "sample")
+        size, n_step = self.config.batch_size, live.get("n_step")
+        if not isinstance(self.replay, PrioritizedReplay):
+            return self.replay.sample(size, stream, counter, live["discount"], n_step)
+        return self.replay.sample(
+            size, stream, counter, live["discount"], n_step,
+            alpha=live["priority_alpha"], beta=live["priority_beta"],
+        )  # fmt: skip
+
+    def _td_loss(self, batch: Transitions, counter: tf.Tensor) -> tuple[TdLoss, Values]:
+        """What the batch says of the online network's values, and these values themselves."""
+        config, live, networks = self.config, self._live, self._networks
+        now = networks.values(batch.s_tm1, self._draws("now", counter))
+        then = networks.target_values(batch.s_t, self._draws("then", counter))
+        transition = (batch.a_tm1, batch.r_t, batch.discount_t)
+        if config.munchausen:
+            before = networks.target_values(batch.s_tm1, self._draws("before", counter))
+            soft = {
+                "alpha": live["munchausen_alpha"],
+                "temperature": live["munchausen_temperature"],
+                "clip": live["munchausen_clip"],
+                "legal_tm1": batch.legal_tm1,
+                "legal_t": batch.legal_t,
+            }
+            if config.head == "scalar":
+                td = munchausen_q_learning(now.q, *transition, then.q, before.q, **soft)
+                return self._scalar_loss(td), now
+            return munchausen_quantile(
+                now.z, now.taus, *transition, then.z, then.q, before.q, live["huber_delta"], **soft
+            ), now
+        choice = legal_only(then.q, batch.legal_t)  # [B, A]
+        if config.double:
+            chooser = networks.frozen_values(batch.s_t, self._draws("chooser", counter))
+            choice = legal_only(chooser.q, batch.legal_t)
+        match config.head:
+            case "categorical":
+                atoms = support(config.v_min, config.v_max, config.atoms)
+                p_t = tf.nn.softmax(then.logits)
+                return categorical_q_learning(now.logits, *transition, p_t, choice, atoms), now
+            case "quantile" | "implicit":
+                kappa = live["huber_delta"]
+                return quantile_q_learning(now.z, now.taus, *transition, then.z, choice, kappa), now
+        if config.double:
+            return self._scalar_loss(double_q_learning(now.q, *transition, then.q, choice)), now
+        return self._scalar_loss(q_learning(now.q, *transition, choice)), now
+
+    def _scalar_loss(self, td: TdLoss) -> TdLoss:
+        if self.config.loss == "squared":
+            return td
+        return td._replace(loss=huber(td.td_error, self._live["huber_delta"]))
+
+    def _draws(self, purpose: str, counter: tf.Tensor) -> Draws | None:
+        random = self.config.noisy or self.config.head == "implicit"
+        return Draws(self.config.seed, purpose, counter) if random else None
 
     def _sync_due(self) -> tf.Operation:
         """One update older; copied, and of age 0, if that is the period or more."""
         older = self._target_age.read_value() + 1
 
         def copied() -> tf.Tensor:
-            copy = copy_vars(self._online, self._target, tau=self._live.tau)
-            with tf.control_dependencies([copy]):
+            with tf.control_dependencies([self._networks.sync(self._live["tau"])]):
                 return tf.zeros([], tf.int64)
 
-        age = tf.cond(older >= self._live.sync_period, copied, lambda: older)
+        age = tf.cond(older >= self._live["sync_period"], copied, lambda: older)
         return self._target_age.assign(age, read_value=False)
 
     def _build_fused(self, exempt: Exempt, count: tf.Tensor, like: LearnStats) -> LearnStats:
         def apply(loss: tf.Tensor) -> tuple[tf.Tensor, tf.Operation]:
-            live = self._live
             return apply_again(
                 self._ops,
                 loss,
                 exempt,
-                learning_rate=live.learning_rate,
-                max_grad_norm=live.max_grad_norm,
+                learning_rate=self._live["learning_rate"],
+                max_grad_norm=self._live["max_grad_norm"],
             )
 
         return LearnStats(
@@ -334,16 +405,18 @@ class DqnAgent(KeptState):
     def _make_callables(self) -> None:
         engine = self.engine
         self._step = engine.callable(self._action, self._step_feeds, [self._write])
-        self._greedy = engine.callable(self._greedy_action, [self._observations])
+        self._greedy = engine.callable(self._greedy_action, self._greedy_feeds)
         self._sync_now = engine.callable(None, targets=[self._sync_op])
         self._inspect = engine.callable(self._state)
-        if self._average:
-            self.greedy_averaged = engine.callable(self._averaged_action, [self._observations])
+        self.greedy_averaged: Policy | None = None
+        if self._networks.ema:
+            averaged = engine.callable(self._averaged_action, self._greedy_feeds)
+            self.greedy_averaged = lambda observation, legal=None: averaged(
+                observation, *([legal] if self.action_masks else [])
+            )
 
     def _begin_with_online(self) -> None:
-        self.sync()
-        if self._average:
-            self.engine.callable(None, targets=[self._average_now])()
+        self.engine.callable(None, targets=[self._begin_op])()
 
     def _phases(self, updates: int) -> Iterator[tuple[Exempt, int]]:
         live = self.hyperparameters
@@ -355,20 +428,12 @@ class DqnAgent(KeptState):
 
     def _live_feeds(self) -> list[np.generic]:
         live = self.hyperparameters
-        values = [np.float32(live[name]) for name in _Live._fields[:-2]]
-        average = [np.float32(live["ema_decay"])] if self._average else []
-        return [*values, np.int64(live["sync_period"]), *average]
+        return [kind(live[name]) for name, kind in self._live_kinds]
 
     def _require_rows(self) -> None:
         if self.inspect().rows == 0:
             raise RlCoreError("nothing to learn from: no transition is in the replay yet")
         self._can_learn = True  # a ring of three time steps or more never runs empty again
-
-
-def build_network(config: DqnConfig, num_actions: int) -> Network:
-    """The config's network: observations [B, ...] to action values [B, A]."""
-    head = dueling_head(num_actions) if config.dueling else q_head(num_actions)
-    return q_network(mlp_torso(config.hidden, normalise=config.layer_norm), head)
 
 
 def _best(q: tf.Tensor) -> tf.Tensor:

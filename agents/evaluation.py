@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from agents.config import DqnConfig
-from agents.dqn import DqnAgent
+from agents.dqn import DqnAgent, Policy
 from envs import make_envs
 
 _AT_ONCE = 10  # envs: one call into the graph serves them all
@@ -23,7 +23,7 @@ def evaluate(
     episodes: int,
     *,
     seed: int | None = None,
-    policy: Callable[[np.ndarray], np.ndarray] | None = None,
+    policy: Policy | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[float]:
     """Undiscounted returns of `episodes` episodes of the greedy policy.
@@ -33,7 +33,7 @@ def evaluate(
 
     Args:
       seed: of the episodes; by default derived from the run's seed.
-      policy: [M, ...] observations -> [M] actions; by default the agent's greedy one.
+      policy: what acts; by default the agent's greedy one.
       stop: asked before every step; once it says yes, the returns so far are given.
     """
     act = policy or agent.greedy
@@ -45,7 +45,7 @@ def evaluate(
         returns: list[float] = []
         step = envs.reset()
         while len(returns) < episodes and not stop():
-            step = envs.step(np.asarray(act(step.observation)))
+            step = envs.step(np.asarray(act(step.observation, step.legal)))
             returns += [e.episode_return for e in step.episodes if e.number < quota[e.env]]
         return returns
     finally:

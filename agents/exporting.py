@@ -1,7 +1,8 @@
 """A policy for elsewhere: files that need neither this project nor its agent.
 
 Each format has input `observation` [batch, ...] and outputs `action` [batch] int64 and `q`
-[batch, A] float32; the batch is free.
+[batch, A] float32; the batch is free. Where the env has action masks, `action_mask` [batch, A]
+bool is a second input.
 
 Imports: agents.policies, agents.rundir, rl_core.
 """
@@ -22,7 +23,7 @@ from agents.rundir import RunDir
 from rl_core.checkpoint.weights_file import weights_bytes
 from rl_core.errors import RlCoreError, did_you_mean
 
-INPUT, OUTPUTS = "observation", ("action", "q")
+INPUT, MASK, OUTPUTS = "observation", "action_mask", ("action", "q")
 
 
 class ExportError(RlCoreError, OSError):
@@ -57,8 +58,8 @@ def export(
         with contextlib.closing(policy.session):
             FORMATS[to](policy, making)
             describe = {
-                "input": {INPUT: [*policy.observation.shape.as_list()[1:]]},
-                "dtype": policy.observation.dtype.name,
+                "input": {n: t.shape.as_list()[1:] for n, t in _inputs(policy).items()},
+                "dtype": {n: t.dtype.name for n, t in _inputs(policy).items()},
                 "outputs": {"action": "int64 [batch]", "q": "float32 [batch, actions]"},
                 "env_id": directory.config().env_id,
             }
@@ -66,12 +67,15 @@ def export(
     return out
 
 
+def _inputs(policy: Policy) -> dict[str, tf.Tensor]:
+    masks = {} if policy.legal is None else {MASK: policy.legal}
+    return {INPUT: policy.observation, **masks}
+
+
 def _savedmodel(policy: Policy, out: Path) -> None:
     outputs = {"action": policy.action, "q": policy.q}
     with policy.session.graph.as_default():
-        tf.saved_model.simple_save(
-            policy.session, str(out / "model"), {INPUT: policy.observation}, outputs
-        )
+        tf.saved_model.simple_save(policy.session, str(out / "model"), _inputs(policy), outputs)
 
 
 def _frozen(policy: Policy, out: Path) -> None:
@@ -94,10 +98,10 @@ def _onnx(policy: Policy, out: Path) -> None:
         ) from None
     model, _ = tf2onnx.convert.from_graph_def(
         _frozen_graph(policy),
-        input_names=[f"{INPUT}:0"],
+        input_names=[f"{name}:0" for name in _inputs(policy)],
         output_names=[f"{name}:0" for name in OUTPUTS],
     )
-    _rename(model.graph, {f"{name}:0": name for name in (INPUT, *OUTPUTS)})
+    _rename(model.graph, {f"{name}:0": name for name in (*_inputs(policy), *OUTPUTS)})
     (out / "policy.onnx").write_bytes(model.SerializeToString())
 
 

@@ -97,6 +97,8 @@ class KeptState:
             for v in (self.replay.rows_written, self.replay.queue_tail)
         )
         self.contents.put(rows, written, tail)
+        if self._after_rows is not None:
+            self.engine.callable(None, targets=[self._after_rows])()
         self.updates = state.host["updates"]
         self.snapshots = tuple(state.host["snapshots"])
         self.freeze.position = tuple(state.host["freeze"])
@@ -152,7 +154,11 @@ class KeptState:
         k = self.config.past_states
         self._past = Snapshots(self.engine, named, k=k + 1) if k else None
         self.contents = ReplayContents(self.engine, self.replay)
-        counters = (self.replay.rows_written, self.replay.queue_tail)
+        # What follows from the rows and the priorities is not kept but made anew.
+        self._after_rows = self.replay.rebuild()
+        counters = (
+            self.replay.rows_written, self.replay.queue_tail, *self.replay.kept_variables(),
+        )  # fmt: skip
         own = [v for v in tf.global_variables() if not self.replay.owns(v)]
         self._variables = VariableValues(
             self.engine, {v.op.name: v for v in [*own, *counters]}, "of this agent"

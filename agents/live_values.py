@@ -20,14 +20,21 @@ if TYPE_CHECKING:
 
 def live_values(config: DqnConfig, freeze: FreezeSchedule, ops: ApplyOps) -> Hyperparameters:
     """What may be set while a run goes on; every other name of the config is static."""
-    knobs = [k for k in DqnConfig.knobs() if k.name != "ema_decay" or config.ema_decay]
+    knobs = live_knobs(config)
     configured = {knob.name: getattr(config, knob.name) for knob in knobs}
     static = DqnConfig.model_fields.keys() - configured.keys()
     exempt = BlocksKnob("exempt", ops.check, ops.names)
     arms = [_arm_knob(i, arm.exempt) for i, arm in enumerate(config.freeze)]
     configured |= {arm_name(i): arm.updates for i, arm in enumerate(config.freeze)}
     configured["exempt"] = freeze if config.freeze else frozenset()
-    return Hyperparameters([*knobs, exempt, *arms], configured, static=static)
+    return Hyperparameters(
+        [*knobs, exempt, *arms], configured, static, without_effect=config.without_effect()
+    )
+
+
+def live_knobs(config: DqnConfig) -> list[Knob]:
+    """Those of the config's live fields that do something in its run."""
+    return [knob for knob in DqnConfig.knobs() if knob.name not in config.without_effect()]
 
 
 def arm_name(arm: int) -> str:

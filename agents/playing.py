@@ -87,7 +87,7 @@ def play(
                 on_episode(episode)
             if len(returns) == episodes:
                 return returns
-            step = envs.step(policy.act(step.observation) - envs.first_action)
+            step = envs.step(policy.act(step.observation, step.legal) - envs.first_action)
 
 
 def _picture(frame: Any, env_id: str) -> np.ndarray:

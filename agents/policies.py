@@ -1,6 +1,6 @@
 """A run's policy apart from the run: whose weights, and a graph that has nothing else in it.
 
-Imports: agents.config, agents.dqn, agents.rundir, envs, rl_core.
+Imports: agents.networks, agents.rundir, envs, rl_core.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.dqn import build_network
+from agents.networks import build_network
 from agents.rundir import RunDir
 from envs import make_envs
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.errors import RunDirError
 from rl_core.graph.scopes import variables_in
 from rl_core.graph.weights import require_same_kinds
+from rl_core.losses import legal_only
 
 
 def policy_weights(
@@ -57,18 +58,23 @@ class Policy:
 
     Attributes:
       observation: [M, ...] placeholder of the stored dtype; bytes are scaled in the graph.
+      legal: [M, A] bool placeholder, or None if the env has no action masks.
       action: [M] int64, as the env numbers its actions.
       q: [M, A] float32.
     """
 
     session: tf.Session
     observation: tf.Tensor
+    legal: tf.Tensor | None
     action: tf.Tensor
     q: tf.Tensor
 
-    def act(self, observations: np.ndarray) -> np.ndarray:
-        """[M, ...] -> [M]."""
-        return self.session.run(self.action, {self.observation: observations})
+    def act(self, observations: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
+        """[M, ...] and, with action masks, [M, A] -> [M]."""
+        feeds: dict[tf.Tensor, np.ndarray | None] = {self.observation: observations}
+        if self.legal is not None:
+            feeds[self.legal] = legal
+        return self.session.run(self.action, feeds)
 
 
 def build_policy(directory: RunDir, weights: dict[str, np.ndarray]) -> Policy:
@@ -82,8 +88,11 @@ def build_policy(directory: RunDir, weights: dict[str, np.ndarray]) -> Policy:
         observation = tf.placeholder(envs.observation_dtype, shape, "observation")
         with tf.variable_scope("online") as scope:
             values = build_network(config, envs.num_actions)(observation)
-        q = tf.identity(values, "q")
-        best = tf.argmax(q, axis=1, output_type=tf.int64)
+        q = tf.identity(values.q, "q")
+        legal = None
+        if envs.has_action_masks:
+            legal = tf.placeholder(tf.bool, [None, envs.num_actions], "action_mask")
+        best = tf.argmax(legal_only(q, legal), axis=1, output_type=tf.int64)
         action = tf.add(best, np.int64(envs.first_action), "action")
         variables = variables_in(scope.name)
         require_same_kinds(variables, weights, f"of {directory.path}")
@@ -91,4 +100,4 @@ def build_policy(directory: RunDir, weights: dict[str, np.ndarray]) -> Policy:
         for name, variable in variables.items():
             initial = variable.initializer.inputs[1]
             session.run(variable.initializer, {initial: weights[name]})
-    return Policy(session, observation, action, q)
+    return Policy(session, observation, legal, action, q)

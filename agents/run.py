@@ -115,6 +115,7 @@ class Run:
         self._display.recent_returns.extend(host["recent_returns"])
         self._paused = self._evaluating = self._stop_asked = self._training_over = False
         self._evaluations_asked = 0
+        self._seconds_before, self._began = host.get("seconds", 0.0), time.perf_counter()
         self._reporter = Reporter(directory.path, agent, host["reporter"])
         files = directory.control
         compare = None if repeat is None else repeat.compare
@@ -226,7 +227,7 @@ class Run:
             begin = time.perf_counter()
             time.sleep(_PAUSE_SECONDS)
             self._steering.poll()
-            self._reporter.pause_clock(time.perf_counter() - begin)
+            self._leave_out(time.perf_counter() - begin)
 
     def _stopped(self) -> bool:
         return self._stop_asked or bool(self._interrupt)
@@ -253,6 +254,10 @@ class Run:
             self._display.line(f"weights saved: {saved}")
         return digest
 
+    def _seconds(self) -> float:
+        """Spent training so far, also before a resume; not evaluating, not paused."""
+        return self._seconds_before + time.perf_counter() - self._began
+
     def _take_checkpoint(self, *, score: float | None = None, must: bool = False) -> None:
         if self._repeat:
             return
@@ -263,6 +268,7 @@ class Run:
         host = {
             "loop": state.counts(),
             "next_evaluation": self._next_evaluation,
+            "seconds": self._seconds(),
             "snapshot_tick": self._snapshot_tick,
             "recent_returns": list(self._display.recent_returns),
             "reporter": self._reporter.state(state.env_step),
@@ -293,7 +299,7 @@ class Run:
             policy, stop = agent.greedy_averaged, self._stopped_meanwhile
             averaged = evaluate(agent, self._config, episodes, policy=policy, stop=stop)
         self._evaluating = False
-        self._reporter.pause_clock(time.perf_counter() - begin)
+        self._leave_out(time.perf_counter() - begin)
         if self._stopped():
             return []
         self._reporter.evaluation(returns, averaged, self._state.env_step)
@@ -303,6 +309,11 @@ class Run:
             f"(mean of {episodes} episodes, {min(returns):,.1f} to {max(returns):,.1f}){ema}"
         )
         return returns
+
+    def _leave_out(self, seconds: float) -> None:
+        """Of speed and training time."""
+        self._began += seconds
+        self._reporter.pause_clock(seconds)
 
     def _stopped_meanwhile(self) -> bool:
         """Between two steps of an evaluation, which is as safe as between two of training."""
@@ -315,7 +326,13 @@ class Run:
         returns = self._evaluate(self._config.final_eval_episodes)
         if returns:
             steps, updates = self._state.env_step, self._agent.updates
-            result = {"env_steps": steps, "updates": updates, **summary(returns)}
+            result = {
+                "env_steps": steps,
+                "updates": updates,
+                "seconds": round(self._seconds(), 1),  # of training, all its sessions
+                **summary(returns),
+                "returns": returns,
+            }
             self._directory.save_result(result)
         return returns
 

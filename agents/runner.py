@@ -36,7 +36,9 @@ def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
     live.env_step = state.env_step
     step = state.step or envs.reset()
     while state.env_step < config.env_steps:
-        actions = agent.step(step.observation, step.reward, step.terminated, step.autoreset)
+        actions = agent.step(
+            step.observation, step.reward, step.terminated, step.autoreset, legal=step.legal
+        )
         # Learning comes after storing, so a phase sees every env step that it counts.
         phases = state.clock.phases_due(state.new_steps, live["learn_period"])
         stats = None

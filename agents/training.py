@@ -179,8 +179,16 @@ def _envs_for(config: DqnConfig) -> Envs:
         vectorization=config.vectorization,
         seed=config.seed,
         env_kwargs=config.env_kwargs,
+        reward_scale=config.reward_scale,
+        reward_clip=config.reward_clip or None,
     )
 
 
 def _agent_for(config: DqnConfig, envs: Envs) -> DqnAgent:
-    return DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
+    return DqnAgent(
+        config,
+        envs.observation_shape,
+        envs.observation_dtype,
+        envs.num_actions,
+        action_masks=envs.has_action_masks,
+    )

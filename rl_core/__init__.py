@@ -31,10 +31,11 @@ if TYPE_CHECKING:
         UnknownName,
     )
     from rl_core.events import EventWriter
+    from rl_core.exploration import boltzmann, epsilon_greedy
     from rl_core.graph.engine import Engine
     from rl_core.graph.freeze import AllExempt, ApplyOps, Arm, FreezeSchedule
     from rl_core.graph.fused import apply_again, fused_updates
-    from rl_core.graph.layers import conv2d, dense, layer_norm
+    from rl_core.graph.layers import conv2d, dense, layer_norm, noisy_dense
     from rl_core.graph.past import PastStates
     from rl_core.graph.phase import PhaseCalls
     from rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
@@ -42,12 +43,30 @@ if TYPE_CHECKING:
     from rl_core.graph.sync import copy_vars, paired_variables
     from rl_core.graph.weights import ScopeWeights, VariableValues, variables_to_restore
     from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
+    from rl_core.losses.categorical import categorical_projection, categorical_q_learning, support
+    from rl_core.losses.masking import legal_only
+    from rl_core.losses.munchausen import (
+        log_policy,
+        munchausen_bonus,
+        munchausen_q_learning,
+        munchausen_quantile,
+        soft_bootstrap,
+    )
+    from rl_core.losses.quantile import quantile_huber, quantile_midpoints, quantile_q_learning
     from rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
-    from rl_core.networks.heads import dueling_head, q_head
-    from rl_core.networks.network import q_network
-    from rl_core.networks.torsos import mlp_torso
-    from rl_core.random import Stream
+    from rl_core.networks.heads import (
+        Streams,
+        categorical_head,
+        implicit_head,
+        q_head,
+        quantile_head,
+    )
+    from rl_core.networks.network import Values, q_network
+    from rl_core.networks.torsos import impala_torso, minatar_torso, mlp_torso, nature_torso
+    from rl_core.random import Draws, Stream
     from rl_core.replay.contents import ReplayContents
+    from rl_core.replay.prioritized import PrioritizedReplay
+    from rl_core.replay.rows import Rows
     from rl_core.replay.uniform import Transitions, UniformReplay
     from rl_core.schedules import Constant, Geometric, Linear, Piecewise, Schedule
 
@@ -65,10 +84,11 @@ _NAMES_OF = {
         "ScopeMismatch ShapeError StaticHyperparameter UnknownName"
     ),
     "events": "EventWriter",
+    "exploration": "boltzmann epsilon_greedy",
     "graph.engine": "Engine",
     "graph.freeze": "AllExempt ApplyOps Arm FreezeSchedule",
     "graph.fused": "apply_again fused_updates",
-    "graph.layers": "conv2d dense layer_norm",
+    "graph.layers": "conv2d dense layer_norm noisy_dense",
     "graph.past": "PastStates",
     "graph.phase": "PhaseCalls",
     "graph.scopes": "blocks_of stop_gradient_getter variables_in",
@@ -76,12 +96,20 @@ _NAMES_OF = {
     "graph.sync": "copy_vars paired_variables",
     "graph.weights": "ScopeWeights VariableValues variables_to_restore",
     "hyperparameters": "BlocksKnob Hyperparameters Knob",
+    "losses.categorical": "categorical_projection categorical_q_learning support",
+    "losses.masking": "legal_only",
+    "losses.munchausen": (
+        "log_policy munchausen_bonus munchausen_q_learning munchausen_quantile soft_bootstrap"
+    ),
+    "losses.quantile": "quantile_huber quantile_midpoints quantile_q_learning",
     "losses.td": "TdLoss double_q_learning huber q_learning squared",
-    "networks.heads": "dueling_head q_head",
-    "networks.network": "q_network",
-    "networks.torsos": "mlp_torso",
-    "random": "Stream",
+    "networks.heads": "Streams categorical_head implicit_head q_head quantile_head",
+    "networks.network": "Values q_network",
+    "networks.torsos": "impala_torso minatar_torso mlp_torso nature_torso",
+    "random": "Draws Stream",
     "replay.contents": "ReplayContents",
+    "replay.prioritized": "PrioritizedReplay",
+    "replay.rows": "Rows",
     "replay.uniform": "Transitions UniformReplay",
     "schedules": "Constant Geometric Linear Piecewise Schedule",
 }

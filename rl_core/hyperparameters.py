@@ -12,6 +12,7 @@ import math
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from rl_core.errors import BoundsError, StaticHyperparameter, UnknownName, did_you_mean
@@ -146,6 +147,7 @@ class Hyperparameters:
       knobs: what there is.
       configured: name -> number or schedule, for every knob.
       static: names that exist but are fixed once the graph is built, for a helpful refusal.
+      without_effect: live values that this agent does not have -> what they would need.
 
     Attributes:
       env_step: the present one; the loop keeps it.
@@ -158,10 +160,12 @@ class Hyperparameters:
         knobs: Iterable[Knob | BlocksKnob],
         configured: Mapping[str, Any],
         static: Iterable[str] = (),
+        without_effect: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.knobs = {knob.name: knob for knob in knobs}
         self.env_step = 0
         self._static = frozenset(static)
+        self._without_effect = without_effect
         self._configured = {name: configured[name] for name in self.knobs}
         self._schedules = {n: v for n, v in self._configured.items() if hasattr(v, "value_at")}
         self._overrides: dict[str, Any] = {}
@@ -209,6 +213,10 @@ class Hyperparameters:
         """Raises: UnknownName or StaticHyperparameter where `name` is not a live value."""
         if name in self.knobs:
             return self.knobs[name]
+        if name in self._without_effect:
+            raise StaticHyperparameter(
+                f"{name} has no effect in this run: that needs {self._without_effect[name]}"
+            )
         if name in self._static:
             raise StaticHyperparameter(
                 f"{name} is fixed when the graph is built; start a new run with --set {name}=..."

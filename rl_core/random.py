@@ -47,6 +47,33 @@ class Stream:
         )
 
 
+class Draws:
+    """The random numbers of one evaluation of a network, each kind under a name of its own.
+
+    They come from integers: unlike those of floats, the operations for these give the same
+    numbers compiled by XLA and not.
+
+    Args:
+      seed: the run's seed.
+      purpose: what is evaluated for what; other purposes have other numbers.
+      counter: int64 scalar or [1]; it must differ from one evaluation to the next.
+    """
+
+    def __init__(self, seed: int, purpose: str, counter: tf.Tensor) -> None:
+        self._seed, self._purpose, self._counter = seed, purpose, counter
+
+    def uniform(self, name: str, shape: list[int]) -> tf.Tensor:
+        """float32 in (0, 1)."""
+        stream = Stream(self._seed, f"{self._purpose}/{name}")
+        low, high = np.int64(0), np.int64(1 << 23)
+        whole = stream.integers(self._counter, shape, low, high)
+        return (tf.cast(whole, tf.float32) + 0.5) * np.float32(2.0**-23)
+
+    def normal(self, name: str, shape: list[int]) -> tf.Tensor:
+        """float32, standard normal: the quantile function of uniform numbers."""
+        return np.float32(np.sqrt(2)) * tf.math.erfinv(2 * self.uniform(name, shape) - 1)
+
+
 def _place(counter: tf.Tensor) -> tf.Tensor:
     # The generator's 128-bit counter: one draw uses up low words, so ours is the high one.
     return tf.cast(counter * np.array([0, 1], np.int64), tf.uint64)

@@ -1,4 +1,4 @@
-"""The README's Python runs as it stands."""
+"""The Python in README and docs runs as it stands."""
 
 import re
 import subprocess
@@ -33,3 +33,28 @@ def test_the_readme_toml_is_a_config(tmp_path):
     path = tmp_path / "readme.toml"
     path.write_text(toml)
     assert read_config(path).freeze[1].exempt == ("torso",)
+
+
+def test_the_network_in_the_docs_is_a_network(tmp_path):
+    """Trained as the page says, by the command, from the directory that has the module."""
+    page = (README.parent / "docs" / "family.md").read_text()
+    (module,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "towers.py").write_text(module)
+    short = ["env_steps=300", "learn_start=50", "final_eval_episodes=1", "xla=false"]
+    freeze = ['freeze=[{exempt=["velocities"],updates=9}]']
+    command = [Path(sys.executable).with_name("targetnet"), "train", "cartpole", "--run", "run"]
+    done = subprocess.run(
+        [*command, "--set", "network=towers:two", *freeze, *short],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_toml_in_the_docs_is_a_config(tmp_path):
+    from agents.config_files import read_config
+
+    page = (README.parent / "docs" / "family.md").read_text()
+    (toml,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    path = tmp_path / "mine.toml"
+    path.write_text(toml)
+    assert read_config(path).head == "quantile"

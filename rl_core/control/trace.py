@@ -19,10 +19,14 @@ from rl_core.errors import RunDirError
 _ODD = 2_654_435_761  # times an odd number: wherever one word differs, so does the sum
 
 
-def checksums(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """[T] uint32 of columns [T, ...] of any kind: equal bits, equal checksums."""
-    T = len(columns[0])
-    parts = [np.ascontiguousarray(c).reshape(T, -1).view(np.uint8) for c in columns]
+def checksums(columns: Sequence[np.ndarray | None]) -> np.ndarray:
+    """[T] uint32 of columns [T, ...] of any kind: equal bits, equal checksums.
+
+    A column that is None counts as if it were not in the sequence.
+    """
+    there = [np.ascontiguousarray(c) for c in columns if c is not None]
+    T = len(there[0])
+    parts = [c.reshape(T, -1).view(np.uint8) for c in there]
     size = sum(part.shape[1] for part in parts)
     parts.append(np.zeros((T, -size % 4), np.uint8))
     words = np.concatenate(parts, axis=1).view("<u4")  # [T, W]

@@ -2,7 +2,7 @@
 
 Keras layers ignore custom getters, which is what guards a target network here.
 
-Imports: rl_core.errors. Never agents, never envs.
+Imports: rl_core.errors, rl_core.random. Never agents, never envs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.errors import ShapeError
+from rl_core.random import Draws
 
 
 def dense(inputs: tf.Tensor, units: int, name: str, *, initializer: Any = None) -> tf.Tensor:
@@ -32,6 +33,37 @@ def dense(inputs: tf.Tensor, units: int, name: str, *, initializer: Any = None) 
         w = tf.get_variable("w", [fan_in, units], initializer=initializer or _uniform(fan_in, "w"))
         b = tf.get_variable("b", [units], initializer=_uniform(fan_in, "b"))
         return tf.nn.bias_add(inputs @ w, b)
+
+
+def noisy_dense(
+    inputs: tf.Tensor, units: int, name: str, draws: Draws | None, *, sigma: float = 0.5
+) -> tf.Tensor:
+    """A dense layer whose weights have noise of a size that is learned: [B, n] -> [B, units].
+
+        y   = inputs @ (w + w_sigma * eps_w) + b + b_sigma * eps_b
+        eps_w[i, j] = f(e[i]) f(e[j]),  eps_b[j] = f(e[j]),  f(x) = sign(x) sqrt(|x|)
+
+    with n + units independent standard normal e: the factorised noise of Fortunato et al.
+    (2018), https://arxiv.org/abs/1706.10295. One draw serves the whole batch.
+
+    Args:
+      draws: where e comes from; None leaves the noise out, which is the layer's mean.
+      sigma: the paper's sigma_0: w_sigma and b_sigma begin at sigma / sqrt(n).
+
+    Raises:
+      ShapeError: as for `dense`.
+    """
+    fan_in = _known_last_dimension(inputs, 2, f"noisy_dense {name!r}")
+    mean = dense(inputs, units, name)  # [B, units]
+    with tf.variable_scope(name) as scope:
+        start = tf.constant_initializer(sigma / math.sqrt(fan_in))
+        w_sigma = tf.get_variable("w_sigma", [fan_in, units], initializer=start)
+        b_sigma = tf.get_variable("b_sigma", [units], initializer=start)
+    if draws is None:
+        return mean
+    into = _signed_root(draws.normal(f"{scope.name}/into", [fan_in]))  # [n]
+    out = _signed_root(draws.normal(f"{scope.name}/out", [units]))  # [units]
+    return mean + (((inputs * into) @ w_sigma) + b_sigma) * out
 
 
 def conv2d(
@@ -63,6 +95,10 @@ def layer_norm(inputs: tf.Tensor, name: str, *, epsilon: float = 1e-5) -> tf.Ten
         offset = tf.get_variable("offset", [size], initializer=tf.zeros_initializer())
         mean, variance = tf.nn.moments(inputs, axes=[-1], keepdims=True)
         return (inputs - mean) * tf.rsqrt(variance + epsilon) * scale + offset
+
+
+def _signed_root(x: tf.Tensor) -> tf.Tensor:
+    return tf.sign(x) * tf.sqrt(tf.abs(x))
 
 
 def _uniform(fan_in: int, name: str) -> Any:

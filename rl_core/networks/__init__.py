@@ -4,11 +4,31 @@ A torso or a head is a function of one tensor that builds layers by `get_variabl
 puts each under its own scope, which makes it a block that can be frozen. More torsos and
 heads come as more functions of the same form.
 
-Imports: rl_core.networks.torsos, rl_core.networks.heads. Never agents, never envs.
+Imports: rl_core.networks.network, rl_core.networks.torsos, rl_core.networks.heads. Never agents,
+never envs.
 """
 
-from rl_core.networks.heads import dueling_head, q_head
-from rl_core.networks.network import Network, q_network
-from rl_core.networks.torsos import mlp_torso
+from rl_core.networks.heads import (
+    Streams,
+    categorical_head,
+    implicit_head,
+    q_head,
+    quantile_head,
+)
+from rl_core.networks.network import Network, Values, q_network
+from rl_core.networks.torsos import impala_torso, minatar_torso, mlp_torso, nature_torso
 
-__all__ = ["Network", "dueling_head", "mlp_torso", "q_head", "q_network"]
+__all__ = [
+    "Network",
+    "Streams",
+    "Values",
+    "categorical_head",
+    "impala_torso",
+    "implicit_head",
+    "minatar_torso",
+    "mlp_torso",
+    "nature_torso",
+    "q_head",
+    "q_network",
+    "quantile_head",
+]

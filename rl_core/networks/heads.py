@@ -1,39 +1,154 @@
-"""Heads: features to action values.
+"""Heads: features to what the agent knows of each action's return.
 
-Imports: rl_core.graph.layers. Never agents, never envs.
+    q_head            its expectation
+    categorical_head  the probabilities of fixed atoms
+    quantile_head     fixed quantiles
+    implicit_head     whatever quantiles are asked for
+
+Each stands on `Streams`, the layers between the features and the numbers of a head, which may
+be dueling, noisy and deep.
+
+Imports: rl_core.graph.layers, rl_core.losses, rl_core.networks.network, rl_core.random. Never
+agents, never envs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.layers import dense
-from rl_core.networks.network import Head
+from rl_core.graph.layers import dense, noisy_dense
+from rl_core.losses.quantile import quantile_midpoints
+from rl_core.networks.network import Head, Values
+from rl_core.random import Draws
 
 
-def q_head(num_actions: int) -> Head:
-    """One dense layer, block `head`: [B, F] -> [B, A]."""
+@dataclass(frozen=True)
+class Streams:
+    """Layers from features [B, F] to n numbers per action: [B, A, n], or [B, A] for n = 1.
 
-    def head(features: tf.Tensor) -> tf.Tensor:
-        with tf.variable_scope("head"):
-            return dense(features, num_actions, "q")  # [B, A]
+    One stream is the block `head`. Two (dueling) are the blocks `value` and `advantage`:
 
-    return head
+        x[a] = value + advantage[a] - mean_a advantage[a]
 
+    Wang et al. (2016), https://arxiv.org/abs/1511.06581, equation 9; with distributions, Hessel
+    et al. (2018), https://arxiv.org/abs/1710.02298.
 
-def dueling_head(num_actions: int) -> Head:
-    """A value and an advantage, blocks `value` and `advantage`: [B, F] -> [B, A].
-
-        q[a] = value + advantage[a] - mean_a advantage[a]
-
-    Wang et al. (2016), https://arxiv.org/abs/1511.06581, equation 9.
+    Args:
+      num_actions: A.
+      dueling: two streams instead of one.
+      hidden: units of each dense layer with ReLU before the last, per stream.
+      noisy: every layer here is noisy, Fortunato et al. (2018).
     """
 
-    def head(features: tf.Tensor) -> tf.Tensor:
-        with tf.variable_scope("value"):
-            value = dense(features, 1, "v")  # [B, 1]
-        with tf.variable_scope("advantage"):
-            advantage = dense(features, num_actions, "a")  # [B, A]
+    num_actions: int
+    dueling: bool = False
+    hidden: Sequence[int] = ()
+    noisy: bool = False
+
+    def __call__(self, features: tf.Tensor, n: int, draws: Draws | None) -> tf.Tensor:
+        if not self.dueling:
+            return self._stream("head", "q", features, self.num_actions, n, draws)
+        value = self._stream("value", "v", features, 1, n, draws)  # [B, 1, n]
+        advantage = self._stream("advantage", "a", features, self.num_actions, n, draws)
         return value + advantage - tf.reduce_mean(advantage, axis=1, keepdims=True)
 
+    def _stream(
+        self, block: str, last: str, x: tf.Tensor, actions: int, n: int, draws: Draws | None
+    ) -> tf.Tensor:
+        with tf.variable_scope(block):
+            for i, units in enumerate(self.hidden):
+                x = tf.nn.relu(self._layer(x, units, f"dense_{i}", draws))
+            x = self._layer(x, actions * n, last, draws)  # [B, actions * n]
+        return tf.reshape(x, [-1, actions, n]) if n > 1 else x
+
+    def _layer(self, x: tf.Tensor, units: int, name: str, draws: Draws | None) -> tf.Tensor:
+        return noisy_dense(x, units, name, draws) if self.noisy else dense(x, units, name)
+
+
+def q_head(streams: Streams) -> Head:
+    """Expected returns: q [B, A]."""
+
+    def head(features: tf.Tensor, draws: Draws | None = None) -> Values:
+        return Values(streams(features, 1, draws))
+
     return head
+
+
+def categorical_head(streams: Streams, support: np.ndarray) -> Head:
+    """C51: logits [B, A, N] of the atoms `support` [N].
+
+    Bellemare, Dabney & Munos (2017), https://arxiv.org/abs/1707.06887.
+    """
+
+    def head(features: tf.Tensor, draws: Draws | None = None) -> Values:
+        logits = streams(features, len(support), draws)  # [B, A, N]
+        return Values(tf.reduce_sum(tf.nn.softmax(logits) * support, axis=2), logits=logits)
+
+    return head
+
+
+def quantile_head(streams: Streams, quantiles: int) -> Head:
+    """QR-DQN: the quantiles (i + 1/2) / N, z [B, A, N].
+
+    Dabney et al. (2018), https://arxiv.org/abs/1710.10044.
+    """
+    taus = quantile_midpoints(quantiles)  # [N]
+
+    def head(features: tf.Tensor, draws: Draws | None = None) -> Values:
+        z = streams(features, quantiles, draws)  # [B, A, N]
+        return Values(tf.reduce_mean(z, axis=2), z=z, taus=taus)
+
+    return head
+
+
+def implicit_head(streams: Streams, samples: int, acting: int, cosines: int = 64) -> Head:
+    """IQN: quantiles of any fractions tau, z [B, A, N].
+
+        z[a](tau) = streams(features * embedding(tau))[a]
+
+    Dabney et al. (2018b), https://arxiv.org/abs/1806.06923. `q` is the mean over the `acting`
+    midpoints of equal shares of (0, 1), where the paper draws them: the same policy each time
+    it is asked, and the one that can be exported.
+
+    Args:
+      samples: fractions drawn for learning; without draws, z is of the acting ones.
+      acting: fractions behind q.
+      cosines: in the embedding of a fraction.
+    """
+    fixed = quantile_midpoints(acting)[None]  # [1, K]
+
+    def quantiles(features: tf.Tensor, taus: tf.Tensor, draws: Draws | None) -> tf.Tensor:
+        """[B, F], [B or 1, N] -> [B, A, N]."""
+        size, N = features.shape[-1], taus.shape[-1]
+        embedded = embedding(taus, size, cosines)  # [B or 1, N, F]
+        mixed = tf.reshape(features[:, None] * embedded, [-1, size])  # [B * N, F]
+        z = tf.reshape(streams(mixed, 1, draws), [-1, N, streams.num_actions])  # [B, N, A]
+        return tf.transpose(z, [0, 2, 1])
+
+    def head(features: tf.Tensor, draws: Draws | None = None) -> Values:
+        z = quantiles(features, tf.constant(fixed), draws)  # [B, A, K]
+        q = tf.reduce_mean(z, axis=2)
+        if draws is None:
+            return Values(q, z=z, taus=fixed[0])
+        # Without the scope in its name: copies that are averaged are asked for the same ones.
+        taus = draws.uniform("taus", [features.shape[0], samples])  # [B, N]
+        with tf.variable_scope(tf.get_variable_scope(), reuse=True):
+            return Values(q, z=quantiles(features, taus, draws), taus=taus)
+
+    return head
+
+
+def embedding(taus: tf.Tensor, size: int, cosines: int) -> tf.Tensor:
+    """ReLU of a dense layer over cos(pi i tau), i = 0 ... cosines - 1: [B, N] -> [B, N, size].
+
+    Dabney et al. (2018b), equation 4; the block `embedding`.
+    """
+    angles = np.pi * np.arange(cosines, dtype=np.float32)  # [n]
+    waves = tf.reshape(tf.cos(taus[..., None] * angles), [-1, cosines])  # [B * N, n]
+    with tf.variable_scope("embedding"):
+        embedded = tf.nn.relu(dense(waves, size, "cosines"))  # [B * N, F]
+    return tf.reshape(embedded, [-1, taus.shape[-1], size])

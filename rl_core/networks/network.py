@@ -1,30 +1,56 @@
-"""A network is a torso and a head, each in a scope of its own.
+"""A network is a torso and a head, each in scopes of its own.
 
-Imports: nothing of ours.
+Imports: rl_core.random.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import tensorflow.compat.v1 as tf
 
-Torso = Callable[[tf.Tensor], tf.Tensor]  # observations [B, ...] -> features [B, F]
-Head = Callable[[tf.Tensor], tf.Tensor]  # features [B, F] -> action values [B, A]
-Network = Callable[[tf.Tensor], tf.Tensor]  # observations [B, ...] -> action values [B, A]
+from rl_core.random import Draws
 
 
-def q_network(torso: Torso, head: Head) -> Network:
-    """Observations [B, ...] -> action values [B, A].
+class Values(NamedTuple):
+    """What a network says of a batch of observations.
 
-    The torso's variables are under `torso`; the head names its own scopes, because a head may
-    be more than one block.
+    q is always there; of the rest what the head learns the return's distribution by.
     """
 
-    def network(observation: tf.Tensor) -> tf.Tensor:
-        with tf.variable_scope("torso"):
+    q: tf.Tensor  # [B, A] expected returns
+    logits: tf.Tensor | None = None  # [B, A, N] of the atoms' probabilities
+    z: tf.Tensor | None = None  # [B, A, N] quantiles
+    taus: tf.Tensor | None = None  # [N] or [B, N] which quantiles
+
+
+Torso = Callable[[tf.Tensor], tf.Tensor]  # observations [B, ...] -> features [B, F]
+Head = Callable[[tf.Tensor, Draws | None], Values]  # features [B, F] -> values
+
+
+class Network(Protocol):
+    """Observations [B, ...] -> values; `draws` are the random numbers of one evaluation.
+
+    Without them a network that has noise shows its mean, and an implicit head fixed quantiles.
+    """
+
+    def __call__(self, observation: tf.Tensor, draws: Draws | None = None) -> Values: ...
+
+
+def q_network(torso: Torso, head: Head, *, block: str | None = "torso") -> Network:
+    """A torso, in the scope `block`, and a head, which names its own scopes.
+
+    A head may be more than one block that can be frozen. So may a torso: with `block` None it
+    names its own as well.
+    """
+
+    def network(observation: tf.Tensor, draws: Draws | None = None) -> Values:
+        if block is None:
+            return head(torso(as_float(observation)), draws)
+        with tf.variable_scope(block):
             features = torso(as_float(observation))  # [B, F]
-        return head(features)  # [B, A]
+        return head(features, draws)
 
     return network
 

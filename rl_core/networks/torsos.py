@@ -1,15 +1,16 @@
 """Torsos: observations to features.
 
-Imports: rl_core.graph.layers. Never agents, never envs.
+Imports: rl_core.errors, rl_core.graph.layers, rl_core.networks.network. Never agents, never envs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.layers import dense, layer_norm
+from rl_core.errors import ShapeError
+from rl_core.graph.layers import conv2d, dense, layer_norm
 from rl_core.networks.network import Torso
 
 
@@ -20,14 +21,85 @@ def mlp_torso(units: Sequence[int], *, normalise: bool = False) -> Torso:
       units: size of each layer.
       normalise: layer norm before each ReLU.
     """
+    return lambda observation: _dense_layers(observation, units, normalise)
 
-    def torso(observation: tf.Tensor) -> tf.Tensor:
-        x = tf.reshape(observation, [-1, observation.shape[1:].num_elements()])  # [B, n]
-        for i, size in enumerate(units):
-            x = dense(x, size, f"dense_{i}")
-            if normalise:
-                x = layer_norm(x, f"norm_{i}")
-            x = tf.nn.relu(x)
+
+def minatar_torso(units: Sequence[int] = (128,), *, normalise: bool = False) -> Torso:
+    """16 filters 3x3 and dense layers, for 10x10 planes: [B, H, W, C] -> [B, units[-1]].
+
+    Young & Tian (2019), https://arxiv.org/abs/1903.03176.
+    """
+
+    def convolutions(x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.relu(_normal(conv2d(x, 16, 3, 1, "conv_0"), normalise, "conv_norm_0"))
+
+    return _convolutional("minatar", 3, convolutions, units, normalise)
+
+
+def nature_torso(units: Sequence[int] = (512,), *, normalise: bool = False) -> Torso:
+    """Three convolutions and dense layers, for 84x84 frames: [B, H, W, C] -> [B, units[-1]].
+
+    Mnih et al. (2015), https://doi.org/10.1038/nature14236.
+    """
+
+    def convolutions(x: tf.Tensor) -> tf.Tensor:
+        for i, (filters, kernel, stride) in enumerate([(32, 8, 4), (64, 4, 2), (64, 3, 1)]):
+            x = conv2d(x, filters, kernel, stride, f"conv_{i}")
+            x = tf.nn.relu(_normal(x, normalise, f"conv_norm_{i}"))
         return x
 
+    return _convolutional("nature", 36, convolutions, units, normalise)
+
+
+def impala_torso(units: Sequence[int] = (256,), *, normalise: bool = False) -> Torso:
+    """Residual convolutions and dense layers: [B, H, W, C] -> [B, units[-1]].
+
+    The deep network of Espeholt et al. (2018), https://arxiv.org/abs/1802.01561, without LSTM.
+    """
+
+    def residual(x: tf.Tensor, filters: int, name: str) -> tf.Tensor:
+        y = x
+        for i in range(2):
+            y = _normal(conv2d(tf.nn.relu(y), filters, 3, 1, f"{name}_{i}", padding="SAME"),
+                        normalise, f"{name}_norm_{i}")  # fmt: skip
+        return x + y
+
+    def convolutions(x: tf.Tensor) -> tf.Tensor:
+        for i, filters in enumerate((16, 32, 32)):
+            x = conv2d(x, filters, 3, 1, f"conv_{i}", padding="SAME")
+            x = tf.nn.max_pool2d(x, 3, 2, "SAME")  # [B, H / 2, W / 2, filters]
+            for block in range(2):
+                x = residual(x, filters, f"residual_{i}_{block}")
+        return tf.nn.relu(x)
+
+    return _convolutional("impala", 1, convolutions, units, normalise)
+
+
+def _convolutional(
+    name: str,
+    side: int,
+    convolutions: Callable[[tf.Tensor], tf.Tensor],
+    units: Sequence[int],
+    normalise: bool,
+) -> Torso:
+    def torso(observation: tf.Tensor) -> tf.Tensor:
+        shape = observation.shape.as_list()[1:]
+        if len(shape) != 3 or None in shape or min(shape[:2]) < side:
+            raise ShapeError(
+                f"the {name} network needs observations [H, W, C] of at least {side}x{side}, "
+                f"got {shape}"
+            )
+        return _dense_layers(convolutions(observation), units, normalise)
+
     return torso
+
+
+def _dense_layers(x: tf.Tensor, units: Sequence[int], normalise: bool) -> tf.Tensor:
+    x = tf.reshape(x, [-1, x.shape[1:].num_elements()])  # [B, n]
+    for i, size in enumerate(units):
+        x = tf.nn.relu(_normal(dense(x, size, f"dense_{i}"), normalise, f"norm_{i}"))
+    return x
+
+
+def _normal(x: tf.Tensor, normalise: bool, name: str) -> tf.Tensor:
+    return layer_norm(x, name) if normalise else x

@@ -2,9 +2,12 @@
 
 from rl_core.replay.contents import ReplayContents
 from rl_core.replay.memory import check_memory, format_bytes
-from rl_core.replay.uniform import Rows, Transitions, UniformReplay
+from rl_core.replay.prioritized import PrioritizedReplay
+from rl_core.replay.rows import Rows
+from rl_core.replay.uniform import Transitions, UniformReplay
 
 __all__ = [
+    "PrioritizedReplay",
     "ReplayContents",
     "Rows",
     "Transitions",

@@ -1,18 +1,20 @@
 """A replay's rows as arrays: read out, oldest first and some at a time, and put back.
 
-Imports: rl_core.graph.engine, rl_core.replay.uniform. Never agents, never envs.
+Imports: rl_core.errors, rl_core.graph.engine, rl_core.replay. Never agents, never envs.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from rl_core.errors import ScopeMismatch
 from rl_core.graph.engine import Engine
-from rl_core.replay.uniform import Rows, UniformReplay
+from rl_core.replay.rows import Rows
+from rl_core.replay.uniform import UniformReplay
 
 _CHUNK_BYTES = 1 << 20
 
@@ -32,15 +34,16 @@ class ReplayContents:
             self._rows = replay.rows_at(self._numbers)
             self._queue = replay.queue_at(self._numbers)
             self._counters = (replay.rows_written.read_value(), *replay.queue())
-            kinds = [(tensor.dtype, tensor.shape) for tensor in self._rows]
-            self._put_feeds = [self._numbers, *(tf.placeholder(*kind) for kind in kinds)]
-            self._put_rows = replay.put_rows(self._numbers, Rows(*self._put_feeds[1:]))
+            columns = self._rows.columns()
+            given = {n: tf.placeholder(tensor.dtype, tensor.shape) for n, tensor in columns.items()}
+            self._put_feeds = [self._numbers, *given.values()]
+            self._put_rows = replay.put_rows(self._numbers, Rows(**given))
             self._queue_feeds = [tf.placeholder(tf.int64, [None]) for _ in range(4)]
             self._put_queue = replay.put_queue(*self._queue_feeds)
 
     @functools.cached_property
-    def _read_rows(self) -> Callable[[np.ndarray], Rows]:
-        return self._engine.callable(self._rows, [self._numbers])
+    def _read_rows(self) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
+        return self._engine.callable([*self._rows.columns().values()], [self._numbers])
 
     @functools.cached_property
     def _read_queue(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -59,9 +62,10 @@ class ReplayContents:
         Returns:
           Rows of arrays [end - begin, N, ...].
         """
-        N = self._replay.num_envs
-        rows = self._read_rows(self._row_numbers(begin, end))
-        return Rows(*(column.reshape(end - begin, N, *column.shape[1:]) for column in rows))
+        shape = end - begin, self._replay.num_envs
+        read = self._read_rows(self._row_numbers(begin, end))
+        named = zip(self._rows.columns(), read, strict=True)
+        return Rows(**{name: column.reshape(*shape, *column.shape[1:]) for name, column in named})
 
     def chunks(self) -> Iterator[tuple[str, np.ndarray]]:
         """(name, array) of all there is, one after the other; a long array in several pieces.
@@ -75,7 +79,7 @@ class ReplayContents:
         for begin in range(max(0, written - self._replay.steps), written, self.chunk):
             end = min(begin + self.chunk, written)
             known = end - begin - (end == written)
-            for name, column in self.time_steps(begin, end)._asdict().items():
+            for name, column in self.time_steps(begin, end).columns().items():
                 outcome = name in ("reward", "terminated", "autoreset")
                 yield name, column[:known] if outcome else column
         for begin in range(head, tail, _CHUNK_BYTES // 8):
@@ -95,6 +99,9 @@ class ReplayContents:
           pieces: (first time step, rows [T, N, ...]), together all that is in the ring.
           written: time steps, the newest one's outcome pending.
           queue_tail: rows that ever entered the queue.
+
+        Raises:
+          ScopeMismatch: the rows have masks and the replay has none, or the other way round.
         """
         replay, N = self._replay, self._replay.num_envs
         oldest = max(0, written - replay.steps)
@@ -102,9 +109,10 @@ class ReplayContents:
         put = self._engine.callable(None, self._put_feeds, [self._put_rows])
         for begin, rows in pieces:
             skip = max(0, oldest - begin)
-            kept = Rows(*(column[skip:] for column in rows))
+            kept = Rows(**{n: column[skip:] for n, column in self._checked(rows).items()})
             begin += skip
-            put(self._row_numbers(begin, begin + len(kept.action)), *map(_flat, kept))
+            columns = map(_flat, kept.columns().values())
+            put(self._row_numbers(begin, begin + len(kept.action)), *columns)
             known = kept.autoreset[: max(0, written - 1 - begin)]
             entered[begin - oldest : begin - oldest + len(known)] = ~known
         counts = entered.sum(axis=1)
@@ -115,6 +123,15 @@ class ReplayContents:
         places = np.arange(queue_tail - len(numbers), queue_tail)
         call = self._engine.callable(None, self._queue_feeds, [self._put_queue])
         call(places, numbers, steps % replay.steps, tails[: len(steps)])
+
+    def _checked(self, rows: Rows) -> dict[str, np.ndarray]:
+        columns, wanted = rows.columns(), self._rows.columns()
+        if columns.keys() != wanted.keys():
+            raise ScopeMismatch(
+                f"these rows are not of this replay: wanted columns {', '.join(wanted)}, "
+                f"got {', '.join(columns)}"
+            )
+        return columns
 
     def _row_numbers(self, begin: int, end: int) -> np.ndarray:
         N = self._replay.num_envs

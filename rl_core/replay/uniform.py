@@ -1,24 +1,15 @@
-"""Uniform replay: a ring of rows in graph variables.
+"""Uniform replay: rows in a ring, and a queue of those that may be sampled.
 
-Rows, not transitions. Row t holds what N envs showed, and the action taken there; the reward,
-whether it terminated, and whether that step was only the reset after an episode's end are
-written one step later. The next observation *is* the next row, so each is stored once.
+A row's number enters the queue when its outcome is known and was not an autoreset, and leaves
+when the ring overwrites it (the queue's head is the place at which the oldest time step
+entered). A uniform draw from the queue is thus a uniform draw from the valid rows, always
+exactly B of them, without any rejection.
 
-    row       t          t+1 (true final)   t+2 (reset)       t+3
-    step          a step ------>   autoreset ------>   a step ------>
-    sampled?      yes              never                yes
-
-Which rows may be sampled is a queue of their numbers: a row enters when its outcome is known
-and was not an autoreset, and leaves when the ring overwrites it (the queue's head is the place
-at which the oldest time step entered). A uniform draw from the queue is thus a uniform draw
-from the valid rows, always exactly B of them, without any rejection.
-
-Imports: rl_core.errors, rl_core.random, rl_core.replay.memory. Never agents, never envs.
+Imports: rl_core.errors, rl_core.random, rl_core.replay. Never agents, never envs.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -28,9 +19,8 @@ import tensorflow.compat.v1 as tf
 from rl_core.errors import ConfigError
 from rl_core.random import Stream
 from rl_core.replay.memory import check_memory
-
-# Per row: action int32, reward float32, terminated, autoreset, queue int64.
-_OTHER_BYTES = 4 + 4 + 1 + 1 + 8
+from rl_core.replay.n_step import n_steps, one_step
+from rl_core.replay.rows import Ring, Rows, lazy_variable, row_bytes, write_at
 
 
 class Transitions(NamedTuple):
@@ -38,19 +28,13 @@ class Transitions(NamedTuple):
 
     s_tm1: tf.Tensor  # [B, ...] observation at the source
     a_tm1: tf.Tensor  # [B] int32
-    r_t: tf.Tensor  # [B] float32
-    terminated: tf.Tensor  # [B] bool: the destination is terminal (a time limit is not)
+    r_t: tf.Tensor  # [B] float32; of n steps: the discounted sum of rewards
+    discount_t: tf.Tensor  # [B] float32; 0 where the destination is terminal
     s_t: tf.Tensor  # [B, ...] observation at the destination
-
-
-class Rows(NamedTuple):
-    """Rows of the ring as they are stored."""
-
-    observation: tf.Tensor  # [M, ...]
-    action: tf.Tensor  # [M] int32
-    reward: tf.Tensor  # [M] float32, of the step that followed
-    terminated: tf.Tensor  # [M] bool
-    autoreset: tf.Tensor  # [M] bool
+    legal_tm1: tf.Tensor | None  # [B, A] bool, of s_tm1; None without masks
+    legal_t: tf.Tensor | None  # [B, A] bool, of s_t; None without masks
+    row: tf.Tensor  # [B] int64 number of the source's row
+    weight: tf.Tensor | None  # [B] float32 importance weight; None if all are 1
 
 
 class UniformReplay:
@@ -62,6 +46,8 @@ class UniformReplay:
       capacity: rows in all; rounded down to a multiple of num_envs.
       num_envs: N.
       observation_shape, observation_dtype: of one env, stored as they are.
+      num_actions: A, if the envs say which actions are legal; else None, and there is no column
+        for it.
       name: variable scope.
 
     Attributes:
@@ -81,6 +67,7 @@ class UniformReplay:
         observation_shape: Sequence[int],
         observation_dtype: Any,
         *,
+        num_actions: int | None = None,
         name: str = "replay",
     ) -> None:
         self.num_envs = num_envs
@@ -92,22 +79,16 @@ class UniformReplay:
             )
         self.capacity = self.steps * num_envs
         dtype = tf.as_dtype(observation_dtype)
-        observation_bytes = math.prod(observation_shape) * dtype.size
-        self.nbytes = self.capacity * (observation_bytes + _OTHER_BYTES) + 8 * (
-            num_envs + self.steps
-        )
+        self.nbytes = self.capacity * row_bytes(observation_shape, dtype, num_actions)
+        self.nbytes += self._other_bytes()
         check_memory(self.nbytes, f"a replay of {self.capacity:,} rows")
         with tf.variable_scope(name) as scope:
-            self._scope = scope.name
-            self._observation = self._rows("observation", dtype, observation_shape)
-            self._action = self._rows("action", tf.int32)
-            self._reward = self._rows("reward", tf.float32)
-            self._terminated = self._rows("terminated", tf.bool)
-            self._autoreset = self._rows("autoreset", tf.bool)
+            self._scope = scope
+            self._ring = Ring(self.steps, num_envs, observation_shape, dtype, num_actions)
             # N more places: where the numbers of rows that must not be sampled are put.
-            self._queue = self._variable("queue", tf.int64, [self.capacity + num_envs])
+            self._queue = lazy_variable("queue", tf.int64, [self.capacity + num_envs])
             # The queue's tail when a time step was written: the place of its own first row.
-            self._tail_at = self._variable("tail_at", tf.int64, [self.steps])
+            self._tail_at = lazy_variable("tail_at", tf.int64, [self.steps])
             self.rows_written = _counter("rows_written")
             self.queue_tail = _counter("queue_tail")
 
@@ -118,6 +99,7 @@ class UniformReplay:
         reward: tf.Tensor,
         terminated: tf.Tensor,
         autoreset: tf.Tensor,
+        legal: tf.Tensor | None = None,
     ) -> tf.Operation:
         """Appends one time step and completes the one before it.
 
@@ -125,23 +107,20 @@ class UniformReplay:
           observation: [N, ...] what the envs show now.
           action: [N] int32, taken on it.
           reward, terminated, autoreset: [N], of the step that led to `observation`.
+          legal: [N, A] bool, the actions that may be taken on it; None without masks.
         """
         with tf.name_scope("write"):
             now, tail = self.rows_written.read_value(), self.queue_tail.read_value()
-            step = now % self.steps
-            rows, before = self._row_numbers(step), self._row_numbers((now - 1) % self.steps)
-            # 0 also for the very first row: there is nothing before it to complete.
-            entering = tf.minimum(1 - tf.cast(autoreset, tf.int64), now)  # [N] 0 or 1
-            place, entered = self._places(tail, entering)
+            rows, before = self._ring.numbers(now), self._ring.numbers(now - 1)
+            place, entered = self._places(tail, self._entering(now, autoreset))
             new_tail = tail + entered
+            shown = Rows(observation, action, None, None, None, legal)
+            outcome = Rows(None, None, reward, terminated, autoreset)
             writes = [
-                _write(self._queue, place, before),
-                _write(self._tail_at, step, new_tail),
-                _write(self._observation, rows, observation),
-                _write(self._action, rows, action),
-                _write(self._reward, before, reward),
-                _write(self._terminated, before, terminated),
-                _write(self._autoreset, before, autoreset),
+                write_at(self._queue, place, before),
+                write_at(self._tail_at, now % self.steps, new_tail),
+                *self._ring.writes(rows, shown),
+                *self._ring.writes(before, outcome),
             ]
             with tf.control_dependencies(writes):
                 return tf.group(
@@ -149,24 +128,30 @@ class UniformReplay:
                     self.queue_tail.assign(new_tail, read_value=False),
                 )
 
-    def sample(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Transitions:
+    def sample(
+        self,
+        batch_size: int,
+        stream: Stream,
+        counter: tf.Tensor,
+        discount: tf.Tensor,
+        n_step: tf.Tensor | None = None,
+    ) -> Transitions:
         """Exactly `batch_size` valid transitions, uniformly, with replacement.
 
-        `counter` is an int64 scalar; the same (stream, counter) and rows give the same batch.
         There must be a valid row: what an empty replay gives is undefined.
+
+        Args:
+          batch_size: B.
+          stream, counter: of the random numbers; the counter is an int64 scalar. The same
+            (stream, counter) and rows give the same batch.
+          discount: float32 scalar, usually fed.
+          n_step: integer scalar >= 1, usually fed: steps that a transition spans at most, see
+            `rl_core.replay.n_step.n_steps`. None is one step, without the cost of asking.
         """
         with tf.name_scope("sample"):
             head, tail = self.queue()
             place = stream.integers(counter, [batch_size], head, tail)  # [B]
-            source = tf.gather(self._queue, place % self.capacity)  # [B]
-            destination = (source + self.num_envs) % self.capacity  # [B]
-            return Transitions(
-                s_tm1=tf.gather(self._observation, source),
-                a_tm1=tf.gather(self._action, source),
-                r_t=tf.gather(self._reward, source),
-                terminated=tf.gather(self._terminated, source),
-                s_t=tf.gather(self._observation, destination),
-            )
+            return self._transitions(self.queue_at(place), discount, n_step)
 
     def queue(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Places [head, tail) of the queue hold the rows that may be sampled; int64 scalars."""
@@ -177,49 +162,77 @@ class UniformReplay:
 
     def owns(self, variable: tf.Variable) -> bool:
         """Whether it is one of the replay's own."""
-        return variable.op.name.startswith(self._scope + "/")
+        return variable.op.name.startswith(self._scope.name + "/")
+
+    def kept_variables(self) -> list[tf.Variable]:
+        """What a checkpoint has to keep beside the rows and the two counters."""
+        return []
+
+    def rebuild(self) -> tf.Operation | None:
+        """Makes anew what follows from `kept_variables`, after these were set; None if nothing."""
+        return None
 
     def rows_at(self, numbers: tf.Tensor) -> Rows:
         """The rows of these numbers, int64 [M] in [0, capacity)."""
-        variables = (
-            self._observation, self._action, self._reward, self._terminated, self._autoreset,
-        )  # fmt: skip
-        return Rows(*(tf.gather(variable, numbers) for variable in variables))
+        return self._ring.at(numbers)
 
     def put_rows(self, numbers: tf.Tensor, rows: Rows) -> tf.Operation:
         """Writes whole rows where they were, int64 [M] numbers."""
-        variables = (
-            self._observation, self._action, self._reward, self._terminated, self._autoreset,
-        )  # fmt: skip
-        pairs = zip(variables, rows, strict=True)
-        return tf.group(*[_write(variable, numbers, values) for variable, values in pairs])
+        return tf.group(*self._ring.writes(numbers, rows))
 
     def put_queue(
         self, places: tf.Tensor, numbers: tf.Tensor, steps: tf.Tensor, tails: tf.Tensor
     ) -> tf.Operation:
         """Puts row numbers into places of the queue, and the tails at which steps began."""
         return tf.group(
-            _write(self._queue, places % self.capacity, numbers),
-            _write(self._tail_at, steps, tails),
+            write_at(self._queue, places % self.capacity, numbers),
+            write_at(self._tail_at, steps, tails),
         )
 
     def queue_at(self, places: tf.Tensor) -> tf.Tensor:
         """The numbers of the rows that entered the queue at these places, int64 [M]."""
         return tf.gather(self._queue, places % self.capacity)
 
-    def _rows(self, name: str, dtype: tf.DType, shape: Sequence[int] = ()) -> tf.Variable:
-        return self._variable(name, dtype, [self.capacity, *shape])
+    def _other_bytes(self) -> int:
+        """Beside the rows: the queue and the tails."""
+        return 8 * (self.capacity + self.num_envs + self.steps)
 
-    def _variable(self, name: str, dtype: tf.DType, shape: Sequence[int]) -> tf.Variable:
-        # Empty instead of zeros: pages nobody wrote to cost no memory.
-        return tf.get_variable(
-            name, initializer=lambda: tf.raw_ops.Empty(shape=shape, dtype=dtype), trainable=False
+    def _transitions(
+        self,
+        source: tf.Tensor,
+        discount: tf.Tensor,
+        n_step: tf.Tensor | None,
+        weight: tf.Tensor | None = None,
+    ) -> Transitions:
+        """Those that begin at rows `source`, [B]."""
+        ring = self._ring
+        if n_step is None:
+            outcome = one_step(ring, source, discount)
+        else:
+            newest = tf.reshape(self.rows_written.read_value(), []) - 1
+            # One step is the usual case, and half of what the loop costs in any.
+            outcome = tf.cond(
+                n_step > 1,
+                lambda: n_steps(ring, source, newest, discount, n_step),
+                lambda: one_step(ring, source, discount),
+            )
+        legal, destination = ring.columns.legal, outcome.destination
+        return Transitions(
+            s_tm1=tf.gather(ring.columns.observation, source),
+            a_tm1=tf.gather(ring.columns.action, source),
+            r_t=outcome.r_t,
+            discount_t=outcome.discount_t,
+            s_t=tf.gather(ring.columns.observation, destination),
+            legal_tm1=None if legal is None else tf.gather(legal, source),
+            legal_t=None if legal is None else tf.gather(legal, destination),
+            row=source,
+            weight=weight,
         )
 
-    def _row_numbers(self, step: tf.Tensor) -> tf.Tensor:
-        if self.num_envs == 1:
-            return step
-        return step * self.num_envs + np.arange(self.num_envs, dtype=np.int64)  # [N]
+    def _entering(self, now: tf.Tensor, autoreset: tf.Tensor) -> tf.Tensor:
+        """[N] 1 where the row before time step `now` becomes valid by it, else 0; int64."""
+        # 0 also for the very first row: there is nothing before it to complete.
+        return tf.minimum(1 - tf.cast(autoreset, tf.int64), now)
 
     def _places(self, tail: tf.Tensor, entering: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Where N rows go in the queue, [N], and how many of them really enter it, [1].
@@ -238,7 +251,3 @@ def _counter(name: str) -> tf.Variable:
     # [1], not a scalar: with one env it is a vector of row numbers as it stands, and the
     # hottest call needs no reshaping.
     return tf.get_variable(name, [1], tf.int64, tf.zeros_initializer(), trainable=False)
-
-
-def _write(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor) -> tf.Operation:
-    return tf.raw_ops.ResourceScatterUpdate(resource=variable.handle, indices=rows, updates=values)

@@ -61,7 +61,7 @@ def test_a_plain_network_acts_with_the_averaged_weights(lab):
 def test_without_it_there_is_none_and_the_value_cannot_be_set(lab):
     agent = lab.agent()
     assert agent.averaged_weights() is None and agent.greedy_averaged is None
-    with pytest.raises(StaticHyperparameter, match="--set ema_decay="):
+    with pytest.raises(StaticHyperparameter, match="needs ema_decay > 0"):
         agent.hyperparameters["ema_decay"] = 0.9
 
 

@@ -49,6 +49,50 @@ def test_a_path_is_loaded_as_a_path_and_named_after_its_file(write):
     assert config_name("cartpole") == "cartpole"
 
 
+def test_a_base_is_a_shipped_config_or_a_path_beside_the_file(write, tmp_path):
+    (tmp_path / "below.toml").write_text('base = "cartpole"\nsync_period = 7\nbatch_size = 8\n')
+    config = load_config(str(write('base = "./below.toml"\nbatch_size = 16\n')), ["seed=3"])
+    expected = load_config("cartpole", ["sync_period=7", "batch_size=16", "seed=3"])
+    assert config == expected
+
+
+def test_a_base_that_leads_back_or_is_no_config_is_refused(write, tmp_path):
+    path = write('base = "./mine.toml"')
+    with pytest.raises(ConfigError, match="leads back"):
+        read_config(path)
+    with pytest.raises(ConfigError, match="did you mean 'cartpole'"):
+        read_config(write('base = "cartpol"'))
+    with pytest.raises(ConfigError, match="base must be a config's name or path, got 3"):
+        read_config(write("base = 3"))
+
+
+@pytest.mark.parametrize(
+    ("network", "hidden"),
+    [("mlp", (256, 256)), ("minatar", (128,)), ("nature", (512,)), ("impala", (256,))],
+)
+def test_a_network_brings_the_dense_layers_of_its_paper(network, hidden):
+    assert DqnConfig(network=network).hidden == hidden
+    assert DqnConfig(network=network, hidden=(7,)).hidden == (7,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["network=natur"], "did you mean 'nature'"),
+        (["network=module:"], "'module:function'"),
+        (["v_min=10"], "v_min must be below v_max, got 10 and 10"),
+        (["head=quantile"], "a quantile head has its own"),
+        (["head=categorical", "loss=huber", "double=false", "munchausen=true"], "munchausen needs"),
+        (["munchausen=true"], "leave one out"),
+        (["munchausen=true", "double=false", "n_step=3"], "munchausen needs n_step = 1"),
+        (["averaged_targets=0"], "averaged_targets"),
+        (["head=quantil"], "'scalar', 'categorical', 'quantile' or 'implicit'"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_in_one_line(changes, said):
+    assert said in complaint(*changes)
+
+
 def test_changes_are_made_on_top_and_the_last_one_holds(write):
     path = write("sync_period = 7\ntau = 0.5")
     config = load_config(str(path), ["sync_period=8", "hidden=[4,4]", "sync_period=9"])
@@ -255,8 +299,10 @@ def test_settings_do_not_guess_types_and_know_their_live_fields():
     assert issubclass(DqnConfig, Settings)
     knobs = {knob.name: knob for knob in DqnConfig.knobs()}
     assert list(knobs) == [
-        *("sync_period", "tau", "discount", "learn_period", "updates_per_learn"),
-        *("learning_rate", "huber_delta", "max_grad_norm", "ema_decay", "epsilon"),
+        *("sync_period", "tau", "discount"),
+        *("munchausen_alpha", "munchausen_temperature", "munchausen_clip"),
+        *("n_step", "priority_alpha", "priority_beta", "learn_period", "updates_per_learn"),
+        *("learning_rate", "huber_delta", "max_grad_norm", "ema_decay", "epsilon", "temperature"),
     ]
     assert knobs["sync_period"].whole and knobs["sync_period"].unit == "updates"
     assert all(knob.unit and knob.meaning for knob in knobs.values())

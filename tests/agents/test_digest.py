@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from rl_core.replay import UniformReplay
-
 
 def digest(agent):
     return agent.digest(tick=1)
@@ -22,13 +20,10 @@ def test_what_lies_in_memory_that_was_never_written_does_not_count(lab, monkeypa
 
     clean = lab.agent(num_envs=2)
 
-    def garbage(self, name, dtype, shape):
-        value = True if dtype == tf.bool else 77
-        return tf.get_variable(
-            name, initializer=lambda: tf.fill(shape, tf.cast(value, dtype)), trainable=False
-        )
+    def garbage(shape, dtype):
+        return tf.fill(shape, tf.cast(True if dtype == tf.bool else 77, dtype))
 
-    monkeypatch.setattr(UniformReplay, "_variable", garbage)
+    monkeypatch.setattr(tf.raw_ops, "Empty", garbage)
     dirty = lab.agent(num_envs=2)
     for steps in (0, 1, 5, 80):  # empty, one row, some, around the ring
         lab.fill(clean, steps, seed=steps)

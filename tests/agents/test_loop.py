@@ -46,7 +46,7 @@ class FakeAgent:
         configured = {knob.name: getattr(self.config, knob.name) for knob in knobs}
         self.hyperparameters = Hyperparameters(knobs, configured)
 
-    def step(self, observation, reward, terminated, autoreset):
+    def step(self, observation, reward, terminated, autoreset, legal=None):
         self.tape.append(f"act {observation[0, 0]}")
         return np.zeros(len(observation), np.int32)
 
@@ -144,7 +144,9 @@ def test_schedules_follow_the_env_steps():
     tape = []
     agent = FakeAgent(tape, env_steps=4, epsilon=Linear(start=1.0, end=0.0, steps=4))
     seen = []
-    agent.step = lambda *row: seen.append(agent.hyperparameters["epsilon"]) or np.zeros(1, np.int32)
+    agent.step = lambda *row, legal: (
+        seen.append(agent.hyperparameters["epsilon"]) or np.zeros(1, np.int32)
+    )
     for _ in training_loop(agent, FakeEnvs(tape, resets=[3])):
         pass
     assert seen == [1.0, 0.75, 0.5, 0.5, 0.25]  # the reset does not lower it
@@ -156,7 +158,9 @@ def test_a_live_value_set_between_two_items_holds_from_the_next_on_against_its_s
         tape, env_steps=6, learn_start=0, learn_period=1, epsilon=Linear(start=1, end=0, steps=6)
     )
     seen = []
-    agent.step = lambda *row: seen.append(agent.hyperparameters["epsilon"]) or np.zeros(1, np.int32)
+    agent.step = lambda *row, legal: (
+        seen.append(agent.hyperparameters["epsilon"]) or np.zeros(1, np.int32)
+    )
     for tick in training_loop(agent, FakeEnvs(tape)):
         if tick.env_step == 2:
             agent.hyperparameters["epsilon"] = 0.9

@@ -222,6 +222,7 @@ def test_no_change_of_any_live_value_adds_an_operation_to_the_graph(lab):
         "sync_period": 3,
         "tau": 0.5,
         "discount": 0.5,
+        "n_step": 3,
         "learn_period": 2,
         "updates_per_learn": 5,
         "learning_rate": 0.5,

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+import tensorflow.compat.v2 as tf2
 
-from rl_core.random import Stream
+from rl_core.random import Draws, Stream
 
 HUGE = 2**40
 
@@ -109,3 +110,42 @@ def test_the_bounds_of_integers_may_be_fed(session):
     numbers = Stream(1, "rows").integers(counter, [1000], low, high)
     assert session.run(numbers, {high: 3}).max() == 2
     assert session.run(numbers, {high: 5}).max() == 4
+
+
+# The numbers of one evaluation of a network.
+
+
+def test_draws_differ_by_name_purpose_counter_and_seed_and_by_nothing_else(session):
+    def draw(seed=1, purpose="now", counter=3, name="w"):
+        return session.run(
+            Draws(seed, purpose, tf.constant(counter, tf.int64)).normal(name, [5])
+        ).tobytes()
+
+    others = [draw(), draw(seed=2), draw(purpose="then"), draw(counter=4), draw(name="b")]
+    assert len(set(others)) == 5 and draw() == others[0]
+
+
+def test_draws_are_the_same_numbers_compiled_and_not(session):
+    """Floats made from the generator's bits by the operation for it are not."""
+
+    @tf2.function(jit_compile=True, autograph=False)
+    def compiled(counter):
+        return Draws(1, "now", counter).uniform("w", [100])
+
+    counter = tf.constant(3, tf.int64)
+    plain = Draws(1, "now", counter).uniform("w", [100])
+    np.testing.assert_array_equal(*session.run([compiled(counter), plain]))
+
+
+def test_uniform_draws_are_uniform_and_never_0_or_1(session):
+    numbers = session.run(Draws(1, "now", tf.constant(0, tf.int64)).uniform("w", [100_000]))
+    assert numbers.min() > 0 and numbers.max() < 1
+    counts = np.histogram(numbers, bins=20, range=(0, 1))[0]
+    assert chi_square(counts) < 43.8  # 0.1 % of 19 degrees of freedom
+
+
+def test_normal_draws_have_the_moments_of_the_normal_distribution(session):
+    numbers = session.run(Draws(1, "now", tf.constant(0, tf.int64)).normal("w", [200_000]))
+    assert np.isfinite(numbers).all()
+    for power, moment in ((1, 0.0), (2, 1.0), (3, 0.0), (4, 3.0)):
+        assert abs(np.mean(numbers.astype(float) ** power) - moment) < 0.05

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import ShapeError, conv2d, dense, layer_norm, variables_in
+from rl_core import Draws, ShapeError, conv2d, dense, layer_norm, noisy_dense, variables_in
 
 
 def put(evaluate, scope, **values):
@@ -213,3 +213,50 @@ def test_without_a_seed_first_weights_are_within_the_bound_and_not_the_same_twic
 @pytest.mark.parametrize("seed", [0, -1, 2**31, 2**40])
 def test_any_whole_number_is_a_seed(seed):
     assert_same(first_weights(two_layers, seed), first_weights(two_layers, seed))
+
+
+class Fixed:
+    """Draws that are known beforehand."""
+
+    def __init__(self, **numbers):
+        self.numbers = numbers
+
+    def normal(self, name, shape):
+        values = self.numbers[name.split("/")[-1]]
+        assert shape == [len(values)]
+        return tf.constant(values, tf.float32)
+
+
+def test_noisy_dense_by_hand(evaluate):
+    """e = (4, -9 | 1, -16): f(e) = (2, -3 | 1, -4), so eps_w = [[2, -8], [-3, 12]]."""
+    noise = Fixed(into=[4, -9], out=[1, -16])
+    y = noisy_dense(tf.constant([[1.0, 10.0]]), 2, "out", noise)
+    put(
+        evaluate, "out", w=[[1, 2], [3, 4]], b=[5, 6],
+        w_sigma=[[0.5, 0.25], [1, 0.5]], b_sigma=[0.5, 1],
+    )  # fmt: skip
+    # w + w_sigma * eps_w = [[1 + 1, 2 - 2], [3 - 3, 4 + 6]];  b + b_sigma * f = [5.5, 6 - 4]
+    np.testing.assert_allclose(evaluate(y), [[2 + 0 + 5.5, 0 + 100 + 2]])
+
+
+def test_noisy_dense_without_draws_is_dense(evaluate):
+    x = tf.constant([[1.0, 10.0]])
+    noisy = noisy_dense(x, 3, "out", None)
+    with tf.variable_scope("", reuse=True):
+        plain = dense(x, 3, "out")
+    np.testing.assert_array_equal(*evaluate([noisy, plain]))
+
+
+def test_noise_begins_at_a_half_over_the_root_of_the_inputs(evaluate):
+    noisy_dense(tf.ones([1, 4]), 3, "out", None)
+    weights = evaluate(variables_in("out"))
+    assert (weights["w_sigma"] == 0.25).all() and (weights["b_sigma"] == 0.25).all()
+
+
+def test_the_noise_has_mean_zero_and_is_as_large_as_sigma_says(evaluate):
+    """One weight: w_sigma * f(e1) f(e2), of standard deviation w_sigma * E|e| = 0.5 * 0.798."""
+    counter = tf.placeholder(tf.int64, [])
+    y = noisy_dense(tf.ones([1, 1]), 1, "out", Draws(0, "now", counter))
+    put(evaluate, "out", w=[[0]], b=[0], w_sigma=[[0.5]], b_sigma=[0])
+    values = np.array([evaluate(y, {counter: i}).item() for i in range(4_000)])
+    assert abs(values.mean()) < 0.02 and abs(values.std() - 0.5 * np.sqrt(2 / np.pi)) < 0.02

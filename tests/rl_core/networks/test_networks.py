@@ -4,17 +4,49 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from rl_core.errors import ShapeError
 from rl_core.graph.scopes import blocks_of, variables_in
-from rl_core.networks import dueling_head, mlp_torso, q_head, q_network
+from rl_core.losses import support
+from rl_core.networks import (
+    Streams,
+    categorical_head,
+    impala_torso,
+    implicit_head,
+    minatar_torso,
+    mlp_torso,
+    nature_torso,
+    q_head,
+    q_network,
+    quantile_head,
+)
+from rl_core.networks.heads import embedding
+from rl_core.random import Draws
 
-PLAIN = q_network(mlp_torso([8, 4]), q_head(3))
-DUELING = q_network(mlp_torso([8, 4]), dueling_head(3))
-HEADS = pytest.mark.parametrize("network", [PLAIN, DUELING], ids=["q_head", "dueling_head"])
+ONE, TWO = Streams(3), Streams(3, dueling=True)
+DEEP = Streams(3, dueling=True, hidden=[5], noisy=True)
+PLAIN = q_network(mlp_torso([8, 4]), q_head(ONE))
+DUELING = q_network(mlp_torso([8, 4]), q_head(TWO))
+ATOMS = support(-1.0, 3.0, 5)
+NETWORKS = {
+    f"{kind}{name}": q_network(mlp_torso([8, 4]), head)
+    for name, streams in {"": ONE, "_dueling": TWO, "_deep_and_noisy": DEEP}.items()
+    for kind, head in {
+        "q": q_head(streams),
+        "categorical": categorical_head(streams, ATOMS),
+        "quantile": quantile_head(streams, 7),
+        "implicit": implicit_head(streams, 6, 4),
+    }.items()
+}
+HEADS = pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 
 
 def built(network, observation):
     with tf.variable_scope("online"):
-        return network(tf.constant(observation))
+        return network(tf.constant(observation)).q
+
+
+def draws(purpose="now", counter=0):
+    return Draws(3, purpose, tf.constant(counter, tf.int64))
 
 
 @HEADS
@@ -31,7 +63,7 @@ def test_a_network_gives_one_value_per_action_whatever_the_observations_shape(
 def test_a_batch_size_may_be_unknown_when_the_network_is_built(evaluate, network):
     observation = tf.placeholder(tf.float32, [None, 2])
     with tf.variable_scope("online"):
-        q = network(observation)
+        q = network(observation).q
     assert evaluate(q, {observation: np.ones((7, 2))}).shape == (7, 3)
 
 
@@ -113,13 +145,130 @@ def test_a_dueling_value_is_the_value_plus_the_advantage_less_the_mean_advantage
 @HEADS
 def test_bytes_are_pixels_and_are_scaled_to_between_0_and_1(evaluate, network):
     with tf.variable_scope("online", reuse=tf.AUTO_REUSE):
-        pixels = network(tf.constant([[0, 255]], tf.uint8))
-        floats = network(tf.constant([[0.0, 1.0]]))
+        pixels = network(tf.constant([[0, 255]], tf.uint8)).q
+        floats = network(tf.constant([[0.0, 1.0]])).q
     np.testing.assert_allclose(evaluate(pixels), evaluate(floats), rtol=1e-6)
 
 
 def test_bools_are_0_and_1(evaluate):
     with tf.variable_scope("online", reuse=tf.AUTO_REUSE):
-        bools = PLAIN(tf.constant([[False, True]]))
-        floats = PLAIN(tf.constant([[0.0, 1.0]]))
+        bools = PLAIN(tf.constant([[False, True]])).q
+        floats = PLAIN(tf.constant([[0.0, 1.0]])).q
     np.testing.assert_array_equal(evaluate(bools), evaluate(floats))
+
+
+# What the heads know beside q.
+
+
+def of(kind, x, **how):
+    with tf.variable_scope("online", reuse=tf.AUTO_REUSE):
+        return NETWORKS[kind](tf.constant(x), **how)
+
+
+def test_a_categorical_q_is_the_mean_of_the_atoms_under_the_softmax(evaluate):
+    x = np.random.default_rng(1).normal(size=(5, 2)).astype(np.float32)
+    values = evaluate(of("categorical_dueling", x)._asdict() | {"z": (), "taus": ()})
+    assert values["logits"].shape == (5, 3, 5)
+    p = np.exp(values["logits"])
+    p /= p.sum(axis=2, keepdims=True)
+    np.testing.assert_allclose(values["q"], p @ [-1, 0, 1, 2, 3], rtol=1e-5)
+
+
+def test_a_quantile_q_is_the_mean_of_the_quantiles_at_the_midpoints(evaluate):
+    values = of("quantile", np.ones((2, 2), np.float32))
+    q, z = evaluate([values.q, values.z])
+    assert z.shape == (2, 3, 7)
+    np.testing.assert_allclose(q, z.mean(axis=2), rtol=1e-5)
+    np.testing.assert_allclose(values.taus, (np.arange(7) + 0.5) / 7, rtol=1e-6)
+
+
+def test_implicit_quantiles_without_draws_are_those_of_the_midpoints(evaluate):
+    values = of("implicit", np.ones((2, 2), np.float32))
+    q, z = evaluate([values.q, values.z])
+    assert z.shape == (2, 3, 4)
+    np.testing.assert_allclose(q, z.mean(axis=2), rtol=1e-5)
+    np.testing.assert_allclose(values.taus, [0.125, 0.375, 0.625, 0.875])
+
+
+def test_implicit_quantiles_are_drawn_for_learning_and_the_policy_stays(evaluate):
+    x = np.random.default_rng(1).normal(size=(5, 2)).astype(np.float32)
+    fixed, drawn, other = of("implicit", x), of("implicit", x, draws=draws()), None
+    other = of("implicit", x, draws=draws(counter=1))
+    z, taus, taus_2 = evaluate([drawn.z, drawn.taus, other.taus])
+    assert z.shape == (5, 3, 6) and taus.shape == (5, 6)
+    assert len(np.unique(taus)) == 30 and not np.isin(taus_2, taus).any()
+    np.testing.assert_array_equal(*evaluate([fixed.q, drawn.q]))
+
+
+def test_an_implicit_quantile_is_that_of_its_own_fraction(evaluate):
+    """Two fractions asked for together are what each is asked for alone."""
+    from rl_core.networks import heads
+
+    features = tf.constant(np.random.default_rng(2).normal(size=(2, 4)).astype(np.float32))
+    with tf.variable_scope("online", reuse=tf.AUTO_REUSE):
+        alone = [heads.implicit_head(ONE, 1, k)(features).z for k in (1, 3)]
+    one, three = evaluate(alone)
+    # The middle one of 1/6, 1/2, 5/6 is the only one of 1/2.
+    np.testing.assert_allclose(one[..., 0], three[..., 1], rtol=1e-5)
+
+
+def test_the_embedding_of_a_fraction_is_a_relu_of_cosines(evaluate):
+    taus = np.array([[0.0, 0.25], [0.5, 1.0]], np.float32)
+    got = embedding(tf.constant(taus), 3, 4)
+    w, b = (evaluate(variables_in("embedding")[f"cosines/{n}"]) for n in "wb")
+    waves = np.cos(np.pi * np.arange(4) * taus[..., None])  # cos(pi i tau), i = 0 ... 3
+    np.testing.assert_allclose(evaluate(got), np.maximum(waves @ w + b, 0), atol=1e-6)
+
+
+# Noise.
+
+
+def test_noise_is_new_with_every_counter_and_purpose_and_absent_without_draws(evaluate):
+    x = np.ones((2, 2), np.float32)
+    how = [{}, {"draws": draws()}, {"draws": draws()}, {"draws": draws("then")}]
+    how.append({"draws": draws(counter=1)})
+    mean, once, again, elsewhere, later = evaluate([of("q_deep_and_noisy", x, **h).q for h in how])
+    np.testing.assert_array_equal(once, again)
+    different = [mean, once, elsewhere, later]
+    assert len({q.tobytes() for q in different}) == 4
+
+
+def test_both_streams_are_noisy_and_hidden_layers_too(evaluate):
+    of("q_deep_and_noisy", np.ones((1, 2), np.float32))
+    noisy = {name for name in variables_in("online") if name.endswith("w_sigma")}
+    assert noisy == {
+        "value/dense_0/w_sigma", "value/v/w_sigma",
+        "advantage/dense_0/w_sigma", "advantage/a/w_sigma",
+    }  # fmt: skip
+
+
+# Torsos for pictures.
+
+
+@pytest.mark.parametrize(
+    ("torso", "shape", "units", "weights"),
+    [
+        # 3*3*4*16 + 16;  8*8*16 * 128 + 128
+        (minatar_torso(), (10, 10, 4), 128, 592 + 131_200),
+        # 8*8*4*32 + 32;  4*4*32*64 + 64;  3*3*64*64 + 64;  7*7*64 * 512 + 512
+        (nature_torso(), (84, 84, 4), 512, 8_224 + 32_832 + 36_928 + 1_606_144),
+        # 9*(4*16 + 4*16*16) + 16*5;  9*(16*32 + 4*32*32) + 32*5;  9*5*32*32 + 32*5;
+        # 11*11*32 * 256 + 256
+        (impala_torso(), (84, 84, 4), 256, 9_872 + 41_632 + 46_240 + 991_488),
+    ],
+    ids=["minatar", "nature", "impala"],
+)
+def test_a_torso_for_pictures_has_the_weights_of_its_paper(evaluate, torso, shape, units, weights):
+    with tf.variable_scope("torso"):
+        features = torso(tf.ones([2, *shape]))
+    assert features.shape.as_list() == [2, units]
+    assert sum(v.shape.num_elements() for v in variables_in("torso").values()) == weights
+    assert np.isfinite(evaluate(features)).all()
+
+
+@pytest.mark.parametrize("shape", [(4,), (10, 10), (20, 20, 4)])
+def test_a_picture_that_is_too_small_or_none_is_refused_in_one_line(shape):
+    with tf.Graph().as_default(), pytest.raises(ShapeError) as caught:
+        nature_torso()(tf.ones([2, *shape]))
+    assert "\n" not in str(caught.value)
+    assert f"at least 36x36, got {list(shape)}" in str(caught.value)

@@ -3,6 +3,7 @@
 Everything a row holds is made from its number, so a sampled transition can be recognised.
 """
 
+import collections
 import itertools
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from rl_core.random import Stream
 from rl_core.replay import UniformReplay, check_memory, format_bytes
 
 FALSE, TRUE = np.array([False]), np.array([True])
+Batch = collections.namedtuple("Batch", "s_tm1 a_tm1 r_t terminated s_t")
 
 
 class Replay:
@@ -40,12 +42,13 @@ class Replay:
             ]
             written = self.replay.write(*feeds)
             counter = tf.placeholder(tf.int64, [])
-            batch = self.replay.sample(batch, Stream(seed, "replay"), counter)
+            batch = self.replay.sample(batch, Stream(seed, "replay"), counter, tf.constant(0.5))
+            batch = batch[:5]
             queue = self.replay.queue()
         self.engine.start()
         self._use_memory_for_something_else()
         self.write = self.engine.callable(None, feeds, targets=[written])
-        self.sample = self.engine.callable(batch, [counter])
+        self._sample = self.engine.callable(batch, [counter])
         self.queue = self.engine.callable(queue)
         self.draws = 0
 
@@ -56,12 +59,17 @@ class Replay:
                     dtype = variable.dtype.as_numpy_dtype
                     variable.load(np.full(variable.shape, 77, dtype), self.engine.session)
 
+    def sample(self, counter):
+        """A batch: s_tm1, a_tm1, r_t, terminated, s_t."""
+        s_tm1, a_tm1, r_t, discount_t, s_t = self._sample(counter)
+        assert set(discount_t.tolist()) <= {0.0, 0.5}
+        return Batch(s_tm1, a_tm1, r_t, discount_t == 0, s_t)
+
     def draw(self):
         """The next batch, as a list of (s_tm1, a_tm1, r_t, terminated, s_t)."""
         self.draws += 1
-        return list(
-            zip(*(part.tolist() for part in self.sample(np.int64(self.draws))), strict=True)
-        )
+        batch = self.sample(np.int64(self.draws))
+        return list(zip(*(part.tolist() for part in batch), strict=True))
 
     def put(self, observation, terminated=False, autoreset=False):
         """One row of one env: the action on row n is n % 7, the reward for reaching it n / 2."""

@@ -1,0 +1,186 @@
+"""The networks of an agent: which one its config says, under which scopes, how they are copied.
+
+    online          learns
+    target          copied from online
+    past_target/i   copied from the copy before it, if targets are averaged
+    ema             follows online smoothly, if averaged weights are kept
+
+Imports: agents.config, rl_core. Never envs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from agents.config import DqnConfig
+from rl_core.errors import ConfigError, ShapeError, in_one_line
+from rl_core.graph.scopes import stop_gradient_getter, variables_in
+from rl_core.graph.sync import copy_vars
+from rl_core.losses.categorical import support
+from rl_core.networks import (
+    Network,
+    Streams,
+    Values,
+    categorical_head,
+    impala_torso,
+    implicit_head,
+    minatar_torso,
+    mlp_torso,
+    nature_torso,
+    q_head,
+    q_network,
+    quantile_head,
+)
+from rl_core.networks.network import Head, Torso
+from rl_core.random import Draws
+
+TORSOS: dict[str, Callable[..., Torso]] = {
+    "mlp": mlp_torso,
+    "minatar": minatar_torso,
+    "nature": nature_torso,
+    "impala": impala_torso,
+}
+
+
+class Networks:
+    """Builds every network once, on `observations`, and again wherever one is called.
+
+    Args:
+      config: one run.
+      num_actions: A.
+      observations: [M, ...] placeholder.
+
+    Attributes:
+      online, target, ema: full names of their scopes; `ema` is None if there is none.
+      greedy: values of the online network for `observations`, without noise.
+      greedy_ema: the same of the averaged weights, or None.
+    """
+
+    def __init__(self, config: DqnConfig, num_actions: int, observations: tf.Tensor) -> None:
+        self._network = build_network(config, num_actions)
+        with tf.variable_scope("online") as online:
+            self.greedy = self._network(observations)
+        self.online = online.name
+        _require_blocks(config, self.online)
+        names = ["target", *(f"past_target/{i}" for i in range(config.averaged_targets - 1))]
+        # From the newest to the oldest.
+        self._targets = [self._copy_of_online(name, observations)[0] for name in names]
+        self.target = self._targets[0]
+        self.ema: str | None = None
+        self.greedy_ema: Values | None = None
+        if config.ema_decay:
+            self.ema, self.greedy_ema = self._copy_of_online("ema", observations)
+
+    def values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
+        """Of the online network."""
+        with tf.variable_scope(self.online, reuse=True):
+            return self._network(observation, draws)
+
+    def frozen_values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
+        """Of the online network, without gradient."""
+        return self._guarded(self.online, observation, draws)
+
+    def target_values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
+        """Of the target network, or the mean over it and its older copies.
+
+        Averaged-DQN, Anschel, Baram & Shimkin (2017), https://arxiv.org/abs/1611.01929. Of
+        distributions the mean is over probabilities or over quantiles.
+        """
+        return average([self._guarded(name, observation, draws) for name in self._targets])
+
+    def sync(self, tau: tf.Tensor | None = None) -> tf.Operation:
+        """Each older copy takes the one after it, and the target takes the online network."""
+        chain = [self.online, *self._targets]
+        done: list[tf.Operation] = []
+        # The oldest first: what is overwritten has been passed on.
+        for i in reversed(range(len(self._targets))):
+            with tf.control_dependencies(done):
+                done = [copy_vars(chain[i], chain[i + 1], tau=None if i else tau)]
+        return done[0]
+
+    def all_as_online(self) -> tf.Operation:
+        """Every other network becomes what the online one is."""
+        others = [*self._targets, *([self.ema] if self.ema else [])]
+        return tf.group(*[copy_vars(self.online, name) for name in others])
+
+    def _guarded(self, scope: str, observation: tf.Tensor, draws: Draws | None) -> Values:
+        with tf.variable_scope(scope, reuse=True, custom_getter=stop_gradient_getter):
+            return self._network(observation, draws)
+
+    def _copy_of_online(self, name: str, observations: tf.Tensor) -> tuple[str, Values]:
+        with tf.variable_scope(name, custom_getter=stop_gradient_getter) as scope:
+            values = self._network(observations)
+        return scope.name, values
+
+
+def average(values: list[Values]) -> Values:
+    """The mean of several networks' values of the same observations and fractions."""
+    if len(values) == 1:
+        return values[0]
+    mean = tf.add_n([v.q for v in values]) / len(values)
+    first = values[0]
+    if first.logits is not None:
+        probabilities = tf.add_n([tf.nn.softmax(v.logits) for v in values]) / len(values)
+        return Values(mean, logits=tf.math.log(tf.maximum(probabilities, 1e-30)))
+    if first.z is not None:
+        return Values(mean, z=tf.add_n([v.z for v in values]) / len(values), taus=first.taus)
+    return Values(mean)
+
+
+def build_network(config: DqnConfig, num_actions: int) -> Network:
+    """The config's network.
+
+    Raises:
+      ConfigError: its own network cannot be imported or does not make features.
+    """
+    streams = Streams(num_actions, config.dueling, config.head_hidden, config.noisy)
+    head = _head(config, streams)
+    if config.network in TORSOS:
+        torso = TORSOS[config.network](config.hidden, normalise=config.layer_norm)
+        return q_network(torso, head)
+    return q_network(_own_torso(config.network), head, block=None)
+
+
+def _head(config: DqnConfig, streams: Streams) -> Head:
+    match config.head:
+        case "categorical":
+            return categorical_head(streams, support(config.v_min, config.v_max, config.atoms))
+        case "quantile":
+            return quantile_head(streams, config.quantiles)
+        case "implicit":
+            return implicit_head(streams, config.tau_samples, config.tau_samples_acting)
+    return q_head(streams)
+
+
+def _own_torso(name: str) -> Torso:
+    """The user's function "module:function", with what it returns checked."""
+    module, _, function = name.partition(":")
+    try:
+        build: Any = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise ConfigError(f"network {name!r} cannot be imported ({in_one_line(error)})") from error
+
+    def torso(observation: tf.Tensor) -> tf.Tensor:
+        features = build(observation)
+        shape = getattr(features, "shape", None)
+        if shape is None or shape.rank != 2 or shape[-1] is None:
+            raise ShapeError(
+                f"network {name!r} must return features [B, F], a tensor of rank 2 whose last size "
+                f"is known, got {shape if shape is not None else type(features).__name__}"
+            )
+        return features
+
+    return torso
+
+
+def _require_blocks(config: DqnConfig, scope: str) -> None:
+    bare = [name for name in variables_in(scope) if "/" not in name]
+    if bare:
+        raise ConfigError(
+            f"network {config.network!r} makes the variable {bare[0]!r} outside any scope; put its "
+            "layers under tf.variable_scope(name), which is then a block that can be frozen"
+        )

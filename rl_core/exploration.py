@@ -1,0 +1,97 @@
+"""Exploration: from action values and random numbers to actions.
+
+The random numbers come in as tensors; where they come from is the caller's business.
+
+Imports: rl_core.losses. Never agents, never envs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from rl_core.losses.munchausen import log_policy
+from rl_core.losses.td import require_ranks
+
+_SMALLEST = np.finfo(np.float32).tiny
+
+
+def epsilon_greedy(
+    best: tf.Tensor,
+    epsilon: float | tf.Tensor,
+    coin: tf.Tensor,
+    die: tf.Tensor,
+    num_actions: int,
+    legal: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """With probability epsilon any legal action, each as likely; otherwise the best.
+
+    Args:
+      best: [N] int32 in [0, A): the greedy actions, legal already.
+      epsilon: scalar in [0, 1], usually fed.
+      coin: [N] float uniform in [0, 1): whether to explore.
+      die: [N] float uniform in [0, 1): where to, independent of `coin`.
+      num_actions: A.
+      legal: [N, A] bool; None: every action is legal.
+
+    Returns:
+      [N] int32.
+
+    Raises:
+      ShapeError: an argument has the wrong rank.
+    """
+    with tf.name_scope("epsilon_greedy"):
+        best, epsilon, coin, die, legal = require_ranks(
+            "epsilon_greedy",
+            best=(best, 1),
+            epsilon=(tf.cast(epsilon, tf.float32), 0),
+            coin=(coin, 1),
+            die=(die, 1),
+            legal=(legal, 2),
+        )
+        anything = tf.cast(die * num_actions, tf.int32) if legal is None else _any_legal(die, legal)
+        return tf.where(coin < epsilon, anything, best)
+
+
+def boltzmann(
+    q: tf.Tensor,
+    temperature: float | tf.Tensor,
+    uniform: tf.Tensor,
+    legal: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Actions drawn from softmax(q / temperature) over the legal ones.
+
+        action = argmax_a log pi[a] - log(-log(uniform[a]))
+
+    The Gumbel-max trick: Gumbel (1954); Maddison, Tarlow & Minka (2014),
+    https://arxiv.org/abs/1411.0030.
+
+    Args:
+      q: [N, A] float.
+      temperature: scalar > 0, usually fed.
+      uniform: [N, A] float uniform in [0, 1).
+      legal: [N, A] bool; None: every action is legal.
+
+    Returns:
+      [N] int32.
+
+    Raises:
+      ShapeError: an argument has the wrong rank.
+    """
+    with tf.name_scope("boltzmann"):
+        q, uniform, legal = require_ranks(
+            "boltzmann", q=(q, 2), uniform=(uniform, 2), legal=(legal, 2)
+        )
+        # A uniform number of 0 would make minus infinity of an action, even of the only legal one.
+        gumbel = -tf.log(-tf.log(tf.maximum(uniform, _SMALLEST)))  # [N, A]
+        return tf.argmax(log_policy(q, temperature, legal) + gumbel, axis=1, output_type=tf.int32)
+
+
+def _any_legal(die: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
+    """[N], [N, A] -> [N]: the floor(die * number of legal actions)-th legal action."""
+    seen = tf.cumsum(tf.cast(legal, tf.int32), axis=1)  # [N, A] legal actions up to here
+    count = seen[:, -1]  # [N]
+    k = tf.cast(die * tf.cast(count, tf.float32), tf.int32)  # [N]
+    before = tf.reduce_sum(tf.cast(seen <= k[:, tf.newaxis], tf.int32), axis=1)  # [N]
+    # With no legal action at all the episode is over: what is returned is an action, no more.
+    return tf.minimum(before, tf.shape(legal)[1] - 1)

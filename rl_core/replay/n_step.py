@@ -1,0 +1,87 @@
+"""What followed a row, one or more steps later, gathered from the rows behind it.
+
+Imports: rl_core.replay.rows. Never agents, never envs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow.compat.v1 as tf
+
+from rl_core.replay.rows import Ring
+
+
+class Outcome(NamedTuple):
+    """Of B steps or runs of steps."""
+
+    r_t: tf.Tensor  # [B] float32
+    discount_t: tf.Tensor  # [B] float32; 0 where the destination is terminal
+    destination: tf.Tensor  # [B] int64 row number
+
+
+def one_step(ring: Ring, source: tf.Tensor, discount: tf.Tensor) -> Outcome:
+    """The step that followed rows `source`, int64 [B]."""
+    terminated = tf.gather(ring.columns.terminated, source)
+    return _step(ring, source, terminated, discount)
+
+
+def n_steps(
+    ring: Ring, source: tf.Tensor, newest: tf.Tensor, discount: tf.Tensor, n_step: tf.Tensor
+) -> Outcome:
+    """Up to `n_step` steps that followed rows `source`, as one.
+
+        r_t        = sum_{k < m} discount ** k * r_{t + k}
+        discount_t = discount ** m, or 0 if the m-th step terminated
+        m          = n_step, or fewer
+
+    Sutton (1988), https://doi.org/10.1007/BF00115009; at sample time, as in Hessel et al.
+    (2018), https://arxiv.org/abs/1710.02298. It ends early where the episode terminated, where
+    it was truncated (its true final observation is the destination), and at the newest row,
+    whose own outcome is not known yet.
+
+    Args:
+      ring: the rows.
+      source: [B] int64 row numbers of steps whose outcome is known and was no autoreset.
+      newest: int64 scalar, the newest time step.
+      discount: float32 scalar.
+      n_step: integer scalar >= 1; both may be fed, and change from call to call.
+    """
+    columns = ring.columns
+    ahead = (newest - source // ring.num_envs) % ring.steps  # [B] time steps, >= 1
+    limit = tf.minimum(ahead, tf.cast(n_step, tf.int64))  # [B]
+
+    def goes_on(k: tf.Tensor, terminated: tf.Tensor, destination: tf.Tensor) -> tf.Tensor:
+        stays = tf.logical_or(terminated, tf.gather(columns.autoreset, destination))
+        return tf.logical_and(k < limit, tf.logical_not(stays))
+
+    def longer(
+        k: tf.Tensor, alive: tf.Tensor, r_t: tf.Tensor, discount_t: tf.Tensor, at: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        terminated = tf.gather(columns.terminated, at)
+        step = _step(ring, at, terminated, discount)
+        r_t = tf.where(alive, r_t + discount_t * step.r_t, r_t)
+        discount_t = tf.where(alive, discount_t * step.discount_t, discount_t)
+        more = tf.logical_and(alive, goes_on(k + 1, terminated, step.destination))
+        return k + 1, more, r_t, discount_t, tf.where(alive, step.destination, at)
+
+    terminated = tf.gather(columns.terminated, source)
+    first = _step(ring, source, terminated, discount)
+    start = tf.ones([], tf.int64)
+    alive = goes_on(start, terminated, first.destination)  # [B]
+    _, _, *final = tf.while_loop(
+        lambda k, alive, *_: tf.reduce_any(alive),
+        longer,
+        (start, alive, *first),
+        parallel_iterations=1,
+    )
+    return Outcome(*final)
+
+
+def _step(ring: Ring, source: tf.Tensor, terminated: tf.Tensor, discount: tf.Tensor) -> Outcome:
+    # A time limit is not an end: only `terminated` cuts the bootstrap off.
+    return Outcome(
+        r_t=tf.gather(ring.columns.reward, source),
+        discount_t=discount * (1.0 - tf.cast(terminated, tf.float32)),
+        destination=ring.after(source),
+    )

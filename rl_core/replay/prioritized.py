@@ -1,0 +1,190 @@
+"""Prioritized replay: rows are sampled in proportion to a power of their priority.
+
+    P(i)   = p_i ** alpha / sum_k p_k ** alpha
+    weight = (n * P(i)) ** -beta, divided by the largest in the batch; n valid rows
+
+Schaul et al. (2016), https://arxiv.org/abs/1511.05952, proportional variant.
+
+Imports: rl_core.random, rl_core.replay. Never agents, never envs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from rl_core.random import Stream
+from rl_core.replay.rows import write_at
+from rl_core.replay.sum_tree import SumTree
+from rl_core.replay.uniform import Transitions, UniformReplay
+
+# Added to every priority: a row whose error is 0 must not vanish for good.
+_LEAST = 1e-6
+# Leaves are whole numbers of this.
+_UNIT = 2.0**-20
+
+
+class PrioritizedReplay(UniformReplay):
+    """`UniformReplay`, sampled by priority. Arguments and errors are the same.
+
+    A row enters with the largest priority seen so far (1 in the beginning), and leaves when it
+    is overwritten.
+
+    Attributes:
+      priority: float32 [capacity] variable: p; 0 where a row may not be sampled.
+      max_priority: float32 [] variable: the largest seen.
+      alpha: float32 [] variable: the one the leaves were made with.
+      leaf: float32 [blocks, 16] variable: p ** alpha in whole numbers of 2 ** -20, at least one;
+        0 where p is.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        num_envs: int,
+        observation_shape: Sequence[int],
+        observation_dtype: Any,
+        *,
+        num_actions: int | None = None,
+        name: str = "replay",
+    ) -> None:
+        super().__init__(
+            capacity, num_envs, observation_shape, observation_dtype,
+            num_actions=num_actions, name=name,
+        )  # fmt: skip
+        with tf.variable_scope(self._scope, auxiliary_name_scope=False):
+            self.priority = _variable("priority", tf.zeros_initializer(), [self.capacity])
+            self.max_priority = _variable("max_priority", tf.ones_initializer())
+            self.alpha = _variable("alpha", tf.ones_initializer())
+            self._tree = SumTree(self.capacity)
+        self.leaf = self._tree.leaf
+
+    def write(
+        self,
+        observation: tf.Tensor,
+        action: tf.Tensor,
+        reward: tf.Tensor,
+        terminated: tf.Tensor,
+        autoreset: tf.Tensor,
+        legal: tf.Tensor | None = None,
+    ) -> tf.Operation:
+        with tf.name_scope("write_priority"):
+            now = self.rows_written.read_value()
+            rows, before = self._ring.numbers(now), self._ring.numbers(now - 1)
+            enters = tf.cast(self._entering(now, autoreset), tf.float32)  # [N]
+            # The row that is written now is of no use before its own outcome is known.
+            enters = tf.concat([tf.zeros([self.num_envs]), enters], axis=0)  # [2 N]
+            numbers = tf.concat([rows, before], axis=0)
+            largest = self.max_priority.read_value()
+            leaf = self._leaf_of(largest, self.alpha.read_value())
+            changes = [
+                write_at(self.priority, numbers, enters * largest),
+                self._tree.set(numbers, enters * leaf),
+            ]
+        with tf.control_dependencies(changes):
+            return super().write(observation, action, reward, terminated, autoreset, legal)
+
+    def sample(  # type: ignore[override]  # nothing sensible stands in for alpha and beta
+        self,
+        batch_size: int,
+        stream: Stream,
+        counter: tf.Tensor,
+        discount: tf.Tensor,
+        n_step: tf.Tensor | None = None,
+        *,
+        alpha: tf.Tensor,
+        beta: tf.Tensor,
+    ) -> Transitions:
+        """Exactly `batch_size` valid transitions by priority, stratified, with replacement.
+
+        Other arguments as in `UniformReplay.sample`.
+
+        Args:
+          alpha: float32 scalar >= 0, usually fed: how much priorities count; 0 is uniform. When
+            it changes, all leaves and sums are made anew first.
+          beta: float32 scalar >= 0, usually fed: how much of the bias is taken back; 1 is all.
+
+        Returns:
+          Transitions, with the weight above.
+        """
+        with tf.name_scope("sample"):
+            with tf.control_dependencies([self._follow(alpha)]):
+                # Whole numbers: of the same bits XLA makes other floats than plain operations.
+                low, high = np.int64(0), np.int64(1 << 32)
+                draws = stream.integers(counter, [self._tree.draws, batch_size, 1], low, high)
+                uniform = tf.cast(draws, tf.float64) * 2.0**-32
+                source, leaf = self._tree.find(uniform)  # [B] each
+            # n and the sum are in every weight, and so cancel when divided by the largest.
+            weight = (tf.reduce_min(leaf) / leaf) ** beta  # [B]
+            return self._transitions(source, discount, n_step, weight)
+
+    def update_priorities(self, row: tf.Tensor, priority: tf.Tensor) -> tf.Operation:
+        """p = abs(priority) + 1e-6 of these rows; of a row that occurs twice, the larger.
+
+        A row that may not be sampled any more, because it was overwritten, is left alone.
+
+        Args:
+          row: [B] int64, as sampled.
+          priority: [B] float32, usually TD errors.
+        """
+        with tf.name_scope("update_priorities"):
+            valid = tf.sign(tf.gather(self.priority, row))  # [B] 0 or 1
+            new = (tf.abs(priority) + _LEAST) * valid
+            # 0 and then the largest: the same whatever the order in which rows are visited.
+            # A 0 that comes after `valid` in the eyes of XLA too: else it copies all priorities.
+            cleared = write_at(self.priority, row, tf.minimum(valid, 0.0))
+            with tf.control_dependencies([cleared]):
+                raised = tf.raw_ops.ResourceScatterMax(
+                    resource=self.priority.handle, indices=row, updates=new
+                )
+            with tf.control_dependencies([raised]):
+                final = tf.gather(self.priority, row)
+            leaf = self._leaf_of(final, self.alpha.read_value()) * valid
+            largest = tf.maximum(self.max_priority.read_value(), tf.reduce_max(new))
+            return tf.group(
+                self._tree.set(row, leaf), self.max_priority.assign(largest, read_value=False)
+            )
+
+    def kept_variables(self) -> list[tf.Variable]:
+        """Priorities and leaves.
+
+        Leaves too, because the power's last bit depends on who computes it: a compiled loop, or
+        the plain operations that would make leaves anew.
+        """
+        return [self.priority, self.max_priority, self.alpha, self.leaf]
+
+    def rebuild(self) -> tf.Operation:
+        """Makes all sums anew, bit for bit, after the kept variables were set."""
+        return self._tree.set_all(self.leaf.read_value())
+
+    def _follow(self, alpha: tf.Tensor) -> tf.Tensor:
+        """Makes leaves and sums anew if they were made with another alpha."""
+
+        def anew(_: tf.Tensor) -> tuple[tf.Tensor]:
+            beyond = self.leaf.shape.num_elements() - self.capacity
+            p = tf.reshape(tf.pad(self.priority.read_value(), [[0, beyond]]), self.leaf.shape)
+            leaf = tf.where(p > 0, self._leaf_of(p, alpha), tf.zeros_like(p))
+            followed = self.alpha.assign(alpha, read_value=False)
+            with tf.control_dependencies([self._tree.set_all(leaf), followed]):
+                return (tf.constant(False),)
+
+        # A loop that runs once or not at all: compiled, a condition would copy every leaf and
+        # sum each time, a loop works in place.
+        changed = tf.not_equal(alpha, self.alpha.read_value())
+        return tf.while_loop(lambda again: again, anew, [changed], parallel_iterations=1)
+
+    def _leaf_of(self, priority: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
+        """The leaf of any priority but 0."""
+        leaf = tf.round(priority**alpha * (1 / _UNIT))
+        return tf.clip_by_value(leaf, 1.0, self._tree.largest_leaf)
+
+    def _other_bytes(self) -> int:
+        own = 4 * (self.capacity + 2) + SumTree.nbytes(self.capacity)
+        return super()._other_bytes() + own
+
+
+def _variable(name: str, initializer: Any, shape: Sequence[int] = ()) -> tf.Variable:
+    return tf.get_variable(name, shape, tf.float32, initializer, trainable=False)
