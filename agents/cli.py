@@ -238,11 +238,12 @@ class Configs:
     """List the shipped configs."""
 
     def __call__(self, console: Console) -> int:
-        from rich.table import Table
+        from rich.table import Column, Table
 
         from agents.config_files import load_config, shipped_configs
 
-        table = Table("name", "env", "env steps", "about", box=None, header_style="bold")
+        whole = [Column(name, no_wrap=True) for name in ("name", "env", "env steps")]
+        table = Table(*whole, "about", box=None, header_style="bold")
         for name, text in shipped_configs().items():
             config = load_config(name)
             about = text.splitlines()[0].removeprefix("#").strip()
