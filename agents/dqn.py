@@ -1,14 +1,14 @@
 """The DQN agent: one graph in which acting, storing, learning and syncing happen.
 
-    step   writes what the envs showed into the replay and returns the actions
+    step   writes what the envs showed into the replay and returns the actions (agents.acting)
     learn  makes K updates: sample, TD loss, gradients of the trained blocks, sync by target age
 
 Every number that may change is a feed; everything with state is a variable. Which network, which
 target, which replay and which exploration: each is one choice of the config, and here is where
 they meet.
 
-Imports: agents.config, agents.kept_state, agents.live_values, agents.networks, rl_core. Never envs:
-it sees shapes.
+Imports: agents.acting, agents.config, agents.kept_state, agents.live_values, agents.networks,
+rl_core. Never envs: it sees shapes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from agents.acting import Acting
 from agents.config import DqnConfig
 from agents.kept_state import KeptState
 from agents.live_values import arm_name, live_knobs, live_values
 from agents.networks import Networks
 from rl_core.errors import RlCoreError
-from rl_core.exploration import boltzmann, epsilon_greedy
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
 from rl_core.graph.fused import apply_again, fused_updates
@@ -50,8 +50,6 @@ from rl_core.replay import PrioritizedReplay, Transitions, UniformReplay
 
 # Loss [] -> (global gradient norm [], what is there once every trained block was applied).
 Apply = Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
-# Observations [M, ...] and masks [M, A], or None without masks -> actions [M].
-Policy = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
 # Live values that the loop and the choice of an action read; updates are fed all others.
 _NOT_OF_UPDATES = ("epsilon", "temperature", "learn_period", "updates_per_learn")
 
@@ -117,8 +115,6 @@ class DqnAgent(KeptState):
         self.updates = 0
         self.snapshots: tuple[int, ...] = ()
         self._can_learn = False
-        # One feed each for all steps: cheaper to hand over.
-        self._epsilon, self._temperature = np.zeros((), np.float32), np.zeros((), np.float32)
         self.engine = Engine(threads=config.threads)
         with self.engine.building():
             tf.set_random_seed(config.seed)
@@ -130,13 +126,17 @@ class DqnAgent(KeptState):
             shape, dtype = [None, *observation_shape], tf.as_dtype(observation_dtype)
             self._observations = tf.placeholder(dtype, shape, "observations")
             self._networks = Networks(config, num_actions, self._observations)
-            self._build_step(tuple(observation_shape), dtype)
-            self._build_greedy()
+            self._acting = Acting(
+                config, self._networks, self.replay, self._observations, num_actions, action_masks
+            )
             self._build_learn()
             self._build_kept()
         self.hyperparameters = live_values(config, self.freeze, self._ops)
         self.engine.start()
-        self._make_callables()
+        self._acting.start(self.engine, self.hyperparameters)
+        self.greedy_averaged = self._acting.greedy_averaged
+        self._sync_now = self.engine.callable(None, targets=[self._sync_op])
+        self._inspect = self.engine.callable(self._state)
         # Without a first copy the first updates would chase an unrelated initialisation.
         self._begin_with_online()
 
@@ -164,20 +164,11 @@ class DqnAgent(KeptState):
         Returns:
           [N] int32 actions.
         """
-        if epsilon is None:
-            epsilon = self.hyperparameters["epsilon"]
-        self._epsilon[...] = epsilon
-        if not self._more_step_feeds:
-            return self._step(observation, reward, terminated, autoreset, self._epsilon)
-        more = [legal] if self.action_masks else []
-        if self.config.boltzmann:
-            self._temperature[...] = self.hyperparameters["temperature"]
-            more.append(self._temperature)
-        return self._step(observation, reward, terminated, autoreset, self._epsilon, *more)
+        return self._acting.step(observation, reward, terminated, autoreset, epsilon, legal)
 
     def greedy(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
         """[M, ...] observations, [M, A] masks -> [M] int32 greedy actions; nothing is stored."""
-        return self._greedy(observation, *([legal] if self.action_masks else []))
+        return self._acting.greedy(observation, legal)
 
     # What the loop calls.
 
@@ -209,45 +200,6 @@ class DqnAgent(KeptState):
         self.engine.close()
 
     # The graph.
-
-    def _build_step(self, shape: tuple[int, ...], dtype: tf.DType) -> None:
-        config, N, A = self.config, self.config.num_envs, self.num_actions
-        observation = tf.placeholder(dtype, [N, *shape], "observation")
-        reward = tf.placeholder(tf.float32, [N], "reward")
-        terminated = tf.placeholder(tf.bool, [N], "terminated")
-        autoreset = tf.placeholder(tf.bool, [N], "autoreset")
-        epsilon = tf.placeholder(tf.float32, [], "epsilon")
-        legal = tf.placeholder(tf.bool, [N, A], "legal") if self.action_masks else None
-        now = self.replay.rows_written.read_value()
-        values = self._networks.values(
-            observation, Draws(config.seed, "act", now) if config.noisy else None
-        )
-        q = legal_only(values.q, legal)  # [N, A]
-        self._more_step_feeds = [] if legal is None else [legal]
-        best = _best(q)  # [N]
-        if config.boltzmann:
-            temperature = tf.placeholder(tf.float32, [], "temperature")
-            self._more_step_feeds.append(temperature)
-            numbers = Stream(config.seed, "boltzmann").uniform(now, [N, A])
-            best = boltzmann(values.q, temperature, numbers, legal)
-        coin, die = tf.unstack(Stream(config.seed, "act").uniform(now, [2, N]))  # [N]
-        self._action = epsilon_greedy(best, epsilon, coin, die, A, legal)  # [N]
-        self._step_feeds = [observation, reward, terminated, autoreset, epsilon]
-        self._step_feeds += self._more_step_feeds
-        self._write = self.replay.write(
-            observation, self._action, reward, terminated, autoreset, legal
-        )
-
-    def _build_greedy(self) -> None:
-        self._greedy_feeds = [self._observations]
-        legal = None
-        if self.action_masks:
-            legal = tf.placeholder(tf.bool, [None, self.num_actions], "legal_actions")
-            self._greedy_feeds.append(legal)
-        networks = self._networks
-        self._greedy_action = _best(legal_only(networks.greedy.q, legal))  # [M]
-        if networks.greedy_ema:
-            self._averaged_action = _best(legal_only(networks.greedy_ema.q, legal))  # [M]
 
     def _build_learn(self) -> None:
         config, networks = self.config, self._networks
@@ -402,19 +354,6 @@ class DqnAgent(KeptState):
 
     # The session.
 
-    def _make_callables(self) -> None:
-        engine = self.engine
-        self._step = engine.callable(self._action, self._step_feeds, [self._write])
-        self._greedy = engine.callable(self._greedy_action, self._greedy_feeds)
-        self._sync_now = engine.callable(None, targets=[self._sync_op])
-        self._inspect = engine.callable(self._state)
-        self.greedy_averaged: Policy | None = None
-        if self._networks.ema:
-            averaged = engine.callable(self._averaged_action, self._greedy_feeds)
-            self.greedy_averaged = lambda observation, legal=None: averaged(
-                observation, *([legal] if self.action_masks else [])
-            )
-
     def _begin_with_online(self) -> None:
         self.engine.callable(None, targets=[self._begin_op])()
 
@@ -434,10 +373,6 @@ class DqnAgent(KeptState):
         if self.inspect().rows == 0:
             raise RlCoreError("nothing to learn from: no transition is in the replay yet")
         self._can_learn = True  # a ring of three time steps or more never runs empty again
-
-
-def _best(q: tf.Tensor) -> tf.Tensor:
-    return tf.argmax(q, axis=1, output_type=tf.int32)
 
 
 def _counter(name: str) -> tf.Variable:

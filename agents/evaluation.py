@@ -1,6 +1,6 @@
 """Greedy evaluation on envs of its own.
 
-Imports: agents.config, agents.dqn, envs.
+Imports: agents.acting, agents.config, agents.dqn, envs.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from agents.acting import Policy
 from agents.config import DqnConfig
-from agents.dqn import DqnAgent, Policy
+from agents.dqn import DqnAgent
 from envs import make_envs
 
 _AT_ONCE = 10  # envs: one call into the graph serves them all
