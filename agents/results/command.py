@@ -53,6 +53,8 @@ class Results:
     """The page; pictures go into a directory of its name. By default DIR/results.md."""
     training: bool = False
     """With a column: the mean return of the last 100 training episodes."""
+    finished: bool = False
+    """Train nothing: the page of the seeds that are finished."""
 
     def __call__(self, console: Console) -> int:
         from agents.results.pictures import require_matplotlib
@@ -60,13 +62,15 @@ class Results:
         envs = self._env_of_each()
         require_matplotlib()
         peer_envs = self._peer_envs(envs)
-        ended = self._run(peer_envs, console)
+        ended = Ended() if self.finished else self._run(peer_envs, console)
         if ended.signal:
             _say(console, "interrupted; the same command goes on from here")
             return 128 + ended.signal
-        rows = [row for row in self._rows(envs, peer_envs) if row.seeds]
+        rows = [row for row in self._rows(envs, peer_envs, console) if row.seeds]
         if rows:
             self._write(rows, console)
+        elif self.finished:
+            raise RlCoreError(f"no seed of these configs is finished in {self.out}")
         return FAILED if ended.failed else 0
 
     # What there is to do.
@@ -157,26 +161,44 @@ class Results:
 
     # What came of it.
 
-    def _rows(self, envs: dict[str, str], peer_envs: list[str]) -> list[Row]:
+    def _rows(self, envs: dict[str, str], peer_envs: list[str], console: Console) -> list[Row]:
         from agents.config_files import config_name
         from agents.results.peer import NAME
         from agents.results.scores import peer_row, run_row
 
-        seeds = range(self.seeds)
         ours = [
             run_row(
                 env_id,
                 config_name(config),
-                [self._run_of(config, seed) for seed in seeds],
+                self._runs_of(config, console),
                 training=self.training,
             )
             for config, env_id in envs.items()
         ]
         peers = [
-            peer_row(env_id, NAME, [self._peer_file(env_id, seed) for seed in seeds])
+            peer_row(env_id, NAME, [self._peer_file(env_id, seed) for seed in range(self.seeds)])
             for env_id in peer_envs
         ]
         return ours + peers
+
+    def _runs_of(self, config: str, console: Console) -> dict[int, Path]:
+        """Seed -> run; without those of another config, which may have the same name."""
+        from agents.config_files import load_config, require_can_go_on
+        from agents.rundir import RunDir
+
+        runs = {}
+        for seed in range(self.seeds):
+            run = self._run_of(config, seed)
+            if (run / "result.json").exists():
+                try:
+                    require_can_go_on(
+                        RunDir.open(run).config(), load_config(config, [f"seed={seed}"])
+                    )
+                except RlCoreError as error:
+                    _say(console, f"{run} is left out: {error}")
+                    continue
+            runs[seed] = run
+        return runs
 
     def _write(self, rows: list[Row], console: Console) -> None:
         from agents.results.page import as_markdown, file_name
@@ -208,6 +230,7 @@ class Results:
         words = ["targetnet", "results", *self.configs, "--seeds", str(self.seeds)]
         words += ["--peer", self.peer] if self.peer else []
         words += ["--training"] if self.training else []
+        words += ["--finished"] if self.finished else []
         return shlex.join(words)
 
 

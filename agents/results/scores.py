@@ -6,7 +6,7 @@ Imports: agents.results.curves, rl_core.errors. Never tensorflow.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -131,9 +131,9 @@ def run_seed(run: Path, seed: int, *, training: bool = False) -> Seed | None:
     )
 
 
-def run_row(env_id: str, name: str, runs: Sequence[Path], *, training: bool = False) -> Row:
-    """The finished ones of some runs, whose seeds are 0, 1, ..."""
-    seeds = [run_seed(run, number, training=training) for number, run in enumerate(runs)]
+def run_row(env_id: str, name: str, runs: Mapping[int, Path], *, training: bool = False) -> Row:
+    """The finished ones of some runs, by their seeds."""
+    seeds = [run_seed(run, number, training=training) for number, run in runs.items()]
     return Row(env_id, name, [seed for seed in seeds if seed])
 
 

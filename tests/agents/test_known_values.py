@@ -132,7 +132,12 @@ def test_every_scalar_variant_finds_the_chains_values(variant):
     np.testing.assert_allclose(table(agent, Chain()), best_values(Chain()), atol=0.02 * 10)
 
 
-@pytest.mark.parametrize("variant", ["plain", "double", "prioritized"])
+def slower(*variants):
+    """The first in the default run, the others in the slow one."""
+    return [variants[0], *(pytest.param(v, marks=pytest.mark.slow) for v in variants[1:])]
+
+
+@pytest.mark.parametrize("variant", slower("double", *(v for v in SCALAR if v != "double")))
 def test_scalar_variants_find_the_cliffs_values(variant):
     """Also at the start, where the shortest way is along the edge."""
     agent = played(Cliff(), 4_000, **SCALAR[variant])
@@ -142,7 +147,7 @@ def test_scalar_variants_find_the_cliffs_values(variant):
     np.testing.assert_allclose(table(agent, Cliff())[visited], wanted[visited], atol=0.02 * 20)
 
 
-@pytest.mark.parametrize("variant", ["plain", "double", "prioritized"])
+@pytest.mark.parametrize("variant", slower("prioritized", "plain", "double"))
 def test_a_reward_of_chance_is_worth_its_mean(variant):
     agent = played(Lottery(), 1_000, batch_size=256, **SCALAR[variant])
     learn(agent, 3_000)

@@ -33,6 +33,7 @@ if name == "slow" and not (run / "checkpoint").exists():
     time.sleep(0.3)  # saving takes a while, in which a second one would come
     (run / "checkpoint").write_text(str(len(got)))
     sys.exit(130)
+(run / "config.toml").write_text(Path(config).read_text() + f"seed = {seed}\\n")
 score = 100.0 * (seed + 1)
 result = dict(env_steps=500, updates=50, mean=score, std=1.0, min=score - 1, max=score + 1)
 (run / "result.json").write_text(json.dumps(result))

@@ -227,3 +227,25 @@ def test_importing_the_command_imports_no_library_that_trains_or_draws():
     code = f"import sys, agents.results.command; print({heavy!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stderr
+
+
+def test_finished_trains_nothing_and_shows_what_there_is():
+    results("good.toml", "--seeds", 2)
+    assert results("good.toml", "--seeds", 5, "--finished") == 0
+    (row,) = rows()
+    assert [seed["mean"] for seed in row["seeds"]] == [100, 200]
+    assert not Path("results/runs/good/2").exists()
+    assert "--seeds 5 --finished" in Path("results/results.md").read_text()
+    with pytest.raises(RlCoreError, match="no seed of these configs is finished in elsewhere"):
+        results("good.toml", "--finished", "--out", "elsewhere")
+
+
+def test_a_run_of_another_config_is_left_out_and_named(capsys):
+    results("good.toml", "--seeds", 2)
+    config = Path("results/runs/good/1/config.toml")
+    config.write_text('env_id = "CartPole-v1"\nseed = 1\nbatch_size = 7\n')
+    capsys.readouterr()
+    assert results("good.toml", "--seeds", 2, "--finished") == 0
+    out = capsys.readouterr().out
+    assert "results/runs/good/1 is left out: batch_size is 7 in this run" in out
+    assert [seed["seed"] for seed in rows()[0]["seeds"]] == [0]

@@ -76,7 +76,7 @@ def test_returns_and_seconds_are_taken_where_they_are_written_down(run):
 
 
 def test_only_finished_seeds_count_and_keep_their_numbers(run):
-    runs = [run.parent / "none", run]
+    runs = {0: run.parent / "none", 1: run}
     assert [seed.seed for seed in run_row("CartPole-v1", "cartpole", runs).seeds] == [1]
 
 
