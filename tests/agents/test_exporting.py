@@ -10,7 +10,7 @@ import pytest
 from agents.cli import main
 from agents.config import DqnConfig
 from agents.exporting import FORMATS, ExportError, export
-from agents.policies import policy_weights
+from agents.policies import build_policy, policy_weights
 from agents.rundir import RunDir
 from agents.training import _agent_for, _envs_for, train
 from rl_core.errors import RunDirError
@@ -109,6 +109,68 @@ def test_a_thousand_observations_get_the_same_actions(
     clear = np.abs(np.diff(got["q"], axis=1))[:, 0] > 1e-5
     assert clear.sum() > 990 and 0 < wanted.mean() < 1
     np.testing.assert_array_equal(got["actions"][clear], wanted[clear])
+
+
+def tflite(out):
+    from ai_edge_litert.interpreter import Interpreter
+
+    run = Interpreter(str(out / "policy.tflite")).get_signature_runner("serving_default")
+    return lambda **inputs: run(**inputs)["action"]
+
+
+def onnx(out):
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(out / "policy.onnx")
+    return lambda **inputs: session.run(["action"], inputs)[0]
+
+
+SHORT = {
+    "env_steps": 300, "learn_start": 50, "hidden": (16,), "batch_size": 8, "learning_rate": 0.01,
+    "replay_capacity": 500, "final_eval_episodes": 1, "xla": False,
+}  # fmt: skip
+DEEP = {"dueling": True, "noisy": True, "head_hidden": (8,)}
+HEADS = {
+    "implicit": {"head": "implicit", "tau_samples": 4, **DEEP},
+    "categorical": {"head": "categorical", "v_min": 0.0, "v_max": 50.0, **DEEP},
+    "quantile": {"head": "quantile", "quantiles": 7, **DEEP},
+}
+
+
+@pytest.mark.parametrize(
+    "head", ["implicit", *(pytest.param(h, marks=pytest.mark.slow) for h in list(HEADS)[1:])]
+)
+def test_every_head_can_be_exported_without_its_noise(head, observations, tmp_path):
+    run = train(DqnConfig(**SHORT | HEADS[head]), tmp_path / "run").run
+    policy = build_policy(RunDir.open(run), policy_weights(RunDir.open(run)))
+    q = policy.session.run(policy.q, {policy.observation: observations})
+    clear = np.abs(np.diff(q, axis=1))[:, 0] > 1e-4
+    for to, loader in (("tflite", tflite), ("onnx", onnx)):
+        act = loader(export(run, to, tmp_path / to))
+        got = act(observation=observations)
+        np.testing.assert_array_equal(got[clear], q.argmax(axis=1)[clear])
+    assert clear.sum() > 900
+
+
+def test_an_exported_policy_takes_legal_actions_alone(tmp_path):
+    """Taxi says which moves do something; its states are one-hot."""
+    config = DqnConfig(env_id="Taxi-v4", **SHORT)
+    run = train(config, tmp_path / "run").run
+    rng = np.random.default_rng(0)
+    states = np.eye(500, dtype=np.float32)[rng.integers(500, size=200)]
+    masks = rng.random((200, 6)) < 0.4
+    masks[np.arange(200), rng.integers(6, size=200)] = True
+    policy = build_policy(RunDir.open(run), policy_weights(RunDir.open(run)))
+    q = policy.session.run(policy.q, {policy.observation: states})
+    wanted = np.where(masks, q, -np.inf).argmax(axis=1)
+    np.testing.assert_array_equal(policy.act(states, masks), wanted)
+    assert (wanted != q.argmax(axis=1)).any()
+    for to, loader in (("tflite", tflite), ("onnx", onnx)):
+        out = export(run, to, tmp_path / to)
+        described = json.loads((out / "policy.json").read_text())
+        assert described["input"] == {"observation": [500], "action_mask": [6]}
+        got = loader(out)(observation=states, action_mask=masks)
+        np.testing.assert_array_equal(got, wanted)
 
 
 def test_averaged_and_online_are_two_policies(trained, observations):

@@ -39,6 +39,7 @@ KINDS = {
     "eight envs, fused": {"num_envs": 8, "updates_per_learn": 4},
     "freezing": {"updates_per_learn": 3, "freeze": ARMS},
     "compiled": {"updates_per_learn": 4, "xla": True},
+    "prioritized": {"prioritized": True, "n_step": 3, "updates_per_learn": 3},
 }
 CHANGES = {
     "sync_period": lambda rng: int(rng.integers(1, 60)),

@@ -57,7 +57,14 @@ KINDS = {
     "eight envs, fused and freezing": {"num_envs": 8, "updates_per_learn": 3, "freeze": ARMS},
     "compiled": {"updates_per_learn": 4, "xla": True},
     "pixels of bytes, dueling, double": {"dueling": True, "double": True, "layer_norm": True},
-}
+    "rainbow, eight envs": {
+        "num_envs": 8, "head": "categorical", "v_min": 0.0, "v_max": 50.0, "atoms": 11,
+        "double": True, "dueling": True, "prioritized": True, "n_step": 3, "noisy": True,
+    },
+    "implicit, munchausen, averaged": {
+        "head": "implicit", "tau_samples": 4, "munchausen": True, "averaged_targets": 2,
+    },
+}  # fmt: skip
 
 
 class Crash(Exception):
