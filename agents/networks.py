@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 from agents.config import DqnConfig
-from rl_core.errors import ConfigError, ShapeError, in_one_line
+from rl_core.errors import ConfigError, RlCoreError, ShapeError, in_one_line
 from rl_core.graph.scopes import stop_gradient_getter, variables_in
 from rl_core.graph.sync import copy_vars
 from rl_core.losses.categorical import support
@@ -165,7 +165,15 @@ def _own_torso(name: str) -> Torso:
         raise ConfigError(f"network {name!r} cannot be imported ({in_one_line(error)})") from error
 
     def torso(observation: tf.Tensor) -> tf.Tensor:
-        features = build(observation)
+        try:
+            features = build(observation)
+        except RlCoreError:
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"network {name!r} failed ({type(error).__name__}: {in_one_line(error)}); "
+                "TARGETNET_DEBUG=1 shows where"
+            ) from error
         shape = getattr(features, "shape", None)
         if shape is None or shape.rank != 2 or shape[-1] is None:
             raise ShapeError(

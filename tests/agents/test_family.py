@@ -38,6 +38,11 @@ VARIANTS = {
 }
 
 
+def slower(names, *fast):
+    """`fast` in the default run, the other names in the slow one."""
+    return [pytest.param(n, marks=() if n in fast else pytest.mark.slow) for n in names]
+
+
 def outputs(weights, observation, n):
     """What the head's last layer gives: [A, n]."""
     x = np.maximum(observation @ weights["torso/dense_0/w"] + weights["torso/dense_0/b"], 0)
@@ -87,7 +92,9 @@ def until_they_disagree(lab, agent, head):
 
 @pytest.mark.parametrize("head", ["scalar", "categorical", "quantile"])
 @pytest.mark.parametrize("double", [False, True], ids=["plain", "double"])
-@pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
+@pytest.mark.parametrize(
+    "updates", [1, pytest.param(2, marks=pytest.mark.slow)], ids=["single", "fused"]
+)
 def test_td_errors_of_each_head_are_those_by_numpy(lab, head, double, updates):
     """3 + 0.5 * (target at the chosen action) - (online at the action taken), in expectation."""
     agent, action = with_one_transition(lab, double=double, **HEADS[head])
@@ -112,7 +119,7 @@ def test_a_terminated_transition_is_worth_its_reward_alone(lab, head):
     assert not np.allclose(before, after)
 
 
-@pytest.mark.parametrize("head", ["scalar", "categorical", "quantile"])
+@pytest.mark.parametrize("head", slower(["scalar", "categorical", "quantile"], "categorical"))
 def test_averaged_targets_are_the_mean_over_the_copies(lab, head):
     """The greedy action too is that of the mean, not of any one copy."""
     agent, action = with_one_transition(lab, averaged_targets=3, **HEADS[head])
@@ -183,7 +190,9 @@ def test_a_distributions_loss_goes_down(lab, head):
     assert last.loss < first.loss and abs(last.td_error.mean()) < 0.3 < abs(first.td_error.mean())
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    "variant", slower(VARIANTS, "plain", "prioritized", "munchausen_implicit", "rainbow")
+)
 def test_the_same_seed_is_the_same_digest_and_so_is_what_is_restored(lab, variant):
     def learned(seed):
         agent = lab.filled(seed=seed, **VARIANTS[variant])
@@ -212,11 +221,7 @@ def test_another_seed_is_another_digest(lab):
     assert lab.filled(seed=0).digest() != lab.filled(seed=1).digest()
 
 
-SOME = {"prioritized", "rainbow"}
-SLOWER = [pytest.param(v, marks=() if v in SOME else pytest.mark.slow) for v in VARIANTS]
-
-
-@pytest.mark.parametrize("variant", SLOWER)
+@pytest.mark.parametrize("variant", slower(VARIANTS, "rainbow"))
 def test_a_compiled_phase_is_as_many_single_updates(lab, variant):
     """Within rounding; XLA may add up in another order."""
     agent = lab.filled(xla=True, updates_per_learn=4, **VARIANTS[variant])
@@ -368,7 +373,10 @@ def test_the_bootstrap_is_over_legal_actions_alone(lab, head, double):
     np.testing.assert_allclose(stats.td_error, np.full(8, td_error), rtol=1e-3)
 
 
-@pytest.mark.parametrize("variant", ["plain", "double", "munchausen", "boltzmann", "rainbow"])
+@pytest.mark.parametrize(
+    "variant",
+    slower(["plain", "double", "munchausen", "boltzmann", "rainbow"], "double", "munchausen"),
+)
 def test_a_mask_of_all_ones_changes_nothing(lab, variant):
     plain = lab.agent(**VARIANTS[variant])
     with_masks = masked(lab, **VARIANTS[variant])

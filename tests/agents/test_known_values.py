@@ -125,16 +125,22 @@ DISTRIBUTIONS = {
 }
 
 
-@pytest.mark.parametrize("variant", SCALAR)
+def slower(*variants):
+    """The first in the default run, the others in the slow one."""
+    return [variants[0], *(pytest.param(v, marks=pytest.mark.slow) for v in variants[1:])]
+
+
+FAST = ("plain", "averaged", "n_step, double, prioritized, dueling")
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [pytest.param(v, marks=() if v in FAST else pytest.mark.slow) for v in SCALAR],
+)
 def test_every_scalar_variant_finds_the_chains_values(variant):
     agent = played(Chain(), 1_500, **SCALAR[variant])
     learn(agent)
     np.testing.assert_allclose(table(agent, Chain()), best_values(Chain()), atol=0.02 * 10)
-
-
-def slower(*variants):
-    """The first in the default run, the others in the slow one."""
-    return [variants[0], *(pytest.param(v, marks=pytest.mark.slow) for v in variants[1:])]
 
 
 @pytest.mark.parametrize("variant", slower("double", *(v for v in SCALAR if v != "double")))

@@ -32,7 +32,13 @@ def test_a_shipped_config_begins_with_a_line_about_it(name):
     assert first.startswith("# ") and first.endswith(".")
 
 
-@pytest.mark.parametrize("name", NAMES)
+# One of each env and the largest of the family; the others in the slow run.
+SOME = {"cartpole", "acrobot", "mountaincar", "lunarlander", "minatar-breakout", "cartpole-rainbow"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in SOME else pytest.mark.slow) for n in NAMES]
+)
 def test_a_shipped_configs_env_and_network_can_be_made(name):
     from agents.dqn import DqnAgent
     from envs import make_envs
