@@ -88,8 +88,13 @@ def agent_actions(run, observations, *, averaged):
     return agent.greedy(observations)
 
 
-@pytest.mark.parametrize("averaged", [False, True], ids=["online", "averaged"])
-@pytest.mark.parametrize("to", LOADERS)
+@pytest.mark.parametrize(
+    ("to", "averaged"),
+    [
+        *((to, to == "onnx") for to in LOADERS),
+        *(pytest.param(to, to != "onnx", marks=pytest.mark.slow) for to in LOADERS),
+    ],
+)
 def test_a_thousand_observations_get_the_same_actions(
     trained, observations, tmp_path, to, averaged
 ):

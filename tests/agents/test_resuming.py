@@ -142,8 +142,15 @@ def whole(folder):
 # Twenty moments, six kinds.
 
 
+FAST = ("one env", "eight envs, fused and freezing", "rainbow, eight envs")
+
+
 @pytest.mark.parametrize(
-    ("kind", "draw"), [(kind, draw) for draw, kind in enumerate(KINDS)], ids=KINDS
+    ("kind", "draw"),
+    [
+        pytest.param(kind, draw, marks=() if kind in FAST else pytest.mark.slow, id=kind)
+        for draw, kind in enumerate(KINDS)
+    ],
 )
 def test_whatever_the_moments_everything_is_as_if_nothing_had_happened(tmp_path, kind, draw):
     rng = np.random.default_rng(draw)
