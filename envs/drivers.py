@@ -1,9 +1,8 @@
-"""The drivers behind `Envs`: one env, several in a loop, and an env's own vector env.
+"""The drivers within one process: one env, several in a loop, and an env's own vector env.
 
-Imports: envs.interface, envs.masks, envs.rewards, envs.seeding, envs.spaces.
+Imports: envs.interface, envs.lanes, envs.masks, envs.rewards, envs.seeding, envs.spaces.
 """
 
-import zlib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -12,29 +11,21 @@ import gymnasium as gym
 import numpy as np
 
 from envs.interface import Envs, Episode, Step
+from envs.lanes import Lane, blank_step
 from envs.masks import write_legal
 from envs.rewards import RewardTransform
 from envs.seeding import episode_seed
 from envs.spaces import Spaces
 
 
-def _blank_step(num_envs: int, spaces: Spaces, has_action_masks: bool) -> Step:
-    """Returns the arrays that a driver fills anew at every step."""
-    return Step(
-        observation=np.zeros((num_envs, *spaces.observation_shape), spaces.observation_dtype),
-        reward=np.zeros(num_envs, np.float32),
-        terminated=np.zeros(num_envs, np.bool_),
-        truncated=np.zeros(num_envs, np.bool_),
-        autoreset=np.zeros(num_envs, np.bool_),
-        episodes=(),
-        legal=np.ones((num_envs, spaces.num_actions), np.bool_) if has_action_masks else None,
-    )
-
-
 class SyncEnvs(Envs):
     """N single envs stepped one after the other; every episode resets with its own seed.
 
     Not gymnasium's SyncVectorEnv, which gives no seed to the resets it does by itself.
+
+    Args:
+      first: number of the first of `envs`, if they are some of a larger whole.
+      step: the arrays to write, one row for each env; None makes them.
     """
 
     def __init__(
@@ -46,11 +37,14 @@ class SyncEnvs(Envs):
         *,
         has_action_masks: bool,
         transform: RewardTransform | None,
+        first: int = 0,
+        step: Step | None = None,
     ) -> None:
         super().__init__(env_id, len(envs), spaces, has_action_masks=has_action_masks)
-        self._step = _blank_step(len(envs), spaces, has_action_masks)
+        self._step = step or blank_step(len(envs), spaces, has_action_masks)
         self._lanes = [
-            _Lane(env_id, i, env, spaces, seed, self._step, transform) for i, env in enumerate(envs)
+            Lane(env_id, first + row, env, spaces, seed, self._step, row, transform)
+            for row, env in enumerate(envs)
         ]
         self.frames_per_second = float(envs[0].metadata.get("render_fps", 30))
 
@@ -99,102 +93,6 @@ class SingleEnv(SyncEnvs):
         return self._step._replace(episodes=episodes) if episodes else self._step
 
 
-class _Lane:
-    """One of N single envs: its running episode, and the rows it writes."""
-
-    def __init__(
-        self,
-        env_id: str,
-        index: int,
-        env: gym.Env[Any, Any],
-        spaces: Spaces,
-        seed: int,
-        step: Step,
-        transform: RewardTransform | None,
-    ) -> None:
-        self.env = env
-        self.episode = 0
-        self.ended = False
-        self._env_id = env_id
-        self._index = index
-        self._seed = seed
-        self._first_action = spaces.first_action
-        self._write = spaces.write
-        self._observation = step.observation[index, ...]  # a view, also of a scalar
-        self._legal = None if step.legal is None else step.legal[index]  # a view
-        self._transform = transform
-        self._step = step
-        self._return = 0.0
-        self._length = 0
-        self._checksum = 0
-        self._actions: list[int] = []
-
-    def state(self) -> dict[str, Any]:
-        """Which episode, the actions that led to where it is, a checksum of all it showed."""
-        return {
-            "episode": self.episode,
-            "actions": list(self._actions),
-            "return": self._return,
-            "observations": self._checksum,
-        }
-
-    def restore(self, state: dict[str, Any]) -> str | None:
-        """Plays the episode's actions again; says what was not the same, and begins the next."""
-        self.begin(state["episode"])
-        for action in state["actions"]:
-            if self.ended:
-                break
-            self.advance(action)
-        if self.state() == state:
-            return None
-        self.begin(state["episode"] + 1)
-        return (
-            f"env {self._index} ({self.env.spec.id if self.env.spec else self.env}) did not come "
-            f"back the same in episode {state['episode']}"
-        )
-
-    def begin(self, episode: int) -> None:
-        """Writes the first row of `episode`."""
-        observation, info = self.env.reset(seed=episode_seed(self._seed, self._index, episode))
-        self._write(self._observation, observation)
-        self._checksum = zlib.crc32(self._observation.data)
-        index, step = self._index, self._step
-        step.reward[index] = 0.0
-        step.terminated[index] = False
-        step.truncated[index] = False
-        step.autoreset[index] = True
-        if self._legal is not None:
-            write_legal(self._env_id, self._legal, info, False, index)
-        self.episode = episode
-        self.ended = False
-        self._return = 0.0
-        self._length = 0
-        self._actions = []
-
-    def advance(self, action: int) -> tuple[Episode, ...]:
-        """Writes the row that `action` leads to; returns the episode if that ended it."""
-        observation, reward, terminated, truncated, info = self.env.step(
-            self._first_action + action
-        )
-        self._write(self._observation, observation)
-        self._checksum = zlib.crc32(self._observation.data, self._checksum)
-        index, step = self._index, self._step
-        reward = float(reward)  # a NumPy float32 would make the sum float32
-        step.reward[index] = reward if self._transform is None else self._transform.one(reward)
-        step.terminated[index] = terminated
-        step.truncated[index] = truncated
-        step.autoreset[index] = False
-        if self._legal is not None:
-            write_legal(self._env_id, self._legal, info, bool(terminated or truncated), index)
-        self._return += reward
-        self._length += 1
-        self._actions.append(action)
-        if not (terminated or truncated):
-            return ()
-        self.ended = True
-        return (Episode(self._index, self.episode, self._return, self._length, bool(terminated)),)
-
-
 class VectorEnvs(Envs):
     """An env's own vector env, which by itself resets ended episodes on the next step.
 
@@ -218,21 +116,27 @@ class VectorEnvs(Envs):
         self._first_action = spaces.first_action
         self._write = spaces.write
         self._transform = transform
-        self._step = _blank_step(env.num_envs, spaces, has_action_masks)
+        self._step = blank_step(env.num_envs, spaces, has_action_masks)
         self._closed = False
-        self._ended = np.ones(env.num_envs, np.bool_)
+        self._tick = 0  # rows so far
+        self._raw = np.zeros(env.num_envs, np.float64)  # rewards as the env gave them
+        self._over = np.zeros(env.num_envs, np.bool_)
+        # The envs of which the last row begins an episode, and those of which it ends one.
+        self._fresh = self._ended = np.empty(0, np.int64)
         self._episode = np.zeros(env.num_envs, np.int64)
+        self._began = np.zeros(env.num_envs, np.int64)  # tick of the episode's first row
         self._return = np.zeros(env.num_envs, np.float64)
-        self._length = np.zeros(env.num_envs, np.int64)
 
     def reset(self) -> Step:
         observation, info = self._env.reset(seed=self._seed)
-        self._ended[:] = True
+        self._ended = np.arange(self.num_envs)
         self._episode[:] = -1
         return self._record(observation, 0.0, False, False, info)
 
     def step(self, actions: np.ndarray) -> Step:
-        return self._record(*self._env.step(actions + self._first_action))
+        if self._first_action:
+            actions = actions + self._first_action
+        return self._record(*self._env.step(actions))
 
     def state(self) -> dict[str, Any]:
         return {}
@@ -252,31 +156,38 @@ class VectorEnvs(Envs):
     def _record(
         self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any
     ) -> Step:
-        step = self._step
-        step.autoreset[:] = began = self._ended
+        step, raw = self._step, self._raw
+        self._tick += 1
         self._write(step.observation, observation)
-        # Some vector envs go on giving rewards on the step that resets.
-        reward = np.where(began, 0.0, reward)
-        step.reward[:] = reward if self._transform is None else self._transform.all(reward)
+        raw[:] = reward
         step.terminated[:] = terminated
         step.truncated[:] = truncated
-        self._episode += began
-        self._return = np.where(began, 0.0, self._return + reward)
-        self._length = np.where(began, 0, self._length + 1)
-        self._ended = step.terminated | step.truncated
+        if len(self._fresh) or len(self._ended):
+            self._begin_episodes()
+        step.reward[:] = raw if self._transform is None else self._transform.all(raw)
+        self._return += raw
+        np.logical_or(step.terminated, step.truncated, out=self._over)
         if step.legal is not None:
-            write_legal(self.env_id, step.legal, info, self._ended)
-        if not self._ended.any():
+            write_legal(self.env_id, step.legal, info, self._over)
+        self._ended = self._over.nonzero()[0]
+        if not len(self._ended):
             return step
-        return step._replace(
-            episodes=tuple(map(self._finished, np.flatnonzero(self._ended).tolist()))
-        )
+        return step._replace(episodes=tuple(map(self._finished, self._ended.tolist())))
+
+    def _begin_episodes(self) -> None:
+        self._step.autoreset[self._fresh] = False
+        self._fresh = began = self._ended
+        self._step.autoreset[began] = True
+        self._raw[began] = 0.0  # some vector envs go on giving rewards on the step that resets
+        self._return[began] = 0.0
+        self._began[began] = self._tick
+        self._episode[began] += 1
 
     def _finished(self, env: int) -> Episode:
         return Episode(
             env,
             int(self._episode[env]),
             float(self._return[env]),
-            int(self._length[env]),
+            self._tick - int(self._began[env]),
             bool(self._step.terminated[env]),
         )

@@ -10,19 +10,20 @@ from contextlib import ExitStack, closing
 from typing import Any, Literal, get_args
 
 import gymnasium as gym
-from gymnasium.envs.registration import EnvSpec
 
+from envs.async_driver import AsyncEnvs
 from envs.checks import require_matching_observation
 from envs.drivers import SingleEnv, SyncEnvs, VectorEnvs
 from envs.interface import Envs
 from envs.masks import finds_masks
+from envs.pool import PoolEnv
 from envs.registry import find_spec, make_single, make_vector
 from envs.rewards import RewardTransform, reward_transform
 from envs.seeding import episode_seed
-from envs.spaces import read_spaces
+from envs.spaces import Spaces, read_spaces
 from rl_core.errors import EnvError, did_you_mean
 
-Vectorization = Literal["sync", "vector_entry_point"]
+Vectorization = Literal["sync", "async", "vector_entry_point", "envpool"]
 
 
 def make_envs(
@@ -41,11 +42,13 @@ def make_envs(
     later info must give one too (envs/masks.py), and every Step has them in `legal`.
 
     Args:
-      env_id: a registered id with its version, or "module:Env-v0" to import `module` first.
+      env_id: a registered id with its version, or "module:Env-v0" to import `module` first; for
+        "envpool" one of envpool's own.
       num_envs: how many.
       vectorization: "sync" steps single envs one after the other, each episode with a seed of
-        its own; "vector_entry_point" is the vector env that some envs bring along, faster,
-        with one seed at its start.
+        its own; "async" gives the same rows from worker processes, faster where envs are slow
+        and cores idle; "vector_entry_point" is the vector env that some envs bring along, and
+        "envpool" that of the package envpool, both with one seed at their start.
       seed: the run's seed, >= 0.
       env_kwargs: arguments of the env, and `max_episode_steps` to change its time limit.
       reward_scale: > 0; every reward is multiplied by it.
@@ -56,10 +59,9 @@ def make_envs(
       EnvError: there is no such env, it cannot be made, or it cannot be trained on.
     """
     _require_arguments(num_envs, vectorization, seed)
-    spec = find_spec(env_id)
     transform = reward_transform(reward_scale, reward_clip)
-    make = _make_sync if vectorization == "sync" else _make_vector
-    return make(env_id, spec, num_envs, seed, dict(env_kwargs or {}), transform)
+    make = _MAKE[vectorization]
+    return make(env_id, num_envs, seed, dict(env_kwargs or {}), transform)
 
 
 def _require_arguments(num_envs: int, vectorization: str, seed: int) -> None:
@@ -70,52 +72,107 @@ def _require_arguments(num_envs: int, vectorization: str, seed: int) -> None:
     known = get_args(Vectorization)
     if vectorization not in known:
         raise EnvError(
-            f"vectorization must be {' or '.join(map(repr, known))}, got {vectorization!r}"
+            f"vectorization must be one of {', '.join(map(repr, known))}, got {vectorization!r}"
             f"{did_you_mean(vectorization, known)}"
         )
 
 
 def _make_sync(
     env_id: str,
-    spec: EnvSpec,
     num_envs: int,
     seed: int,
     env_kwargs: Mapping[str, Any],
     transform: RewardTransform | None,
 ) -> Envs:
+    spec = find_spec(env_id)
     with ExitStack() as opened:  # closes what was made if a later line raises
         envs = [
             opened.enter_context(closing(make_single(spec, env_kwargs))) for _ in range(num_envs)
         ]
-        spaces = read_spaces(env_id, envs[0].observation_space, envs[0].action_space)
-        first, info = _first_reset(env_id, envs[0], seed)
-        require_matching_observation(
-            env_id, envs[0].observation_space, spaces.observation_dtype, first
-        )
-        masks = finds_masks(env_id, info, (spaces.num_actions,))
+        spaces, masks = _checked_single(env_id, envs[0], seed)
         opened.pop_all()
         driver = SingleEnv if num_envs == 1 else SyncEnvs
         return driver(env_id, envs, spaces, seed, has_action_masks=masks, transform=transform)
 
 
-def _make_vector(
+def _make_async(
     env_id: str,
-    spec: EnvSpec,
     num_envs: int,
     seed: int,
     env_kwargs: Mapping[str, Any],
     transform: RewardTransform | None,
 ) -> Envs:
+    spec = find_spec(env_id)
+    # One env more than needed, so that whatever is wrong is found before a process starts.
+    with closing(make_single(spec, env_kwargs)) as env:
+        spaces, masks = _checked_single(env_id, env, seed)
+        fps = float(env.metadata.get("render_fps", 30))
+    return AsyncEnvs(
+        env_id,
+        spec,
+        num_envs,
+        env_kwargs,
+        spaces,
+        seed,
+        has_action_masks=masks,
+        transform=transform,
+        frames_per_second=fps,
+    )
+
+
+def _make_vector(
+    env_id: str,
+    num_envs: int,
+    seed: int,
+    env_kwargs: Mapping[str, Any],
+    transform: RewardTransform | None,
+) -> Envs:
+    env = make_vector(find_spec(env_id), num_envs, env_kwargs)
+    return _drive(env_id, env, seed, transform)
+
+
+def _make_pool(
+    env_id: str,
+    num_envs: int,
+    seed: int,
+    env_kwargs: Mapping[str, Any],
+    transform: RewardTransform | None,
+) -> Envs:
+    return _drive(env_id, PoolEnv(env_id, num_envs, env_kwargs), seed, transform)
+
+
+_MAKE = {
+    "sync": _make_sync,
+    "async": _make_async,
+    "vector_entry_point": _make_vector,
+    "envpool": _make_pool,
+}
+
+
+def _drive(
+    env_id: str,
+    vector_env: gym.vector.VectorEnv[Any, Any, Any],
+    seed: int,
+    transform: RewardTransform | None,
+) -> Envs:
     with ExitStack() as opened:
-        env = opened.enter_context(closing(make_vector(spec, num_envs, env_kwargs)))
+        env = opened.enter_context(closing(vector_env))
         spaces = read_spaces(env_id, env.single_observation_space, env.single_action_space)
         first, info = _first_reset(env_id, env, seed)
         require_matching_observation(
             env_id, env.single_observation_space, spaces.observation_dtype, first[0]
         )
-        masks = finds_masks(env_id, info, (num_envs, spaces.num_actions))
+        masks = finds_masks(env_id, info, (env.num_envs, spaces.num_actions))
         opened.pop_all()
         return VectorEnvs(env_id, env, spaces, seed, has_action_masks=masks, transform=transform)
+
+
+def _checked_single(env_id: str, env: gym.Env[Any, Any], seed: int) -> tuple[Spaces, bool]:
+    """Returns the spaces of one env, and whether it has action masks."""
+    spaces = read_spaces(env_id, env.observation_space, env.action_space)
+    first, info = _first_reset(env_id, env, seed)
+    require_matching_observation(env_id, env.observation_space, spaces.observation_dtype, first)
+    return spaces, finds_masks(env_id, info, (spaces.num_actions,))
 
 
 def _first_reset(

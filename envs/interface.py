@@ -72,12 +72,12 @@ class Envs(ABC):
         """What `restore` needs to come back to this moment, as JSON has it."""
 
     @abstractmethod
-    def restore(self, state: dict[str, Any]) -> tuple[Step, list[str]]:
+    def restore(self, state: dict[str, Any]) -> tuple[Step | None, list[str]]:
         """Comes back to the moment of `state`.
 
         Returns:
-          The step that was the last one then, and what did not come back the same: there a new
-          episode begins, as its `autoreset` says.
+          The step that was the last one then (None if the agent keeps it), and what did not
+          come back the same: there a new episode begins, as its `autoreset` says.
         """
 
     @abstractmethod

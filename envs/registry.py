@@ -1,6 +1,6 @@
 """Finding an env by its id and making it; saying in one line why that could not be done.
 
-Imports: rl_core.errors, envs.minatar.
+Imports: rl_core.errors, envs.minatar, envs.in_graph.table.
 """
 
 import difflib
@@ -16,15 +16,17 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvCreator, EnvSpec, VectorEnvCreator, load_env_creator
 
 from envs import minatar
+from envs.in_graph import table as in_graph
 from rl_core.errors import EnvError, did_you_mean, in_one_line
 
 EntryPoint = EnvCreator | VectorEnvCreator | str | None
 
 # Ours first: under the same ids the package MinAtar registers, when asked to, envs whose episodes
 # cannot be reproduced.
-REGISTERED = ChainMap(minatar.SPECS, gym.registry)
-# What to install for the envs of gymnasium.envs.<key>, and of our own envs.<key>.
+REGISTERED = ChainMap(in_graph.SPECS, minatar.SPECS, gym.registry)
+# What to install for the envs of gymnasium.envs.<key>, of our own envs.<key>, and of "<key>:...".
 INSTALL = {
+    "ale_py": "targetnet[atari]",
     "box2d": "targetnet[box2d]",
     "classic_control": "gymnasium[classic-control]",
     "minatar": "targetnet[minatar]",
@@ -32,6 +34,10 @@ INSTALL = {
     "phys2d": "gymnasium[jax]",
     "tabular": "gymnasium[jax]",
     "toy_text": "gymnasium[toy-text]",
+}
+# An Episode's return is the sum of the raw rewards; Atari's own vector env would clip them.
+VECTOR_DEFAULTS: dict[str, dict[str, Any]] = {
+    "ale_py.vector_env:AtariVectorEnv": {"reward_clipping": False},
 }
 
 
@@ -54,9 +60,12 @@ def _import_registering_module(module: str, env_id: str) -> None:
     try:
         importlib.import_module(module)
     except Exception as error:
+        advice = "install it or correct its name"
+        if module in INSTALL:
+            advice = f"run: pip install '{INSTALL[module]}'"
         raise EnvError(
             f"env {env_id!r}: the module {module!r} that should register it cannot be imported "
-            f"({in_one_line(error)}); install it or correct its name"
+            f"({in_one_line(error)}); {advice}"
         ) from error
 
 
@@ -102,7 +111,8 @@ def make_vector(
             "registered); set vectorization = 'sync'"
         )
     with _explained(spec, spec.vector_entry_point, env_kwargs):
-        env = gym.make_vec(spec, num_envs, vectorization_mode="vector_entry_point", **env_kwargs)
+        kwargs = VECTOR_DEFAULTS.get(str(spec.vector_entry_point), {}) | dict(env_kwargs)
+        env = gym.make_vec(spec, num_envs, vectorization_mode="vector_entry_point", **kwargs)
     mode = env.metadata.get("autoreset_mode")
     if mode is not gym.vector.AutoresetMode.NEXT_STEP:
         env.close()
@@ -118,7 +128,19 @@ def make_vector(
 def _explained(
     spec: EnvSpec, entry_point: EntryPoint, env_kwargs: Mapping[str, Any]
 ) -> Iterator[None]:
-    """Turns what making an env raises into EnvError, and keeps gymnasium's warnings quiet.
+    """Turns what making an env raises into EnvError, and keeps gymnasium's warnings quiet."""
+    try:
+        with quiet_gymnasium():
+            yield
+    except (ImportError, gym.error.DependencyNotInstalled) as error:
+        raise EnvError(_missing_package(spec, entry_point, error)) from error
+    except Exception as error:
+        raise EnvError(_refused(spec, entry_point, env_kwargs, error)) from error
+
+
+@contextmanager
+def quiet_gymnasium() -> Iterator[None]:
+    """Within, gymnasium warns of nothing.
 
     A warning of gymnasium prints several lines around a message of one; what matters of
     them (deprecated versions, autoreset modes) is checked here and said once.
@@ -127,10 +149,6 @@ def _explained(
     gym.logger.min_level = gym.logger.ERROR
     try:
         yield
-    except (ImportError, gym.error.DependencyNotInstalled) as error:
-        raise EnvError(_missing_package(spec, entry_point, error)) from error
-    except Exception as error:
-        raise EnvError(_refused(spec, entry_point, env_kwargs, error)) from error
     finally:
         gym.logger.min_level = level
 

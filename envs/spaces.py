@@ -31,7 +31,8 @@ def read_spaces(
     """Returns how the agent sees an env with these spaces.
 
     A Box stays uint8 or bool if it is that and else becomes float32; a Discrete becomes
-    one-hot float32.
+    one-hot float32. Images whose channels or stacked frames come first, uint8 [C, H, W] with C
+    at most half of H and W, become [H, W, C], as the networks want them.
 
     Raises:
       EnvError: the spaces are of a kind that cannot be trained on.
@@ -44,11 +45,26 @@ def read_spaces(
         write = _one_hot_writer(observations)
         return Spaces((int(observations.n),), float32, write, num_actions, first_action)
     dtype = observations.dtype if observations.dtype in KEPT_DTYPES else float32
-    return Spaces(observations.shape, dtype, _write_box, num_actions, first_action)
+    shape, write = observations.shape, _write_box
+    if _is_image_with_channels_first(observations):
+        shape, write = (*shape[1:], shape[0]), _write_channels_last
+    return Spaces(shape, dtype, write, num_actions, first_action)
+
+
+def _is_image_with_channels_first(space: gym.spaces.Box) -> bool:
+    shape = space.shape
+    return space.dtype == np.uint8 and len(shape) == 3 and 2 * shape[0] <= min(shape[1:])
 
 
 def _write_box(rows: np.ndarray, observation: Any) -> None:
     rows[...] = observation
+
+
+def _write_channels_last(rows: np.ndarray, observation: Any) -> None:
+    observation = np.asarray(observation)  # [..., C, H, W]
+    # One channel at a time: a transposed copy of the whole takes four times as long.
+    for channel in range(rows.shape[-1]):
+        rows[..., channel] = observation[..., channel, :, :]
 
 
 def _one_hot_writer(space: gym.spaces.Discrete) -> Callable[[np.ndarray, Any], None]:

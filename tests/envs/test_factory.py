@@ -224,7 +224,8 @@ def test_counts_and_seeds_have_bounds():
 def test_an_unknown_vectorization_names_the_known_ones():
     message = refusal("CartPole-v1", vectorization="vector_entrypoint")
     assert message == (
-        "vectorization must be 'sync' or 'vector_entry_point', got 'vector_entrypoint'; "
+        "vectorization must be one of 'sync', 'async', 'vector_entry_point', 'envpool', "
+        "got 'vector_entrypoint'; "
         "did you mean 'vector_entry_point'?"
     )
 

@@ -1,0 +1,202 @@
+"""Single envs in worker processes: the same rows as in a loop, on several cores.
+
+Each worker runs envs.async_worker over a share of the envs and writes their rows into memory that
+all of them share; over a pipe of its own go one message and one reply for each step. Workers are
+new interpreters, not forks: TensorFlow's threads do not survive a fork. They do not run the main
+module again either, so no script needs a guard and none of them imports TensorFlow.
+
+Imports: rl_core.errors, envs.async_worker, envs.interface, envs.lanes, envs.rewards, envs.spaces.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from itertools import chain
+from multiprocessing import Pipe
+from typing import Any
+
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector.utils import CloudpickleWrapper
+
+from envs.async_worker import Share, map_memory, memory_size, place
+from envs.interface import Envs, Episode, Step
+from envs.lanes import blank_step
+from envs.rewards import RewardTransform
+from envs.spaces import Spaces
+from rl_core.errors import EnvError, in_one_line
+
+_MAIN = "from envs.async_worker import main; main()"
+_SECONDS_TO_END = 10.0  # for workers whose pipes were closed; after that they are killed
+
+
+class AsyncEnvs(Envs):
+    """N single envs in as many worker processes as there are cores, at most N.
+
+    Every episode resets with its own seed, so the rows, `state` and `restore` are those of
+    `SyncEnvs`, however many workers there are. Not gymnasium's AsyncVectorEnv, which gives no
+    seed to the resets it does by itself.
+
+    An env that raises, or a worker that dies, ends them all with an EnvError.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        spec: EnvSpec,
+        num_envs: int,
+        env_kwargs: Mapping[str, Any],
+        spaces: Spaces,
+        seed: int,
+        *,
+        has_action_masks: bool,
+        transform: RewardTransform | None,
+        frames_per_second: float,
+    ) -> None:
+        super().__init__(env_id, num_envs, spaces, has_action_masks=has_action_masks)
+        self.frames_per_second = frames_per_second
+        blank = blank_step(num_envs, spaces, has_action_masks)
+        memory = os.memfd_create("envs")
+        self._workers: list[_Worker] = []
+        try:
+            os.ftruncate(memory, memory_size(blank))
+            self._actions, self._step = place(blank, map_memory(memory))
+            for part in np.array_split(np.arange(num_envs), min(num_envs, _cores())):
+                first, last = int(part[0]), int(part[-1])
+                share = Share(
+                    env_id, spec, num_envs, dict(env_kwargs), seed, transform,
+                    has_action_masks, first, last,
+                )  # fmt: skip
+                self._workers.append(_Worker(share, memory))
+            for worker in self._workers:
+                worker.receive()  # its envs are made
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(memory)  # the mappings keep it
+
+    def reset(self) -> Step:
+        self._ask("reset")
+        return self._step
+
+    def step(self, actions: np.ndarray) -> Step:
+        if actions.shape != self._actions.shape:
+            raise ValueError(f"step needs {self.num_envs} actions, got shape {actions.shape}")
+        self._actions[:] = actions
+        episodes: tuple[Episode, ...] = tuple(chain(*self._ask("step")))
+        return self._step._replace(episodes=episodes) if episodes else self._step
+
+    def state(self) -> dict[str, Any]:
+        return {"lanes": list(chain(*self._ask("state")))}
+
+    def restore(self, state: dict[str, Any]) -> tuple[Step, list[str]]:
+        lanes = state["lanes"]
+        if len(lanes) != self.num_envs:
+            raise ValueError(f"the state is of {len(lanes)} envs, not of {self.num_envs}")
+        return self._step, list(chain(*self._ask("restore", lanes)))
+
+    def render(self) -> Any:
+        return self._ask("render")[0]
+
+    def close(self) -> None:
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.disconnect()
+        deadline = time.monotonic() + _SECONDS_TO_END
+        for worker in workers:
+            worker.end(deadline)
+
+    def _ask(self, request: str, lanes: list[Any] | None = None) -> list[Any]:
+        """Returns each worker's reply to `request`, in the order of the envs."""
+        if not self._workers:
+            raise ValueError(f"the envs of {self.env_id!r} are closed")
+        try:
+            for worker in self._workers:
+                worker.send(request, lanes)
+            return [worker.receive() for worker in self._workers]
+        except BaseException:  # of an interrupt too: a reply that was not read would be the next
+            self.close()
+            raise
+
+
+class _Worker:
+    """A worker process as its parent sees it."""
+
+    def __init__(self, share: Share, memory: int) -> None:
+        self._share = share
+        self._connection, theirs = Pipe()
+        with theirs:
+            fds = (theirs.fileno(), memory)
+            # A session of its own: Ctrl-C in the terminal is for the parent alone, which stops
+            # at a safe point and needs the envs until then.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _MAIN, *map(str, fds)],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                stdin=subprocess.DEVNULL,
+                pass_fds=fds,
+                start_new_session=True,
+            )
+        try:
+            # By value where the main module defines it, which no worker runs.
+            self._connection.send(CloudpickleWrapper(lambda: share))
+        except Exception as error:
+            self.disconnect()
+            self.end(time.monotonic() + _SECONDS_TO_END)
+            raise EnvError(
+                f"env {share.env_id!r} cannot be given to a worker process "
+                f"({in_one_line(error)}); correct env_kwargs, or set vectorization = 'sync'"
+            ) from error
+
+    def send(self, request: str, lanes: list[Any] | None) -> None:
+        """Asks for what `receive` will return; of `lanes` it gets its own."""
+        part = None if lanes is None else lanes[self._share.first : self._share.last + 1]
+        try:
+            self._connection.send((request, part))
+        except OSError:
+            raise EnvError(self._death()) from None
+
+    def receive(self) -> Any:
+        """Waits for the reply.
+
+        Raises:
+          EnvError: an env raised, or the process is gone.
+        """
+        try:
+            good, reply = self._connection.recv()
+        except (EOFError, OSError):
+            raise EnvError(self._death()) from None
+        if good:
+            return reply
+        line, traceback = reply
+        raise EnvError(line) from RuntimeError(f"in the worker process:\n{traceback}")
+
+    def disconnect(self) -> None:
+        """Has the process end: it goes when its pipe is closed, also if the parent was killed."""
+        self._connection.close()
+
+    def end(self, deadline: float) -> None:
+        """Waits until the process is gone; at `deadline`, of time.monotonic, it is killed."""
+        try:
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        except BaseException as error:  # an interrupt must not leave it behind
+            self._process.kill()
+            self._process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+
+    def _death(self) -> str:
+        self.end(time.monotonic() + _SECONDS_TO_END)
+        code = self._process.returncode
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
+        return (
+            f"{self._share}: the worker process {how}; see whether memory ran out, and resume "
+            "the run"
+        )
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))

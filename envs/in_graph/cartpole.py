@@ -1,0 +1,82 @@
+"""CartPole-v1 in the graph: a pole on a cart is kept upright by pushing the cart.
+
+Imports: envs.in_graph.interface, envs.in_graph.trigonometry. Never agents.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from envs.in_graph.interface import InGraphEnv, Moved
+from envs.in_graph.trigonometry import cos_sin
+
+GRAVITY = 9.8
+POLE_MASS = 0.1
+TOTAL_MASS = 1.0 + POLE_MASS
+HALF_LENGTH = 0.5  # of the pole
+POLE_MASS_LENGTH = POLE_MASS * HALF_LENGTH
+FORCE = 10.0
+SECONDS = 0.02  # between two steps
+X_LIMIT = 2.4
+THETA_LIMIT = 12 * 2 * math.pi / 360
+START = 0.05  # every part of a first state lies in [-START, START)
+
+
+class CartPoleState(NamedTuple):
+    """Position and angle, each with its speed; [N] float64, as Gymnasium computes."""
+
+    x: tf.Tensor
+    x_dot: tf.Tensor
+    theta: tf.Tensor  # radians from upright
+    theta_dot: tf.Tensor
+
+
+class CartPole(InGraphEnv):
+    """Gymnasium's CartPole-v1, after Barto, Sutton & Anderson (1983).
+
+        temp      = (force + m l theta_dot^2 sin(theta)) / M
+        theta_acc = (g sin(theta) - cos(theta) temp) / (l (4/3 - m cos(theta)^2 / M))
+        x_acc     = temp - m l theta_acc cos(theta) / M
+
+    with m the pole's mass, M the whole mass and l half the pole's length, integrated by Euler's
+    method: positions move by the speeds of before the step. Action 0 pushes to the left, 1 to the
+    right. Each step pays 1, the last one too. The episode terminates where |x| > 2.4 or
+    |theta| > 12 degrees. https://doi.org/10.1109/TSMC.1983.6313077,
+    https://gymnasium.farama.org/environments/classic_control/cart_pole/
+    """
+
+    observation_shape = (4,)
+    observation_dtype = np.float32
+    num_actions = 2
+    max_episode_steps = 500
+    begin_draws = 4
+    step_draws = 0
+
+    def begin(self, uniform: tf.Tensor) -> CartPoleState:
+        start = START * (2.0 * tf.cast(uniform, tf.float64) - 1.0)  # [N, 4]
+        return CartPoleState(*tf.unstack(start, axis=1))
+
+    def step(self, state: CartPoleState, action: tf.Tensor, uniform: tf.Tensor) -> Moved:
+        x, x_dot, theta, theta_dot = state
+        force = FORCE * (2.0 * tf.cast(action, tf.float64) - 1.0)  # [N]
+        cos, sin = cos_sin(theta)
+        temp = (force + POLE_MASS_LENGTH * tf.square(theta_dot) * sin) / TOTAL_MASS
+        theta_acc = (GRAVITY * sin - cos * temp) / (
+            HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * tf.square(cos) / TOTAL_MASS)
+        )
+        x_acc = temp - POLE_MASS_LENGTH * theta_acc * cos / TOTAL_MASS
+        moved = CartPoleState(
+            x=x + SECONDS * x_dot,
+            x_dot=x_dot + SECONDS * x_acc,
+            theta=theta + SECONDS * theta_dot,
+            theta_dot=theta_dot + SECONDS * theta_acc,
+        )
+        terminated = (tf.abs(moved.x) > X_LIMIT) | (tf.abs(moved.theta) > THETA_LIMIT)
+        return Moved(moved, tf.ones_like(action, tf.float32), terminated)
+
+    def observe(self, state: CartPoleState) -> tf.Tensor:
+        return tf.cast(tf.stack(state, axis=1), tf.float32)  # [N, 4]

@@ -1,0 +1,127 @@
+"""An env in the graph as an ordinary Gymnasium env: one copy, stepped from Python.
+
+Imports: rl_core.graph.engine, rl_core.random, envs.in_graph.interface, envs.in_graph.table,
+envs.minatar. Never agents.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import tensorflow.compat.v1 as tf
+import tensorflow.compat.v2 as tf2
+
+from envs.in_graph.interface import InGraphEnv
+from envs.in_graph.table import make_rules
+from envs.minatar import CELL, PALETTE
+from rl_core.graph.engine import Engine
+from rl_core.random import Draws
+
+
+class InGraphGymEnv(gym.Env[Any, Any]):
+    """One copy of any InGraphEnv; an episode is a function of its reset's seed and its actions.
+
+    The state is kept here and fed to each step. Time limits are left to gymnasium's wrapper.
+
+    Args:
+      rules: the rules, or an id of envs/in_graph/table.py.
+      render_mode: "rgb_array" draws boards of bool cells, [16 H, 16 W, 3] uint8; other
+        observations have no picture.
+      env_kwargs: arguments of the rules, where an id is given.
+
+    Raises:
+      EnvError: there is no such id, or its rules do not take these arguments.
+      ValueError: render_mode is none that these rules have.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
+
+    def __init__(
+        self, rules: InGraphEnv | str, render_mode: str | None = None, **env_kwargs: Any
+    ) -> None:
+        if isinstance(rules, str):
+            rules = make_rules(rules, env_kwargs)
+        _require_render_mode(rules, render_mode)
+        self.render_mode = render_mode
+        self.action_space = gym.spaces.Discrete(rules.num_actions)
+        self.observation_space = _observation_space(rules)
+        self._engine = Engine()
+        self._begin, self._step = _build(self._engine, rules)
+        self._state: tuple[np.ndarray, ...] = ()
+        self._place = 0  # of the running episode's numbers in the random streams
+        self._observation = np.zeros(0)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is None:
+            seed = int(self.np_random.integers(1 << 31))
+        # 62 bits, so that adding steps does not overflow: two episodes share numbers only where
+        # they lie within each other's length of one another.
+        self._place = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 2)
+        observation, *state = self._begin(np.int64(self._place))
+        self._state = tuple(state)
+        self._observation = observation[0]
+        return self._observation, {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._place += 1
+        observation, reward, terminated, *state = self._step(
+            np.int64(self._place), np.array([action], np.int32), *self._state
+        )
+        self._state = tuple(state)
+        self._observation = observation[0]
+        return self._observation, float(reward[0]), bool(terminated[0]), False, {}
+
+    def render(self) -> Any:
+        if self.render_mode is None:
+            return None
+        planes = self._observation.reshape(*self._observation.shape[:2], -1)  # [H, W, C]
+        # Where several things are, the last channel is seen.
+        seen = np.max(planes * np.arange(1, planes.shape[-1] + 1), axis=-1)  # [H, W]
+        return PALETTE[seen].repeat(CELL, axis=0).repeat(CELL, axis=1)
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+def _build(engine: Engine, rules: InGraphEnv) -> tuple[Any, Any]:
+    """The functions (place) -> (observation, *state), and
+    (place, action, *state) -> (observation, reward, terminated, *state), of NumPy values.
+    """
+    with engine.building():
+        place = tf.placeholder(tf.int64, [], "place")
+        action = tf.placeholder(tf.int32, [1], "action")
+        state = rules.begin(Draws(0, "begin", place).uniform("env", [1, rules.begin_draws]))
+        begun = (rules.observe(state), *state)
+        fed = [tf.placeholder(t.dtype, t.shape, "state") for t in state]
+
+        # Compiled as in training; and a game of hundreds of small operations takes one call.
+        @tf2.function(jit_compile=True, autograph=False)
+        def step(place: tf.Tensor, action: tf.Tensor, *fed: tf.Tensor) -> Any:
+            uniform = Draws(0, "step", place).uniform("env", [1, rules.step_draws])
+            moved = rules.step(type(state)(*fed), action, uniform)
+            return rules.observe(moved.state), moved.reward, moved.terminated, *moved.state
+
+        stepped = tuple(step(place, action, *fed))
+    engine.start()
+    return engine.callable(begun, [place]), engine.callable(stepped, [place, action, *fed])
+
+
+def _observation_space(rules: InGraphEnv) -> gym.Space[Any]:
+    if rules.observation_dtype is np.bool_:
+        return gym.spaces.Box(0, 1, rules.observation_shape, np.bool_)
+    return gym.spaces.Box(-np.inf, np.inf, rules.observation_shape, np.float32)
+
+
+def _require_render_mode(rules: InGraphEnv, render_mode: str | None) -> None:
+    is_board = rules.observation_dtype is np.bool_ and len(rules.observation_shape) in (2, 3)
+    modes = [None, "rgb_array"] if is_board else [None]
+    if render_mode not in modes:
+        raise ValueError(
+            f"render_mode of {type(rules).__name__} must be "
+            f"{' or '.join(map(repr, modes))}, got {render_mode!r}"
+        )

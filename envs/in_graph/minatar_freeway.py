@@ -1,0 +1,124 @@
+"""MinAtar's Freeway in the graph: a chicken crosses a road of eight lanes.
+
+Imports: envs.in_graph.interface, envs.in_graph.minatar. Never agents.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow.compat.v1 as tf
+
+from envs.in_graph.interface import Moved
+from envs.in_graph.minatar import (
+    LANES,
+    SIDE,
+    MinAtarGame,
+    cell,
+    filled,
+    moved,
+    one_hot,
+    sticky,
+    whole,
+)
+
+STAY, UP, DOWN = range(3)
+COLUMN = 4  # the chicken's
+START = SIDE - 1  # its row
+REST = 3  # steps from one move of the chicken to the next
+STEPS = 2500
+SPEEDS = 5
+
+
+class FreewayState(NamedTuple):
+    """[N] int32 where nothing else is said. Each of the lanes, rows 1 .. 8, has one car."""
+
+    last_action: tf.Tensor
+    row: tf.Tensor  # the chicken's
+    rest: tf.Tensor  # steps until it can move
+    steps_left: tf.Tensor
+    car_x: tf.Tensor  # [N, 8]
+    car_speed: tf.Tensor  # [N, 8]; steps that it stands between two moves, negative to the left
+    car_timer: tf.Tensor  # [N, 8]
+
+
+class Freeway(MinAtarGame):
+    """MinAtar's Freeway.
+
+    The chicken moves up or down, at most every third step. Cars drive round the board; a car that
+    meets the chicken sends it back to the start, and so does arriving at the top, which pays 1
+    and draws new speeds and directions for all cars. The episode terminates after 2501 steps.
+
+    Actions: to stay, up, down. Channels: chicken, cars, then the trails of cars that stand for
+    1, 2, 3, 4 and 5 steps between two moves.
+
+    Draws: `begin` 0 .. 7 are of the cars, from above: below 1/2 it drives to the left, with speed
+    1 + floor(10 u), otherwise to the right, with speed floor(10 u) - 4. `step` 0 is the sticky
+    action, 1 .. 8 are of the cars, used where the chicken arrives.
+    """
+
+    observation_shape = (SIDE, SIDE, 2 + SPEEDS)
+    num_actions = 3
+    begin_draws = LANES
+    step_draws = 1 + LANES
+
+    def begin(self, uniform: tf.Tensor) -> FreewayState:
+        speed = _speeds(uniform)
+        return FreewayState(
+            last_action=filled(uniform, STAY),
+            row=filled(uniform, START),
+            rest=filled(uniform, REST),
+            steps_left=filled(uniform, STEPS),
+            car_x=filled(uniform, 0, LANES),
+            car_speed=speed,
+            car_timer=tf.abs(speed),
+        )
+
+    def step(self, state: FreewayState, action: tf.Tensor, uniform: tf.Tensor) -> Moved:
+        action = sticky(state.last_action, action, uniform[:, 0])  # [N]
+        rested = tf.equal(state.rest, 0)
+        down, up = rested & tf.equal(action, DOWN), rested & tf.equal(action, UP)
+        row = moved(state.row, down, up)
+        arrived = tf.equal(row, 0)
+        row = tf.where_v2(arrived, START, row)
+
+        new = arrived[:, tf.newaxis]  # [N, 1]
+        speed = tf.where_v2(new, _speeds(uniform[:, 1:]), state.car_speed)  # [N, 8]
+        timer = tf.where_v2(new, tf.abs(speed), state.car_timer)
+        driving = tf.equal(timer, 0)
+        car_x = tf.where_v2(driving, _round(state.car_x + tf.sign(speed)), state.car_x)
+        passes = tf.equal(state.car_x, COLUMN) | tf.equal(car_x, COLUMN)
+        hit = tf.reduce_any(passes & one_hot(row - 1, LANES), axis=1)  # [N]
+
+        after = FreewayState(
+            last_action=action,
+            row=tf.where_v2(hit, START, row),
+            rest=tf.maximum(tf.where_v2(down | up, REST, state.rest) - 1, 0),
+            steps_left=state.steps_left - 1,
+            car_x=car_x,
+            car_speed=speed,
+            car_timer=tf.where_v2(driving, tf.abs(speed), timer - 1),
+        )
+        return Moved(after, tf.cast(arrived, tf.float32), after.steps_left < 0)
+
+    def observe(self, state: FreewayState) -> tf.Tensor:
+        cars = one_hot(state.car_x)  # [N, 8, 10]
+        behind = one_hot(_round(state.car_x - tf.sign(state.car_speed)))
+        speed = one_hot(tf.abs(state.car_speed) - 1, SPEEDS)  # [N, 8, 5]
+        trails = behind[:, :, :, tf.newaxis] & speed[:, :, tf.newaxis, :]  # [N, 8, 10, 5]
+        road = tf.concat([cars[:, :, :, tf.newaxis], trails], axis=-1)
+        chicken = cell(state.row, tf.constant([COLUMN]))
+        board = tf.pad(road, [[0, 0], [1, 1], [0, 0], [0, 0]])
+        return tf.concat([chicken[:, :, :, tf.newaxis], board], axis=-1)  # [N, 10, 10, 7]
+
+
+def _speeds(uniform: tf.Tensor) -> tf.Tensor:
+    """[N, 8] in -5 .. -1 and 1 .. 5, each equally often."""
+    choice = whole(uniform, 2 * SPEEDS)
+    return tf.where_v2(choice < SPEEDS, -1 - choice, choice - SPEEDS + 1)
+
+
+def _round(column: tf.Tensor) -> tf.Tensor:
+    """A column one beyond an edge is the other edge."""
+    # Not a remainder: XLA computes it anew for every cell of the observation.
+    return tf.where_v2(column < 0, SIDE - 1, tf.where_v2(column < SIDE, column, 0))

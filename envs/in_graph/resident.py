@@ -1,0 +1,58 @@
+"""Envs that live in the agent's graph, as a run sees them: their shapes, and nothing to step.
+
+Their state is variables beside the agent's own, so a checkpoint has it and brings it back.
+
+Imports: envs.in_graph.interface, envs.interface, envs.spaces, rl_core.errors. Never agents.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from envs.in_graph.interface import InGraphEnv
+from envs.interface import Envs, Step
+from envs.spaces import Spaces
+from rl_core.errors import EnvError
+
+
+class ResidentEnvs(Envs):
+    """N envs of the same rules, stepped by the agent itself.
+
+    Attributes:
+      rules: of the env.
+    """
+
+    def __init__(self, env_id: str, rules: InGraphEnv, num_envs: int) -> None:
+        spaces = Spaces(
+            tuple(rules.observation_shape),
+            np.dtype(rules.observation_dtype),
+            np.copyto,
+            rules.num_actions,
+            first_action=0,
+        )
+        super().__init__(env_id, num_envs, spaces, has_action_masks=False)
+        self.rules = rules
+
+    def reset(self) -> Step:
+        raise _not_from_here(self.env_id)
+
+    def step(self, actions: np.ndarray) -> Step:
+        raise _not_from_here(self.env_id)
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> tuple[Step | None, list[str]]:
+        return None, []
+
+    def render(self) -> Any:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def _not_from_here(env_id: str) -> EnvError:
+    return EnvError(f"the agent itself steps {env_id!r}: its state is in the agent's graph")

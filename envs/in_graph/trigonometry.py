@@ -1,0 +1,44 @@
+"""Sines and cosines that XLA turns into vector instructions on CPU.
+
+For `tf.sin` and `tf.cos` of float64 it calls the C library once per number, about 25 ns; that
+would be nine tenths of a step of Acrobot with more than one copy. Additions and multiplications
+are done four or eight at a time.
+
+Imports: nothing of ours. Never agents.
+"""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow.compat.v1 as tf
+
+# The next terms of both series are below 2e-17 at pi / 2.
+COS_SERIES = [(-1) ** n / math.factorial(2 * n) for n in range(11)]
+SIN_SERIES = [(-1) ** n / math.factorial(2 * n + 1) for n in range(11)]
+
+
+def cos_sin(angle: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Cosine and sine, within 2e-15 of the true ones for angles within [-30, 30].
+
+    With angle = k pi + rest, k whole and |rest| <= pi / 2, they are (-1)^k times those of the
+    rest, for which 11 terms of the Taylor series are exact to the last bits.
+
+    Args:
+      angle: float64 of any shape, radians.
+    """
+    k = tf.round(angle / math.pi)
+    rest = angle - math.pi * k
+    is_odd = tf.abs(k - 2.0 * tf.round(0.5 * k))  # 0.0 or 1.0
+    sign = 1.0 - 2.0 * is_odd
+    square = tf.square(rest)
+    return sign * _polynomial(COS_SERIES, square), sign * rest * _polynomial(SIN_SERIES, square)
+
+
+def _polynomial(coefficients: list[float], x: tf.Tensor) -> tf.Tensor:
+    """Horner's scheme; the constant term comes first."""
+    *rest, last = coefficients
+    total = last * tf.ones_like(x)
+    for coefficient in reversed(rest):
+        total = total * x + coefficient
+    return total

@@ -1,0 +1,140 @@
+"""One single env among several: its running episode, and the rows it writes.
+
+Imports: envs.interface, envs.masks, envs.rewards, envs.seeding, envs.spaces.
+"""
+
+from typing import Any
+from zlib import crc32
+
+import gymnasium as gym
+import numpy as np
+
+from envs.interface import Episode, Step
+from envs.masks import write_legal
+from envs.rewards import RewardTransform
+from envs.seeding import episode_seed
+from envs.spaces import Spaces
+
+
+def blank_step(num_envs: int, spaces: Spaces, has_action_masks: bool) -> Step:
+    """Returns the arrays that a driver fills anew at every step."""
+    return Step(
+        observation=np.zeros((num_envs, *spaces.observation_shape), spaces.observation_dtype),
+        reward=np.zeros(num_envs, np.float32),
+        terminated=np.zeros(num_envs, np.bool_),
+        truncated=np.zeros(num_envs, np.bool_),
+        autoreset=np.zeros(num_envs, np.bool_),
+        episodes=(),
+        legal=np.ones((num_envs, spaces.num_actions), np.bool_) if has_action_masks else None,
+    )
+
+
+class Lane:
+    """One of N single envs, and row `row` of `step`, which is its to write.
+
+    Args:
+      number: which of the N envs it is; with the seed it decides every episode.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        number: int,
+        env: gym.Env[Any, Any],
+        spaces: Spaces,
+        seed: int,
+        step: Step,
+        row: int,
+        transform: RewardTransform | None,
+    ) -> None:
+        self.env = env
+        self.episode = 0
+        self.ended = False
+        self._env_id = env_id
+        self._number = number
+        self._seed = seed
+        self._first_action = spaces.first_action
+        self._write = spaces.write
+        self._observation = step.observation[row, ...]  # a view, also of a scalar
+        self._bytes = self._observation.data
+        self._legal = None if step.legal is None else step.legal[row]  # a view
+        self._transform = transform
+        self._row = row
+        self._rewards = step.reward
+        self._terminated = step.terminated
+        self._truncated = step.truncated
+        self._autoreset = step.autoreset
+        self._return = 0.0
+        self._length = 0
+        self._checksum = 0
+        self._actions: list[int] = []
+
+    def state(self) -> dict[str, Any]:
+        """Which episode, the actions that led to where it is, a checksum of all it showed."""
+        return {
+            "episode": self.episode,
+            "actions": list(self._actions),
+            "return": self._return,
+            "observations": self._checksum,
+        }
+
+    def restore(self, state: dict[str, Any]) -> str | None:
+        """Plays the episode's actions again; says what was not the same, and begins the next."""
+        self.begin(state["episode"])
+        for action in state["actions"]:
+            if self.ended:
+                break
+            self.advance(action)
+        if self.state() == state:
+            return None
+        self.begin(state["episode"] + 1)
+        return (
+            f"env {self._number} ({self.env.spec.id if self.env.spec else self.env}) did not come "
+            f"back the same in episode {state['episode']}"
+        )
+
+    def begin(self, episode: int) -> None:
+        """Writes the first row of `episode`."""
+        observation, info = self.env.reset(seed=episode_seed(self._seed, self._number, episode))
+        self._write(self._observation, observation)
+        self._checksum = crc32(self._bytes)
+        row = self._row
+        self._rewards[row] = 0.0
+        self._terminated[row] = False
+        self._truncated[row] = False
+        self._autoreset[row] = True
+        if self._legal is not None:
+            write_legal(self._env_id, self._legal, info, False, self._number)
+        self.episode = episode
+        self.ended = False
+        self._return = 0.0
+        self._length = 0
+        self._actions = []
+
+    def advance(self, action: int) -> tuple[Episode, ...]:
+        """Writes the row that `action` leads to; returns the episode if that ended it."""
+        observation, reward, terminated, truncated, info = self.env.step(
+            self._first_action + action
+        )
+        self._write(self._observation, observation)
+        self._checksum = crc32(self._bytes, self._checksum)
+        reward = float(reward)  # a NumPy float32 would make the sum float32
+        self._rewards[self._row] = (
+            reward if self._transform is None else self._transform.one(reward)
+        )
+        # The flags are written where they change, which most steps are not.
+        if not self._length:
+            self._autoreset[self._row] = False
+        self._return += reward
+        self._length += 1
+        self._actions.append(action)
+        ended = terminated or truncated
+        if self._legal is not None:
+            write_legal(self._env_id, self._legal, info, bool(ended), self._number)
+        return self._end(bool(terminated), bool(truncated)) if ended else ()
+
+    def _end(self, terminated: bool, truncated: bool) -> tuple[Episode, ...]:
+        self._terminated[self._row] = terminated
+        self._truncated[self._row] = truncated
+        self.ended = True
+        return (Episode(self._number, self.episode, self._return, self._length, terminated),)

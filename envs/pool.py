@@ -1,0 +1,117 @@
+"""envpool's envs, stepped by threads of its own, as one of gymnasium's vector envs.
+
+    Weng et al. (2022), https://arxiv.org/abs/2206.10558
+
+envpool has ids of its own, such as "Breakout-v5" for what gymnasium knows as ALE/Breakout-v5. Its
+autoreset is gymnasium's NEXT_STEP: final observations are true, and the step after an episode's end
+ignores its action and pays 0. One thing it tells less of: an episode that terminates on the very
+step its time limit cuts it off is said to be truncated, not both.
+
+Imports: rl_core.errors, envs.registry.
+"""
+
+import difflib
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from envs.registry import quiet_gymnasium
+from rl_core.errors import EnvError, did_you_mean, in_one_line
+
+# What is not env_kwargs' to say: the driver decides it, or its rows would be other ones.
+_OURS = {"num_envs", "batch_size", "seed", "env_seed", "gym_reset_return_info", "max_num_players"}
+
+
+class PoolEnv(gym.vector.VectorEnv[Any, Any, Any]):
+    """The pool of `num_envs` envs that envpool makes of `env_id`.
+
+    Args:
+      env_kwargs: of envpool: those of the env, `max_episode_steps`, and `num_threads`.
+
+    Raises:
+      EnvError: envpool is not installed, has no such env, or cannot make it with `env_kwargs`.
+    """
+
+    def __init__(self, env_id: str, num_envs: int, env_kwargs: Mapping[str, Any]) -> None:
+        self._envpool = _envpool()
+        _require_id(self._envpool, env_id)
+        self.num_envs = num_envs
+        self._env_id = env_id
+        self._env_kwargs = dict(env_kwargs)
+        self._pool: Any = None
+        self._first: Any = None  # seed and result of a reset that no step followed
+        self._require_known_arguments()
+        with quiet_gymnasium():
+            spec = self._made(self._envpool.make_spec)
+            self.single_observation_space = spec.gymnasium_observation_space
+            self.single_action_space = spec.gymnasium_action_space
+        self.metadata = {"autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP}
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begins as a new pool does: an old one cannot be seeded again."""
+        # 64 of Atari's games take seconds to make, and make_envs resets once to see a row.
+        if self._first is None or self._first[0] != seed:
+            self.close()
+            make = self._envpool.make_gymnasium
+            with quiet_gymnasium():
+                self._pool = self._made(make, num_envs=self.num_envs, seed=seed)
+                self._first = seed, self._pool.reset()
+        return self._first[1]
+
+    def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        self._first = None
+        return self._pool.step(actions)
+
+    def render(self) -> Any:
+        return self._pool.render()
+
+    def close(self, **_: Any) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = self._first = None
+
+    def _made(self, make: Any, **ours: Any) -> Any:
+        try:
+            return make(self._env_id, **self._env_kwargs, **ours)
+        except Exception as error:
+            given = in_one_line(self._env_kwargs)
+            raise EnvError(
+                f"envpool's {self._env_id!r} cannot be made with env_kwargs {given} "
+                f"({type(error).__name__}: {in_one_line(error)}); correct env_kwargs"
+            ) from error
+
+    def _require_known_arguments(self) -> None:
+        names = self._envpool.make_spec(self._env_id)._config_keys
+        taken = sorted({*names, "render_mode"} - _OURS)
+        for name in self._env_kwargs:
+            if name not in taken:
+                raise EnvError(
+                    f"envpool's {self._env_id!r} takes no argument {name!r} (env_kwargs)"
+                    f"{did_you_mean(name, taken)}; it takes {', '.join(taken)}"
+                )
+
+
+def _envpool() -> ModuleType:
+    try:
+        import envpool
+    except ImportError as error:
+        raise EnvError(
+            "vectorization 'envpool' needs a package that is not installed "
+            f"({in_one_line(error)}); run: pip install 'targetnet[envpool]'"
+        ) from error
+    return envpool
+
+
+def _require_id(envpool: ModuleType, env_id: str) -> None:
+    known = envpool.list_all_envs()
+    if env_id not in known:
+        near = difflib.get_close_matches(env_id.rpartition("/")[2], known, n=1)
+        raise EnvError(
+            f"envpool has no env {env_id!r}"
+            + (f"; did you mean {near[0]!r}?" if near else "; see envpool.list_all_envs()")
+        )
