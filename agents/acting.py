@@ -5,6 +5,7 @@ Imports: agents.config, agents.networks, rl_core. Never envs: it sees shapes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -16,8 +17,12 @@ from rl_core.exploration import boltzmann, epsilon_greedy
 from rl_core.graph.engine import Engine
 from rl_core.hyperparameters import Hyperparameters
 from rl_core.losses import legal_only
+from rl_core.networks import Values
 from rl_core.random import Draws, Stream
-from rl_core.replay import UniformReplay
+from rl_core.replay import Rows, UniformReplay
+
+# (what for, shape) -> float32 in [0, 1) of this shape.
+Uniform = Callable[[str, list[int]], tf.Tensor]
 
 
 class Policy(Protocol):
@@ -27,7 +32,7 @@ class Policy(Protocol):
 
 
 class Acting:
-    """Builds one call that stores a time step and chooses actions, and the greedy policies.
+    """Builds the calls that choose actions and store what came of them.
 
     Args:
       config, networks, replay: of the agent.
@@ -38,10 +43,15 @@ class Acting:
     Attributes:
       greedy: the greedy policy.
       greedy_averaged: the same with the averaged weights; None if the config keeps none.
+      follow: makes the network that acts in a concurrent loop what the online one is.
+      store: writes the rows of several time steps, given as arrays [P, N, ...]: what the
+        concurrent loop acted on.
     """
 
     greedy: Policy
     greedy_averaged: Policy | None
+    follow: Callable[[], None]
+    store: Callable[..., None]
 
     def __init__(
         self,
@@ -53,9 +63,13 @@ class Acting:
         masks: bool,
     ) -> None:
         self._config, self._num_actions, self._masks = config, num_actions, masks
+        self._networks = networks
         # One feed each for all steps: cheaper to hand over.
         self._epsilon, self._temperature = np.zeros((), np.float32), np.zeros((), np.float32)
-        self._build_step(networks, replay, observations)
+        self._time_step = np.zeros(1, np.int64)
+        self._build_step(replay, observations)
+        if networks.behaviour:
+            self._build_apart(replay)
         self._greedy_feeds = [observations]
         legal = None
         if masks:
@@ -74,6 +88,10 @@ class Acting:
         policies = [self._policy(engine, action) for action in self._policies]
         self.greedy = policies[0]
         self.greedy_averaged = policies[1] if policies[1:] else None
+        if self._networks.behaviour:
+            self._act = engine.callable(self._action_apart, self._act_feeds)
+            self.follow = engine.callable(None, targets=[self._follow])
+            self.store = engine.callable(None, self._rows, [self._write_steps])
 
     def step(
         self,
@@ -88,41 +106,116 @@ class Acting:
         self._epsilon[...] = self._live["epsilon"] if epsilon is None else epsilon
         if not self._masks and not self._config.boltzmann:
             return self._step(observation, reward, terminated, autoreset, self._epsilon)
-        more = [legal] if self._masks else []
+        more = self._more(legal)
+        return self._step(observation, reward, terminated, autoreset, self._epsilon, *more)
+
+    def act(self, observation: np.ndarray, time_step: int, legal: np.ndarray | None) -> np.ndarray:
+        """As `DqnAgent.act`."""
+        self._epsilon[...] = self._live["epsilon"]
+        self._time_step[0] = time_step
+        return self._act(observation, self._epsilon, *self._more(legal), self._time_step)
+
+    def choose(
+        self,
+        values: Callable[[tf.Tensor, Draws | None], Values],
+        observation: tf.Tensor,
+        now: tf.Tensor,
+        epsilon: tf.Tensor,
+        temperature: tf.Tensor | None,
+        legal: tf.Tensor | None,
+        uniform: Uniform,
+    ) -> tf.Tensor:
+        """Actions for N observations.
+
+        Args:
+          values: of the network that acts.
+          observation: [N, ...].
+          now: int64 scalar or [1], the time step: what makes the random numbers differ.
+          epsilon, temperature: float32 scalars; without Boltzmann exploration there is no
+            temperature.
+          legal: [N, A] bool, with masks.
+          uniform: (name, shape) -> float32 in [0, 1), new at each time step.
+
+        Returns:
+          [N] int32.
+        """
+        config, N, A = self._config, self._config.num_envs, self._num_actions
+        draws = Draws(config.seed, "act", now) if config.noisy else None
+        q = values(observation, draws).q  # [N, A]
+        if temperature is not None:
+            choice = boltzmann(q, temperature, uniform("boltzmann", [N, A]), legal)  # [N]
+        else:
+            choice = _best(legal_only(q, legal))  # [N]
+        coin, die = tf.unstack(uniform("act", [2, N]))  # [N]
+        return epsilon_greedy(choice, epsilon, coin, die, A, legal)  # [N]
+
+    def _more(self, legal: np.ndarray | None) -> list[np.ndarray]:
+        more = [legal] if legal is not None else []
         if self._config.boltzmann:
             self._temperature[...] = self._live["temperature"]
             more.append(self._temperature)
-        return self._step(observation, reward, terminated, autoreset, self._epsilon, *more)
+        return more
 
-    def _build_step(
-        self, networks: Networks, replay: UniformReplay, observations: tf.Tensor
-    ) -> None:
-        config, N, A = self._config, self._config.num_envs, self._num_actions
-        observation = tf.placeholder(
-            observations.dtype, [N, *observations.shape[1:]], "observation"
+    def _build_step(self, replay: UniformReplay, observations: tf.Tensor) -> None:
+        """Stores a time step and acts on it, in one call."""
+        rows = self._rows_of([self._config.num_envs], observations)
+        self._shown = Rows(rows.observation, None, None, None, None, rows.legal)
+        knobs = self._live_feeds()
+        now = replay.rows_written.read_value()
+        self._action = self._choose_fed(self._networks.values, now, knobs)  # [N]
+        legal = [] if rows.legal is None else [rows.legal]
+        self._step_feeds = [
+            rows.observation, rows.reward, rows.terminated, rows.autoreset, knobs[0],
+            *legal, *knobs[1:],
+        ]  # fmt: skip
+        self._write = replay.write(
+            rows.observation, self._action, rows.reward, rows.terminated, rows.autoreset, rows.legal
         )
-        reward = tf.placeholder(tf.float32, [N], "reward")
-        terminated = tf.placeholder(tf.bool, [N], "terminated")
-        autoreset = tf.placeholder(tf.bool, [N], "autoreset")
-        epsilon = tf.placeholder(tf.float32, [], "epsilon")
-        self._step_feeds = [observation, reward, terminated, autoreset, epsilon]
+
+    def _build_apart(self, replay: UniformReplay) -> None:
+        """Acts with a copy of the network, and stores many time steps later on."""
+        shown, knobs = self._shown, self._live_feeds()
+        now = tf.placeholder(tf.int64, [1], "time_step")
+        self._action_apart = self._choose_fed(self._networks.behaviour_values, now, knobs)
+        legal = [] if shown.legal is None else [shown.legal]
+        self._act_feeds = [shown.observation, knobs[0], *legal, *knobs[1:], now]
+        rows = self._rows_of([None, self._config.num_envs], shown.observation)
+        self._rows = list(rows.columns().values())
+        self._write_steps = replay.write_steps(rows)
+        self._follow = self._networks.behave_as_online()
+
+    def _choose_fed(
+        self,
+        values: Callable[[tf.Tensor, Draws | None], Values],
+        now: tf.Tensor,
+        knobs: list[tf.Tensor],
+    ) -> tf.Tensor:
+        """[N] actions on what was fed."""
+
+        def uniform(name: str, shape: list[int]) -> tf.Tensor:
+            return Stream(self._config.seed, name).uniform(now, shape)
+
+        epsilon, temperature = [*knobs, None][:2]
+        observation, legal = self._shown.observation, self._shown.legal
+        return self.choose(values, observation, now, epsilon, temperature, legal, uniform)
+
+    def _live_feeds(self) -> list[tf.Tensor]:
+        names = ["epsilon", *(["temperature"] if self._config.boltzmann else [])]
+        return [tf.placeholder(tf.float32, [], name) for name in names]
+
+    def _rows_of(self, lead: list[int | None], observations: tf.Tensor) -> Rows:
+        """Placeholders of rows."""
         legal = None
         if self._masks:
-            legal = tf.placeholder(tf.bool, [N, A], "legal")
-            self._step_feeds.append(legal)
-        now = replay.rows_written.read_value()
-        draws = Draws(config.seed, "act", now) if config.noisy else None
-        q = networks.values(observation, draws).q  # [N, A]
-        if config.boltzmann:
-            temperature = tf.placeholder(tf.float32, [], "temperature")
-            self._step_feeds.append(temperature)
-            numbers = Stream(config.seed, "boltzmann").uniform(now, [N, A])
-            choice = boltzmann(q, temperature, numbers, legal)  # [N]
-        else:
-            choice = _best(legal_only(q, legal))  # [N]
-        coin, die = tf.unstack(Stream(config.seed, "act").uniform(now, [2, N]))  # [N]
-        self._action = epsilon_greedy(choice, epsilon, coin, die, A, legal)  # [N]
-        self._write = replay.write(observation, self._action, reward, terminated, autoreset, legal)
+            legal = tf.placeholder(tf.bool, [*lead, self._num_actions], "legal")
+        return Rows(
+            tf.placeholder(observations.dtype, [*lead, *observations.shape[1:]], "observation"),
+            tf.placeholder(tf.int32, lead, "action"),
+            tf.placeholder(tf.float32, lead, "reward"),
+            tf.placeholder(tf.bool, lead, "terminated"),
+            tf.placeholder(tf.bool, lead, "autoreset"),
+            legal,
+        )
 
     def _policy(self, engine: Engine, action: tf.Tensor) -> Policy:
         call = engine.callable(action, self._greedy_feeds)

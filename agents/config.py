@@ -37,7 +37,7 @@ class DqnConfig(Settings):
     env_id: str = "CartPole-v1"
     env_kwargs: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
     num_envs: int = Field(1, ge=1)
-    vectorization: Literal["sync", "vector_entry_point"] = "sync"
+    vectorization: Literal["sync", "async", "vector_entry_point", "envpool"] = "sync"
     seed: int = Field(0, ge=0, lt=2**63)
     env_steps: int = Field(50_000, ge=1)  # length of the run
 
@@ -173,6 +173,10 @@ class DqnConfig(Settings):
     checkpoint_keep: int = Field(2, ge=1)  # how many of the last
 
     past_states: int = Field(4, ge=0)  # snapshots in memory that a run can be taken back to
+
+    # The loop, agents/loops.py.
+    loop: Literal["plain", "concurrent", "compiled"] = "plain"
+    chunk: int = Field(500, ge=1)  # time steps in one call of the compiled loop
 
     # The machine.
     threads: int = Field(1, ge=1)  # inside one operation; with 1, same seed means same bits

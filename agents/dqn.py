@@ -13,7 +13,7 @@ rl_core. Never envs: it sees shapes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,16 +21,18 @@ import tensorflow.compat.v1 as tf
 
 from agents.acting import Acting
 from agents.config import DqnConfig
+from agents.device_loop import Chunk, Counts, DeviceLoop
 from agents.kept_state import KeptState
 from agents.live_values import arm_name, live_knobs, live_values
 from agents.networks import Networks
+from envs.in_graph.interface import InGraphEnv
 from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
-from rl_core.graph.fused import apply_again, fused_updates
+from rl_core.graph.fused import apply_again, apply_where, fused_updates
 from rl_core.graph.phase import PhaseCalls
 from rl_core.graph.scopes import blocks_of
-from rl_core.graph.sync import copy_vars, paired_variables
+from rl_core.graph.sync import TargetAge, copy_vars, paired_variables
 from rl_core.graph.weights import ScopeWeights
 from rl_core.losses import (
     TdLoss,
@@ -46,7 +48,7 @@ from rl_core.losses import (
 )
 from rl_core.networks import Values
 from rl_core.random import Draws, Stream
-from rl_core.replay import PrioritizedReplay, Transitions, UniformReplay
+from rl_core.replay import PrioritizedReplay, Rows, Transitions, UniformReplay
 
 # Loss [] -> (global gradient norm [], what is there once every trained block was applied).
 Apply = Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
@@ -84,8 +86,10 @@ class DqnAgent(KeptState):
       observation_shape, observation_dtype: of one env.
       num_actions: A.
       action_masks: whether the envs say which actions are legal.
+      rules: of the env in the graph, for the compiled loop.
 
     Attributes:
+      device_loop: many time steps in one call, if there are `rules`.
       hyperparameters: the live values; read and set them by name.
       greedy_averaged: as `greedy`, with the averaged weights; None if the config keeps none.
       freeze: whose turn it is to be trained; its arms' lengths are live values.
@@ -108,11 +112,13 @@ class DqnAgent(KeptState):
         num_actions: int,
         *,
         action_masks: bool = False,
+        rules: InGraphEnv | None = None,
     ) -> None:
         self.config = config
         self.num_actions = num_actions
         self.action_masks = action_masks
         self.updates = 0
+        self._age = TargetAge()
         self.snapshots: tuple[int, ...] = ()
         self._can_learn = False
         self.engine = Engine(threads=config.threads)
@@ -130,11 +136,14 @@ class DqnAgent(KeptState):
                 config, self._networks, self.replay, self._observations, num_actions, action_masks
             )
             self._build_learn()
+            self.device_loop = self._build_device_loop(rules)
             self._build_kept()
         self.hyperparameters = live_values(config, self.freeze, self._ops)
         self.engine.start()
         self._acting.start(self.engine, self.hyperparameters)
         self.greedy_averaged = self._acting.greedy_averaged
+        if self.device_loop is not None:
+            self.device_loop.start(self.engine)
         self._sync_now = self.engine.callable(None, targets=[self._sync_op])
         self._inspect = self.engine.callable(self._state)
         # Without a first copy the first updates would chase an unrelated initialisation.
@@ -166,6 +175,27 @@ class DqnAgent(KeptState):
         """
         return self._acting.step(observation, reward, terminated, autoreset, epsilon, legal)
 
+    def act(
+        self, observation: np.ndarray, time_step: int, legal: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Actions of the network as it was when `follow` was last called; nothing is stored.
+
+        May run in one thread while updates are made in another. Only with loop = "concurrent".
+
+        Args:
+          observation: [N, ...]; legal: [N, A] bool, needed with action masks.
+          time_step: of all envs, counted from 0; it picks the random numbers.
+        """
+        return self._acting.act(observation, time_step, legal)
+
+    def follow(self) -> None:
+        """`act` uses the present weights from now on."""
+        self._acting.follow()
+
+    def store(self, rows: Rows) -> None:
+        """Appends several time steps, arrays [P, N, ...], each as `step` would have stored it."""
+        self._acting.store(*rows.columns().values())
+
     def greedy(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
         """[M, ...] observations, [M, A] masks -> [M] int32 greedy actions; nothing is stored."""
         return self._acting.greedy(observation, legal)
@@ -177,20 +207,63 @@ class DqnAgent(KeptState):
 
         The phase is cut where a freeze arm ends. Returns the last update's statistics if asked.
         """
+        return self.plan(updates, stats=stats)()
+
+    def plan(self, updates: int = 1, *, stats: bool = False) -> Callable[[], LearnStats | None]:
+        """Reads what is live now, and returns the `learn` that goes by it, for any thread."""
         if updates < 1:
             raise ValueError(f"updates must be a whole number >= 1, got {updates}")
         if not self._can_learn:
             self._require_rows()
-        result = None
-        live = self._live_feeds()
-        for exempt, count in self._phases(updates):
-            result = self._calls.run(exempt, count, live, stats)
-            self.updates += count
-        return result
+        live, phases = self._live_feeds(), tuple(self._phases(updates))
+        period = self.hyperparameters["sync_period"]
+        if self._age.now is None:
+            self._age.now = self.inspect().target_age
+
+        def learn() -> LearnStats | None:
+            result = None
+            for exempt, count in phases:
+                result = self._calls.run(exempt, count, live, stats, self._age, period)
+                self.updates += count
+            return result
+
+        return learn
+
+    def run_chunk(self, counts: Counts, time_steps: int) -> Chunk:
+        """Makes time steps and updates as `training_loop` would, in one call; with `rules` only.
+
+        Args:
+          counts: where the loop is.
+          time_steps: how many to make, unless the last env step comes before.
+        """
+        live = self.hyperparameters
+        follow = live.source("exempt") != "override"
+        exempt = self.freeze.exempt if follow else live["exempt"]
+        for arm in range(len(self.config.freeze)):
+            self.freeze.set_length(arm, live[arm_name(arm)])
+        assert self.device_loop is not None
+        chunk: Chunk = self.device_loop.run(
+            *counts,
+            np.int64(time_steps),
+            np.array(self.freeze.position, np.int64),
+            np.array([arm.updates for arm in self.freeze.arms], np.int64),
+            np.bool_(follow),
+            np.array([name not in exempt for name in self._ops.names]),
+            np.float32(live["epsilon"]),
+            np.float32(live["temperature"] if self.config.boltzmann else 1.0),
+            np.int64(live["learn_period"]),
+            np.int64(live["updates_per_learn"]),
+            *self._live_feeds(),
+        )
+        self.updates, self._age.now = int(chunk.updates), None
+        arm, done = chunk.arm.tolist()
+        self.freeze.position = arm, done
+        return chunk
 
     def sync(self) -> None:
         """Copies online to target at once; the target's age is 0 then."""
         self._sync_now()
+        self._age.now = 0
 
     def inspect(self) -> Inspection:
         """What the graph knows and the loop does not need."""
@@ -227,6 +300,7 @@ class DqnAgent(KeptState):
             return self._ops.grad_norm, self._ops.done
 
         stats, end = self._build_update(single)
+        self._stats, age_after = stats, self._age_after
         arms = [Arm(self._ops.check(arm.exempt), arm.updates) for arm in config.freeze]
         self.freeze = FreezeSchedule(arms) if arms else FreezeSchedule.constant()
         # Compiled loops are for what the config says will be used; any other exempt set is
@@ -236,7 +310,7 @@ class DqnAgent(KeptState):
         count = tf.placeholder(tf.int32, [], "updates")
         fused = {exempt: self._build_fused(exempt, count, stats) for exempt in fused_arms}
         feeds = list(self._live.values())
-        self._calls = PhaseCalls(self.engine, self._ops, end, stats, fused, count, feeds)
+        self._calls = PhaseCalls(self.engine, self._ops, end, stats, fused, count, feeds, age_after)
 
         with tf.control_dependencies([networks.sync()]):
             self._sync_op = self._target_age.assign(0, read_value=False)
@@ -270,6 +344,26 @@ class DqnAgent(KeptState):
                 share = tf.subtract(1.0, self._live["ema_decay"])
                 changes.append(copy_vars(self._networks.online, self._networks.ema, tau=share))
             return stats, tf.group(*changes)
+
+    def _build_device_loop(self, rules: InGraphEnv | None) -> DeviceLoop | None:
+        if rules is None:
+            return None
+
+        def update(trained: Mapping[str, tf.Tensor]) -> tuple[LearnStats, tf.Operation]:
+            return self._build_update(
+                lambda loss: apply_where(
+                    self._ops,
+                    loss,
+                    trained,
+                    learning_rate=self._live["learning_rate"],
+                    max_grad_norm=self._live["max_grad_norm"],
+                )
+            )
+
+        return DeviceLoop(
+            self.config, rules, self._networks.values, self._acting, self.replay, update,
+            self._stats, self._updates, self._live, self._ops.names, self.freeze,
+        )  # fmt: skip
 
     def _sample(self, counter: tf.Tensor) -> Transitions:
         live, stream = self._live, Stream(self.config.seed, "sample")
@@ -335,8 +429,8 @@ class DqnAgent(KeptState):
             with tf.control_dependencies([self._networks.sync(self._live["tau"])]):
                 return tf.zeros([], tf.int64)
 
-        age = tf.cond(older >= self._live["sync_period"], copied, lambda: older)
-        return self._target_age.assign(age, read_value=False)
+        self._age_after = tf.cond(older >= self._live["sync_period"], copied, lambda: older)
+        return self._target_age.assign(self._age_after, read_value=False)
 
     def _build_fused(self, exempt: Exempt, count: tf.Tensor, like: LearnStats) -> LearnStats:
         def apply(loss: tf.Tensor) -> tuple[tf.Tensor, tf.Operation]:
@@ -356,6 +450,7 @@ class DqnAgent(KeptState):
 
     def _begin_with_online(self) -> None:
         self.engine.callable(None, targets=[self._begin_op])()
+        self._age.now = 0
 
     def _phases(self, updates: int) -> Iterator[tuple[Exempt, int]]:
         live = self.hyperparameters

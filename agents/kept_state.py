@@ -12,11 +12,13 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config import DqnConfig
+from agents.device_loop import DeviceLoop
 from rl_core.digest import Digest
 from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import FreezeSchedule
 from rl_core.graph.snapshots import Snapshots
+from rl_core.graph.sync import TargetAge
 from rl_core.graph.weights import ScopeWeights, VariableValues
 from rl_core.hyperparameters import Hyperparameters, plain
 from rl_core.replay import ReplayContents, Rows, UniformReplay
@@ -43,7 +45,9 @@ class KeptState:
     freeze: FreezeSchedule
     updates: int
     snapshots: tuple[int, ...]
+    device_loop: DeviceLoop | None
     _updates: tf.Variable
+    _age: TargetAge
     _weights: ScopeWeights
     _averaged: ScopeWeights | None
 
@@ -99,7 +103,7 @@ class KeptState:
         self.contents.put(rows, written, tail)
         if self._after_rows is not None:
             self.engine.callable(None, targets=[self._after_rows])()
-        self.updates = state.host["updates"]
+        self.updates, self._age.now = state.host["updates"], None
         self.snapshots = tuple(state.host["snapshots"])
         self.freeze.position = tuple(state.host["freeze"])
         for name, value in state.host["overrides"].items():
@@ -143,14 +147,19 @@ class KeptState:
         update = self.snapshots[-back]
         self.snapshot()
         self._past.restore(back + 1)
+        self._age.now = None
         return update
+
+    def _is_of_time(self, variable: tf.Variable) -> bool:
+        """Whether it counts time or is of the envs, and so does not go back."""
+        envs = self.device_loop.scope + "/" if self.device_loop else None
+        return variable is self._updates or bool(envs and variable.op.name.startswith(envs))
 
     def _build_kept(self) -> None:
         """The ring of snapshots, and what reads and sets every variable."""
         learned = [v for v in tf.global_variables() if not self.replay.owns(v)]
-        # One more than can be gone back to: the state before a rewind. The count of updates does
-        # not go back.
-        named = {v.op.name: v for v in learned if v is not self._updates}
+        # One more than can be gone back to: the state before a rewind.
+        named = {v.op.name: v for v in learned if not self._is_of_time(v)}
         k = self.config.past_states
         self._past = Snapshots(self.engine, named, k=k + 1) if k else None
         self.contents = ReplayContents(self.engine, self.replay)

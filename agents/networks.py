@@ -4,6 +4,7 @@
     target          copied from online
     past_target/i   copied from the copy before it, if targets are averaged
     ema             follows online smoothly, if averaged weights are kept
+    behaviour       copied from online before each phase of a concurrent loop, and acts in it
 
 Imports: agents.config, rl_core. Never envs.
 """
@@ -55,7 +56,8 @@ class Networks:
       observations: [M, ...] placeholder.
 
     Attributes:
-      online, target, ema: full names of their scopes; `ema` is None if there is none.
+      online, target, ema, behaviour: full names of their scopes; the last two are None if there
+        are none.
       greedy: values of the online network for `observations`, without noise.
       greedy_ema: the same of the averaged weights, or None.
     """
@@ -74,11 +76,20 @@ class Networks:
         self.greedy_ema: Values | None = None
         if config.ema_decay:
             self.ema, self.greedy_ema = self._copy_of_online("ema", observations)
+        self.behaviour: str | None = None
+        if config.loop == "concurrent":
+            self.behaviour, _ = self._copy_of_online("behaviour", observations)
 
     def values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
         """Of the online network."""
         with tf.variable_scope(self.online, reuse=True):
             return self._network(observation, draws)
+
+    def behaviour_values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
+        """Of the network that acts: the online one, or its copy in a concurrent loop."""
+        if self.behaviour is None:
+            return self.values(observation, draws)
+        return self._guarded(self.behaviour, observation, draws)
 
     def frozen_values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
         """Of the online network, without gradient."""
@@ -102,9 +113,14 @@ class Networks:
                 done = [copy_vars(chain[i], chain[i + 1], tau=None if i else tau)]
         return done[0]
 
+    def behave_as_online(self) -> tf.Operation:
+        """The network that acts in a concurrent loop takes the online network."""
+        assert self.behaviour is not None
+        return copy_vars(self.online, self.behaviour)
+
     def all_as_online(self) -> tf.Operation:
         """Every other network becomes what the online one is."""
-        others = [*self._targets, *([self.ema] if self.ema else [])]
+        others = [*self._targets, *filter(None, (self.ema, self.behaviour))]
         return tf.group(*[copy_vars(self.online, name) for name in others])
 
     def _guarded(self, scope: str, observation: tf.Tensor, draws: Draws | None) -> Values:

@@ -65,11 +65,11 @@ class Reporter:
         events.text("run/config", f"```toml\n{dump_config(agent.config)}```", 0)
 
     def tick(self, tick: Tick) -> None:
-        for episode in tick.episodes:
+        for episode, env_step in zip(tick.episodes, tick.ended_at, strict=True):
             self.episodes += 1
             self._scalars(
                 {"episode/return": episode.episode_return, "episode/length": episode.length},
-                tick.env_step,
+                env_step,
             )
         if tick.stats is not None:
             self._write_learning(tick)

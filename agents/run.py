@@ -21,9 +21,10 @@ from agents.display import Display
 from agents.dqn import DqnAgent
 from agents.evaluation import evaluate
 from agents.interrupts import StopRequest
+from agents.loops import LOOPS, longest_tick
 from agents.reporting import Reporter
 from agents.rundir import EndDigest, RunDir
-from agents.runner import LoopState, Tick, training_loop
+from agents.runner import LoopState, Tick
 from agents.tracing import Tracer
 from envs import Envs, Step
 from rl_core.checkpoint.store import Checkpoint, CheckpointStore
@@ -120,8 +121,9 @@ class Run:
         files = directory.control
         compare = None if repeat is None else repeat.compare
         self._tracer = Tracer(
-            agent.contents, agent.replay.steps, files.trace, compare, host["trace"]
-        )
+            agent.contents, agent.replay.steps, files.trace, compare, host["trace"],
+            stride=longest_tick(agent),
+        )  # fmt: skip
         script = _to_do_again(files.log, host["log"]) if repeat is None else repeat.script
         self._steering = Steering(
             agent.hyperparameters, files, self, script, repeats=repeat is not None, lock=lock
@@ -174,7 +176,7 @@ class Run:
         if not self._goes_on():
             return
         self._do_what_is_due()  # a checkpoint may have been taken before it was done
-        for tick in training_loop(self._agent, self._envs, self._state):
+        for tick in LOOPS[self._config.loop](self._agent, self._envs, self._state):
             self._show(tick)
             goes_on = self._goes_on()
             # After the safe point, which says where what is set here belongs in the log.

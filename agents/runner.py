@@ -1,4 +1,4 @@
-"""The loop: step the envs, say when to learn. One item per time step, for whoever watches.
+"""The plain loop: step the envs, say when to learn. One item per time step, for whoever watches.
 
 Imports: agents.dqn, envs. Never the command line, the event files or the run directory.
 """
@@ -16,13 +16,18 @@ from envs import Envs, Episode, Step
 
 
 class Tick(NamedTuple):
-    """What one time step of all envs brought."""
+    """What came between two safe points: one time step of all envs, or several.
+
+    Several in loops that learn meanwhile (agents.concurrent) or have no Python between their
+    steps (agents.compiled).
+    """
 
     env_step: int  # transitions so far, over all envs
-    episodes: tuple[Episode, ...]  # finished with this step
+    episodes: tuple[Episode, ...]  # finished since the last tick
+    ended_at: tuple[int, ...]  # env step after the time step that ended each episode
     stats: LearnStats | None  # of the last update, every `log_period` env steps
-    actions: np.ndarray  # [N] taken
-    step: Step  # what came of them; its arrays hold until the next tick
+    actions: np.ndarray  # [N] taken in the last time step
+    step: Step | None  # what came of them; its arrays hold until the next tick; None if compiled
 
 
 def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
@@ -49,7 +54,8 @@ def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
         step = envs.step(actions)
         state.count(envs.num_envs - int(np.count_nonzero(step.autoreset)))
         live.env_step = state.env_step
-        yield Tick(state.env_step, step.episodes, stats, actions, step)
+        at = (state.env_step,) * len(step.episodes)
+        yield Tick(state.env_step, step.episodes, at, stats, actions, step)
 
 
 @dataclass
@@ -60,13 +66,15 @@ class LoopState:
     env_step: int = 0  # transitions, over all envs
     new_steps: int = 0  # transitions of the last time step
     next_log: int = 0  # env step from which on statistics are asked for
+    due_updates: int = 0  # of a concurrent loop: to be made beside the next time steps
     clock: LearnClock = field(default_factory=lambda: LearnClock())
     step: Step | None = None  # to begin with; None resets the envs
 
     def position(self) -> dict[str, int]:
         """What of it decides how the run goes on."""
         counts = {"tick": self.tick, "env_step": self.env_step, "new_steps": self.new_steps}
-        return counts | {"learn_age": self.clock.age}
+        due = {"due_updates": self.due_updates} if self.due_updates else {}
+        return counts | {"learn_age": self.clock.age} | due
 
     def counts(self) -> dict[str, Any]:
         """All of it as JSON has it; `step` is the envs' to bring back."""

@@ -26,6 +26,7 @@ class Tracer:
       path: of the trace file.
       compare: called with what is new.
       position: as the property was when the run was left; what the file has beyond is dropped.
+      stride: time steps from one call of `update` to the next that is possible, at most.
 
     Attributes:
       due: the tick at which `update` has to be called, lest rows be overwritten.
@@ -38,10 +39,11 @@ class Tracer:
         path: Path,
         compare: Compare | None = None,
         position: Sequence[int] = (0, 0),
+        stride: int = 1,
     ) -> None:
         self._contents, self._path, self._compare = contents, path, compare
         # The rows that are read, and the newest one, which is not complete.
-        self._period = min(contents.chunk, ring - 1)
+        self._period = max(1, min(contents.chunk, ring - stride))
         self._done, self._env_step = position
         self.due = self._done + self._period + 1
         contents.prepare()

@@ -22,6 +22,8 @@ from agents.run import Outcome, Repeat, Run
 from agents.rundir import RunDir, require_free
 from agents.runner import Tick
 from envs import Envs, make_envs
+from envs.in_graph.resident import ResidentEnvs
+from envs.in_graph.table import make_rules
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.files import RunLock
 from rl_core.errors import RunDirError
@@ -173,6 +175,9 @@ def evaluate_weights(
 
 
 def _envs_for(config: DqnConfig) -> Envs:
+    if config.loop == "compiled":
+        rules = make_rules(config.env_id, config.env_kwargs)
+        return ResidentEnvs(config.env_id, rules, config.num_envs)
     return make_envs(
         config.env_id,
         config.num_envs,
@@ -191,4 +196,5 @@ def _agent_for(config: DqnConfig, envs: Envs) -> DqnAgent:
         envs.observation_dtype,
         envs.num_actions,
         action_masks=envs.has_action_masks,
+        rules=envs.rules if isinstance(envs, ResidentEnvs) else None,
     )

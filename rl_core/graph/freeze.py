@@ -6,7 +6,7 @@ and its share of the gradient norm): what is fed is not computed, so the executo
 block's apply op and every gradient that only it needed. n apply ops thus serve all 2^n - 1
 exempt sets, each one a callable over a graph that stays finalized.
 
-Imports: rl_core.errors, rl_core.graph.engine, rl_core.graph.scopes. Never agents, never envs.
+Imports: rl_core.errors, rl_core.graph.engine, rl_core.graph.xla. Never agents, never envs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import tensorflow.compat.v1 as tf
 
 from rl_core.errors import RlCoreError, UnknownName, did_you_mean
 from rl_core.graph.engine import Engine
+from rl_core.graph.xla import sum_of_squares
 
 Blocks = Mapping[str, Sequence[tf.Variable]]
 Exempt = frozenset[str]
@@ -71,7 +72,7 @@ class ApplyOps:
     ) -> None:
         gradients = block_gradients(loss, blocks)
         with tf.name_scope("gradient_norm"):
-            squares = {name: _square_norm(grads) for name, grads in gradients.items()}
+            squares = {name: sum_of_squares(grads) for name, grads in gradients.items()}
             self.grad_norm = tf.sqrt(tf.add_n(list(squares.values())))
             scale = clip_scale(self.grad_norm, max_grad_norm)
         self._blocks: dict[str, _Block] = {}
@@ -174,10 +175,6 @@ def clip_scale(norm: tf.Tensor, max_grad_norm: float | tf.Tensor | None) -> tf.T
 
 def scaled(gradients: Sequence[tf.Tensor], scale: tf.Tensor | None) -> list[tf.Tensor]:
     return list(gradients) if scale is None else [g * scale for g in gradients]
-
-
-def _square_norm(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    return tf.add_n([tf.reduce_sum(tf.square(g)) for g in gradients])
 
 
 @dataclass

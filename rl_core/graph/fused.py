@@ -3,18 +3,25 @@
 Used where a learning phase makes more than one update. The number of updates is an input of
 the loop, so a shorter phase needs no new compilation.
 
-Imports: rl_core.graph.freeze. Never agents, never envs.
+Imports: rl_core.graph.xla, rl_core.graph.freeze. Never agents, never envs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from rl_core.graph.freeze import ApplyOps, Exempt, block_gradients, clip_scale, scaled
+from rl_core.graph.freeze import (
+    ApplyOps,
+    Exempt,
+    block_gradients,
+    clip_scale,
+    scaled,
+)
+from rl_core.graph.xla import built_for_xla, sum_of_squares
 
 Update = Callable[[], tuple[Sequence[tf.Tensor], tf.Operation]]
 
@@ -33,7 +40,8 @@ def fused_updates(
     """
 
     def body(i: tf.Tensor, *_: tf.Tensor) -> Any:
-        tensors, end = update()
+        with built_for_xla(compiled):
+            tensors, end = update()
         with tf.control_dependencies([end]):
             return (i + 1, *map(tf.identity, tensors))
 
@@ -65,7 +73,7 @@ def apply_again(
     """
     trained = {name: ops.variables(name) for name in ops.names if name not in exempt}
     gradients = block_gradients(loss, trained)
-    norm = tf.global_norm([g for group in gradients.values() for g in group])
+    norm = tf.sqrt(sum_of_squares([g for group in gradients.values() for g in group]))
     scale = clip_scale(norm, max_grad_norm)
     ends = [
         _apply_adam(ops, name, scaled(gradients[name], scale), learning_rate) for name in trained
@@ -97,6 +105,64 @@ def _apply_adam(
         return tf.group(
             power1.assign(power1.read_value() * adam._beta1, read_value=False),
             power2.assign(power2.read_value() * adam._beta2, read_value=False),
+        )
+
+
+def apply_where(
+    ops: ApplyOps,
+    loss: tf.Tensor,
+    trained: Mapping[str, tf.Tensor],
+    *,
+    learning_rate: tf.Tensor,
+    max_grad_norm: float | tf.Tensor | None,
+) -> tuple[tf.Tensor, tf.Operation]:
+    """As `apply_again`, for exempt sets that are known only when it runs.
+
+    The gradients of all blocks are made, and those of the others dropped.
+
+    Args:
+      trained: bool scalar for each block of `ops`.
+
+    Returns:
+      (global gradient norm over the trained blocks, the op that ends the update).
+    """
+    gradients = block_gradients(loss, {name: ops.variables(name) for name in ops.names})
+    squares = [
+        tf.where_v2(trained[name], sum_of_squares(group), 0.0) for name, group in gradients.items()
+    ]
+    norm = tf.sqrt(tf.add_n(squares))
+    scale = clip_scale(norm, max_grad_norm)
+    ends = [
+        _adam_where(ops, name, scaled(group, scale), learning_rate, trained[name])
+        for name, group in gradients.items()
+    ]
+    return norm, tf.group(*ends)
+
+
+def _adam_where(
+    ops: ApplyOps,
+    block: str,
+    gradients: Sequence[tf.Tensor],
+    learning_rate: tf.Tensor,
+    trained: tf.Tensor,
+) -> tf.Operation:
+    """Kingma & Ba (2015), https://arxiv.org/abs/1412.6980, in the order of its section 2's end."""
+    adam = ops.optimizer(block)
+    power1, power2 = (power.read_value() for power in _step_counters(ops.state(block)))
+    step = learning_rate * tf.sqrt(1 - power2) / (1 - power1)
+    changes = []
+    for variable, gradient in zip(ops.variables(block), gradients, strict=True):
+        m, v = adam.get_slot(variable, "m"), adam.get_slot(variable, "v")
+        new_m = m + (gradient - m) * (1 - adam._beta1)
+        new_v = v + (tf.square(gradient) - v) * (1 - adam._beta2)
+        new = variable - new_m * step / (tf.sqrt(new_v) + adam._epsilon)
+        changes += [(variable, new), (m, new_m), (v, new_v)]
+    counters = _step_counters(ops.state(block))
+    changes += [(counters[0], power1 * adam._beta1), (counters[1], power2 * adam._beta2)]
+    values = [tf.where_v2(trained, new, of.read_value()) for of, new in changes]
+    with tf.control_dependencies(values):
+        return tf.group(
+            *[of.assign(v, read_value=False) for (of, _), v in zip(changes, values, strict=True)]
         )
 
 

@@ -2,7 +2,7 @@
 
 Keras layers ignore custom getters, which is what guards a target network here.
 
-Imports: rl_core.errors, rl_core.random. Never agents, never envs.
+Imports: rl_core.errors, rl_core.graph.xla, rl_core.random. Never agents, never envs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.errors import ShapeError
+from rl_core.graph.xla import add_bias, convolve
 from rl_core.random import Draws
 
 
@@ -32,7 +33,7 @@ def dense(inputs: tf.Tensor, units: int, name: str, *, initializer: Any = None) 
     with tf.variable_scope(name):
         w = tf.get_variable("w", [fan_in, units], initializer=initializer or _uniform(fan_in, "w"))
         b = tf.get_variable("b", [units], initializer=_uniform(fan_in, "b"))
-        return tf.nn.bias_add(inputs @ w, b)
+        return add_bias(inputs @ w, b)
 
 
 def noisy_dense(
@@ -81,7 +82,7 @@ def conv2d(
             "w", [kernel, kernel, channels, filters], initializer=_uniform(fan_in, "w")
         )
         b = tf.get_variable("b", [filters], initializer=_uniform(fan_in, "b"))
-        return tf.nn.bias_add(tf.nn.conv2d(inputs, w, strides=stride, padding=padding), b)
+        return add_bias(convolve(inputs, w, stride, padding), b)
 
 
 def layer_norm(inputs: tf.Tensor, name: str, *, epsilon: float = 1e-5) -> tf.Tensor:

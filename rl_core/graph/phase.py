@@ -1,6 +1,6 @@
 """Running a phase of updates with the calls that serve it best.
 
-Imports: rl_core.graph.engine, rl_core.graph.freeze. Never agents, never envs.
+Imports: rl_core.graph.engine, rl_core.graph.freeze, rl_core.graph.sync. Never agents, never envs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Exempt
+from rl_core.graph.sync import TargetAge
 
 
 class PhaseCalls:
@@ -28,6 +29,7 @@ class PhaseCalls:
       fused: exempt set -> the same tensors of the loop, of its last update.
       count: the loops' number of updates, int32.
       feeds: what both read, in the order of the values given to `run`.
+      age: of the target, after a single update; is fed where it is known.
     """
 
     def __init__(
@@ -39,20 +41,36 @@ class PhaseCalls:
         fused: Mapping[Exempt, Any],
         count: tf.Tensor,
         feeds: Sequence[tf.Tensor],
+        age: tf.Tensor,
     ) -> None:
         self._engine, self._ops, self._end = engine, ops, end
         self._stats, self._fused = stats, fused
-        self._count, self._feeds = count, tuple(feeds)
+        self._count, self._feeds, self._age = count, tuple(feeds), age
         self._loops: dict[tuple[Exempt, bool], Any] = {}
 
-    def run(self, exempt: Exempt, updates: int, values: Sequence[Any], wanted: bool) -> Any:
+    def run(
+        self,
+        exempt: Exempt,
+        updates: int,
+        values: Sequence[Any],
+        wanted: bool,
+        age: TargetAge,
+        period: int,
+    ) -> Any:
         """Makes `updates` updates; returns the last one's statistics if `wanted`, else None."""
         if updates > 1 and exempt in self._fused:
             result = self._loop(exempt, wanted)(np.int32(updates), *values)
+            age.pass_by(updates, period)
             return result if wanted else None
-        for _ in range(updates - 1):
-            self._single(exempt, wanted=False)(*values)
-        return self._single(exempt, wanted)(*values)
+        for i in range(updates):
+            last = wanted and i == updates - 1
+            known = age.pass_one(period)
+            if known is None:
+                result = self._single(exempt, last)(*values)
+            else:
+                # The decision about a copy costs as much as five other operations.
+                result = self._single(exempt, last, young=True)(*values, np.int64(known))
+        return result
 
     def _loop(self, exempt: Exempt, wanted: bool) -> Any:
         key = (exempt, wanted)
@@ -63,11 +81,11 @@ class PhaseCalls:
             self._loops[key] = self._engine.callable(fetches, [self._count, *self._feeds])
         return self._loops[key]
 
-    def _single(self, exempt: Exempt, wanted: bool) -> Any:
+    def _single(self, exempt: Exempt, wanted: bool, young: bool = False) -> Any:
         return self._ops.callable(
             self._engine,
             exempt,
             fetches=self._stats if wanted else None,
-            feeds=self._feeds,
+            feeds=(*self._feeds, self._age) if young else self._feeds,
             targets=[self._end],
         )

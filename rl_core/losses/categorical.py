@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.errors import BoundsError
-from rl_core.losses.td import TdLoss, at_best, require_ranks
+from rl_core.losses.td import TdLoss, at_action, at_best, require_ranks
 
 
 def support(v_min: float, v_max: float, atoms: int) -> np.ndarray:
@@ -114,7 +114,7 @@ def categorical_q_learning(
         m = tf.stop_gradient(
             categorical_projection(moved, at_best(p_t, q_t_selector), atoms_z)
         )  # [B, N]
-        log_p = tf.nn.log_softmax(tf.gather(logits_tm1, a_tm1, axis=1, batch_dims=1))  # [B, N]
+        log_p = tf.nn.log_softmax(at_action(logits_tm1, a_tm1))  # [B, N]
         loss = -tf.reduce_sum(m * log_p, axis=1)  # [B]
         atoms_z = tf.stop_gradient(atoms_z)
         target = tf.reduce_sum(m * atoms_z, axis=1)  # [B]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.losses.td import TdLoss, at_best, huber, require_ranks
+from rl_core.losses.td import TdLoss, at_action, at_best, huber, require_ranks
 
 
 def quantile_midpoints(n: int) -> np.ndarray:
@@ -121,7 +121,7 @@ def quantile_one_step(
     kappa: float | tf.Tensor,
 ) -> TdLoss:
     """As `quantile_q_learning`, with `bootstrap` [B, M], the quantiles of s_t, given."""
-    za_tm1 = tf.gather(z_tm1, a_tm1, axis=1, batch_dims=1)  # [B, N]
+    za_tm1 = at_action(z_tm1, a_tm1)  # [B, N]
     y = tf.stop_gradient(r_t[:, tf.newaxis] + discount_t[:, tf.newaxis] * bootstrap)  # [B, M]
     loss = quantile_huber(za_tm1, taus_tm1, y, kappa)  # [B]
     target = tf.reduce_mean(y, axis=1)  # [B]

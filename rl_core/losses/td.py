@@ -131,10 +131,27 @@ def one_step(
     q_tm1: tf.Tensor, a_tm1: tf.Tensor, r_t: tf.Tensor, discount_t: tf.Tensor, bootstrap: tf.Tensor
 ) -> TdLoss:
     """As `q_learning`, with `bootstrap` [B], the value of s_t, given."""
-    qa_tm1 = tf.gather(q_tm1, a_tm1, axis=1, batch_dims=1)  # [B]
+    qa_tm1 = at_action(q_tm1, a_tm1)  # [B]
     target = tf.stop_gradient(r_t + discount_t * bootstrap)  # [B]
     td_error = target - qa_tm1  # [B]
     return TdLoss(squared(td_error), target, td_error)
+
+
+def at_action(values: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+    """`values` [B, A, ...] of one action each, [B] int: [B, ...]."""
+
+    # The gradient that TensorFlow makes of a batched gather is 65 operations, a third of an update.
+    @tf.custom_gradient
+    def gather(values: tf.Tensor) -> Any:
+        def gradient(dy: tf.Tensor) -> tf.Tensor:
+            A, after = int(values.shape[1]), values.shape.rank - 2
+            chosen = tf.one_hot(action, A, True, False, dtype=tf.bool)  # [B, A]
+            chosen = tf.reshape(chosen, [-1, A, *[1] * after])
+            return tf.where_v2(chosen, tf.expand_dims(dy, 1), tf.zeros([], dy.dtype))
+
+        return tf.gather(values, action, axis=1, batch_dims=1), gradient
+
+    return gather(values)
 
 
 def at_best(values: tf.Tensor, selector: tf.Tensor) -> tf.Tensor:

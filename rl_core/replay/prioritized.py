@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.random import Stream
-from rl_core.replay.rows import write_at
+from rl_core.replay.rows import Rows, write_at
 from rl_core.replay.sum_tree import SumTree
 from rl_core.replay.uniform import Transitions, UniformReplay
 
@@ -77,15 +77,22 @@ class PrioritizedReplay(UniformReplay):
             enters = tf.cast(self._entering(now, autoreset), tf.float32)  # [N]
             # The row that is written now is of no use before its own outcome is known.
             enters = tf.concat([tf.zeros([self.num_envs]), enters], axis=0)  # [2 N]
-            numbers = tf.concat([rows, before], axis=0)
-            largest = self.max_priority.read_value()
-            leaf = self._leaf_of(largest, self.alpha.read_value())
-            changes = [
-                write_at(self.priority, numbers, enters * largest),
-                self._tree.set(numbers, enters * leaf),
-            ]
+            changes = self._enter(tf.concat([rows, before], axis=0), enters)
         with tf.control_dependencies(changes):
             return super().write(observation, action, reward, terminated, autoreset, legal)
+
+    def write_steps(self, rows: Rows) -> tf.Operation:
+        with tf.name_scope("write_priorities"):
+            now = self.rows_written.read_value()
+            steps = now + tf.range(tf.shape(rows.autoreset, out_type=tf.int64)[0])  # [P]
+            entering = self._entering(steps[:, None], rows.autoreset)  # [P, N]
+            # Each row as the step after it left it; of the newest the outcome is not known.
+            enters = tf.concat([tf.reshape(entering, [-1]), [0] * self.num_envs], axis=0)
+            enters = tf.cast(enters, tf.float32)  # [(P + 1) N]
+            numbers = self._ring.numbers_of_steps(tf.concat([now - 1, steps], axis=0))
+            changes = self._enter(numbers, enters)
+        with tf.control_dependencies(changes):
+            return super().write_steps(rows)
 
     def sample(  # type: ignore[override]  # nothing sensible stands in for alpha and beta
         self,
@@ -159,6 +166,15 @@ class PrioritizedReplay(UniformReplay):
     def rebuild(self) -> tf.Operation:
         """Makes all sums anew, bit for bit, after the kept variables were set."""
         return self._tree.set_all(self.leaf.read_value())
+
+    def _enter(self, numbers: tf.Tensor, enters: tf.Tensor) -> list[tf.Operation]:
+        """Rows [M] get the largest priority where `enters`, float32 [M], is 1; 0 where it is 0."""
+        largest = self.max_priority.read_value()
+        leaf = self._leaf_of(largest, self.alpha.read_value())
+        return [
+            write_at(self.priority, numbers, enters * largest),
+            self._tree.set(numbers, enters * leaf),
+        ]
 
     def _follow(self, alpha: tf.Tensor) -> tf.Tensor:
         """Makes leaves and sums anew if they were made with another alpha."""

@@ -75,6 +75,11 @@ class Ring:
             return step
         return step * self.num_envs + np.arange(self.num_envs, dtype=np.int64)
 
+    def numbers_of_steps(self, time_steps: tf.Tensor) -> tf.Tensor:
+        """[P * N] row numbers of P time steps, int64 [P]."""
+        first = time_steps % self.steps * self.num_envs
+        return tf.reshape(first[:, None] + np.arange(self.num_envs, dtype=np.int64), [-1])
+
     def after(self, numbers: tf.Tensor) -> tf.Tensor:
         """[M] the rows one time step later."""
         return (numbers + self.num_envs) % self.capacity

@@ -128,6 +128,40 @@ class UniformReplay:
                     self.queue_tail.assign(new_tail, read_value=False),
                 )
 
+    def write_steps(self, rows: Rows) -> tf.Operation:
+        """Appends P time steps at once, as P calls of `write` one after the other would.
+
+        Args:
+          rows: tensors [P, N, ...], 1 <= P < steps, which need not be known before the call.
+            `reward`, `terminated` and `autoreset` are of the step that led to the observation
+            in the same row, as for `write`.
+        """
+        with tf.name_scope("write_steps"):
+            now, tail = self.rows_written.read_value(), self.queue_tail.read_value()
+            steps = now + tf.range(tf.shape(rows.autoreset, out_type=tf.int64)[0])  # [P]
+            numbers = self._ring.numbers_of_steps(steps)  # [P N]
+            before = self._ring.numbers_of_steps(steps - 1)
+            entering = self._entering(steps[:, None], rows.autoreset)  # [P, N]
+            flat = tf.reshape(entering, [-1])  # [P N]
+            place = (tail + tf.cumsum(flat, exclusive=True)) % self.capacity
+            place = tf.where(flat > 0, place, tf.fill(tf.shape(flat), np.int64(self.capacity)))
+            tails = tail + tf.cumsum(tf.reduce_sum(entering, axis=1))  # [P] after each step
+            named = rows.columns().items()
+            at = {n: tf.reshape(c, [-1, *c.shape[2:]]) for n, c in named}
+            outcome = Rows(None, None, at["reward"], at["terminated"], at["autoreset"])
+            shown = Rows(at["observation"], at["action"], None, None, None, at.get("legal"))
+            writes = [
+                write_at(self._queue, place, before),
+                write_at(self._tail_at, steps % self.steps, tails),
+                *self._ring.writes(numbers, shown),
+                *self._ring.writes(before, outcome),
+            ]
+            with tf.control_dependencies(writes):
+                return tf.group(
+                    self.rows_written.assign(steps[-1:] + 1, read_value=False),
+                    self.queue_tail.assign(tails[-1:], read_value=False),
+                )
+
     def sample(
         self,
         batch_size: int,
@@ -230,7 +264,7 @@ class UniformReplay:
         )
 
     def _entering(self, now: tf.Tensor, autoreset: tf.Tensor) -> tf.Tensor:
-        """[N] 1 where the row before time step `now` becomes valid by it, else 0; int64."""
+        """[.., N] 1 where the row before time step `now` becomes valid by it, else 0; int64."""
         # 0 also for the very first row: there is nothing before it to complete.
         return tf.minimum(1 - tf.cast(autoreset, tf.int64), now)
 

@@ -73,8 +73,9 @@ def test_from_there_learning_goes_on_as_if_those_weights_had_been_loaded(lab):
     for agent in twins:
         agent.learn(3)
     twins[0].rewind()
-    state = twins[1].state()
-    twins[1]._variables.load(state.variables | then)
+    state, rows = twins[1].state(), twins[1].contents
+    rows = [(0, rows.time_steps(0, rows.written()))]
+    twins[1].restore(state._replace(variables=state.variables | then), rows)
     for agent in twins:
         agent.learn(5)
     assert same(learned(twins[0]), learned(twins[1]))

@@ -64,6 +64,18 @@ KINDS = {
     "implicit, munchausen, averaged": {
         "head": "implicit", "tau_samples": 4, "munchausen": True, "averaged_targets": 2,
     },
+    "concurrent": {"loop": "concurrent", "learn_period": 16, "updates_per_learn": 8},
+    "concurrent, eight envs, prioritized, noisy, freezing": {
+        "loop": "concurrent", "num_envs": 8, "learn_period": 20, "updates_per_learn": 3,
+        "prioritized": True, "noisy": True, "freeze": ARMS,
+    },
+    "in the graph": {
+        "loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 20, "freeze": ARMS,
+    },
+    "in the graph, compiled, eight envs, prioritized": {
+        "loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 5, "num_envs": 8,
+        "xla": True, "prioritized": True, "n_step": 2,
+    },
 }  # fmt: skip
 
 
@@ -78,10 +90,15 @@ def steer(agent, tick):
         300: ("sync_period", 11), 700: ("tau", 0.5), 950: ("epsilon", 0.3),
         1_100: ("exempt", "torso"), 1_200: ("exempt", "auto"), 1_301: ("epsilon", "auto"),
     }  # fmt: skip
+    plain = agent.config.loop == "plain"
+    span = {
+        "plain": len(tick.actions),
+        "concurrent": agent.config.learn_period,
+        "compiled": agent.config.chunk * agent.config.num_envs,
+    }[agent.config.loop]
     for env_step, (name, value) in changes.items():
-        if (
-            tick.env_step - len(tick.actions) < env_step <= tick.env_step
-            and not tick.step.autoreset.any()
+        if tick.env_step - span < env_step <= tick.env_step and not (
+            plain and tick.step.autoreset.any()
         ):
             live[name] = value
 
@@ -142,7 +159,13 @@ def whole(folder):
 # Twenty moments, six kinds.
 
 
-FAST = ("one env", "eight envs, fused and freezing", "rainbow, eight envs")
+FAST = (
+    "one env",
+    "eight envs, fused and freezing",
+    "rainbow, eight envs",
+    "concurrent",
+    "in the graph",
+)
 
 
 @pytest.mark.parametrize(

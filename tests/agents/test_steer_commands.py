@@ -84,7 +84,10 @@ def test_set_prints_the_change_and_where_it_landed(capsys, long):
     code, out, err = ran(capsys, "set", long, "sync_period=50")
     assert (code, err) == (0, "")
     assert re.fullmatch("sync_period 500 -> 50" + WHERE, out)
-    assert read_state(ControlFiles(long))[0].values[0].value == 50
+    deadline = time.monotonic() + 20  # it is published right after it was logged
+    while read_state(ControlFiles(long))[0].values[0].value != 50:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_set_takes_several_changes(capsys, long):

@@ -213,3 +213,28 @@ def test_syncing_one_agent_leaves_another_unmoved(lab):
     first.sync()
     assert lab.same(lab.weights(second, "target"), before)
     assert second.inspect().target_age == 3
+
+
+@pytest.mark.parametrize("updates_per_learn", [1, 4])
+def test_what_python_knows_of_the_age_is_what_the_graph_knows(lab, updates_per_learn):
+    """Through single and fused updates, shortened and lengthened periods, and everything else."""
+    agent = lab.filled(updates_per_learn=updates_per_learn, past_states=3)
+    rng = np.random.default_rng(0)
+    agent.snapshot()
+    kept = agent.state(), [(0, agent.contents.time_steps(0, agent.contents.written()))]
+    others = [
+        agent.sync,
+        agent.snapshot,
+        agent.rewind,
+        lambda: agent.load_weights(agent.weights()),
+        lambda: agent.restore(*kept),
+    ]
+    copies = 0
+    for _ in range(300):
+        agent.hyperparameters["sync_period"] = int(rng.integers(1, 12))
+        if rng.random() < 0.1:
+            others[rng.integers(len(others))]()
+        agent.learn(int(rng.integers(1, 9)))
+        assert agent._age.now == agent.inspect().target_age
+        copies += agent._age.now == 0
+    assert copies > 20

@@ -8,6 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from rl_core import Draws, ShapeError, conv2d, dense, layer_norm, noisy_dense, variables_in
+from rl_core.graph.xla import built_for_xla
 
 
 def put(evaluate, scope, **values):
@@ -65,6 +66,35 @@ def test_conv2d_agrees_with_a_slow_twin(evaluate, kernel, stride):
     w, b = evaluate([variables_in("conv")[name] for name in "wb"])
     assert w.shape == (kernel, kernel, 3, 4) and b.shape == (4,)
     np.testing.assert_allclose(evaluate(y), slow_conv2d(inputs, w, b, stride), atol=1e-5)
+
+
+@pytest.mark.parametrize("padding", ["VALID", "SAME"])
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (2, 1), (3, 2), (4, 3), (5, 1)])
+def test_what_is_built_for_xla_is_the_same_convolution(evaluate, kernel, stride, padding):
+    """Values and gradients, also where the padding is uneven."""
+    inputs = tf.constant(np.random.default_rng(0).normal(size=(2, 7, 6, 3)).astype(np.float32))
+    with tf.variable_scope("net"):
+        plain = conv2d(inputs, 4, kernel, stride, "conv", padding=padding)
+    with tf.variable_scope("net", reuse=True), built_for_xla():
+        other = conv2d(inputs, 4, kernel, stride, "conv", padding=padding)
+    assert "Conv2D" not in {op.type for op in operations_behind(other)}
+    assert other.shape.as_list() == plain.shape.as_list()
+    np.testing.assert_allclose(evaluate(other), evaluate(plain), atol=1e-5)
+    by = [inputs, *variables_in("net").values()]
+    pair = (tf.gradients(tf.sin(y), by) for y in (plain, other))
+    for one, two in zip(*map(evaluate, pair), strict=True):
+        np.testing.assert_allclose(two, one, atol=1e-4)
+
+
+def operations_behind(tensor):
+    """Every operation that `tensor` is computed by."""
+    seen, left = set(), [tensor.op]
+    while left:
+        op = left.pop()
+        if op not in seen:
+            seen.add(op)
+            left += [t.op for t in op.inputs]
+    return seen
 
 
 def test_conv2d_by_hand_and_with_padding(evaluate):

@@ -7,6 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from rl_core import ApplyOps, PhaseCalls, apply_again, blocks_of, fused_updates
+from rl_core.graph.sync import TargetAge
 
 close_to = functools.partial(pytest.approx, rel=1e-5)
 NONE, HEAD = frozenset(), frozenset({"head"})
@@ -27,14 +28,22 @@ class Steps:
             self.counts = [
                 tf.get_variable(name, initializer=0, trainable=False) for name in ("single", "loop")
             ]
+            # How often the graph was asked for the age, which here is its answer too.
+            self.asked = tf.get_variable("asked", initializer=np.int64(0), trainable=False)
+            age = tf.identity(self.asked.assign_add(1))
             loss = tf.add_n([v.read_value() for v in self.variables])
             ops = ApplyOps(loss, blocks_of("model"), lambda: tf.train.AdamOptimizer(self.rate))
+            kept = tf.get_variable("kept", initializer=np.int64(0), trainable=False)
             with tf.control_dependencies([ops.done]):
-                end = self.counts[0].assign_add(1, read_value=False)
+                end = tf.group(
+                    self.counts[0].assign_add(1, read_value=False),
+                    kept.assign(age, read_value=False),
+                )
             stats = (loss, ops.grad_norm)
             count = tf.placeholder(tf.int32, [])
             loops = {exempt: self.loop(ops, exempt, count, stats) for exempt in fused}
-            self.calls = PhaseCalls(self.engine, ops, end, stats, loops, count, [self.rate])
+            self.calls = PhaseCalls(self.engine, ops, end, stats, loops, count, [self.rate], age)
+            self.age = TargetAge()
         self.engine.start()
 
     def loop(self, ops, exempt, count, like):
@@ -48,8 +57,8 @@ class Steps:
 
         return fused_updates(update, count, like, compiled=False)
 
-    def run(self, exempt, updates, wanted=False):
-        return self.calls.run(exempt, updates, [np.float32(0.5)], wanted)
+    def run(self, exempt, updates, wanted=False, period=3):
+        return self.calls.run(exempt, updates, [np.float32(0.5)], wanted, self.age, period)
 
 
 @pytest.mark.parametrize("fused", [[], [NONE], [HEAD], [NONE, HEAD]], ids=str)
@@ -82,6 +91,18 @@ def test_a_phase_of_one_is_a_single_call(engine):
     steps = Steps(engine, [NONE])
     steps.run(NONE, 1)
     assert steps.engine.run(steps.counts) == [1, 0]
+
+
+def test_the_graph_decides_about_a_copy_only_where_one_is_due_or_nobody_knows(engine):
+    steps = Steps(engine, [])
+    steps.run(NONE, 4)
+    assert steps.engine.run(steps.asked) == 4
+    steps.age.now = 0
+    steps.run(NONE, 7)  # of ages 1, 2, 0, 1, 2, 0, 1
+    assert steps.engine.run(steps.asked) == 4 + 2
+    steps.run(NONE, 1, period=1)
+    assert steps.engine.run(steps.asked) == 4 + 2 + 1
+    assert steps.engine.run(steps.counts) == [12, 0]
 
 
 def test_phases_add_no_operation(engine):

@@ -1,0 +1,64 @@
+"""The compiled loop: chunks of many time steps, each one call into the graph.
+
+Imports: agents.device_loop, agents.dqn, agents.runner, envs. Never the command line, the event
+files or the run directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from agents.device_loop import Chunk, Counts
+from agents.dqn import DqnAgent, LearnStats
+from agents.runner import LoopState, Tick
+from envs import Envs, Episode
+
+
+def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
+    """As `training_loop`, with one item for each chunk of `chunk` time steps.
+
+    A chunk ends where the count of time steps is a multiple of `chunk`. Live values are read when
+    one begins, those of schedules too, so what is set between two chunks is the same whenever a
+    run is resumed or replayed.
+    """
+    config, live = agent.config, agent.hyperparameters
+    state = state or LoopState(next_log=config.log_period)
+    longest = longest_chunk(agent)
+    while state.env_step < config.env_steps:
+        live.env_step = state.env_step
+        log_due = state.env_step >= state.next_log
+        updates = agent.updates
+        chunk = agent.run_chunk(_counts(state), longest - state.tick % longest)
+        episodes, ended_at = _episodes(chunk)
+        state.tick += int(chunk.time_steps)
+        state.env_step, state.new_steps = int(chunk.counts.env_step), int(chunk.counts.new_steps)
+        state.clock.age = int(chunk.counts.learn_age)
+        live.env_step = state.env_step
+        stats = LearnStats(*chunk.stats) if log_due and agent.updates > updates else None
+        state.next_log += (stats is not None) * config.log_period
+        yield Tick(state.env_step, episodes, ended_at, stats, np.zeros(0, np.int32), None)
+
+
+def _episodes(chunk: Chunk) -> tuple[tuple[Episode, ...], tuple[int, ...]]:
+    """The episodes that ended in a chunk, and the env step after the time step that ended each."""
+    lengths = chunk.lengths[: int(chunk.time_steps)]
+    number = chunk.finished - np.count_nonzero(lengths, axis=0)  # [N] of the next that ends
+    when, where = np.nonzero(lengths)
+    episodes = []
+    for t, env in zip(when.tolist(), where.tolist(), strict=True):
+        length, episode_return = int(lengths[t, env]), float(chunk.returns[t, env])
+        episodes.append(Episode(env, int(number[env]), episode_return, abs(length), length > 0))
+        number[env] += 1
+    return tuple(episodes), tuple(chunk.env_steps[when].tolist())
+
+
+def longest_chunk(agent: DqnAgent) -> int:
+    """Time steps of a chunk."""
+    assert agent.device_loop is not None
+    return agent.device_loop.longest
+
+
+def _counts(state: LoopState) -> Counts:
+    return Counts(*map(np.int64, (state.env_step, state.new_steps, state.clock.age)))

@@ -1,0 +1,85 @@
+"""The same arithmetic built in another way where XLA will compile it for the CPU.
+
+What XLA does well there is products of matrices. Its convolutions are 3 to 12 times slower than
+a product of the patches with the weights, and its sums add one number after the other, where a
+product with ones adds eight at once. Plain operations have good kernels for all of them.
+
+Imports: nothing of ours. Never agents, never envs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+_COMPILED = contextvars.ContextVar("compiled", default=False)
+
+
+@contextlib.contextmanager
+def built_for_xla(compiled: bool = True) -> Iterator[None]:
+    """Within, the functions below build what XLA compiles well."""
+    token = _COMPILED.set(compiled)
+    try:
+        yield
+    finally:
+        _COMPILED.reset(token)
+
+
+def convolve(inputs: tf.Tensor, w: tf.Tensor, stride: int, padding: str) -> tf.Tensor:
+    """[B, H, W, C] by [k, k, C, F] -> [B, H', W', F]; padding is "VALID" or "SAME"."""
+    if not _COMPILED.get():
+        return tf.nn.conv2d(inputs, w, strides=stride, padding=padding)
+    if padding == "SAME":
+        inputs = _padded(inputs, int(w.shape[0]), stride)
+    return _product_of_patches(inputs, w, stride)
+
+
+def add_bias(inputs: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """[..., n] + [n]."""
+    if not _COMPILED.get():
+        return tf.nn.bias_add(inputs, b)
+
+    @tf.custom_gradient
+    def add(x: tf.Tensor, b: tf.Tensor) -> Any:
+        def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            rows = tf.reshape(dy, [-1, dy.shape[-1]])
+            ones = tf.ones([1, tf.shape(rows)[0]])
+            return dy, tf.reshape(ones @ rows, [-1])
+
+        return x + b, gradient
+
+    return add(inputs, b)
+
+
+def sum_of_squares(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Over all elements of all of them."""
+    if not _COMPILED.get():
+        return 2.0 * tf.add_n([tf.nn.l2_loss(t) for t in tensors])
+    flat = tf.concat([tf.reshape(t, [-1]) for t in tensors], axis=0)
+    return tf.reshape(flat[tf.newaxis] @ flat[:, tf.newaxis], [])
+
+
+def _product_of_patches(x: tf.Tensor, w: tf.Tensor, stride: int) -> tf.Tensor:
+    k, _, channels, filters = w.shape.as_list()
+    rows, columns = ((size - k) // stride + 1 for size in x.shape.as_list()[1:3])
+    shifted = [
+        x[:, i : i + (rows - 1) * stride + 1 : stride, j : j + (columns - 1) * stride + 1 : stride]
+        for i in range(k)
+        for j in range(k)
+    ]
+    patches = tf.reshape(tf.concat(shifted, axis=3), [-1, k * k * channels])
+    product = patches @ tf.reshape(w, [k * k * channels, filters])
+    return tf.reshape(product, [-1, rows, columns, filters])
+
+
+def _padded(x: tf.Tensor, k: int, stride: int) -> tf.Tensor:
+    """With zeros around, so that ceil(size / stride) places are left; the odd one at the end."""
+    around = [[0, 0]]
+    for size in x.shape.as_list()[1:3]:
+        more = max((-(-size // stride) - 1) * stride + k - size, 0)
+        around.append([more // 2, more - more // 2])
+    return tf.pad(x, [*around, [0, 0]])
