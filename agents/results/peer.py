@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from agents.results.jobs import Job, Progressed, last_line
@@ -15,7 +16,7 @@ from agents.results.peers.sb3_worker import SETTINGS
 NAME = "SB3 DQN"
 _WORKER = Path(__file__).parent / "peers" / "sb3_worker.py"
 # torch by itself and first: otherwise the newest one comes, not the one that was measured.
-_REQUIREMENTS = (
+REQUIREMENTS: tuple[tuple[str, ...], ...] = (
     ("torch==2.13.0",),
     ("stable-baselines3==2.9.2", "gymnasium[box2d,classic-control]==1.4.0"),
 )
@@ -33,18 +34,28 @@ def venv_python(venv: Path) -> Path:
     return venv / "bin" / "python"
 
 
-def venv_jobs(venv: Path, logs: Path) -> list[Job]:
-    """What makes the environment, one after the other; nothing if it is there already."""
+def venv_jobs(
+    venv: Path,
+    logs: Path,
+    name: str = NAME,
+    requirements: Sequence[Sequence[str]] = REQUIREMENTS,
+) -> list[Job]:
+    """What makes an environment, one after the other; nothing if it is there already.
+
+    Args:
+      name: whose it is, as shown.
+      requirements: packages of one installation, then of the next.
+    """
     if (venv / _READY).exists():
         return []
     python = str(venv_python(venv))
     install = [python, "-m", "pip", "install", "--disable-pip-version-check"]
     commands = {"environment": [sys.executable, "-m", "venv", "--clear", str(venv)]}
-    for packages in _REQUIREMENTS:
+    for packages in requirements:
         commands[packages[0]] = [*install, *packages]
     commands["ready"] = [python, "-c", _TOUCH, str(venv / _READY)]
     return [
-        Job(f"{NAME}: {what}", command, logs / "venv.log") for what, command in commands.items()
+        Job(f"{name}: {what}", command, logs / "venv.log") for what, command in commands.items()
     ]
 
 

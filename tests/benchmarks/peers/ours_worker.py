@@ -1,0 +1,126 @@
+"""Ours as a worker.
+
+    {"kind": "train", "config": {...}, "warm_up": 2000}     the bare loop that the config says
+    {"kind": "run", "config": {...}, "warm_up": 2000}       the same inside a whole run: control,
+                                                            logging, checkpoints
+    {"kind": "learn", "config": {...}, "warm_up": 64,       updates alone, from a replay full of
+     "shape": [84, 84, 4], "dtype": "uint8", "actions": 6}  random observations
+
+Imports: agents, envs, only inside functions.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from protocol import Channel, Work, serve
+
+PACKAGES = ("tensorflow", "gymnasium", "numpy")
+_EPISODE = 100  # env steps, where there is no env
+
+
+def training(setup: dict[str, Any]) -> Work:
+    # Made as `train` makes them: what is measured must not be put together in another way.
+    from agents.loops import LOOPS
+    from agents.training import _agent_for, _envs_for
+
+    config = config_of(setup)
+    envs = _envs_for(config)
+    agent = _agent_for(config, envs)
+    ticks = LOOPS[config.loop](agent, envs, None)
+    env_step = 0
+
+    def run(count: int) -> tuple[int, int]:
+        nonlocal env_step
+        begin, updates = env_step, agent.updates
+        for tick in ticks:
+            env_step = tick.env_step
+            if env_step >= begin + count:
+                break
+        return env_step - begin, agent.updates - updates
+
+    run(setup["warm_up"])
+    return Work(run, unit_of(config), PACKAGES)
+
+
+def learning(setup: dict[str, Any]) -> Work:
+    from agents.dqn import DqnAgent
+
+    config = config_of(setup)
+    shape, dtype = tuple(setup["shape"]), np.dtype(setup["dtype"])
+    agent = DqnAgent(config, shape, dtype, setup["actions"])
+    rng = np.random.default_rng(0)
+    frames = random_observations(rng, 256, shape, dtype)
+    for i in range(config.replay_capacity):
+        age = i % _EPISODE
+        flags = np.array([age == _EPISODE - 1]), np.array([age == 0])
+        observation = frames[i % len(frames)][None]  # [1, ...]
+        agent.step(observation, rng.random(1, np.float32), *flags, 1.0)
+    K = config.updates_per_learn
+
+    def run(count: int) -> tuple[int, int]:
+        updates = agent.updates
+        for _ in range(count // K):
+            agent.learn(K)
+        return 0, agent.updates - updates
+
+    run(setup["warm_up"] * K)
+    return Work(run, K, PACKAGES)
+
+
+def whole_run() -> None:
+    """Answers from inside the run, whose loop is not ours to call."""
+    from agents.training import train
+
+    channel = Channel()
+    config = config_of(channel.setup)
+    target, begin = channel.setup["warm_up"], None
+
+    def on_tick(agent: Any, tick: Any) -> None:
+        nonlocal target, begin
+        if tick.env_step < target:
+            return
+        if begin is None:
+            channel.ready(Work(lambda count: (0, 0), unit_of(config), PACKAGES))
+        else:
+            channel.done(tick.env_step - begin[0], agent.updates - begin[1])
+        count = channel.next()
+        if count is None:
+            raise SystemExit
+        begin = tick.env_step, agent.updates
+        target = tick.env_step + count
+
+    with tempfile.TemporaryDirectory() as directory:
+        train(config, Path(directory) / "run", on_tick=on_tick)
+
+
+def config_of(setup: dict[str, Any]) -> Any:
+    from agents.config import DqnConfig
+
+    return DqnConfig(**setup["config"] | {"threads": setup["threads"], "env_steps": 10**12})
+
+
+def unit_of(config: Any) -> int:
+    return int(np.lcm(config.learn_period, config.num_envs))
+
+
+def random_observations(
+    rng: np.random.Generator, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> np.ndarray:
+    """[count, *shape]: bytes in [0, 256), bools, or floats in [0, 1)."""
+    if dtype == np.float32:
+        return rng.random((count, *shape), np.float32)
+    return rng.integers(0, 2 if dtype.kind == "b" else 256, (count, *shape)).astype(dtype)
+
+
+def make(setup: dict[str, Any]) -> Work:
+    return {"train": training, "learn": learning}[setup["kind"]](setup)
+
+
+if __name__ == "__main__":
+    import sys
+
+    whole_run() if sys.argv[1:] == ["run"] else serve(make)

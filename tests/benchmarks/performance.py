@@ -1,0 +1,214 @@
+"""The command that measures ours beside the peers and writes docs/performance.md.
+
+    python -m tests.benchmarks.performance --page docs/performance.md
+    python -m tests.benchmarks.performance --only CP-A --rounds 5
+
+What it measured goes into OUT/performance.json, scenario by scenario; the page is made of all
+that is there.
+
+Imports: agents.config, agents.results, rl_core, tests.benchmarks. Never tensorflow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.console import Console
+
+from agents.config import DqnConfig
+from agents.results.jobs import run_jobs
+from agents.results.peer import REQUIREMENTS, venv_jobs, venv_python
+from rl_core.control.files import write_whole
+from rl_core.errors import RlCoreError, did_you_mean, in_one_line
+from tests.benchmarks.performance_page import as_markdown, bar_line
+from tests.benchmarks.rounds import closing_all, measure
+from tests.benchmarks.scenarios import SCENARIOS, Scenario, Worker
+from tests.benchmarks.workers import Process
+
+_GYMNASIUM = "gymnasium[classic-control]==1.4.0"
+_TORCH = ("torch==2.13.0",)
+# What each peer's environment holds, one installation after the other.
+VENVS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "sb3": REQUIREMENTS,
+    "sbx": (_TORCH, ("sbx-rl==0.28.0", _GYMNASIUM)),
+    "tianshou": (_TORCH, ("tianshou==2.0.1", _GYMNASIUM)),
+    "jax": (("jax==0.10.2", _GYMNASIUM),),
+}
+
+
+@dataclass(frozen=True)
+class Performance:
+    """Measure ours beside the peers; write JSON and the page that is made of it."""
+
+    only: tuple[str, ...] = ()
+    """Scenarios; by default all."""
+    rounds: int = 5
+    """In each, everybody has one turn."""
+    seconds: float | None = None
+    """Of a turn, about. By default as the scenario says."""
+    cores: tuple[int, ...] = ()
+    """To pin the workers to. By default all that this process may use."""
+    out: Path = Path("results/performance")
+    """For performance.json and logs."""
+    venvs: Path | None = None
+    """For the peers' environments. By default OUT/venvs."""
+    page: Path | None = None
+    """The page; none is written by default."""
+
+    def __call__(self, console: Console) -> None:
+        chosen = [_scenario(name) for name in self.only or SCENARIOS]
+        if self.rounds < 1:
+            raise RlCoreError(f"--rounds must be at least 1, got {self.rounds}")
+        (self.out / "logs").mkdir(parents=True, exist_ok=True)
+        path = self.out / "performance.json"
+        results = json.loads(path.read_text()) if path.exists() else {"scenarios": {}}
+        missing = self._make_venvs(chosen, console)
+        for scenario in chosen:
+            console.rule(f"{scenario.name}: {scenario.title}")
+            found = self._measured(scenario, missing, console)
+            for bar in found["bars"]:
+                console.print(bar_line(found, bar), highlight=False, soft_wrap=True)
+            results["scenarios"][scenario.name] = found
+            order = [name for name in SCENARIOS if name in results["scenarios"]]
+            results["scenarios"] = {name: results["scenarios"][name] for name in order}
+            write_whole(path, (json.dumps(results, indent=1) + "\n").encode())
+        if self.page:
+            write_whole(self.page, as_markdown(results).encode())
+            console.print(f"page: {self.page}")
+
+    # Environments.
+
+    @property
+    def _venvs(self) -> Path:
+        return self.venvs or self.out / "venvs"
+
+    def _make_venvs(self, chosen: list[Scenario], console: Console) -> dict[str, str]:
+        """Those that are needed and not there; name -> why it could not be made."""
+        failed = {}
+        wanted = dict.fromkeys(w.venv for s in chosen for w in s.workers.values() if w.venv)
+        for name in wanted:
+            logs = self.out / "logs" / name
+            for job in venv_jobs(self._venvs / name, logs, name, VENVS[name]):
+                ended = run_jobs([job], 1, console)
+                if ended.signal:
+                    raise KeyboardInterrupt
+                if ended.failed:
+                    failed[name] = "its environment could not be made"
+                    break
+        return failed
+
+    def _python(self, worker: Worker) -> Path:
+        # Not resolved: a link to it would lose the environment.
+        return venv_python(self._venvs / worker.venv) if worker.venv else Path(sys.executable)
+
+    # Measuring.
+
+    def _measured(
+        self, scenario: Scenario, missing: Mapping[str, str], console: Console
+    ) -> dict[str, Any]:
+        why = {label: _why_not(worker, missing) for label, worker in scenario.workers.items()}
+        groups: dict[str, list[Process]] = {}
+        with closing_all(groups):
+            for label, worker in scenario.workers.items():
+                if not why[label]:
+                    groups[label] = []
+                    try:
+                        # Ready before the next begins: threads that spin would hold it up.
+                        for process in self._started(scenario.name, label, worker):
+                            groups[label].append(process)
+                            process.wait()
+                    except RlCoreError as error:
+                        why[label] = str(error)
+                        console.print(f"{label}: {error}; logs: {self.out / 'logs'}")
+            alive = {label: group for label, group in groups.items() if not why[label]}
+            seconds = self.seconds or scenario.seconds
+            found = measure(scenario, alive, self.rounds, seconds)
+        for label, reason in why.items():
+            if reason:
+                found[label] = {"skipped": reason}
+        return {
+            "title": scenario.title,
+            "quantity": scenario.quantity,
+            "note": scenario.note,
+            "made": self._made(scenario),
+            "workers": {label: found[label] for label in scenario.workers},
+            "bars": [asdict(bar) for bar in scenario.bars],
+        }
+
+    def _started(self, scenario: str, label: str, worker: Worker) -> Iterator[Process]:
+        for i, setting in enumerate(worker.tried):
+            name = re.sub(r"\W+", "-", f"{scenario} {label} {i}")
+            log = self.out / "logs" / f"{name}.log"
+            yield Process(label, worker, setting, self._python(worker), self._cores(), log)
+
+    def _cores(self) -> list[int]:
+        return sorted(self.cores or os.sched_getaffinity(0))
+
+    def _made(self, scenario: Scenario) -> dict[str, Any]:
+        words = ["python", "-m", "tests.benchmarks.performance", "--only", scenario.name]
+        words += ["--rounds", str(self.rounds)]
+        words += ["--seconds", f"{self.seconds:g}"] if self.seconds else []
+        words += ["--cores", *map(str, self.cores)] if self.cores else []
+        return {
+            "command": shlex.join(words),
+            "rounds": self.rounds,
+            "cores": len(self._cores()),
+            "cpu": _cpu(),
+            "date": time.strftime("%Y-%m-%d"),
+        }
+
+
+def _why_not(worker: Worker, missing: Mapping[str, str]) -> str:
+    """Why a worker cannot be measured; "" if it can."""
+    if worker.venv:
+        return missing.get(worker.venv, "")
+    config = worker.setup.get("config", {})
+    unknown = [name for name in config if name not in DqnConfig.model_fields]
+    if unknown:
+        return f"DqnConfig has no field {unknown[0]!r}"
+    try:
+        DqnConfig(**config)
+    except ValueError as error:
+        return in_one_line(error)
+    return ""
+
+
+def _scenario(name: str) -> Scenario:
+    if name not in SCENARIOS:
+        raise RlCoreError(
+            f"no scenario {name!r}: {', '.join(SCENARIOS)}{did_you_mean(name, SCENARIOS)}"
+        )
+    return SCENARIOS[name]
+
+
+def _cpu() -> str:
+    found = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
+    return found[1] if found else platform.machine()
+
+
+def main() -> int:
+    console = Console()
+    try:
+        tyro.cli(Performance)(console)
+    except RlCoreError as error:
+        console.print(str(error), style="red", highlight=False, markup=False)
+        return 2
+    except KeyboardInterrupt:
+        console.print("interrupted; what was measured is kept")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""The page of speeds: Markdown, the same for the same JSON.
+
+Imports: tests.benchmarks.rounds. Never tensorflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.benchmarks.rounds import Spread, spread
+
+_INTRODUCTION = """# Performance
+
+Made by
+
+```
+python -m tests.benchmarks.performance --page docs/performance.md
+```
+
+which makes the peers' environments, starts every worker as a process of its own, pins all to the
+same cores and lets them take turns (A B C A B C ...): each waits while another works. Imports,
+compiling and a warm-up come before the first round. The number of updates of every round is
+asserted. A ratio is of two neighbours in the same round: the median over the rounds, with the
+least and the most. Peers have the better of one thread and all cores."""
+
+_HEADS = {
+    "env steps/s": "env steps per second",
+    "updates/s": "updates per second",
+    "us/update": "microseconds per update",
+    "s": "seconds",
+}
+
+
+def as_markdown(results: Mapping[str, Any]) -> str:
+    """The whole page; `results` is what performance.json holds."""
+    scenarios = results["scenarios"]
+    parts = [_INTRODUCTION, "## Wanted", _all_bars(scenarios)]
+    for name, scenario in scenarios.items():
+        parts += [f"## {name}: {scenario['title']}", _made(scenario["made"])]
+        parts += [scenario["note"]] if scenario["note"] else []
+        parts += [_workers(scenario), *_skipped(scenario)]
+        parts += [_bars(scenario)] if scenario["bars"] else []
+    return "\n\n".join(parts) + "\n"
+
+
+def bar_line(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> str:
+    """A ratio in one line, as the terminal shows it."""
+    what, wanted, measured, met = bar_cells(scenario, bar)
+    return f"{what}: {measured}" + (f"; wanted {wanted}: {met}" if met else "")
+
+
+def bar_cells(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> list[str]:
+    """What, wanted, measured, and whether it is met: by the median."""
+    what = f"{bar['of']} / {bar['to']}" if bar["to"] else bar["of"]
+    unit = "" if bar["to"] else " " + scenario["quantity"]
+    least, most = bar["least"], bar["most"]
+    wanted = ""
+    if least is not None:
+        wanted = f">= {_short(least)}{unit}"
+    elif most is not None:
+        wanted = f"<= {_short(most)}{unit}"
+    found = _found(scenario, bar)
+    if found is None:
+        return [what, wanted, "not measured", "not measured" if wanted else ""]
+    measured = f"{found.median:.2f} ({found.low:.2f} to {found.high:.2f}){unit}"
+    if not wanted:
+        return [what, "", measured, ""]
+    met = found.median >= least if least is not None else found.median <= most
+    return [what, wanted, measured, "met" if met else "**not met**"]
+
+
+def _found(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> Spread | None:
+    sides = [scenario["workers"][bar[side]] for side in ("of", "to") if bar[side]]
+    if any("skipped" in worker for worker in sides):
+        return None
+    return spread(scenario["quantity"], *(worker["rounds"] for worker in sides))
+
+
+def _all_bars(scenarios: Mapping[str, Any]) -> str:
+    rows = [
+        [name, *bar_cells(scenario, bar)]
+        for name, scenario in scenarios.items()
+        for bar in scenario["bars"]
+        if bar["least"] is not None or bar["most"] is not None
+    ]
+    met = sum(row[-1] == "met" for row in rows)
+    table = _table(["scenario", "ratio", "wanted", "measured", ""], rows)
+    return f"{met} of {len(rows)} are met.\n\n{table}"
+
+
+def _made(made: Mapping[str, Any]) -> str:
+    cores = f"{made['cores']} core" + ("s" if made["cores"] != 1 else "")
+    return (
+        f"```\n{made['command']}\n```\n\n{made['rounds']} rounds on {cores} ({made['cpu']}, "
+        f"{made['date']})."
+    )
+
+
+def _workers(scenario: Mapping[str, Any]) -> str:
+    head = ["", _HEADS[scenario["quantity"]], "least", "most", "setting", "peak memory", "versions"]
+    rows = []
+    for label, worker in scenario["workers"].items():
+        if "skipped" in worker:
+            continue
+        speeds = [_speed(x) for x in spread(scenario["quantity"], worker["rounds"])]
+        rows.append(
+            [label, *speeds, _setting(worker), _memory(scenario, worker), _versions(worker)]
+        )
+    return _table(head, rows)
+
+
+def _skipped(scenario: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{label}: not measured ({worker['skipped']})."
+        for label, worker in scenario["workers"].items()
+        if "skipped" in worker
+    ]
+
+
+def _bars(scenario: Mapping[str, Any]) -> str:
+    rows = [bar_cells(scenario, bar) for bar in scenario["bars"]]
+    return _table(["ratio", "wanted", "median (least to most)", ""], rows)
+
+
+def _setting(worker: Mapping[str, Any]) -> str:
+    """Threads and whatever else was chosen, and what came of the others."""
+    others = [
+        f"{_words(other['setting'])}: {_speed(other['median'])}"
+        for other in worker["tried"]
+        if other["setting"] != worker["setting"]
+    ]
+    return _words(worker["setting"]) + (f" ({'; '.join(others)})" if others else "")
+
+
+def _words(setting: Mapping[str, Any]) -> str:
+    rest = [str(v) for name, v in setting.items() if name != "threads"]
+    threads = setting["threads"]
+    return ", ".join([*rest, f"{threads} thread" + ("s" if threads != 1 else "")])
+
+
+def _memory(scenario: Mapping[str, Any], worker: Mapping[str, Any]) -> str:
+    # A command's memory is not its worker's.
+    return "-" if scenario["quantity"] == "s" else f"{worker['peak_rss_bytes'] / 1e6:,.0f} MB"
+
+
+def _versions(worker: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in worker["versions"].items())
+
+
+def _speed(x: float) -> str:
+    return f"{x:,.0f}" if x >= 100 else f"{x:.1f}" if x >= 10 else f"{x:.2f}"
+
+
+def _short(x: float) -> str:
+    return f"{x:.3g}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

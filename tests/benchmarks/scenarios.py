@@ -1,0 +1,309 @@
+"""What is measured: who does which work, and what is wanted of the ratios. Data, nothing else.
+
+Imports: nothing of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ALL = "all"  # of the cores that are given
+Setting = Mapping[str, Any]
+
+# What is compared, from what a round counts.
+QUANTITIES = ("env steps/s", "updates/s", "us/update", "s")
+LESS_IS_BETTER = ("us/update", "s")
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One side of a comparison.
+
+    Attributes:
+      program: its script is peers/<program>_worker.py.
+      setup: what the script is told.
+      venv: its environment; "" is ours.
+      tried: settings over `setup`, of which the fastest is kept. Its "threads" are also the
+        cores that it is pinned to.
+      cores: how many it may use, if not as many as threads.
+      updates: that it must make for each env step, or, without env steps, for each that is
+        asked for.
+      slack: updates by which the number may differ, where a phase hangs over a round's end.
+      count: asked for in each round; None: as many as take the round's seconds.
+      arguments: that the script is started with.
+    """
+
+    program: str
+    setup: Mapping[str, Any]
+    venv: str = ""
+    tried: tuple[Setting, ...] = ({"threads": 1},)
+    cores: int | None = None
+    updates: float = 0.0
+    slack: int = 0
+    count: int | None = None
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What is wanted: the median over rounds of quantity(of) / quantity(to); `to` "" is 1."""
+
+    of: str
+    to: str = ""
+    least: float | None = None
+    most: float | None = None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    title: str
+    quantity: str
+    workers: Mapping[str, Worker]
+    bars: tuple[Bar, ...] = ()
+    seconds: float = 2.0  # of a round of one worker
+    note: str = ""
+
+
+PEER = ({"threads": 1}, {"threads": ALL})
+
+# Training: the same work for everybody. Epsilon is what a schedule ends with: a random action
+# costs next to nothing, and most of a run is not random.
+_WORK = {
+    "batch_size": 64, "capacity": 10_000, "learn_start": 1_000, "sync_period": 500,
+    "epsilon": 0.05, "warm_up": 2_000,
+}  # fmt: skip
+_CONFIG = {
+    "env_id": "CartPole-v1", "hidden": (64, 64), "batch_size": 64, "replay_capacity": 10_000,
+    "learn_start": 1_000, "sync_period": 500, "learning_rate": 1e-3, "epsilon": 0.05,
+    "past_states": 0,
+}  # fmt: skip
+
+
+def ours(
+    learn_period: int, updates: int, *, cores: int = 1, slack: int = 0, **config: Any
+) -> Worker:
+    """Training on one core, if nothing else is said."""
+    phases = {"learn_period": learn_period, "updates_per_learn": updates}
+    setup = {"kind": "train", "config": _CONFIG | phases | config, "warm_up": 2_000}
+    return Worker("ours", setup, cores=cores, updates=updates / learn_period, slack=slack)
+
+
+def _peer(program: str, venv: str, learn_period: int, **setup: Any) -> Worker:
+    setup = _WORK | {"learn_period": learn_period} | setup
+    return Worker(program, setup, venv, PEER, updates=1 / learn_period)
+
+
+def _cartpole(name: str, learn_period: int, bars: tuple[Bar, ...]) -> Scenario:
+    train = {"kind": "train"}
+    each = "one update per env step" if learn_period == 1 else "one update per four env steps"
+    K16 = 16 * learn_period
+    return Scenario(
+        name,
+        f"CartPole-v1, MLP 64-64, batch 64, {each}",
+        "env steps/s",
+        {
+            "ours, K = 1": ours(learn_period, 1),
+            "ours, K = 16": ours(K16, 16),
+            "ours, concurrent": ours(K16, 16, cores=2, slack=16, loop="concurrent"),
+            "SB3": _peer("sb3", "sb3", learn_period, library="stable_baselines3", **train),
+            "SBX": _peer("sb3", "sbx", learn_period, library="sbx", **train),
+            "Tianshou": _peer("tianshou", "tianshou", learn_period),
+            "JAX per step": _peer("jax_per_step", "jax", learn_period),
+            "bare env": _BARE,
+        },
+        bars,
+        note="Ours on one core, the concurrent loop on two; Adam, replay of 10,000, hard sync "
+        "every 500 updates, epsilon 0.05. K updates are made at once, every K periods.",
+    )
+
+
+_BARE = Worker("floors", {"kind": "env", "envs": 1})
+
+
+def _learner(updates: int, **config: Any) -> Worker:
+    """Updates alone, on CartPole's shapes."""
+    setup = {
+        "kind": "learn", "config": _CONFIG | {"updates_per_learn": updates} | config,
+        "shape": (4,), "dtype": "float32", "actions": 2, "warm_up": 64,
+    }  # fmt: skip
+    return Worker("ours", setup, updates=1)
+
+
+def _prioritized(updates: int) -> Scenario:
+    sizes = (10_000, 100_000, 1_000_000)
+    workers = {
+        f"{kind}, {size:,}": _learner(
+            updates, replay_capacity=size, prioritized=kind == "prioritized"
+        )
+        for size in sizes
+        for kind in ("uniform", "prioritized")
+    }
+    bars = [Bar(f"prioritized, {n:,}", f"uniform, {n:,}", most=1.5) for n in sizes]
+    bars += [
+        Bar(f"{kind}, 1,000,000", f"{kind}, 10,000", most=1.2)
+        for kind in ("prioritized", "uniform")
+    ]
+    return Scenario(
+        f"PER-{updates}",
+        f"Prioritized beside uniform replay, K = {updates}",
+        "us/update",
+        workers,
+        tuple(bars),
+        seconds=1.0,
+    )
+
+
+def _images(name: str, title: str, shape: tuple[int, ...], dtype: str, capacity: int) -> Scenario:
+    def of_ours(updates: int) -> Worker:
+        config = {
+            "network": name, "batch_size": 32, "replay_capacity": capacity,
+            "updates_per_learn": updates, "past_states": 0, "learning_rate": 2.5e-4,
+        }  # fmt: skip
+        setup = {
+            "kind": "learn", "config": config, "shape": shape, "dtype": dtype, "actions": 6,
+            "warm_up": 8,
+        }  # fmt: skip
+        threads = ({"threads": 1}, {"threads": 2}, {"threads": ALL})
+        return Worker("ours", setup, tried=threads, updates=1)
+
+    peer = {
+        "library": "stable_baselines3", "kind": "learn", "images": name, "capacity": capacity,
+        "actions": 6, "batch_size": 32, "warm_up": 64,
+    }  # fmt: skip
+    names = {f"ours, K = {K}": of_ours(K) for K in (1, 16)}
+    return Scenario(
+        name,
+        title,
+        "updates/s",
+        names | {"SB3": Worker("sb3", peer, "sb3", PEER, updates=1)},
+        tuple(Bar(ours, "SB3", least=1.5) for ours in names),
+        note="No env: the replay is full of random frames. Each at its best number of threads.",
+    )
+
+
+def _compiled(num_envs: int) -> Scenario:
+    N = num_envs
+    # One update for each iteration of N envs.
+    yardstick = _WORK | {"envs": N, "updates": 1}
+    return Scenario(
+        f"compiled-{N}",
+        f"Env, replay and updates in one compiled loop: {N} CartPole envs, one update for each "
+        "step of all",
+        "env steps/s",
+        {
+            "ours, compiled": ours(N, 1, cores=1, slack=1, loop="compiled", num_envs=N),
+            "JAX compiled": Worker("jax_compiled", yardstick, "jax", PEER, updates=1 / N),
+        },
+        (Bar("ours, compiled", "JAX compiled", least=1.0),),
+        note="1.3 times is the aim.",
+    )
+
+
+def _overhead(updates: int) -> Scenario:
+    K = updates
+    config = {"checkpoint_seconds": 10.0, "eval_period": 10**12, "past_states": 4}
+    bare = ours(K, K, **config)
+    whole = Worker(
+        "ours", {**bare.setup, "kind": "run"}, cores=1, updates=1, slack=K, arguments=("run",)
+    )
+    return Scenario(
+        f"whole-{K}",
+        f"A whole run beside the bare loop, K = {K}",
+        "env steps/s",
+        {"whole run": whole, "bare loop": bare},
+        (Bar("whole run", "bare loop", least=0.97),),
+        seconds=10.0,
+        note="Control, logging and checkpoints as they are by default, but a checkpoint every 10 "
+        "seconds instead of 60; without evaluations. 0.97 is an overhead of 3 %.",
+    )
+
+
+def _start(what: str) -> Worker:
+    return Worker("start", {"what": what}, tried=({"threads": ALL},), count=1)
+
+
+SCENARIOS: dict[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (
+        _cartpole(
+            "CP-A",
+            1,
+            (
+                Bar("ours, K = 1", "SB3", least=7),
+                Bar("ours, K = 1", "JAX per step", least=2),
+                Bar("ours, K = 16", "SB3", least=16),
+                Bar("ours, K = 16", "JAX per step", least=4.5),
+                Bar("ours, concurrent", "SB3", least=25),
+                Bar("ours, K = 1", "SBX"),
+                Bar("ours, K = 1", "Tianshou"),
+            ),
+        ),
+        _cartpole(
+            "CP-B",
+            4,
+            (
+                Bar("ours, K = 16", "SB3", least=15),
+                Bar("ours, K = 1", "SB3"),
+                Bar("ours, K = 16", "JAX per step"),
+                Bar("ours, concurrent", "SB3"),
+                Bar("ours, K = 1", "SBX"),
+                Bar("ours, K = 1", "Tianshou"),
+            ),
+        ),
+        Scenario(
+            "vector",
+            "64 CartPole envs of a vector env, 16 updates per 64 env steps",
+            "env steps/s",
+            {
+                "ours, 64 envs": ours(
+                    64, 16, slack=16, num_envs=64, vectorization="vector_entry_point"
+                ),
+                "bare env": _BARE,
+                "bare vector env, 64": Worker("floors", {"kind": "env", "envs": 64}),
+            },
+            (Bar("ours, 64 envs", "bare env", least=60 / 106),),
+            note="60,000 where the bare env loop of one env makes 106,000 is 0.566. The bare "
+            "vector env resets in the step after an episode's end and counts that as one.",
+        ),
+        Scenario(
+            "fused",
+            "Updates made at once beside their matrix products",
+            "us/update",
+            {
+                **{f"ours, K = {K}": _learner(K) for K in (1, 16, 64, 100)},
+                "matrix products": Worker(
+                    "floors", {"kind": "products", "warm_up": 200}, updates=1,
+                    tried=({"threads": 1, "with": "numpy"}, {"threads": 1, "with": "tensorflow"}),
+                ),
+            },
+            tuple(Bar(f"ours, K = {K}", "matrix products", most=1.25) for K in (16, 64, 100)),
+            note="Batch 64, MLP 4-64-64-2, a full replay of 10,000; one core.",
+        ),
+        *(_compiled(N) for N in (1, 16, 128)),
+        *(_prioritized(K) for K in (1, 16)),
+        _images("nature", "Nature network, 84x84x4 bytes, batch 32", (84, 84, 4), "uint8", 5_000),
+        _images("minatar", "MinAtar network, 10x10x4 bools, batch 32", (10, 10, 4), "bool", 10_000),
+        Scenario(
+            "start",
+            "From the start of a command",
+            "s",
+            {
+                "targetnet --help": _start("help"),
+                "targetnet train, to the first env step": _start("first_step"),
+                "of that, the import of TensorFlow": _start("tensorflow"),
+            },
+            (
+                Bar("targetnet --help", most=0.5),
+                Bar("targetnet train, to the first env step", most=8),
+                Bar(
+                    "of that, the import of TensorFlow", "targetnet train, to the first env step"
+                ),
+            ),
+            note="Wall clock of processes of their own, all files in the system's cache.",
+        ),
+        *(_overhead(K) for K in (1, 16)),
+    )
+}  # fmt: skip

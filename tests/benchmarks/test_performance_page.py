@@ -1,0 +1,245 @@
+"""The benchmark command, as far as it goes without peers: its page, its table, its protocol."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agents.config import DqnConfig
+from rl_core.errors import RlCoreError
+from tests.benchmarks.performance import VENVS
+from tests.benchmarks.performance_page import as_markdown, bar_cells
+from tests.benchmarks.rounds import measure, spread
+from tests.benchmarks.scenarios import QUANTITIES, SCENARIOS, Bar, Scenario, Worker
+from tests.benchmarks.workers import Process
+
+PEERS = Path(__file__).parent / "peers"
+WORKERS = [(s, label, w) for s in SCENARIOS.values() for label, w in s.workers.items()]
+
+
+def rounds(*seconds):
+    return [{"seconds": s, "env_steps": 1_000, "updates": 500} for s in seconds]
+
+
+def side(*seconds, **more):
+    return {
+        "setting": {"threads": 1}, "tried": [], "rounds": rounds(*seconds),
+        "peak_rss_bytes": 123_456_789, "versions": {"python": "3.11.4", "torch": "2.13.0"},
+    } | more  # fmt: skip
+
+
+@pytest.fixture
+def results():
+    tried = [
+        {"setting": {"threads": 1}, "median": 1_000.0},
+        {"setting": {"threads": 4}, "median": 1_250.0},
+    ]
+    scenario = {
+        "title": "a title",
+        "quantity": "env steps/s",
+        "note": "A note.",
+        "made": {
+            "command": "python -m tests.benchmarks.performance --only A --rounds 3",
+            "rounds": 3, "cores": 4, "cpu": "a processor", "date": "2026-01-02",
+        },
+        "workers": {
+            "ours": side(0.1, 0.2, 0.25),
+            "theirs": side(1.0, 1.0, 0.5, setting={"threads": 4}, tried=tried),
+            "later": {"skipped": "DqnConfig has no field 'loop'"},
+        },
+        "bars": [
+            {"of": "ours", "to": "theirs", "least": 5, "most": None},
+            {"of": "ours", "to": "theirs", "least": 5.1, "most": None},
+            {"of": "ours", "to": "", "least": None, "most": 4_000},
+            {"of": "theirs", "to": "ours", "least": None, "most": None},
+            {"of": "later", "to": "ours", "least": 1, "most": None},
+        ],
+    }  # fmt: skip
+    return {"scenarios": {"A": scenario}}
+
+
+# Env steps per second: ours 10,000, 5,000, 4,000; theirs 1,000, 1,000, 2,000.
+# Ratios of the rounds 10, 5, 2; the other way round 0.1, 0.2, 0.5.
+CELLS = [
+    ["ours / theirs", ">= 5", "5.00 (2.00 to 10.00)", "met"],
+    ["ours / theirs", ">= 5.1", "5.00 (2.00 to 10.00)", "**not met**"],
+    ["ours", "<= 4e+03 env steps/s", "5000.00 (4000.00 to 10000.00) env steps/s", "**not met**"],
+    ["theirs / ours", "", "0.20 (0.10 to 0.50)", ""],
+    ["later / ours", ">= 1", "not measured", "not measured"],
+]
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_bar_is_met_by_the_median_of_the_rounds_ratios(results, number):
+    scenario = results["scenarios"]["A"]
+    assert bar_cells(scenario, scenario["bars"][number]) == CELLS[number]
+
+
+def test_each_quantity_from_a_rounds_counts():
+    (only,) = rounds(0.5)
+    medians = {quantity: spread(quantity, [only]).median for quantity in QUANTITIES}
+    # 1,000 / 0.5, 500 / 0.5, 1e6 * 0.5 / 500
+    assert medians == {"env steps/s": 2_000, "updates/s": 1_000, "us/update": 1_000, "s": 0.5}
+
+
+def test_a_ratio_is_of_neighbours_and_not_of_medians():
+    fast_then_slow, same = rounds(1.0, 10.0, 3.0), rounds(2.0, 20.0, 6.0)
+    assert spread("env steps/s", fast_then_slow, same) == (2.0, 2.0, 2.0)
+
+
+def test_the_page_has_every_command_setting_and_reason(results):
+    page = as_markdown(results)
+    assert "python -m tests.benchmarks.performance --only A --rounds 3" in page
+    assert "3 rounds on 4 cores (a processor, 2026-01-02)." in page
+    assert (
+        "| ours | 5,000 | 4,000 | 10,000 | 1 thread | 123 MB | python 3.11.4, torch 2.13.0 |"
+        in (page)
+    )
+    assert "| theirs | 1,000 | 1,000 | 2,000 | 4 threads (1 thread: 1,000) |" in page
+    assert "later: not measured (DqnConfig has no field 'loop')." in page
+    assert "1 of 4 are met." in page
+
+
+def test_the_same_results_give_the_same_page(results):
+    assert as_markdown(json.loads(json.dumps(results))) == as_markdown(results)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_bar_is_between_two_that_are_measured(name):
+    scenario = SCENARIOS[name]
+    assert scenario.quantity in QUANTITIES
+    for bar in scenario.bars:
+        assert {bar.of, bar.to} <= {*scenario.workers, ""}
+        assert bar.least is None or bar.most is None
+
+
+def test_every_worker_has_its_script_and_its_environment():
+    for _, _, worker in WORKERS:
+        assert (PEERS / f"{worker.program}_worker.py").exists()
+        assert worker.venv in {"", *VENVS}
+
+
+def test_no_file_beside_the_workers_is_called_as_a_package_of_a_peer():
+    names = {path.stem for path in PEERS.glob("*.py")}
+    assert not names & {"torch", "jax", "sbx", "tianshou", "stable_baselines3", "gymnasium"}
+
+
+def test_every_config_is_one_that_the_agent_takes():
+    for _, label, worker in WORKERS:
+        config = dict(worker.setup.get("config", {}))
+        if config.get("loop") and "loop" not in DqnConfig.model_fields:
+            del config["loop"]
+        if config:
+            assert DqnConfig(**config), label
+
+
+WORKER = """
+import sys
+sys.path.insert(0, {peers!r})
+from protocol import Work, serve
+
+
+def make(setup):
+    def run(count):
+        print("what libraries print")
+        return count, count // setup["period"]
+
+    return Work(run, setup["period"], ("numpy",))
+
+
+serve(make)
+"""
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Starts a worker that makes an update every `period` env steps, in no time."""
+    (tmp_path / "fake_worker.py").write_text(WORKER.format(peers=str(PEERS)))
+    monkeypatch.setattr("tests.benchmarks.workers._PEERS", tmp_path)
+    started = []
+
+    def start(**more):
+        worker = Worker("fake", {"period": 4}, **more)
+        process = Process(
+            "fake", worker, worker.tried[0], Path(sys.executable), [0], tmp_path / "l"
+        )
+        started.append(process)
+        process.wait()
+        return process
+
+    yield start
+    for process in started:
+        process.close()
+
+
+def test_a_worker_stays_alive_and_counts_what_it_does(start):
+    process = start(updates=0.25)
+    assert process.versions.keys() == {"python", "numpy"}
+    for count in (4, 400):
+        done = process.run(count)
+        assert (done["env_steps"], done["updates"]) == (count, count / 4)
+        assert done["seconds"] >= 0
+    assert process.peak_rss_bytes > 1_000_000
+
+
+def test_a_wrong_number_of_updates_ends_the_measurement(start):
+    with pytest.raises(RlCoreError, match="fake made 100 updates in 400 env steps, wanted 200"):
+        start(updates=0.5).run(400)
+    start(updates=0.5, slack=100).run(400)
+
+
+def test_a_worker_that_dies_says_its_last_words(start):
+    process = start(updates=0.25)
+    process._say({"walk": 3})
+    with pytest.raises(RlCoreError, match="exit code 1: KeyError: 'run'"):
+        process.run(4)
+
+
+class Turns:
+    """A worker that writes down when it is asked."""
+
+    versions, peak_rss_bytes = {}, 1
+
+    def __init__(self, order, label, threads, seconds):
+        self.order, self.label, self.seconds = order, label, seconds
+        self.setting = {"threads": threads}
+
+    def count_for(self, seconds):
+        return 10
+
+    def run(self, count):
+        self.order.append(self.label)
+        return {"seconds": self.seconds, "env_steps": count, "updates": count}
+
+    def close(self):
+        self.order.append(f"{self.label} closed")
+
+
+def test_everybody_has_one_turn_in_every_round():
+    order = []
+    groups = {
+        "a": [Turns(order, "a1", 1, 2.0), Turns(order, "a4", 4, 1.0)],
+        "b": [Turns(order, "b", 1, 1.0)],
+    }
+    scenario = Scenario("s", "", "env steps/s", {}, (Bar("a", "b"),))
+    found = measure(scenario, groups, 2, 0.1)
+    # Both settings of a are tried twice, the slower one is closed, then rounds of a and b.
+    assert order == ["a1", "a4", "a1", "a4", "a1 closed", "a4", "b", "a4", "b"]
+    assert [len(found[label]["rounds"]) for label in "ab"] == [2, 2]
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_the_faster_setting_is_kept_whatever_is_compared(quantity):
+    groups = {"a": [Turns([], "a1", 1, 2.0), Turns([], "a4", 4, 1.0)]}
+    found = measure(Scenario("s", "", quantity, {}), groups, 1, 0.1)
+    assert found["a"]["setting"] == {"threads": 4}
+    assert [tried["setting"]["threads"] for tried in found["a"]["tried"]] == [1, 4]
+
+
+def test_an_unknown_scenario_is_named_with_the_nearest():
+    command = [sys.executable, "-m", "tests.benchmarks.performance", "--only", "CP-C"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PEERS.parents[2])
+    assert done.returncode == 2
+    assert "no scenario 'CP-C'" in done.stdout and "Traceback" not in done.stderr

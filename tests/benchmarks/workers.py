@@ -1,0 +1,141 @@
+"""The parent's end of a worker: starts the process, asks for work, checks what was done.
+
+Imports: agents.results.jobs, rl_core.errors, tests.benchmarks.scenarios. Never tensorflow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agents.results.jobs import last_line
+from rl_core.errors import RlCoreError, in_one_line
+from tests.benchmarks.scenarios import ALL, Setting, Worker
+
+ROOT = Path(__file__).parents[2]
+_PEERS = Path(__file__).parent / "peers"
+_TIDY_SECONDS = 5
+Round = dict[str, Any]  # seconds, env_steps, updates
+
+
+class Process:
+    """A worker at work, pinned, with one of its settings.
+
+    Args:
+      label: as shown.
+      worker, setting: what it does and how.
+      python: its interpreter.
+      cores: that are given; it takes the first of them.
+      log: gets all that it prints.
+
+    Attributes:
+      setting: with `threads` as a number.
+      versions: of what it uses, once it is ready.
+      peak_rss_bytes: after the last round.
+      log: the file.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        worker: Worker,
+        setting: Setting,
+        python: Path,
+        cores: Sequence[int],
+        log: Path,
+    ) -> None:
+        self.label, self.worker = label, worker
+        threads = len(cores) if setting["threads"] == ALL else min(setting["threads"], len(cores))
+        self.setting = {**setting, "threads": threads}
+        self.versions: dict[str, str] = {}
+        self.peak_rss_bytes = 0
+        self.log, self._unit = log, 1
+        script = str(_PEERS / f"{worker.program}_worker.py")
+        with log.open("w") as stderr:
+            self._process = subprocess.Popen(
+                [str(python), script, *worker.arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env=_environ(threads, worker),
+            )
+        pinned = list(cores[: worker.cores or threads])
+        self._say({**worker.setup, **self.setting, "cores": pinned, "root": str(ROOT)})
+
+    def wait(self) -> None:
+        """Until it is ready: built, compiled, warm."""
+        answer = self._answer()
+        self._unit, self.versions = answer["unit"], answer["versions"]
+
+    def run(self, count: int) -> Round:
+        """One round; the number of updates is what it must be.
+
+        Raises:
+          RlCoreError: it is not, or the worker ended.
+        """
+        self._say({"run": count})
+        answer = self._answer()
+        self.peak_rss_bytes = answer.pop("peak_rss_bytes")
+        wanted = self.worker.updates * (answer["env_steps"] or count)
+        if abs(answer["updates"] - wanted) > self.worker.slack:
+            raise RlCoreError(
+                f"{self.label} made {answer['updates']:,} updates in {answer['env_steps']:,} env "
+                f"steps, wanted {wanted:,.0f}"
+            )
+        return answer
+
+    def count_for(self, seconds: float) -> int:
+        """What takes about that long, in whole units: asked for more and more, until it counts."""
+        if self.worker.count is not None:
+            return self.worker.count
+        count = self._unit
+        while (took := self.run(count)["seconds"]) < seconds / 8:
+            count *= 2 if took > seconds / 64 else 8
+        return max(1, round(count * seconds / took / self._unit)) * self._unit
+
+    def close(self) -> None:
+        """Ends it: it may tidy up if it is waiting for work, whatever else it does is cut off."""
+        assert self._process.stdin and self._process.stdout
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(_TIDY_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def _say(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._failure() from None
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            raise self._failure()
+        return json.loads(line)
+
+    def _failure(self) -> RlCoreError:
+        code = self._process.wait()
+        words = in_one_line(last_line(self.log))
+        return RlCoreError(f"exit code {code}: {words}")
+
+
+def _environ(threads: int, worker: Worker) -> dict[str, str]:
+    libraries = ("OMP", "MKL", "OPENBLAS")
+    environ = os.environ | {f"{name}_NUM_THREADS": str(threads) for name in libraries}
+    # Of ours; a peer's interpreter must not see it.
+    environ.pop("PYTHONPATH", None)
+    paths = {} if worker.venv else {"PYTHONPATH": str(ROOT)}
+    return environ | paths | {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
