@@ -34,6 +34,7 @@ from rl_core.graph.phase import PhaseCalls
 from rl_core.graph.scopes import blocks_of
 from rl_core.graph.sync import TargetAge, copy_vars, paired_variables
 from rl_core.graph.weights import ScopeWeights
+from rl_core.graph.xla import when
 from rl_core.losses import (
     TdLoss,
     categorical_q_learning,
@@ -426,12 +427,9 @@ class DqnAgent(KeptState):
     def _sync_due(self) -> tf.Operation:
         """One update older; copied, and of age 0, if that is the period or more."""
         older = self._target_age.read_value() + 1
-
-        def copied() -> tf.Tensor:
-            with tf.control_dependencies([self._networks.sync(self._live["tau"])]):
-                return tf.zeros([], tf.int64)
-
-        self._age_after = tf.cond(older >= self._live["sync_period"], copied, lambda: older)
+        due = older >= self._live["sync_period"]
+        copied = when(due, lambda: self._networks.sync(self._live["tau"]))
+        self._age_after = tf.where(copied, tf.zeros_like(older), older)
         return self._target_age.assign(self._age_after, read_value=False)
 
     def _build_fused(self, exempt: Exempt, count: tf.Tensor, like: LearnStats) -> LearnStats:

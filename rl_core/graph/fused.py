@@ -151,19 +151,23 @@ def _adam_where(
     power1, power2 = (power.read_value() for power in _step_counters(ops.state(block)))
     step = learning_rate * tf.sqrt(1 - power2) / (1 - power1)
     changes = []
+
+    def chosen(of: tf.Variable, new: tf.Tensor) -> tf.Tensor:
+        value = tf.where_v2(trained, new, of.read_value())
+        changes.append((of, value))
+        return value
+
     for variable, gradient in zip(ops.variables(block), gradients, strict=True):
         m, v = adam.get_slot(variable, "m"), adam.get_slot(variable, "v")
-        new_m = m + (gradient - m) * (1 - adam._beta1)
-        new_v = v + (tf.square(gradient) - v) * (1 - adam._beta2)
-        new = variable - new_m * step / (tf.sqrt(new_v) + adam._epsilon)
-        changes += [(variable, new), (m, new_m), (v, new_v)]
+        # The step goes by what is kept of the two: XLA then changes them in place.
+        kept_m = chosen(m, m + (gradient - m) * (1 - adam._beta1))
+        kept_v = chosen(v, v + (tf.square(gradient) - v) * (1 - adam._beta2))
+        chosen(variable, variable - kept_m * step / (tf.sqrt(kept_v) + adam._epsilon))
     counters = _step_counters(ops.state(block))
-    changes += [(counters[0], power1 * adam._beta1), (counters[1], power2 * adam._beta2)]
-    values = [tf.where_v2(trained, new, of.read_value()) for of, new in changes]
-    with tf.control_dependencies(values):
-        return tf.group(
-            *[of.assign(v, read_value=False) for (of, _), v in zip(changes, values, strict=True)]
-        )
+    chosen(counters[0], power1 * adam._beta1)
+    chosen(counters[1], power2 * adam._beta2)
+    with tf.control_dependencies([value for _, value in changes]):
+        return tf.group(*[of.assign(value, read_value=False) for of, value in changes])
 
 
 def _step_counters(state: Sequence[tf.Variable]) -> Sequence[tf.Variable]:

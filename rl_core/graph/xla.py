@@ -2,7 +2,8 @@
 
 What XLA does well there is products of matrices. Its convolutions are 3 to 12 times slower than
 a product of the patches with the weights, and its sums add one number after the other, where a
-product with ones adds eight at once. Plain operations have good kernels for all of them.
+product with ones adds eight at once. A condition copies what its branches may change. Plain
+operations have good kernels for all of them.
 
 Imports: nothing of ours. Never agents, never envs.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow.compat.v1 as tf
@@ -61,6 +62,24 @@ def sum_of_squares(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
         return 2.0 * tf.add_n([tf.nn.l2_loss(t) for t in tensors])
     flat = tf.concat([tf.reshape(t, [-1]) for t in tensors], axis=0)
     return tf.reshape(flat[tf.newaxis] @ flat[:, tf.newaxis], [])
+
+
+def when(condition: tf.Tensor, do: Callable[[], tf.Operation]) -> tf.Tensor:
+    """`condition`, bool scalar, once `do` was run if it holds."""
+
+    def done(value: bool) -> tf.Tensor:
+        with tf.control_dependencies([do()]):
+            return tf.constant(value)
+
+    if not _COMPILED.get():
+        return tf.cond(condition, lambda: done(True), lambda: tf.constant(False))
+    # A loop that runs once or not at all: a condition would copy every variable each time, a loop
+    # works in place.
+    ended = tf.while_loop(
+        lambda again: again, lambda _: (done(False),), [condition], parallel_iterations=1
+    )
+    with tf.control_dependencies([ended]):
+        return tf.identity(condition)
 
 
 def _product_of_patches(x: tf.Tensor, w: tf.Tensor, stride: int) -> tf.Tensor:

@@ -107,7 +107,7 @@ def _cartpole(name: str, learn_period: int, bars: tuple[Bar, ...]) -> Scenario:
         {
             "ours, K = 1": ours(learn_period, 1),
             "ours, K = 16": ours(K16, 16),
-            "ours, concurrent": ours(K16, 16, cores=2, slack=16, loop="concurrent"),
+            "ours, concurrent": ours(4 * K16, 64, cores=2, slack=64, loop="concurrent"),
             "SB3": _peer("sb3", "sb3", learn_period, library="stable_baselines3", **train),
             "SBX": _peer("sb3", "sbx", learn_period, library="sbx", **train),
             "Tianshou": _peer("tianshou", "tianshou", learn_period),
@@ -116,7 +116,8 @@ def _cartpole(name: str, learn_period: int, bars: tuple[Bar, ...]) -> Scenario:
         },
         bars,
         note="Ours on one core, the concurrent loop on two; Adam, replay of 10,000, hard sync "
-        "every 500 updates, epsilon 0.05. K updates are made at once, every K periods.",
+        "every 500 updates, epsilon 0.05. K updates are made at once, every K periods; the "
+        "concurrent loop makes 64.",
     )
 
 
@@ -194,7 +195,9 @@ def _compiled(num_envs: int) -> Scenario:
         "step of all",
         "env steps/s",
         {
-            "ours, compiled": ours(N, 1, cores=1, slack=1, loop="compiled", num_envs=N),
+            "ours, compiled": ours(
+                N, 1, slack=1, loop="compiled", num_envs=N, env_id="InGraph/CartPole-v1"
+            ),
             "JAX compiled": Worker("jax_compiled", yardstick, "jax", PEER, updates=1 / N),
         },
         (Bar("ours, compiled", "JAX compiled", least=1.0),),

@@ -48,17 +48,24 @@ def training(setup: dict[str, Any]) -> Work:
 
 def learning(setup: dict[str, Any]) -> Work:
     from agents.dqn import DqnAgent
+    from rl_core.replay import Rows
 
     config = config_of(setup)
     shape, dtype = tuple(setup["shape"]), np.dtype(setup["dtype"])
     agent = DqnAgent(config, shape, dtype, setup["actions"])
     rng = np.random.default_rng(0)
     frames = random_observations(rng, 256, shape, dtype)
-    for i in range(config.replay_capacity):
-        age = i % _EPISODE
-        flags = np.array([age == _EPISODE - 1]), np.array([age == 0])
-        observation = frames[i % len(frames)][None]  # [1, ...]
-        agent.step(observation, rng.random(1, np.float32), *flags, 1.0)
+    for begin in range(0, config.replay_capacity, 1_000):
+        rows = np.arange(begin, min(begin + 1_000, config.replay_capacity))
+        age = rows % _EPISODE
+        columns = (
+            frames[rows % len(frames)],
+            rng.integers(setup["actions"], size=len(rows)).astype(np.int32),
+            rng.random(len(rows), np.float32),
+            age == _EPISODE - 1,
+            age == 0,
+        )
+        agent.store(Rows(*(column[:, None] for column in columns)))  # [P, 1, ...]
     K = config.updates_per_learn
 
     def run(count: int) -> tuple[int, int]:
