@@ -171,11 +171,22 @@ class DeviceLoop:
             seen = (
                 tf.zeros([T], tf.int64), tf.zeros([T, N], tf.int32), tf.zeros([T, N], tf.float64),
             )  # fmt: skip
-            start = (tf.zeros([], tf.int64), state, self._counts, self._arm, seen, tuple(zeros))
+            small = tf.zeros([], tf.int64), state, self._counts, self._arm
+
+            def goes_on(packed: Any, *_: Any) -> tf.Tensor:
+                return self._goes_on(*unpacked(packed, small))
+
+            def iteration(packed: Any, seen: Any, stats: Any) -> Any:
+                i, state, counts, arm = unpacked(packed, small)
+                *now, seen, stats = self._iteration(i, state, counts, arm, seen, stats)
+                return pack(now), seen, stats
+
+            start = pack(small), seen, tuple(zeros)
             with built_for_xla(self._config.xla):
-                i, state, counts, arm, seen, stats = tf.while_loop(
-                    self._goes_on, self._iteration, start, parallel_iterations=1
+                packed, seen, stats = tf.while_loop(
+                    goes_on, iteration, start, parallel_iterations=1
                 )
+            i, state, counts, arm = unpacked(packed, small)
             with tf.control_dependencies([i]):
                 saved = tf2.nest.map_structure(
                     lambda variable, value: variable.assign(value, read_value=False),
@@ -190,7 +201,7 @@ class DeviceLoop:
 
         return loop()
 
-    def _goes_on(self, i: tf.Tensor, state: EnvState, counts: Counts, *_: Any) -> tf.Tensor:
+    def _goes_on(self, i: tf.Tensor, state: EnvState, counts: Counts, arm: tf.Tensor) -> tf.Tensor:
         left = counts.env_step < self._config.env_steps
         return tf.logical_and(i < self._time_steps, left)
 
@@ -293,6 +304,37 @@ class DeviceLoop:
         if clip:
             scaled = tf.clip_by_value(scaled, -clip, clip)
         return tf.cast(scaled, tf.float32)
+
+
+def pack(values: Any) -> list[tf.Tensor]:
+    """The tensors of a nest, with those of the same dtype and shape stacked if that is small.
+
+    What a compiled loop carries is one kernel and one copy for each tensor.
+    """
+    return [
+        flat[0] if len(flat) == 1 else tf.stack(flat)
+        for flat in ([tensor for _, tensor in group] for group in _groups(values))
+    ]
+
+
+def unpacked(packed: Sequence[tf.Tensor], like: Any) -> Any:
+    """What `pack` made of a nest like `like`."""
+    flat: list[Any] = [None] * len(tf2.nest.flatten(like))
+    for group, tensor in zip(_groups(like), packed, strict=True):
+        parts = [tensor] if len(group) == 1 else tf.unstack(tensor)
+        for (place, _), part in zip(group, parts, strict=True):
+            flat[place] = part
+    return tf2.nest.pack_sequence_as(like, flat)
+
+
+def _groups(values: Any) -> list[list[tuple[int, tf.Tensor]]]:
+    """(place, tensor) of a nest's tensors, by what can be stacked."""
+    groups: dict[Any, list[tuple[int, tf.Tensor]]] = {}
+    for place, tensor in enumerate(map(tf.convert_to_tensor, tf2.nest.flatten(values))):
+        small = tensor.shape.rank is not None and tensor.shape.rank <= 1
+        key = (tensor.dtype, tuple(tensor.shape.as_list())) if small else place
+        groups.setdefault(key, []).append((place, tensor))
+    return list(groups.values())
 
 
 def _where(condition: tf.Tensor, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
