@@ -21,6 +21,11 @@ TRAINING_EPISODES = 100  # at the end of training, whose mean return `--training
 _EVALUATION, _EPISODE = "evaluation/return", "episode/return"
 
 
+# Evaluations of two seeds this share of the run apart are one point of the curve: where time
+# passes in phases or chunks, none is made at the very env step.
+_SAME_POINT = 0.02
+
+
 @dataclass(frozen=True)
 class Seed:
     """One finished seed.
@@ -67,9 +72,16 @@ class Row:
 
     @property
     def curves(self) -> dict[int, list[float]]:
-        """Env step -> one value a seed, at the env steps that all seeds have."""
-        shared = set.intersection(*(set(seed.curve) for seed in self.seeds))
-        return {step: [seed.curve[step] for seed in self.seeds] for step in sorted(shared)}
+        """Env step of the first seed -> one value a seed, where all seeds have one close by."""
+        first, *others = (seed.curve for seed in self.seeds)
+        apart = max(first) * _SAME_POINT
+        curves = {}
+        for step, value in sorted(first.items()):
+            near = [min(curve, key=lambda other: abs(other - step)) for curve in others]
+            if all(abs(other - step) <= apart for other in near):
+                found = [curve[other] for curve, other in zip(others, near, strict=True)]
+                curves[step] = [value, *found]
+        return curves
 
 
 class _RunResult(BaseModel):

@@ -101,3 +101,17 @@ def test_curves_are_compared_at_the_env_steps_that_all_seeds_have(row):
     made = row(means=[2.0, 4.0])
     del made.seeds[1].curve[500]
     assert made.curves == {1_000: [2.0, 4.0]}
+
+
+def test_evaluations_a_little_apart_are_one_point(row):
+    """A chunk or a phase ends where it ends; an evaluation somebody asked for is no seed's twin."""
+    made = row(means=[2.0, 4.0])
+    for seed, curve in zip(
+        made.seeds,
+        ({503: 1.0, 1_012: 2.0, 10_000: 3.0}, {510: 5.0, 600: 9.0, 1_300: 8.0, 10_000: 7.0}),
+        strict=True,
+    ):
+        seed.curve.clear()
+        seed.curve.update(curve)
+    # 2 % of the run is 200 env steps: 1,012 has no twin.
+    assert made.curves == {503: [1.0, 5.0], 10_000: [3.0, 7.0]}
