@@ -214,7 +214,6 @@ class DqnAgent(KeptState):
         """Reads what is live now, and returns the `learn` that goes by it, for any thread."""
         if updates < 1:
             raise ValueError(f"updates must be a whole number >= 1, got {updates}")
-        self._acting.flush()
         if not self._can_learn:
             self._require_rows()
         live, phases = self._live_feeds(), tuple(self._phases(updates))
@@ -269,7 +268,6 @@ class DqnAgent(KeptState):
 
     def inspect(self) -> Inspection:
         """What the graph knows and the loop does not need."""
-        self._acting.flush()
         return Inspection(*(value.item() for value in self._inspect()))
 
     def close(self) -> None:

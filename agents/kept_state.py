@@ -1,6 +1,6 @@
 """What an agent is made of, apart from how it learns: read out, brought back, gone back to.
 
-Imports: agents.acting, agents.config, agents.device_loop, rl_core. Never envs.
+Imports: agents.config, rl_core. Never envs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.acting import Acting
 from agents.config import DqnConfig
 from agents.device_loop import DeviceLoop
 from rl_core.digest import Digest
@@ -47,7 +46,6 @@ class KeptState:
     updates: int
     snapshots: tuple[int, ...]
     device_loop: DeviceLoop | None
-    _acting: Acting
     _updates: tf.Variable
     _age: TargetAge
     _weights: ScopeWeights
@@ -79,7 +77,6 @@ class KeptState:
 
         Equal digests: the same past, and from here on the same future.
         """
-        self._acting.flush()
         digest = Digest()
         for name, value in sorted(self._variables.read().items()):
             digest.array(name, value)
@@ -90,7 +87,6 @@ class KeptState:
 
     def state(self) -> AgentState:
         """All of it but the replay's rows, which `contents` reads."""
-        self._acting.flush()
         return AgentState(self._variables.read(), self._host())
 
     def restore(self, state: AgentState, rows: Iterable[tuple[int, Rows]]) -> None:
@@ -99,7 +95,6 @@ class KeptState:
         Raises:
           ScopeMismatch: it was of another network; says what differs.
         """
-        self._acting.forget()
         self._variables.load(state.variables)
         written, tail = (
             int(state.variables[v.op.name].item())
@@ -167,7 +162,7 @@ class KeptState:
         named = {v.op.name: v for v in learned if not self._is_of_time(v)}
         k = self.config.past_states
         self._past = Snapshots(self.engine, named, k=k + 1) if k else None
-        self.contents = ReplayContents(self.engine, self.replay, before=self._acting.flush)
+        self.contents = ReplayContents(self.engine, self.replay)
         # What follows from the rows and the priorities is not kept but made anew.
         self._after_rows = self.replay.rebuild()
         counters = (

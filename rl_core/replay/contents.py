@@ -22,17 +22,12 @@ _CHUNK_BYTES = 1 << 20
 class ReplayContents:
     """What a replay holds, as arrays. Make it while the graph is being built.
 
-    Args:
-      before: called before anything is read; it may write what is still to be written.
-
     Attributes:
       chunk: time steps that are read at once.
     """
 
-    def __init__(
-        self, engine: Engine, replay: UniformReplay, before: Callable[[], None] = lambda: None
-    ) -> None:
-        self._engine, self._replay, self._before = engine, replay, before
+    def __init__(self, engine: Engine, replay: UniformReplay) -> None:
+        self._engine, self._replay = engine, replay
         self.chunk = max(1, min(1024, _CHUNK_BYTES * replay.steps // replay.nbytes))
         with tf.name_scope("read_replay"):
             self._numbers = tf.placeholder(tf.int64, [None], "numbers")
@@ -67,7 +62,6 @@ class ReplayContents:
         Returns:
           Rows of arrays [end - begin, N, ...].
         """
-        self._before()
         shape = end - begin, self._replay.num_envs
         read = self._read_rows(self._row_numbers(begin, end))
         named = zip(self._rows.columns(), read, strict=True)
@@ -79,7 +73,6 @@ class ReplayContents:
         What was never written is left out, so the same history gives the same arrays: rows that
         nobody wrote to, the outcome of the newest time step, the places beside the queue.
         """
-        self._before()
         written, head, tail = (int(np.reshape(c, [])) for c in self._engine.run(self._counters))
         yield "rows_written", np.array([written], np.int64)
         yield "queue", np.array([head, tail], np.int64)
@@ -94,7 +87,6 @@ class ReplayContents:
 
     def written(self) -> int:
         """Time steps written so far."""
-        self._before()
         return int(np.reshape(self._engine.run(self._counters[0]), []))
 
     def put(self, pieces: Iterable[tuple[int, Rows]], written: int, queue_tail: int) -> None:
