@@ -1,6 +1,6 @@
 """The half of the agent that acts: what the envs show goes into the replay, actions come out.
 
-Imports: agents.config, agents.networks, rl_core. Never envs: it sees shapes.
+Imports: agents.config, agents.networks, agents.row_buffer, rl_core. Never envs: it sees shapes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 
 from agents.config import DqnConfig
 from agents.networks import Networks
+from agents.row_buffer import EpsilonDraws, RowBuffer
 from rl_core.exploration import boltzmann, epsilon_greedy
 from rl_core.graph.engine import Engine
 from rl_core.hyperparameters import Hyperparameters
@@ -23,6 +24,11 @@ from rl_core.replay import Rows, UniformReplay
 
 # (what for, shape) -> float32 in [0, 1) of this shape.
 Uniform = Callable[[str, list[int]], tf.Tensor]
+
+# Time steps: how many may wait to be stored, and from how many on it is worth it.
+_WAITING_AT_MOST = 64
+_WORTH_WAITING = 3
+_WAITING_BYTES = 1 << 22
 
 
 class Policy(Protocol):
@@ -44,8 +50,8 @@ class Acting:
       greedy: the greedy policy.
       greedy_averaged: the same with the averaged weights; None if the config keeps none.
       follow: makes the network that acts in a concurrent loop what the online one is.
-      store: writes the rows of several time steps, given as arrays [P, N, ...]: what the
-        concurrent loop acted on.
+      store: writes the rows of several time steps, given as arrays [P, N, ...].
+      time_step: how many there were; None if the graph has to be asked.
     """
 
     greedy: Policy
@@ -68,8 +74,24 @@ class Acting:
         self._epsilon, self._temperature = np.zeros((), np.float32), np.zeros((), np.float32)
         self._time_step = np.zeros(1, np.int64)
         self._build_step(replay, observations)
+        self._build_store(replay)
         if networks.behaviour:
-            self._build_apart(replay)
+            self._build_apart()
+        # Plain epsilon-greedy needs nothing of the graph but the best action.
+        self._buffer = None
+        if not (masks or config.boltzmann or config.noisy):
+            shape, dtype = observations.shape.as_list()[1:], observations.dtype.as_numpy_dtype
+            fitting = _WAITING_BYTES * replay.steps // replay.nbytes
+            size = min(_WAITING_AT_MOST, fitting, replay.steps // 2)
+            self._buffer = RowBuffer(size, config.num_envs, tuple(shape), dtype)
+        self._draws = EpsilonDraws(Stream(config.seed, "act"), config.num_envs, num_actions)
+        self._kinds = [
+            (tuple(feed.shape.as_list()), np.dtype(feed.dtype.as_numpy_dtype))
+            for feed in self._step_feeds[:4]
+        ]
+        self._seen: tuple[np.ndarray, ...] = ()
+        self._seen_ids: tuple[int, ...] = ()
+        self.time_step: int | None = 0
         self._greedy_feeds = [observations]
         legal = None
         if masks:
@@ -88,10 +110,12 @@ class Acting:
         policies = [self._policy(engine, action) for action in self._policies]
         self.greedy = policies[0]
         self.greedy_averaged = policies[1] if policies[1:] else None
+        self.store = engine.callable(None, self._rows, [self._write_steps])
+        self._ask_time_step = engine.callable(self._written)
         if self._networks.behaviour:
             self._act = engine.callable(self._action_apart, self._act_feeds)
+            self._best_apart = engine.callable(self._best_of_copy, self._act_feeds[:1])
             self.follow = engine.callable(None, targets=[self._follow])
-            self.store = engine.callable(None, self._rows, [self._write_steps])
 
     def step(
         self,
@@ -104,14 +128,94 @@ class Acting:
     ) -> np.ndarray:
         """As `DqnAgent.step`."""
         self._epsilon[...] = self._live["epsilon"] if epsilon is None else epsilon
+        # What does not fit is for the call into the graph to refuse, in its words.
+        if self._waits() and self._fits((observation, reward, terminated, autoreset)):
+            return self._step_buffered(observation, reward, terminated, autoreset)
+        self.flush()
+        if self.time_step is not None:
+            self.time_step += 1
         if not self._masks and not self._config.boltzmann:
             return self._step(observation, reward, terminated, autoreset, self._epsilon)
         more = self._more(legal)
         return self._step(observation, reward, terminated, autoreset, self._epsilon, *more)
 
+    def flush(self) -> None:
+        """Stores the time steps that wait; whatever looks at the replay comes after it."""
+        buffer = self._buffer
+        if buffer is not None and buffer.count:
+            self.store(*buffer.rows().columns().values())
+            buffer.count = 0
+
+    @property
+    def waiting_at_most(self) -> int:
+        """Time steps."""
+        return self._buffer.size if self._buffer else 0
+
+    def _waits(self) -> bool:
+        """Whether the next time step may wait to be stored.
+
+        With many steps from one phase of updates to the next, one call for all their rows is
+        cheaper than one for each, and those that explore need no network. It depends on nothing
+        but live values: a run and its replay go the same way.
+        """
+        buffer = self._buffer
+        if buffer is None:
+            return False
+        steps = self._live["learn_period"] // self._config.num_envs
+        return min(steps, buffer.size) >= _WORTH_WAITING
+
+    def forget(self) -> None:
+        """Drops the time steps that wait: the replay became another one."""
+        self.time_step = None
+        if self._buffer is not None:
+            self._buffer.count = 0
+
+    def _fits(self, values: tuple[np.ndarray, ...]) -> bool:
+        ids = tuple(map(id, values))
+        if ids != self._seen_ids:
+            kinds = [(np.shape(v), getattr(v, "dtype", None)) for v in values]
+            if kinds != self._kinds:
+                return False
+            # Held, so that no other objects can get their ids.
+            self._seen, self._seen_ids = values, ids
+        return True
+
+    def _step_buffered(
+        self,
+        observation: np.ndarray,
+        reward: np.ndarray,
+        terminated: np.ndarray,
+        autoreset: np.ndarray,
+    ) -> np.ndarray:
+        assert self._buffer is not None
+        if self.time_step is None:
+            self.time_step = self._ask_time_step().item()
+        actions = self._epsilon_greedy(self.greedy, observation, self.time_step)
+        self._buffer.put(observation, actions, reward, terminated, autoreset)
+        self.time_step += 1
+        if self._buffer.count == self._buffer.size:
+            self.flush()
+        return actions
+
+    def _epsilon_greedy(
+        self,
+        greedy: Callable[[np.ndarray], np.ndarray],
+        observation: np.ndarray,
+        time_step: int,
+    ) -> np.ndarray:
+        """As the graph's `epsilon_greedy`, with the same numbers."""
+        coin, actions = self._draws.at(time_step)
+        explore = coin < self._epsilon
+        if explore.all():
+            return actions
+        best = greedy(observation)
+        return np.where(explore, actions, best) if len(explore) > 1 else best
+
     def act(self, observation: np.ndarray, time_step: int, legal: np.ndarray | None) -> np.ndarray:
         """As `DqnAgent.act`."""
         self._epsilon[...] = self._live["epsilon"]
+        if self._buffer is not None:
+            return self._epsilon_greedy(self._best_apart, observation, time_step)
         self._time_step[0] = time_step
         return self._act(observation, self._epsilon, *self._more(legal), self._time_step)
 
@@ -172,16 +276,21 @@ class Acting:
             rows.observation, self._action, rows.reward, rows.terminated, rows.autoreset, rows.legal
         )
 
-    def _build_apart(self, replay: UniformReplay) -> None:
-        """Acts with a copy of the network, and stores many time steps later on."""
+    def _build_store(self, replay: UniformReplay) -> None:
+        """Stores many time steps that were acted on before."""
+        rows = self._rows_of([None, self._config.num_envs], self._shown.observation)
+        self._rows = list(rows.columns().values())
+        self._write_steps = replay.write_steps(rows)
+        self._written = replay.rows_written.read_value()
+
+    def _build_apart(self) -> None:
+        """Acts with a copy of the network."""
         shown, knobs = self._shown, self._live_feeds()
         now = tf.placeholder(tf.int64, [1], "time_step")
         self._action_apart = self._choose_fed(self._networks.behaviour_values, now, knobs)
+        self._best_of_copy = _best(self._networks.behaviour_values(shown.observation).q)
         legal = [] if shown.legal is None else [shown.legal]
         self._act_feeds = [shown.observation, knobs[0], *legal, *knobs[1:], now]
-        rows = self._rows_of([None, self._config.num_envs], shown.observation)
-        self._rows = list(rows.columns().values())
-        self._write_steps = replay.write_steps(rows)
         self._follow = self._networks.behave_as_online()
 
     def _choose_fed(

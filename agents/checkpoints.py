@@ -37,6 +37,7 @@ class Checkpoints:
       agent, store: whose, and where.
       warn: is told of a checkpoint that could not be written.
       resumed: the checkpoint that the agent was brought back from.
+      stored_at_once: time steps that one call stores, at most.
     """
 
     def __init__(
@@ -45,8 +46,11 @@ class Checkpoints:
         store: CheckpointStore,
         warn: Callable[[str], None],
         resumed: Checkpoint | None = None,
+        stored_at_once: int = 1,
     ) -> None:
         self._agent, self._store, self._warn = agent, store, warn
+        # Held, as asking for it stores rows that wait: only the loop's thread may.
+        self._contents, self._at_once = agent.contents, stored_at_once
         self._config: DqnConfig = agent.config
         self._chunks = dict(resumed.chunks) if resumed else {}
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
@@ -84,13 +88,13 @@ class Checkpoints:
         self._collect()
         state = self._agent.state()
         newest = {}
-        written = self._agent.contents.written()
+        written = self._contents.written()
         if written:
             columns = self._columns(written - 1, written)
             newest = {_NEWEST + name: column for name, column in columns.items()}
         kept, begin = self._kept_chunks(written)
         rows = self._new_rows(begin, max(begin, written - 1))
-        if 2 * (written - begin) > self._agent.replay.steps:
+        if 2 * (written - begin + self._at_once) > self._agent.replay.steps:
             rows = iter(list(rows))  # or the ring would overwrite them before they are read
         self._writing = self._writer.submit(
             self._write, files, tick, state.variables | newest,
@@ -124,17 +128,18 @@ class Checkpoints:
         return kept, max(oldest, max(map(_end, kept), default=0))
 
     def _new_rows(self, begin: int, end: int) -> Iterator[tuple[int, int, Columns]]:
-        contents, replay = self._agent.contents, self._agent.replay
+        replay = self._agent.replay
         size = max(1, _CHUNK_BYTES * replay.steps // replay.nbytes)
         for first in range(begin, end, size):
             last = min(first + size, end)
             columns = self._columns(first, last)
-            if contents.written() - first > replay.steps:
+            # The call that is at work may have overwritten its rows' places already.
+            if self._contents.written() + self._at_once - first > replay.steps:
                 raise CheckpointError("the disk is slower than the replay is overwritten")
             yield first, last, columns
 
     def _columns(self, begin: int, end: int) -> Columns:
-        contents = self._agent.contents
+        contents = self._contents
         pieces = [
             contents.time_steps(at, min(at + contents.chunk, end)).columns()
             for at in range(begin, end, contents.chunk)

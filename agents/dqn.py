@@ -96,7 +96,6 @@ class DqnAgent(KeptState):
       freeze: whose turn it is to be trained; its arms' lengths are live values.
       engine: graph and session, for looking inside.
       replay: the rows.
-      contents: reads them out.
       updates: gradient steps made so far.
       snapshots: the updates at which those that are still there were taken.
 
@@ -214,6 +213,7 @@ class DqnAgent(KeptState):
         """Reads what is live now, and returns the `learn` that goes by it, for any thread."""
         if updates < 1:
             raise ValueError(f"updates must be a whole number >= 1, got {updates}")
+        self._acting.flush()
         if not self._can_learn:
             self._require_rows()
         live, phases = self._live_feeds(), tuple(self._phases(updates))
@@ -268,6 +268,7 @@ class DqnAgent(KeptState):
 
     def inspect(self) -> Inspection:
         """What the graph knows and the loop does not need."""
+        self._acting.flush()
         return Inspection(*(value.item() for value in self._inspect()))
 
     def close(self) -> None:

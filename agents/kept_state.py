@@ -1,6 +1,6 @@
 """What an agent is made of, apart from how it learns: read out, brought back, gone back to.
 
-Imports: agents.config, rl_core. Never envs.
+Imports: agents.acting, agents.config, agents.device_loop, rl_core. Never envs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from agents.acting import Acting
 from agents.config import DqnConfig
 from agents.device_loop import DeviceLoop
 from rl_core.digest import Digest
@@ -40,12 +41,12 @@ class KeptState:
     config: DqnConfig
     engine: Engine
     replay: UniformReplay
-    contents: ReplayContents
     hyperparameters: Hyperparameters
     freeze: FreezeSchedule
     updates: int
     snapshots: tuple[int, ...]
     device_loop: DeviceLoop | None
+    _acting: Acting
     _updates: tf.Variable
     _age: TargetAge
     _weights: ScopeWeights
@@ -54,6 +55,17 @@ class KeptState:
     def _begin_with_online(self) -> None:
         """Makes the other networks what the online one is."""
         raise NotImplementedError
+
+    @property
+    def contents(self) -> ReplayContents:
+        """Reads the replay's rows; asking for it stores those that waited."""
+        self._acting.flush()
+        return self._contents
+
+    @property
+    def waiting_at_most(self) -> int:
+        """Time steps that may wait to be stored."""
+        return self._acting.waiting_at_most
 
     def weights(self) -> dict[str, np.ndarray]:
         """The online network's variables, keyed by the name after their scope."""
@@ -77,16 +89,18 @@ class KeptState:
 
         Equal digests: the same past, and from here on the same future.
         """
+        self._acting.flush()
         digest = Digest()
         for name, value in sorted(self._variables.read().items()):
             digest.array(name, value)
-        for name, rows in self.contents.chunks():
+        for name, rows in self._contents.chunks():
             digest.array(f"replay/{name}", rows)
         digest.value("host", self._host() | counters)
         return digest.hexdigest()
 
     def state(self) -> AgentState:
         """All of it but the replay's rows, which `contents` reads."""
+        self._acting.flush()
         return AgentState(self._variables.read(), self._host())
 
     def restore(self, state: AgentState, rows: Iterable[tuple[int, Rows]]) -> None:
@@ -95,12 +109,13 @@ class KeptState:
         Raises:
           ScopeMismatch: it was of another network; says what differs.
         """
+        self._acting.forget()
         self._variables.load(state.variables)
         written, tail = (
             int(state.variables[v.op.name].item())
             for v in (self.replay.rows_written, self.replay.queue_tail)
         )
-        self.contents.put(rows, written, tail)
+        self._contents.put(rows, written, tail)
         if self._after_rows is not None:
             self.engine.callable(None, targets=[self._after_rows])()
         self.updates, self._age.now = state.host["updates"], None
@@ -162,7 +177,7 @@ class KeptState:
         named = {v.op.name: v for v in learned if not self._is_of_time(v)}
         k = self.config.past_states
         self._past = Snapshots(self.engine, named, k=k + 1) if k else None
-        self.contents = ReplayContents(self.engine, self.replay)
+        self._contents = ReplayContents(self.engine, self.replay)
         # What follows from the rows and the priorities is not kept but made anew.
         self._after_rows = self.replay.rebuild()
         counters = (

@@ -120,16 +120,16 @@ class Run:
         self._reporter = Reporter(directory.path, agent, host["reporter"])
         files = directory.control
         compare = None if repeat is None else repeat.compare
-        self._tracer = Tracer(
-            agent.contents, agent.replay.steps, files.trace, compare, host["trace"],
-            stride=longest_tick(agent),
-        )  # fmt: skip
+        stride = longest_tick(agent)
+        self._tracer = Tracer(agent, files.trace, compare, host["trace"], stride)
         script = _to_do_again(files.log, host["log"]) if repeat is None else repeat.script
         self._steering = Steering(
             agent.hyperparameters, files, self, script, repeats=repeat is not None, lock=lock
         )
         store = CheckpointStore(directory.checkpoints, self._config.checkpoint_keep)
-        self._checkpoints = Checkpoints(agent, store, self._display.line, resumed)
+        self._checkpoints = Checkpoints(
+            agent, store, self._display.line, resumed, max(stride, agent.waiting_at_most)
+        )
 
     def go(self) -> Outcome:
         """Trains, saves, evaluates."""

@@ -1,6 +1,6 @@
 """Keeps a run's trace: a checksum of every time step, taken from the replay now and then.
 
-Imports: rl_core.control.trace, rl_core.replay.
+Imports: agents.kept_state, rl_core.control.trace.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from agents.kept_state import KeptState
 from rl_core.control.trace import append_trace, checksums, cut_trace
-from rl_core.replay import ReplayContents
 
 # (index of the first time step, its checksums [T], env steps after each [T]).
 Compare = Callable[[int, np.ndarray, np.ndarray], None]
@@ -21,8 +21,7 @@ class Tracer:
     """Writes the trace of one run.
 
     Args:
-      contents: of the run's replay.
-      ring: time steps that the replay holds.
+      agent: whose.
       path: of the trace file.
       compare: called with what is new.
       position: as the property was when the run was left; what the file has beyond is dropped.
@@ -34,19 +33,18 @@ class Tracer:
 
     def __init__(
         self,
-        contents: ReplayContents,
-        ring: int,
+        agent: KeptState,
         path: Path,
         compare: Compare | None = None,
         position: Sequence[int] = (0, 0),
         stride: int = 1,
     ) -> None:
-        self._contents, self._path, self._compare = contents, path, compare
+        self._agent, self._path, self._compare = agent, path, compare
         # The rows that are read, and the newest one, which is not complete.
-        self._period = max(1, min(contents.chunk, ring - stride))
+        self._period = max(1, min(agent.contents.chunk, agent.replay.steps - stride))
         self._done, self._env_step = position
         self.due = self._done + self._period + 1
-        contents.prepare()
+        agent.contents.prepare()
         if path.exists():
             cut_trace(path, self._done)
 
@@ -59,7 +57,7 @@ class Tracer:
         """Takes in the time steps whose outcome is known, after `tick` of them."""
         while self._done < tick - 1:
             begin, end = self._done, min(self._done + self._period, tick - 1)
-            rows = self._contents.time_steps(begin, end)
+            rows = self._agent.contents.time_steps(begin, end)
             new = checksums(rows)
             append_trace(self._path, new)
             transitions = np.count_nonzero(~rows.autoreset, axis=1)  # [T]

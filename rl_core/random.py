@@ -7,6 +7,7 @@ Imports: nothing of ours.
 
 from __future__ import annotations
 
+import math
 import zlib
 
 import numpy as np
@@ -32,6 +33,20 @@ class Stream:
         return tf.raw_ops.StatelessRandomUniformV2(
             shape=shape, key=self._key, counter=_place(counter), alg=_PHILOX, dtype=tf.float32
         )
+
+    def uniform_outside(self, first: int, count: int, shape: tuple[int, ...]) -> np.ndarray:
+        """What `uniform` gives for the counters first, ..., first + count - 1, without a graph.
+
+        Returns:
+          [count, *shape] float32, the same bits.
+        """
+        size = math.prod(shape)
+        groups = np.arange(-(-size // 4), dtype=np.uint64)[None, :]
+        counters = np.arange(first, first + count, dtype=np.uint64)[:, None]
+        words = _philox(int(self._key[0]), groups, counters)[:, :size]  # [count, size]
+        # The low 23 bits as the mantissa of a number in [1, 2).
+        floats = ((words & np.uint32(0x7FFFFF)) | np.uint32(0x3F800000)).view(np.float32)
+        return (floats - np.float32(1)).reshape(count, *shape)
 
     def integers(
         self, counter: tf.Tensor, shape: list[int], low: tf.Tensor, high: tf.Tensor
@@ -77,3 +92,19 @@ class Draws:
 def _place(counter: tf.Tensor) -> tf.Tensor:
     # The generator's 128-bit counter: one draw uses up low words, so ours is the high one.
     return tf.cast(counter * np.array([0, 1], np.int64), tf.uint64)
+
+
+def _philox(key: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Philox-4x32-10 of the counters (low, high), [1, G] and [C, 1] uint64: [C, 4 G] uint32."""
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    low, high = np.broadcast_arrays(low, high)
+    x = [low & mask, low >> half, high & mask, high >> half]
+    k0, k1 = key & 0xFFFFFFFF, key >> 32
+    for _ in range(10):
+        a, b = x[0] * np.uint64(0xD2511F53), x[2] * np.uint64(0xCD9E8D57)
+        x = [
+            (b >> half) ^ x[1] ^ np.uint64(k0), b & mask,
+            (a >> half) ^ x[3] ^ np.uint64(k1), a & mask,
+        ]  # fmt: skip
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack(x, axis=-1).reshape(len(low), -1).astype(np.uint32)

@@ -1,5 +1,6 @@
 """The concurrent loop against the same phases one after the other, and against timing."""
 
+import functools
 import itertools
 import time
 
@@ -72,6 +73,7 @@ def train_one_after_the_other(agent, envs):
 KINDS = {
     "one env": {},
     "four envs": {"num_envs": 4},
+    "four envs, prioritized, noisy": {"num_envs": 4, "prioritized": True, "noisy": True},
     "compiled, prioritized, noisy": {"prioritized": True, "noisy": True, "xla": True},
     "masks": {"env_id": "Taxi-v4", "env_steps": 300},
     "boltzmann": {"boltzmann": True, "temperature": 0.5},
@@ -79,7 +81,16 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
+FAST = ("four envs, prioritized, noisy", "masks", "phases longer than half the ring")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(how, marks=() if kind in FAST else pytest.mark.slow, id=kind)
+        for kind, how in KINDS.items()
+    ],
+)
 def test_the_threads_give_the_bits_of_one_thread(settings):
     agent, envs = made(**settings)
     for _ in concurrent_loop(agent, envs):
@@ -93,16 +104,20 @@ def test_the_threads_give_the_bits_of_one_thread(settings):
 @pytest.mark.parametrize("late", ["envs", "learner"])
 def test_timing_decides_nothing(late):
     """Whoever is late by whatever time: the same digest."""
-    digests = []
-    for slow in (False, True):
-        agent, envs = made(env_steps=200)
-        if slow:
-            rng, part = np.random.default_rng(0), envs if late == "envs" else agent._calls
-            delay(part, "step" if late == "envs" else "run", rng)
-        for _ in concurrent_loop(agent, envs):
-            pass
-        digests.append(agent.digest())
-    assert digests[0] == digests[1]
+    assert digest(late) == digest(None)
+
+
+@functools.cache
+def digest(late):
+    agent, envs = made(env_steps=200)
+    rng = np.random.default_rng(0)
+    if late == "envs":
+        delay(envs, "step", rng)
+    if late == "learner":
+        delay(agent._calls, "run", rng)
+    for _ in concurrent_loop(agent, envs):
+        pass
+    return agent.digest()
 
 
 def delay(part, name, rng):
@@ -159,3 +174,16 @@ def test_an_env_that_raises_leaves_no_update_half_done():
             pass
     assert agent.updates % 4 == 0
     agent.digest()
+
+
+def test_acting_with_numbers_drawn_ahead_changes_no_bit():
+    """Without the network where a step explores, or with everything in the graph."""
+    digests = []
+    for ahead in (True, False):
+        agent, envs = made(env_steps=300, num_envs=2)
+        if not ahead:
+            agent._acting._buffer = None
+        for _ in concurrent_loop(agent, envs):
+            pass
+        digests.append(agent.digest())
+    assert digests[0] == digests[1]

@@ -60,7 +60,7 @@ def test_control_costs_under_one_percent_of_a_cartpole_run(tmp_path):
     agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
     clock, spent, number = time.perf_counter, 0.0, 0
     with Steering(agent.hyperparameters, ControlFiles(tmp_path), Nobody(agent)) as steering:
-        tracer = Tracer(agent.contents, agent.replay.steps, tmp_path / "trace.bin")
+        tracer = Tracer(agent, tmp_path / "trace.bin")
         begin = clock()
         for tick in training_loop(agent, envs):
             t0 = clock()
