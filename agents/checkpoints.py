@@ -24,6 +24,7 @@ from rl_core.replay import Rows
 _CHUNK_BYTES = 1 << 26
 _NEWEST = "newest/"  # the newest time step, whose outcome is not known yet
 Columns = dict[str, np.ndarray]
+_Rows = tuple[int, int, Columns]  # of the time steps begin to end
 
 
 class Checkpoints:
@@ -96,6 +97,8 @@ class Checkpoints:
         rows = self._new_rows(begin, max(begin, written - 1))
         if 2 * (written - begin + self._at_once) > self._agent.replay.steps:
             rows = iter(list(rows))  # or the ring would overwrite them before they are read
+        else:
+            rows = self._while_there(rows)
         self._writing = self._writer.submit(
             self._write, files, tick, state.variables | newest,
             dict(host) | {"agent": state.host}, kept, rows, score,
@@ -127,14 +130,17 @@ class Checkpoints:
         kept = {name: record for name, record in self._chunks.items() if _end(name) > oldest}
         return kept, max(oldest, max(map(_end, kept), default=0))
 
-    def _new_rows(self, begin: int, end: int) -> Iterator[tuple[int, int, Columns]]:
+    def _new_rows(self, begin: int, end: int) -> Iterator[_Rows]:
         replay = self._agent.replay
         size = max(1, _CHUNK_BYTES * replay.steps // replay.nbytes)
         for first in range(begin, end, size):
             last = min(first + size, end)
-            columns = self._columns(first, last)
-            # The call that is at work may have overwritten its rows' places already.
-            if self._contents.written() + self._at_once - first > replay.steps:
+            yield first, last, self._columns(first, last)
+
+    def _while_there(self, rows: Iterator[_Rows]) -> Iterator[_Rows]:
+        for first, last, columns in rows:
+            # The call that is at work may have written over its rows' places already.
+            if self._contents.written() + self._at_once - first > self._agent.replay.steps:
                 raise CheckpointError("the disk is slower than the replay is overwritten")
             yield first, last, columns
 
