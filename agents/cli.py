@@ -1,7 +1,8 @@
 """The `targetnet` command.
 
-Every command's arguments are one dataclass; tyro makes the parser from them. TensorFlow, and
-whatever imports it, is imported only by the commands that need it.
+Every command's arguments are one dataclass; tyro makes the parser from them. Only the command
+that is named is imported, and TensorFlow, and whatever imports it, only where that one needs it:
+`--help` is read often.
 
 Imports: agents, rl_core.errors, rl_core.board. TensorFlow only inside `train`, `resume`,
 `eval`, `play` and `export`; what is about runs that exist is in agents.steer_commands.
@@ -16,19 +17,20 @@ import os
 import re
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, make_dataclass
+from functools import partial, reduce
+from importlib import import_module
+from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
 from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
-from agents.quiet import quiet_import
-from agents.results.command import Results
-from agents.steer_commands import Digest, Do, Log, Ls, Replay, Set, Status
+from agents.quiet import Startup, process_began, quiet_import
 from rl_core.errors import RlCoreError
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ class Train:
     resume: bool = False
     """Go on with the run in --run if there is one, else begin it: for jobs that are restarted."""
 
-    def __call__(self, console: Console) -> int:
+    def __call__(self, console: Console, began: float) -> int:
         from agents.config_files import config_name, load_config
 
         changes = [change for group in self.set for change in group]
@@ -76,12 +78,13 @@ class Train:
             if self.run is None:
                 raise RlCoreError("--resume needs --run DIR, the run to go on with")
             if (self.run / "config.toml").exists():
-                return self._go_on(config, console)
+                return self._go_on(config, console, began)
         if self.init_from is None and (self.rename or self.blocks):
             raise RlCoreError("--rename and --blocks are of --init-from RUN")
-        with console.status("importing TensorFlow"), quiet_import():
+        with console.status("importing TensorFlow"), quiet_import() as importing:
             from agents.initial import fitted, weights_from
             from agents.training import train
+        startup = Startup(began, importing)
         initial = None
         if self.init_from:
             given = weights_from(self.init_from)
@@ -89,13 +92,19 @@ class Train:
         name = config_name(self.config)
         return _with_board(
             lambda on_start: train(
-                config, self.run, name=name, console=console, on_start=on_start, initial=initial
+                config,
+                self.run,
+                name=name,
+                console=console,
+                on_start=on_start,
+                initial=initial,
+                startup=startup,
             ),
             self.board,
             console,
         )
 
-    def _go_on(self, config: DqnConfig, console: Console) -> int:
+    def _go_on(self, config: DqnConfig, console: Console, began: float) -> int:
         from agents.config_files import require_can_go_on
         from agents.rundir import RunDir
 
@@ -106,7 +115,7 @@ class Train:
         if directory.has_result() and config.env_steps <= before.env_steps:
             console.print(f"{self.run} is finished: nothing to do", highlight=False)
             return 0
-        return _resume(self.run, config, self.board, console)
+        return _resume(self.run, config, self.board, console, began)
 
 
 @dataclass(frozen=True)
@@ -120,13 +129,13 @@ class Resume:
     board: bool = False
     """Start TensorBoard beside the run and print its address."""
 
-    def __call__(self, console: Console) -> int:
+    def __call__(self, console: Console, began: float) -> int:
         from agents.config_files import changed_config
         from agents.rundir import RunDir
 
         changes = [change for group in self.set for change in group]
         config = changed_config(RunDir.open(self.run).config(), changes)
-        return _resume(self.run, config, self.board, console)
+        return _resume(self.run, config, self.board, console, began)
 
 
 @dataclass(frozen=True)
@@ -275,23 +284,53 @@ class Board:
         return 0
 
 
-Command = (
-    Annotated[Train, subcommand("train")]
-    | Annotated[Resume, subcommand("resume")]
-    | Annotated[Eval, subcommand("eval")]
-    | Annotated[Play, subcommand("play")]
-    | Annotated[Export, subcommand("export")]
-    | Annotated[Configs, subcommand("configs")]
-    | Annotated[Results, subcommand("results")]
-    | Annotated[Set, subcommand("set")]
-    | Annotated[Do, subcommand("do")]
-    | Annotated[Status, subcommand("status")]
-    | Annotated[Log, subcommand("log")]
-    | Annotated[Ls, subcommand("ls")]
-    | Annotated[Board, subcommand("board")]
-    | Annotated[Replay, subcommand("replay")]
-    | Annotated[Digest, subcommand("digest")]
-)
+class _Elsewhere(NamedTuple):
+    """A command that is imported when it is named."""
+
+    module: str
+    name: str
+    summary: str  # its docstring, for `targetnet --help`
+
+
+@dataclass(frozen=True)
+class _NotNamed:
+    """Stands for a command that is elsewhere."""
+
+
+_STEER = "agents.steer_commands"
+_COMMANDS: dict[str, type | _Elsewhere] = {
+    "train": Train,
+    "resume": Resume,
+    "eval": Eval,
+    "play": Play,
+    "export": Export,
+    "configs": Configs,
+    "results": _Elsewhere(
+        "agents.results.command",
+        "Results",
+        "Train configs with many seeds; write a page with statistics and curves.",
+    ),
+    "set": _Elsewhere(
+        _STEER, "Set", "Change live values of a running job: takes effect at its next safe point."
+    ),
+    "do": _Elsewhere(
+        _STEER,
+        "Do",
+        "Have a running job do something: sync, go back to a snapshot, pause, evaluate, stop ...",
+    ),
+    "status": _Elsewhere(_STEER, "Status", "Show how far a run is, and all its live values."),
+    "log": _Elsewhere(_STEER, "Log", "Show everything that was asked of a run, taken or refused."),
+    "ls": _Elsewhere(_STEER, "Ls", "List the runs below a directory, those at work first."),
+    "board": Board,
+    "replay": _Elsewhere(
+        _STEER, "Replay", "Run a recorded run again, every change where it was, and compare."
+    ),
+    "digest": _Elsewhere(
+        _STEER,
+        "Digest",
+        "Print one hash over all variables and counters of a run at its training's end.",
+    ),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -300,9 +339,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A config may name a function in a module beside it; `python -m` looks there anyway.
         if "" not in sys.path:
             sys.path.append("")
-        command = _parse(arguments)
+        began = process_began() if arguments is None else time.perf_counter()
+        command = _parse(sys.argv[1:] if arguments is None else arguments)
         from rich.console import Console
 
+        if isinstance(command, Train | Resume):
+            return command(Console(), began)
         return command(Console())
     except RlCoreError as error:
         if os.environ.get("TARGETNET_DEBUG") == "1":
@@ -317,12 +359,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parse(arguments: Sequence[str] | None) -> Callable[[Console], int]:
+def _parse(arguments: Sequence[str]) -> Any:
+    first = arguments[0] if arguments else ""
+    if first in (*_COMMANDS, "-h", "--help"):
+        # tyro reads the source of the class that a union is in: of `typing`, if it is in none.
+        line = make_dataclass("Line", [("command", Annotated[_one_of({first}), arg(name="")])])
+        # What to say of a mistake may take the others: a flag may be one of theirs.
+        with contextlib.suppress(RlCoreError):
+            return _parsed(line, arguments).command
+    return _parsed(_one_of(_COMMANDS), arguments)
+
+
+def _one_of(named: Collection[str]) -> Any:
+    """The union of all commands; those elsewhere are imported if they are `named`."""
+    kinds: list[Any] = []
+    for name, command in _COMMANDS.items():
+        if not isinstance(command, _Elsewhere):
+            kinds.append(Annotated[command, subcommand(name)])
+        elif name in named:
+            kind = getattr(import_module(command.module), command.name)
+            kinds.append(Annotated[kind, subcommand(name)])
+        else:
+            kinds.append(Annotated[_NotNamed, subcommand(name, description=command.summary)])
+    return reduce(or_, kinds)
+
+
+def _parsed(kind: Any, arguments: Sequence[str]) -> Any:
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
             return tyro.cli(
-                Command,
+                kind,
                 prog="targetnet",
                 description="Train DQN-style agents, watch the curves, steer the run.",
                 args=arguments,
@@ -350,11 +417,14 @@ def _require_episodes(episodes: int, seed: int | None) -> None:
         raise RlCoreError(f"--seed must be a whole number >= 0, got {seed}")
 
 
-def _resume(run: Path, config: DqnConfig, board: bool, console: Console) -> int:
-    with console.status("importing TensorFlow"), quiet_import():
+def _resume(run: Path, config: DqnConfig, board: bool, console: Console, began: float) -> int:
+    with console.status("importing TensorFlow"), quiet_import() as importing:
         from agents.training import resume
+    startup = Startup(began, importing)
     return _with_board(
-        lambda on_start: resume(run, config, console=console, on_start=on_start), board, console
+        lambda on_start: resume(run, config, console=console, on_start=on_start, startup=startup),
+        board,
+        console,
     )
 
 

@@ -1,21 +1,26 @@
 """What a run shows on the terminal: a progress bar, or plain lines where there is none.
 
-Imports: agents.dqn, agents.runner.
+Imports: agents.dqn, agents.quiet, agents.runner.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from collections.abc import Callable, Iterator
 from types import TracebackType
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from agents.dqn import DqnAgent
+from agents.quiet import Startup
 from agents.runner import Tick
 
 _RECENT = 20  # episodes whose mean return is shown
+_COMPILED = 1.0  # seconds from which on a first call is said to compile
 _REFRESHES = 400  # of the bar, over the whole run
 
 
@@ -25,13 +30,15 @@ class Display:
     Args:
       agent: whose config says how long the run is.
       console: where; its width and whether it is a terminal decide the form.
+      startup: what it took to get here; shown with the first tick.
 
     Attributes:
       recent_returns: of the last episodes.
     """
 
-    def __init__(self, agent: DqnAgent, console: Console) -> None:
-        self._agent, self._console = agent, console
+    def __init__(self, agent: DqnAgent, console: Console, startup: Startup | None = None) -> None:
+        self._agent, self._console, self._startup = agent, console, startup
+        self._called_at: float | None = None  # while a call that may compile is made
         total = agent.config.env_steps
         self.recent_returns: deque[float] = deque(maxlen=_RECENT)
         self._period = max(1, total // (_REFRESHES if console.is_terminal else 10))
@@ -41,7 +48,7 @@ class Display:
             BarColumn(bar_width=None),
             TextColumn("{task.fields[speed]:,.0f}/s"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[state]}"),
+            _State(self._compiling),
             console=console,
             disable=not console.is_terminal,
         )
@@ -58,6 +65,29 @@ class Display:
         trace: TracebackType | None,
     ) -> None:
         self._progress.stop()
+
+    def watched(self, ticks: Iterator[Tick]) -> Iterator[Tick]:
+        """The loop's ticks; shows what the first one and the first updates cost to begin with.
+
+        XLA compiles when the first updates are made, inside the call that makes them.
+        """
+        updates, usual = self._agent.updates, 0.0
+        while self._agent.updates == updates:
+            begin = time.perf_counter()
+            self._called_at = begin if self._may_learn() else None
+            tick = next(ticks, None)
+            self._called_at = None
+            if tick is None:
+                return
+            seconds = time.perf_counter() - begin
+            if self._startup:
+                self.line(self._startup.describe())
+                self._startup = None
+            if self._agent.updates != updates and seconds - usual >= _COMPILED:
+                self.line(f"compiled in {seconds - usual:.1f} s")
+            usual = seconds
+            yield tick
+        yield from ticks
 
     def tick(self, tick: Tick, env_steps_per_second: float) -> None:
         self.recent_returns.extend(e.episode_return for e in tick.episodes)
@@ -79,3 +109,25 @@ class Display:
         recent = f"{np.mean(self.recent_returns):,.1f}" if self.recent_returns else "-"
         epsilon = self._agent.hyperparameters["epsilon"]
         return f"return {recent}, epsilon {epsilon:.2f}"
+
+    def _may_learn(self) -> bool:
+        config, live = self._agent.config, self._agent.hyperparameters
+        return config.loop == "compiled" or live.env_step >= config.learn_start
+
+    def _compiling(self) -> bool:
+        begin = self._called_at
+        return begin is not None and time.perf_counter() - begin >= _COMPILED
+
+
+class _State(ProgressColumn):
+    """The task's state, or that there is none because of compiling.
+
+    Rendered by a thread of the progress bar's own, also while the loop is inside a call.
+    """
+
+    def __init__(self, compiling: Callable[[], bool]) -> None:
+        self._compiling = compiling
+        super().__init__()
+
+    def render(self, task: Task) -> Text:
+        return Text("compiling ..." if self._compiling() else task.fields["state"])

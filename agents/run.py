@@ -22,6 +22,7 @@ from agents.dqn import DqnAgent
 from agents.evaluation import evaluate
 from agents.interrupts import StopRequest
 from agents.loops import LOOPS, longest_tick
+from agents.quiet import Startup
 from agents.reporting import Reporter
 from agents.rundir import EndDigest, RunDir
 from agents.runner import LoopState, Tick
@@ -89,6 +90,7 @@ class Run:
       resumed: the checkpoint that agent and files were brought back from.
       step: where the envs are then.
       lock: of the directory, if it is held already.
+      startup: what it took to get here, to be shown.
     """
 
     def __init__(
@@ -103,11 +105,12 @@ class Run:
         resumed: Checkpoint | None = None,
         step: Step | None = None,
         lock: RunLock | None = None,
+        startup: Startup | None = None,
     ) -> None:
         self._agent, self._envs, self._config = agent, envs, agent.config
         self._directory, self._interrupt = directory, interrupt
         self._on_tick, self._repeat = on_tick, repeat
-        self._display = Display(agent, console)
+        self._display = Display(agent, console, startup)
         host = resumed.host if resumed else _new_host(self._config)
         self._state = LoopState.of(host["loop"], step)
         agent.hyperparameters.env_step = self._state.env_step
@@ -176,7 +179,8 @@ class Run:
         if not self._goes_on():
             return
         self._do_what_is_due()  # a checkpoint may have been taken before it was done
-        for tick in LOOPS[self._config.loop](self._agent, self._envs, self._state):
+        loop = LOOPS[self._config.loop]
+        for tick in self._display.watched(loop(self._agent, self._envs, self._state)):
             self._show(tick)
             goes_on = self._goes_on()
             # After the safe point, which says where what is set here belongs in the log.

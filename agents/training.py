@@ -18,6 +18,7 @@ from agents.config_files import require_can_go_on
 from agents.dqn import DqnAgent
 from agents.evaluation import evaluate
 from agents.interrupts import stop_on_interrupt
+from agents.quiet import Startup
 from agents.run import Outcome, Repeat, Run
 from agents.rundir import RunDir, require_free
 from agents.runner import Tick
@@ -42,6 +43,7 @@ def train(
     on_tick: Callable[[DqnAgent, Tick], None] | None = None,
     repeat: Repeat | None = None,
     initial: Initial | None = None,
+    startup: Startup | None = None,
 ) -> Outcome:
     """Trains one agent and leaves config, curves, weights and result in a run directory.
 
@@ -57,6 +59,7 @@ def train(
       initial: gives the weights to begin with, of all or some variables, from the random ones;
         `agents.initial` has what fits another run's. They are kept in the run directory, so
         that the run can be repeated.
+      startup: what it took to get here, shown at the first env step.
 
     Raises:
       RlCoreError: anything the user can mend, before anything is left on disk.
@@ -76,7 +79,7 @@ def train(
             on_start(directory)
         with stop_on_interrupt() as stop:
             shown = console or Console(quiet=True)
-            return Run(agent, envs, directory, shown, stop, on_tick, repeat).go()
+            return Run(agent, envs, directory, shown, stop, on_tick, repeat, startup=startup).go()
     finally:
         envs.close()
 
@@ -88,6 +91,7 @@ def resume(
     console: Console | None = None,
     on_start: Callable[[RunDir], None] | None = None,
     on_tick: Callable[[DqnAgent, Tick], None] | None = None,
+    startup: Startup | None = None,
 ) -> Outcome:
     """Goes on with a run from its last whole checkpoint, bit for bit.
 
@@ -97,7 +101,7 @@ def resume(
     Args:
       run: its directory.
       config: its config, of which some may have changed (see `require_can_go_on`); None leaves it.
-      console, on_start, on_tick: as for `train`.
+      console, on_start, on_tick, startup: as for `train`.
 
     Raises:
       RunDirError: there is no such run, it is alive, or it is finished.
@@ -137,7 +141,9 @@ def resume(
             if on_start:
                 on_start(directory)
             shown.print(f"resumed at env step {done:,}", highlight=False)
-            run_ = Run(agent, envs, directory, shown, stop, on_tick, None, checkpoint, step, lock)
+            run_ = Run(
+                agent, envs, directory, shown, stop, on_tick, None, checkpoint, step, lock, startup
+            )
             return run_.go()
     finally:
         lock.release()
