@@ -27,7 +27,7 @@ def one_step(ring: Ring, source: tf.Tensor, discount: tf.Tensor) -> Outcome:
 
 
 def n_steps(
-    ring: Ring, source: tf.Tensor, newest: tf.Tensor, discount: tf.Tensor, n_step: tf.Tensor
+    ring: Ring, source: tf.Tensor, written: tf.Tensor, discount: tf.Tensor, n_step: tf.Tensor
 ) -> Outcome:
     """Up to `n_step` steps that followed rows `source`, as one.
 
@@ -43,38 +43,41 @@ def n_steps(
     Args:
       ring: the rows.
       source: [B] int64 row numbers of steps whose outcome is known and was no autoreset.
-      newest: int64 scalar, the newest time step.
+      written: int64 scalar or [1], time steps written so far.
       discount: float32 scalar.
       n_step: integer scalar >= 1; both may be fed, and change from call to call.
     """
     columns = ring.columns
-    ahead = (newest - source // ring.num_envs) % ring.steps  # [B] time steps, >= 1
-    limit = tf.minimum(ahead, tf.cast(n_step, tf.int64))  # [B]
-
-    def goes_on(k: tf.Tensor, terminated: tf.Tensor, destination: tf.Tensor) -> tf.Tensor:
-        stays = tf.logical_or(terminated, tf.gather(columns.autoreset, destination))
-        return tf.logical_and(k < limit, tf.logical_not(stays))
-
-    def longer(
-        k: tf.Tensor, alive: tf.Tensor, r_t: tf.Tensor, discount_t: tf.Tensor, at: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
-        terminated = tf.gather(columns.terminated, at)
-        step = _step(ring, at, terminated, discount)
-        r_t = tf.where(alive, r_t + discount_t * step.r_t, r_t)
-        discount_t = tf.where(alive, discount_t * step.discount_t, discount_t)
-        more = tf.logical_and(alive, goes_on(k + 1, terminated, step.destination))
-        return k + 1, more, r_t, discount_t, tf.where(alive, step.destination, at)
-
     terminated = tf.gather(columns.terminated, source)
     first = _step(ring, source, terminated, discount)
-    start = tf.ones([], tf.int64)
-    alive = goes_on(start, terminated, first.destination)  # [B]
-    _, _, *final = tf.while_loop(
-        lambda k, alive, *_: tf.reduce_any(alive),
-        longer,
-        (start, alive, *first),
-        parallel_iterations=1,
-    )
+
+    # All that more than one step needs is in here: a loop that does not run costs little.
+    def longer(
+        k: tf.Tensor,
+        alive: tf.Tensor,
+        terminated: tf.Tensor,
+        r_t: tf.Tensor,
+        discount_t: tf.Tensor,
+        at: tf.Tensor,
+    ) -> tuple[tf.Tensor, ...]:
+        older = tf.not_equal(at // ring.num_envs, (written - 1) % ring.steps)
+        over = tf.logical_or(terminated, tf.gather(columns.autoreset, at))
+        # False first: of the newest row nothing is known, and what was never written is no bool,
+        # of which `not` makes what `or` and `and` take for true.
+        alive = tf.logical_and(tf.logical_and(alive, older), tf.logical_not(over))
+        terminated = tf.gather(columns.terminated, at)
+        step = _step(ring, at, terminated, discount)
+        return (
+            tf.where(tf.reduce_any(alive), k + 1, n_step),
+            alive,
+            terminated,
+            tf.where(alive, r_t + discount_t * step.r_t, r_t),
+            tf.where(alive, discount_t * step.discount_t, discount_t),
+            tf.where(alive, step.destination, at),
+        )
+
+    start = tf.ones([], n_step.dtype), tf.ones(source.shape, tf.bool), terminated, *first
+    _, _, _, *final = tf.while_loop(lambda k, *_: k < n_step, longer, start, parallel_iterations=1)
     return Outcome(*final)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.random import Stream
-from rl_core.replay.rows import Rows, write_at
+from rl_core.replay.rows import write_at
 from rl_core.replay.sum_tree import SumTree
 from rl_core.replay.uniform import Transitions, UniformReplay
 
@@ -62,38 +62,6 @@ class PrioritizedReplay(UniformReplay):
             self._tree = SumTree(self.capacity)
         self.leaf = self._tree.leaf
 
-    def write(
-        self,
-        observation: tf.Tensor,
-        action: tf.Tensor,
-        reward: tf.Tensor,
-        terminated: tf.Tensor,
-        autoreset: tf.Tensor,
-        legal: tf.Tensor | None = None,
-    ) -> tf.Operation:
-        with tf.name_scope("write_priority"):
-            now = self.rows_written.read_value()
-            rows, before = self._ring.numbers(now), self._ring.numbers(now - 1)
-            enters = tf.cast(self._entering(now, autoreset), tf.float32)  # [N]
-            # The row that is written now is of no use before its own outcome is known.
-            enters = tf.concat([tf.zeros([self.num_envs]), enters], axis=0)  # [2 N]
-            changes = self._enter(tf.concat([rows, before], axis=0), enters)
-        with tf.control_dependencies(changes):
-            return super().write(observation, action, reward, terminated, autoreset, legal)
-
-    def write_steps(self, rows: Rows) -> tf.Operation:
-        with tf.name_scope("write_priorities"):
-            now = self.rows_written.read_value()
-            steps = now + tf.range(tf.shape(rows.autoreset, out_type=tf.int64)[0])  # [P]
-            entering = self._entering(steps[:, None], rows.autoreset)  # [P, N]
-            # Each row as the step after it left it; of the newest the outcome is not known.
-            enters = tf.concat([tf.reshape(entering, [-1]), [0] * self.num_envs], axis=0)
-            enters = tf.cast(enters, tf.float32)  # [(P + 1) N]
-            numbers = self._ring.numbers_of_steps(tf.concat([now - 1, steps], axis=0))
-            changes = self._enter(numbers, enters)
-        with tf.control_dependencies(changes):
-            return super().write_steps(rows)
-
     def sample(  # type: ignore[override]  # nothing sensible stands in for alpha and beta
         self,
         batch_size: int,
@@ -120,10 +88,9 @@ class PrioritizedReplay(UniformReplay):
         with tf.name_scope("sample"):
             with tf.control_dependencies([self._follow(alpha)]):
                 # Whole numbers: of the same bits XLA makes other floats than plain operations.
-                low, high = np.int64(0), np.int64(1 << 32)
-                draws = stream.integers(counter, [self._tree.draws, batch_size, 1], low, high)
-                uniform = tf.cast(draws, tf.float64) * 2.0**-32
-                source, leaf = self._tree.find(uniform)  # [B] each
+                below = np.int64(self._tree.draws(batch_size))
+                draw = stream.integers(counter, [batch_size], np.int64(0), below)
+                source, leaf = self._tree.find(draw)  # [B] each
             # n and the sum are in every weight, and so cancel when divided by the largest.
             weight = (tf.reduce_min(leaf) / leaf) ** beta  # [B]
             return self._transitions(source, discount, n_step, weight)
@@ -138,21 +105,28 @@ class PrioritizedReplay(UniformReplay):
           priority: [B] float32, usually TD errors.
         """
         with tf.name_scope("update_priorities"):
-            valid = tf.sign(tf.gather(self.priority, row))  # [B] 0 or 1
+            was = self._tree.at(row)
+            valid = tf.sign(was.value)  # [B] 0 or 1
             new = (tf.abs(priority) + _LEAST) * valid
-            # 0 and then the largest: the same whatever the order in which rows are visited.
-            # A 0 that comes after `valid` in the eyes of XLA too: else it copies all priorities.
-            cleared = write_at(self.priority, row, tf.minimum(valid, 0.0))
-            with tf.control_dependencies([cleared]):
-                raised = tf.raw_ops.ResourceScatterMax(
-                    resource=self.priority.handle, indices=row, updates=new
-                )
+            # Of a row that occurs twice one mark is left, and then the largest: the same whatever
+            # the order in which rows are visited.
+            mark = -1.0 - tf.range(tf.shape(row)[0], dtype=tf.float32)  # [B]
+            with tf.control_dependencies([write_at(self.priority, row, mark)]):
+                left = tf.gather(self.priority, row)
+            counted = tf.cast(tf.equal(left, mark), tf.float64)
+            # Marks are below 0: only what is no number is not above them, and becomes 0. This is
+            # after `left` in the eyes of XLA too: else it copies all priorities.
+            new = tf.where(new > left, new, tf.zeros_like(new))
+            raised = tf.raw_ops.ResourceScatterMax(
+                resource=self.priority.handle, indices=row, updates=new
+            )
             with tf.control_dependencies([raised]):
                 final = tf.gather(self.priority, row)
             leaf = self._leaf_of(final, self.alpha.read_value()) * valid
             largest = tf.maximum(self.max_priority.read_value(), tf.reduce_max(new))
             return tf.group(
-                self._tree.set(row, leaf), self.max_priority.assign(largest, read_value=False)
+                self._tree.set(was, leaf, counted),
+                self.max_priority.assign(largest, read_value=False),
             )
 
     def kept_variables(self) -> list[tf.Variable]:
@@ -167,14 +141,21 @@ class PrioritizedReplay(UniformReplay):
         """Makes all sums anew, bit for bit, after the kept variables were set."""
         return self._tree.set_all(self.leaf.read_value())
 
-    def _enter(self, numbers: tf.Tensor, enters: tf.Tensor) -> list[tf.Operation]:
-        """Rows [M] get the largest priority where `enters`, float32 [M], is 1; 0 where it is 0."""
-        largest = self.max_priority.read_value()
-        leaf = self._leaf_of(largest, self.alpha.read_value())
-        return [
-            write_at(self.priority, numbers, enters * largest),
-            self._tree.set(numbers, enters * leaf),
-        ]
+    def _turn_valid(
+        self, before: tf.Tensor, written: tf.Tensor, entering: tf.Tensor
+    ) -> list[tf.Operation]:
+        """The former get the largest priority, all others 0."""
+        with tf.name_scope("write_priorities"):
+            numbers = tf.concat([before, written], axis=0)  # [(P + 1) N]
+            # Of the newest row the outcome is not known: it is of no use yet.
+            enters = tf.concat([entering, [0] * self.num_envs], axis=0)
+            enters = tf.cast(enters, tf.float32)
+            largest = self.max_priority.read_value()
+            leaf = self._leaf_of(largest, self.alpha.read_value())
+            return [
+                write_at(self.priority, numbers, enters * largest),
+                self._tree.set(self._tree.at(numbers), enters * leaf),
+            ]
 
     def _follow(self, alpha: tf.Tensor) -> tf.Tensor:
         """Makes leaves and sums anew if they were made with another alpha."""

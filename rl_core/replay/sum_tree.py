@@ -1,27 +1,39 @@
 """Drawing indices in proportion to their leaves: block sums over block sums, in graph variables.
 
     leaf    [size]  whole numbers, in blocks of 16
-    sums            of each block of leaves; of each block of those; ... until 256 or fewer
+    sums            of each block of leaves; of each block of those; ... until 64 or fewer
     top             the last of these levels, searched as one
 
-A changed leaf's sums are added up again from their children, never incremented. Leaves are whole
-numbers, and sums are float64 below 2 ** 53: every addition is exact. So sums are a function of
-the leaves alone, whatever was changed in whatever order, by plain operations or compiled ones,
-and cumulative sums of the same numbers agree with them.
+All levels of sums are rows of one variable. A row holds the cumulative sums of its block, since
+that is what a search reads, and a changed leaf adds its difference to one row of each level, all
+of them in one operation. Leaves are whole numbers, and sums are float64 below 2 ** 52: every
+addition is exact, and so is what is taken away again. So sums are a function of the leaves alone,
+whatever was changed in whatever order, by plain operations or compiled ones.
 
 Imports: nothing of ours. Never agents, never envs.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-# Measured: cumulative sums of wider blocks cost more than another level, of narrower ones less.
-_BLOCK = 16
-_TOP = 256
+# Measured: searching wider blocks, or a wider top, costs more than another level does.
+_BITS = 4
+_BLOCK = 1 << _BITS
+_TOP = 64
 # Cumulative sums of a block, as a product: 2 times as fast as the operation made for it.
 _UP_TO = np.triu(np.ones([_BLOCK, _BLOCK]))
+
+
+class Leaves(NamedTuple):
+    """Some leaves, and where they are."""
+
+    block: tf.Tensor  # [M] int64
+    place: tf.Tensor  # [M] int64, within the block
+    value: tf.Tensor  # [M] float32
 
 
 class SumTree:
@@ -32,115 +44,167 @@ class SumTree:
 
     Attributes:
       largest_leaf: what a leaf must not exceed; it must be a whole number.
-      draws: uniform numbers that `find` needs per index.
       leaf: float32 [blocks, 16] variable; what is beyond `size` is 0.
     """
 
     def __init__(self, size: int) -> None:
-        counts = _counts(size)
-        self.draws = len(counts)
+        layout = _layout(size)
         self.largest_leaf = 2.0**52 / size
-        self.leaf, *sums = (
-            tf.get_variable(
-                f"sum_{level}" if level else "leaf",
-                [-(-count // _BLOCK), _BLOCK],
-                tf.float64 if level else tf.float32,
-                tf.zeros_initializer(),
-                trainable=False,
-            )
-            for level, count in enumerate(counts)
-        )
-        self._levels = [self.leaf, *sums]
+        self.leaf = _variable("leaf", [layout.blocks, _BLOCK], tf.float32)
+        self._sums = _variable("sums", [layout.rows, _BLOCK], tf.float64)
+        self._begins = layout.begins
+        top_rows = -(-layout.top // _BLOCK)
+        self._top_rows = np.arange(top_rows)
+        self._rows_before = np.tril(np.ones([top_rows, top_rows]), -1)
 
     @staticmethod
     def nbytes(size: int) -> int:
         """Bytes of a tree over `size` leaves."""
-        return sum(
-            -(-count // _BLOCK) * _BLOCK * (8 if level else 4)
-            for level, count in enumerate(_counts(size))
-        )
+        layout = _layout(size)
+        return _BLOCK * (4 * layout.blocks + 8 * layout.rows)
 
-    def find(self, uniform: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    @staticmethod
+    def draws(batch_size: int) -> int:
+        """How many numbers `find` tells apart for each index of a batch: a power of 2."""
+        return 1 << 50 - (batch_size - 1).bit_length()
+
+    def find(self, draw: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Indices, each with probability leaf / total; a leaf of 0 is never found.
 
         Stratified: index i comes from the i-th of B equal parts of the total (Schaul et al.
-        2016, appendix B.2.1) as far as the top level tells them apart. On each level below, a
-        number of its own picks the child.
+        2016, appendix B.2.1).
 
         Args:
-          uniform: [draws, B, 1] float64, multiples of 2 ** -32 in [0, 1).
+          draw: [B] int64, uniform in [0, draws(B)).
 
         Returns:
           ([B] int64 indices, [B] float32 their leaves). Undefined while all leaves are 0.
         """
-        B = int(uniform.shape[1])
-        first, *below = tf.unstack(uniform)  # [B, 1] each
-        top = self._levels[-1].read_value()
-        up_to = tf.cumsum(tf.cast(tf.reshape(top, [1, -1]), tf.float64), axis=1)  # [1, W]
-        part = (first + np.arange(B, dtype=np.float64)[:, None]) * (1.0 / B)
-        index = _first_above(up_to, tf.reshape(part * up_to[:, -1:], [1, B]))  # [1, B]
-        index = tf.reshape(index, [B])
-        if not below:
-            return index, tf.gather(tf.reshape(top, [-1]), index)
-        for level, u in zip(self._levels[-2::-1], below, strict=True):
-            children = tf.gather(level, index)  # [B, 16]
-            up_to = tf.matmul(tf.cast(children, tf.float64), _UP_TO)
-            child = _first_above(up_to, u * up_to[:, -1:])  # [B, 1]
-            index = index * _BLOCK + tf.reshape(child, [B])
-        leaf = tf.gather(children, child, axis=1, batch_dims=1)  # [B, 1]
-        return index, tf.reshape(leaf, [B])
+        B = int(draw.shape[0])
+        top = tf.gather(self._sums, self._top_rows)  # [R, 16]
+        before = tf.matmul(self._rows_before, top[:, -1:])  # [R, 1]
+        up_to = tf.reshape(before + top, [1, -1])  # [1, 16 R]
+        every = np.arange(B, dtype=np.int64) * self.draws(B) + draw
+        share = tf.cast(every, tf.float64) * (1.0 / (B * self.draws(B)))  # [B] in [0, 1)
+        # The middle of a unit of the total. From here on every number is a whole one and a half
+        # below 2 ** 52: exact, and never at the border of two leaves.
+        x = tf.floor(tf.reshape(share, [1, B]) * up_to[:, -1:]) + 0.5  # [1, B]
+        row = tf.reshape(_first_above(up_to, x), [B])
+        x = tf.gather(tf.reshape(up_to, [-1]), row) - tf.reshape(x, [B])
+        if len(self._begins) > 1:
+            row = row + self._begins[-2]
+            for _ in self._begins[:-1]:
+                row, x = _descend(tf.gather(self._sums, row), row, x)
+            row = row - self._begins[0] * _BLOCK
+        leaves = tf.gather(self.leaf, row)  # [B, 16]
+        up_to = tf.matmul(tf.cast(leaves, tf.float64), _UP_TO)
+        place = tf.reshape(_first_above(up_to, x[:, None]), [B])
+        return row * _BLOCK + place, _at(leaves, place)
 
-    def set(self, index: tf.Tensor, leaf: tf.Tensor) -> tf.Operation:
+    def at(self, index: tf.Tensor) -> Leaves:
+        """The leaves at `index`, [M] int64."""
+        block, place = _split(index)
+        return Leaves(block, place, _at(tf.gather(self.leaf, block), place))
+
+    def set(
+        self, leaves: Leaves, value: tf.Tensor, counted: tf.Tensor | None = None
+    ) -> tf.Operation:
         """Sets leaves and all sums above them.
 
         Args:
-          index: [M] int64; where one occurs twice, so must its leaf.
-          leaf: [M] float32.
+          leaves: as they are now.
+          value: [M] float32, what they become; of a leaf that occurs twice, the same.
+          counted: [M] float64, 1 at one occurrence of each leaf and 0 at the others; None if
+            each occurs once.
         """
-        widths = _BLOCK ** np.arange(self.draws, dtype=np.int64)[:, None]
-        # Of each level: which block, and which place in it.
-        blocks = index // (widths * _BLOCK)  # [levels, M]
-        places = tf.unstack(tf.stack([blocks, index // widths % _BLOCK], axis=2))  # [M, 2] each
-        change = _write(self.leaf, places[0], leaf)
-        blocks = tf.unstack(blocks)
-        for level, above, block, place in zip(
-            self._levels, self._levels[1:], blocks, places[1:], strict=False
-        ):
-            with tf.control_dependencies([change]):
-                children = tf.gather(level, block)  # [M, 16]
-            change = _write(above, place, _sums(children))
-        return change
+        # A change that needs the present leaves in the eyes of XLA too: else it copies them all.
+        # (Never of two equal ones: a 0 would be -0 or 0.)
+        value = tf.maximum(value, -1.0 - leaves.value)
+        changed = tf.raw_ops.ResourceScatterNdUpdate(
+            ref=self.leaf.handle, indices=tf.stack(leaves[:2], axis=1), updates=value
+        )
+        more = tf.cast(value, tf.float64) - tf.cast(leaves.value, tf.float64)  # [M]
+        if counted is not None:
+            more = more * counted
+        levels = len(self._begins)
+        shifts = _BITS * np.arange(levels, dtype=np.int64)
+        rows, places = _split(tf.bitwise.right_shift(leaves.block[:, None], shifts))
+        # [M, levels] each. Cumulative sums change from the place on.
+        changes = tf.reshape(tf.gather(_UP_TO, places), [-1, levels * _BLOCK]) * more[:, None]
+        added = tf.raw_ops.ResourceScatterAdd(
+            resource=self._sums.handle,
+            indices=rows + np.array(self._begins, np.int64),
+            updates=tf.reshape(changes, [-1, levels, _BLOCK]),
+        )
+        return tf.group(changed, added)
 
     def set_all(self, leaf: tf.Tensor) -> tf.Operation:
         """Sets every leaf, [blocks, 16] float32, and all sums."""
-        changes = [self.leaf.assign(leaf, read_value=False)]
-        values = leaf
-        for level in self._levels[1:]:
-            sums = _sums(values)
-            beyond = level.shape.num_elements() - sums.shape.num_elements()
-            values = tf.reshape(tf.pad(sums, [[0, beyond]]), level.shape)
-            changes.append(level.assign(values, read_value=False))
-        return tf.group(*changes)
+        sums = tf.reduce_sum(tf.cast(leaf, tf.float64), axis=1)
+        levels: list[tf.Tensor] = []
+        end = int(self._sums.shape[0])
+        for begin in self._begins:
+            blocks = tf.reshape(tf.pad(sums, [[0, -int(sums.shape[0]) % _BLOCK]]), [-1, _BLOCK])
+            rows = tf.matmul(blocks, _UP_TO)
+            levels.insert(0, tf.pad(rows, [[0, end - begin - int(rows.shape[0])], [0, 0]]))
+            sums, end = rows[:, -1], begin
+        return tf.group(
+            self.leaf.assign(leaf, read_value=False),
+            self._sums.assign(tf.concat(levels, axis=0), read_value=False),
+        )
 
 
-def _counts(size: int) -> list[int]:
-    """How many numbers each level has, from the leaves to the top."""
-    counts = [size]
+class _Layout(NamedTuple):
+    """How many blocks of leaves, sums at the top, and rows; the first row of each level.
+
+    From the lowest level to the top, which begins at 0. Below it a level begins at 16 times the
+    row where the one above does: 16 times a block's row and the place in it is the row of what is
+    summed there.
+    """
+
+    blocks: int
+    top: int
+    rows: int
+    begins: list[int]
+
+
+def _layout(size: int) -> _Layout:
+    counts = [-(-size // _BLOCK)]
     while counts[-1] > _TOP:
         counts.append(-(-counts[-1] // _BLOCK))
-    return counts
+    first = -(-counts[-1] // (_BLOCK - 1))  # so that each level has room before the next
+    begins = [first * _BLOCK**level for level in reversed(range(len(counts) - 1))] + [0]
+    rows = begins[0] + -(-counts[0] // _BLOCK)
+    return _Layout(counts[0], counts[-1], rows, begins)
 
 
-def _sums(blocks: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(tf.cast(blocks, tf.float64), axis=1)
+def _descend(up_to: tf.Tensor, row: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """From rows [B] to those of their children at x, and from there on to the children's ends.
+
+    Which end is counted from does not matter: x goes through every unit of a child either way.
+    """
+    child = tf.reshape(_first_above(up_to, x[:, None]), [-1])
+    return row * _BLOCK + child, _at(up_to, child) - x
 
 
 def _first_above(up_to: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     """[R, M] the first place in each row of `up_to` [R, W] with a value above x [R, M]."""
-    # Where a child is 0 the cumulative sum is the one before, so it is never the first above;
-    # u <= 1 - 2 ** -32 keeps x below the last one.
+    # Where a child is 0 the cumulative sum is the one before, so it is never the first above.
     return tf.raw_ops.UpperBound(sorted_inputs=up_to, values=x, out_type=tf.int64)
 
 
-def _write(variable: tf.Variable, places: tf.Tensor, values: tf.Tensor) -> tf.Operation:
-    return tf.raw_ops.ResourceScatterNdUpdate(ref=variable.handle, indices=places, updates=values)
+def _split(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The block, and the place in it."""
+    block = tf.bitwise.right_shift(index, np.int64(_BITS))
+    return block, tf.bitwise.bitwise_and(index, np.int64(_BLOCK - 1))
+
+
+def _at(blocks: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+    """[M] of [M, 16], at places [M]."""
+    # Flat: 2 times as fast as a gather with a batch dimension.
+    first = tf.range(tf.shape(place, out_type=tf.int64)[0]) * _BLOCK
+    return tf.gather(tf.reshape(blocks, [-1]), first + place)
+
+
+def _variable(name: str, shape: list[int], dtype: tf.DType) -> tf.Variable:
+    return tf.get_variable(name, shape, dtype, tf.zeros_initializer(), trainable=False)

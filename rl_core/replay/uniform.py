@@ -112,7 +112,8 @@ class UniformReplay:
         with tf.name_scope("write"):
             now, tail = self.rows_written.read_value(), self.queue_tail.read_value()
             rows, before = self._ring.numbers(now), self._ring.numbers(now - 1)
-            place, entered = self._places(tail, self._entering(now, autoreset))
+            entering = self._entering(now, autoreset)  # [N]
+            place, entered = self._places(tail, entering)
             new_tail = tail + entered
             shown = Rows(observation, action, None, None, None, legal)
             outcome = Rows(None, None, reward, terminated, autoreset)
@@ -121,6 +122,7 @@ class UniformReplay:
                 write_at(self._tail_at, now % self.steps, new_tail),
                 *self._ring.writes(rows, shown),
                 *self._ring.writes(before, outcome),
+                *self._turn_valid(before, rows, entering),
             ]
             with tf.control_dependencies(writes):
                 return tf.group(
@@ -155,6 +157,7 @@ class UniformReplay:
                 write_at(self._tail_at, steps % self.steps, tails),
                 *self._ring.writes(numbers, shown),
                 *self._ring.writes(before, outcome),
+                *self._turn_valid(before[: self.num_envs], numbers, flat),
             ]
             with tf.control_dependencies(writes):
                 return tf.group(
@@ -243,13 +246,8 @@ class UniformReplay:
         if n_step is None:
             outcome = one_step(ring, source, discount)
         else:
-            newest = tf.reshape(self.rows_written.read_value(), []) - 1
-            # One step is the usual case, and half of what the loop costs in any.
-            outcome = tf.cond(
-                n_step > 1,
-                lambda: n_steps(ring, source, newest, discount, n_step),
-                lambda: one_step(ring, source, discount),
-            )
+            written = self.rows_written.read_value()
+            outcome = n_steps(ring, source, written, discount, n_step)
         legal, destination = ring.columns.legal, outcome.destination
         return Transitions(
             s_tm1=tf.gather(ring.columns.observation, source),
@@ -262,6 +260,18 @@ class UniformReplay:
             row=source,
             weight=weight,
         )
+
+    def _turn_valid(
+        self, before: tf.Tensor, written: tf.Tensor, entering: tf.Tensor
+    ) -> list[tf.Operation]:
+        """What else is to be done when P time steps are written.
+
+        Args:
+          before: [N] rows of the time step before; written: [P N] those of the steps.
+          entering: [P N] int64, 1 where a row of `before`, and then of `written`, becomes valid.
+            The N last, and all others, are not.
+        """
+        return []
 
     def _entering(self, now: tf.Tensor, autoreset: tf.Tensor) -> tf.Tensor:
         """[.., N] 1 where the row before time step `now` becomes valid by it, else 0; int64."""

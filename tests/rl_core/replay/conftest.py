@@ -28,9 +28,14 @@ class Ring:
             written = self.replay.write(*feeds)
             calls = build(self.replay)
             anew = tf.group(*[v.initializer for v in tf.global_variables()])
+            columns = self.replay._ring.columns
+            outcome = [columns.reward, columns.terminated, columns.autoreset]
+            memory = [tf.placeholder(v.dtype, v.shape) for v in outcome]
+            soiled = [v.assign(x, read_value=False) for v, x in zip(outcome, memory, strict=True)]
         self.engine.start()
         self._write = self.engine.callable(None, feeds, [written])
         self._anew = self.engine.callable(None, targets=[anew])
+        self._soil = self.engine.callable(None, memory, soiled)
         for name, call in calls.items():
             setattr(self, name, self.engine.callable(*call))
         self.rows = []
@@ -39,6 +44,11 @@ class Ring:
         """An empty replay, and an empty twin."""
         self._anew()
         self.rows = []
+
+    def soil(self, byte):
+        """What was never written is memory that somebody used before; a bool of it is none."""
+        bools = np.full(self.replay.capacity, byte, np.uint8).view(np.bool_)
+        self._soil(np.full(self.replay.capacity, np.nan, np.float32), bools, bools)
 
     def write(self, terminated, autoreset, reward=None):
         N, t = self.replay.num_envs, len(self.rows)

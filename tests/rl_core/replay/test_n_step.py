@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 from rl_core import Engine, Stream, fused_updates
 from rl_core.replay import UniformReplay
 
-BATCH = 32
+BATCH = 40  # not all of it in whole vectors
 HALF = np.float32(0.5)
 
 
@@ -71,6 +71,21 @@ def test_n_steps_hold_where_no_env_goes_too(ring):
             check(ring, ring.some(np.int64(counter), HALF, np.int64(4)), 4)
 
 
+@pytest.mark.parametrize("byte", [0x02, 0x36, 0x37, 0xFF], ids=hex)
+@pytest.mark.parametrize("way", ["plain", "compiled"])
+def test_what_was_never_written_is_never_looked_at(make_ring, make_episodes, way, byte):
+    ring = make_ring(60, 1, lambda replay: draws(replay, fused=True))
+    rng = np.random.default_rng(byte)
+    for counter in range(40):
+        ring.restart()
+        ring.soil(byte)
+        for flags in make_episodes(rng.integers(4, 50), 1, rng, 0.1):
+            ring.write(*flags)
+        if ring.valid():
+            key = np.int64(counter), HALF, np.int64(4)
+            check(ring, ring.some(*key) if way == "plain" else ring.compiled(np.int32(1), *key), 4)
+
+
 def test_one_of_n_steps_is_a_single_step_bit_for_bit(ring, make_episodes):
     ring.restart()
     rng = np.random.default_rng(1)
@@ -130,12 +145,12 @@ def test_the_newest_row_is_as_far_as_it_goes(make_ring):
     assert got == {(2.0, 0.25, 2.0), (2.0, 0.5, 2.0)}  # 1 + 2 / 2 from row 0; 2 from row 1
 
 
-def test_without_n_there_is_no_choice_and_no_loop():
+def test_without_n_there_is_no_loop():
     engine = Engine()
     with engine.building() as graph:
         replay = UniformReplay(9, 1, (), np.int32)
         counter = tf.placeholder(tf.int64, [])
         replay.sample(4, Stream(0, "sample"), counter, tf.constant(0.5))
-        assert not [op for op in graph.get_operations() if "If" in op.type]
+        assert not [op for op in graph.get_operations() if "While" in op.type]
         replay.sample(4, Stream(0, "sample"), counter, tf.constant(0.5), tf.constant(2))
-        assert [op for op in graph.get_operations() if "If" in op.type]
+        assert [op for op in graph.get_operations() if "While" in op.type]

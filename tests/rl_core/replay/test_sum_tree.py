@@ -9,8 +9,9 @@ import tensorflow.compat.v1 as tf
 from rl_core import Engine, Stream, fused_updates
 from rl_core.replay.sum_tree import SumTree
 
-# Levels of 1, 1 with a block that is not full, 2 and 3 levels.
-SIZES = [4, 250, 300, 5000]
+# Levels of sums: 1; 1 with a block that is not full; 2 with one row below the top each, and many;
+# 3 with few sums at the top, and 3.
+SIZES = [4, 250, 1030, 5000, 17_000, 200_000]
 BATCH = 64
 
 
@@ -20,35 +21,34 @@ class Tree:
         with self.engine.building():
             tree = SumTree(size)
             counter, index = tf.placeholder(tf.int64, []), tf.placeholder(tf.int64, [BATCH])
-            leaf = tf.placeholder(tf.float32, [BATCH])
+            leaf, draw = tf.placeholder(tf.float32, [BATCH]), tf.placeholder(tf.int64, [BATCH])
+            counted = tf.placeholder(tf.float64, [BATCH])
             leaves = tf.placeholder(tf.float32, tree.leaf.shape)
-            stream = Stream(0, "tree")
+            stream, self.draws = Stream(0, "tree"), tree.draws(BATCH)
 
             def found():
-                whole = stream.integers(counter, [tree.draws, BATCH, 1], *map(np.int64, (0, 2**32)))
-                return tree.find(tf.cast(whole, tf.float64) / 2**32)
+                below = np.int64(self.draws)
+                return tree.find(stream.integers(counter, [BATCH], np.int64(0), below))
 
-            find, changed = found(), tree.set(index, leaf)
-            uniform = tf.placeholder(tf.float64, [tree.draws, BATCH, 1])
-            at = tree.find(uniform)
+            def set_at():
+                return tree.set(tree.at(index), leaf, counted)
+
+            find, changed, at = found(), set_at(), tree.find(draw)
             if compiled:
                 one = tf.constant(1)
                 find = fused_updates(lambda: (found(), tf.no_op()), one, find)
                 still = tf.zeros([])
-                changed = fused_updates(lambda: ([still], tree.set(index, leaf)), one, [still])[
-                    0
-                ].op
-            sums = [level.read_value() for level in tree._levels]
+                changed = fused_updates(lambda: ([still], set_at()), one, [still])[0].op
+            sums = [tree.leaf.read_value(), tree._sums.read_value()]
             filled, again = tree.set_all(leaves), tree.set_all(tree.leaf.read_value())
         self.engine.start()
-        self.shape = tree.leaf.shape
+        self.shape, self.begins = tree.leaf.shape, tree._begins
         self._find = self.engine.callable(find, [counter])
         self._fill = self.engine.callable(None, [leaves], [filled])
-        self.set = self.engine.callable(None, [index, leaf], [changed])
-        self.at = self.engine.callable(at, [uniform])
-        self.draws = tree.draws
+        self._set = self.engine.callable(None, [index, leaf, counted], [changed])
+        self.at = self.engine.callable(at, [draw])
         self.again = self.engine.callable(None, targets=[again])
-        self.levels = self.engine.callable(sums)
+        self.values = self.engine.callable(sums)
 
     def find(self, counter):
         return self._find(np.int64(counter))
@@ -58,8 +58,19 @@ class Tree:
         padded.reshape(-1)[: self.size] = leaves
         self._fill(padded)
 
+    def set(self, index, leaves):
+        counted = np.zeros(len(index))
+        counted[np.unique(index, return_index=True)[1]] = 1
+        self._set(index, leaves, counted)
+
     def leaves(self):
-        return self.levels()[0].reshape(-1)[: self.size]
+        return self.values()[0].reshape(-1)[: self.size]
+
+    def levels(self):
+        """Leaves, their blocks' sums, and so on up to the top, as they are stored."""
+        leaf, sums = self.values()
+        borders = [len(sums), *self.begins]
+        return [leaf, *(sums[begin:end] for end, begin in itertools.pairwise(borders))]
 
 
 @pytest.fixture(scope="module", params=SIZES)
@@ -69,12 +80,19 @@ def tree(request):
     tree.engine.close()
 
 
+def sums_of(blocks):
+    """[n, 16] -> [n / 16, 16]; whole numbers below 2 ** 53, added as such."""
+    sums = [sum(map(int, block)) for block in blocks]
+    return np.reshape(np.float64(sums + [0] * (-len(sums) % 16)), [-1, 16])
+
+
 def assert_exact(levels):
-    """Every number is the sum of its block, to the last bit; the rest of each level is 0."""
-    for below, above in itertools.pairwise(levels):
-        sums = [sum(map(int, block)) for block in below]
-        assert above.reshape(-1)[: len(sums)].tolist() == sums
-        assert not above.reshape(-1)[len(sums) :].any()
+    """Every number is what the leaves say, to the last bit; the rest of each level is 0."""
+    blocks, *rows = levels
+    for level in rows:
+        blocks = sums_of(blocks)
+        np.testing.assert_array_equal(level[: len(blocks)], blocks.cumsum(axis=1))
+        assert not level[len(blocks) :].any()
 
 
 def random_leaves(rng, count):
@@ -100,6 +118,14 @@ def test_sums_are_exact_after_any_changes_and_the_same_when_made_anew(tree):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_leaf_that_stays_zero_stays_the_same_bits(compiled):
+    tree = Tree(250, compiled)
+    for _ in range(2):
+        tree.set(np.arange(BATCH), np.zeros(BATCH, np.float32))
+        assert not np.signbit(tree.leaves()).any()
+
+
 def test_a_leaf_of_zero_is_never_found(tree):
     rng = np.random.default_rng(0)
     for counter in range(300):
@@ -120,15 +146,15 @@ def test_the_only_leaf_is_always_found(tree, only):
         assert set(tree.find(1)[0].tolist()) == {place}
 
 
-@pytest.mark.parametrize("u", [0.0, 1 - 2.0**-32])
-def test_nor_at_either_end_of_what_is_drawn(tree, u):
+@pytest.mark.parametrize("last", [False, True])
+def test_nor_at_either_end_of_what_is_drawn(tree, last):
     """0 is the border of leading zeros; the largest number is just below that of the last ones."""
     for zeros in (0, 1):
         leaves = np.full(tree.size, 5.0)
         leaves[2 * tree.size // 3 :] *= 2.0**36
         leaves[:zeros] = leaves[tree.size - zeros :] = 0
         tree.fill(leaves)
-        index, leaf = tree.at(np.full([tree.draws, BATCH, 1], u))
+        index, leaf = tree.at(np.full(BATCH, last * (tree.draws - 1)))
         assert (leaf > 0).all() and (index < tree.size).all()
 
 
@@ -157,6 +183,18 @@ def test_each_part_of_the_total_gives_one_index():
     for counter in range(20):
         assert np.bincount(tree.find(counter)[0]).tolist() == [16] * 4
     tree.engine.close()
+
+
+def test_however_far_apart_they_are(tree):
+    """64 equal leaves, 64 draws: each once. Levels may turn the order round, not mix the parts."""
+    rng = np.random.default_rng(5)
+    count = min(BATCH, 1 << tree.size.bit_length() - 1)
+    for counter, value in enumerate((1.0, 3.0, 2.0**20, 2.0**24 - 1)):
+        leaves = np.zeros(tree.size)
+        leaves[rng.choice(tree.size, count, replace=False)] = value
+        tree.fill(leaves)
+        found = np.bincount(tree.find(counter)[0], minlength=tree.size)
+        np.testing.assert_array_equal(found, (leaves > 0) * (BATCH // count))
 
 
 @pytest.mark.parametrize("size", [250, 5000])
