@@ -1,5 +1,6 @@
 """The compiled loop against the same loop written out in Python, and against itself."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -140,7 +141,22 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
+FAST = (
+    "compiled by XLA, four envs, several phases a step",
+    "arms of a freeze schedule",
+    "truncated",
+)
+
+
+def slower(kinds, *fast):
+    """`fast` in the default run, the other kinds in the slow one."""
+    return [
+        pytest.param(how, marks=() if kind in fast else pytest.mark.slow, id=kind)
+        for kind, how in kinds.items()
+    ]
+
+
+@pytest.mark.parametrize("settings", slower(KINDS, *FAST))
 def test_it_is_the_loop_written_out(settings):
     agent, envs = made(**settings)
     state, episodes = LoopState(next_log=100), []
@@ -162,28 +178,34 @@ def test_it_is_the_loop_written_out(settings):
         )
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"prioritized": True, "num_envs": 4},
-        {"noisy": True, "boltzmann": True, "temperature": 0.5},
-        {"head": "quantile", "quantiles": 5, "env_id": "InGraph/Acrobot-v1"},
-    ],
-    ids=str,
-)
-def test_the_same_seed_gives_the_same_digest_whatever_the_chunks_end(settings):
+MORE_KINDS = {
+    "plain": {},
+    "prioritized, four envs": {"prioritized": True, "num_envs": 4},
+    "noisy, boltzmann": {"noisy": True, "boltzmann": True, "temperature": 0.5},
+    "quantiles": {"head": "quantile", "quantiles": 5, "env_id": "InGraph/Acrobot-v1"},
+}
+
+
+@functools.cache
+def digest(kind, seed):
+    agent, envs = made(seed=seed, **MORE_KINDS[kind])
+    list(compiled_loop(agent, envs))
+    return agent.digest()
+
+
+@pytest.mark.parametrize("kind", slower({k: k for k in MORE_KINDS}, "prioritized, four envs"))
+def test_whatever_the_chunks_end_the_digest_is_the_same(kind):
     """Chunks of 50 time steps; and the same loop left and entered again after each of them."""
-    one, envs = made(**settings)
-    list(compiled_loop(one, envs))
-    other, envs = made(**settings)
+    agent, envs = made(**MORE_KINDS[kind])
     state = LoopState(next_log=100)
-    while state.env_step < other.config.env_steps:
-        next(compiled_loop(other, envs, state))
-    assert one.digest() == other.digest()
-    third, envs = made(seed=1, **settings)
-    list(compiled_loop(third, envs))
-    assert third.digest() != one.digest()
+    while state.env_step < agent.config.env_steps:
+        next(compiled_loop(agent, envs, state))
+    assert agent.digest() == digest(kind, seed=0)
+
+
+@pytest.mark.parametrize("kind", slower({k: k for k in MORE_KINDS}, "prioritized, four envs"))
+def test_another_seed_is_another_digest(kind):
+    assert digest(kind, seed=1) != digest(kind, seed=0)
 
 
 def test_returns_are_sums_of_what_the_env_gave_and_rows_hold_what_is_learned_from():

@@ -91,7 +91,8 @@ def agent_actions(run, observations, *, averaged):
 @pytest.mark.parametrize(
     ("to", "averaged"),
     [
-        *((to, to == "onnx") for to in LOADERS),
+        *((to, to == "onnx") for to in LOADERS if to != "frozen"),
+        pytest.param("frozen", False, marks=pytest.mark.slow),
         *(pytest.param(to, to != "onnx", marks=pytest.mark.slow) for to in LOADERS),
     ],
 )

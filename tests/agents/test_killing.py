@@ -21,7 +21,7 @@ def test_fifty_kills_leave_no_trace():
 
 def test_a_few_kills_leave_no_trace():
     done = subprocess.run(
-        [sys.executable, "-m", "tests.agents.kills", "--kills", "4", "--seed", "1"],
+        [sys.executable, "-m", "tests.agents.kills", "--kills", "2", "--seed", "1"],
         capture_output=True,
         text=True,
     )

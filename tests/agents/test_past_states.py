@@ -15,9 +15,9 @@ from rl_core.control.log import read_log
 from rl_core.errors import RlCoreError
 
 
-@pytest.fixture
-def agent(lab):
-    """One with rows to learn from and three snapshots, of updates 0, 5 and 10."""
+@pytest.fixture(scope="module")
+def shared(lab):
+    """One with rows to learn from and three snapshots, of updates 0, 5 and 10; and all of it."""
     agent = lab.agent(past_states=3, sync_period=4)
     rng = np.random.default_rng(0)
     for t in range(40):
@@ -25,6 +25,15 @@ def agent(lab):
     for _ in range(3):
         agent.snapshot()
         agent.learn(5)
+    return agent, agent.state(), [(0, agent.contents.time_steps(0, 40))]
+
+
+@pytest.fixture
+def agent(shared):
+    """The same for each test."""
+    agent, state, rows = shared
+    agent.hyperparameters["tau"] = "auto"
+    agent.restore(state, rows)
     return agent
 
 
@@ -172,9 +181,13 @@ def asked(run):
     return on_tick
 
 
-@pytest.fixture
-def outcome(tmp_path, at_once):
-    return train(SHORT, tmp_path / "run", on_tick=asked(tmp_path / "run"))
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    """Look, do not touch."""
+    run = tmp_path_factory.mktemp("past_states") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rl_core.control.steering.POLL_SECONDS", 0.0)
+        return train(SHORT, run, on_tick=asked(run))
 
 
 def test_every_change_has_a_snapshot_before_it_and_all_is_in_the_log(outcome):
@@ -216,7 +229,7 @@ def test_a_run_with_snapshots_and_rewinds_is_repeated_bit_for_bit(outcome):
     assert replay(outcome.run).identical
 
 
-def test_it_is_resumed_bit_for_bit_ring_and_all(outcome, tmp_path):
+def test_it_is_resumed_bit_for_bit_ring_and_all(outcome, tmp_path, at_once):
     class Crash(Exception):
         pass
 

@@ -82,7 +82,16 @@ def write_entries(run, lines):
     (run / "control/log.jsonl").write_text(text)
 
 
-@pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
+FAST = ("eight envs, fused", "prioritized")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(how, marks=() if kind in FAST else pytest.mark.slow, id=kind)
+        for kind, how in KINDS.items()
+    ],
+)
 def test_a_run_with_random_changes_is_repeated_bit_for_bit(tmp_path, settings):
     outcome = steered(tmp_path / "run", 25, env_steps=700, **settings)
     verdict = replay(tmp_path / "run")
@@ -139,13 +148,17 @@ def test_the_repetition_is_thrown_away_or_kept_as_a_run_of_its_own(run, tmp_path
 @pytest.mark.parametrize(
     ("number", "change"),
     [
-        (0, lambda e: e | {"tick": e["tick"] + 1}),
-        (0, lambda e: e | {"tick": e["tick"] - 1}),
-        (0, lambda e: e | {"value": 2}),
-        (1, lambda e: e | {"value": 1.0}),
-        (1, lambda e: e | {"taken": False, "reason": "no"}),
+        pytest.param(0, lambda e: e | {"tick": e["tick"] + 1}, id="later"),
+        pytest.param(1, lambda e: e | {"value": 1.0}, id="another epsilon"),
+        *(
+            pytest.param(number, change, id=name, marks=pytest.mark.slow)
+            for name, number, change in [
+                ("earlier", 0, lambda e: e | {"tick": e["tick"] - 1}),
+                ("another value", 0, lambda e: e | {"value": 2}),
+                ("left out", 1, lambda e: e | {"taken": False, "reason": "no"}),
+            ]
+        ),
     ],
-    ids=["later", "earlier", "another value", "another epsilon", "left out"],
 )
 def test_a_log_that_was_tampered_with_is_found_out(copy, number, change):
     lines = entries(copy)

@@ -183,21 +183,25 @@ def test_learning_before_there_is_a_transition_is_refused_in_words(lab):
 
 @pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
 def test_a_live_value_acts_on_the_very_next_update_and_not_before(lab, updates):
-    steady = lab.filled(updates_per_learn=updates)
-    steady.learn(updates)
-    before = steady.weights()
-    steady.learn(updates)
-    after = steady.weights()
+    agent = lab.filled(updates_per_learn=updates)
+    agent.learn(updates)
+    state, rows = agent.state(), [(0, agent.contents.time_steps(0, 50))]
+    before = lab.weights(agent, "online")
+    agent.learn(updates)
+    after = lab.weights(agent, "online")
     new = {"learning_rate": 0.1, "discount": 0.1, "huber_delta": 0.01, "max_grad_norm": 1e-4}
     if updates > 1:  # the same feeds, read by the loop: half of them will do
         new = {name: new[name] for name in ("learning_rate", "max_grad_norm")}
     for name, value in new.items():
-        agent = lab.filled(updates_per_learn=updates)
-        agent.learn(updates)
+        agent.restore(state, rows)
         agent.hyperparameters[name] = value
         assert lab.same(agent.weights(), before)
         agent.learn(updates)
         assert not lab.same(agent.weights(), after), name
+        agent.hyperparameters[name] = "auto"
+    agent.restore(state, rows)
+    agent.learn(updates)
+    assert lab.same(agent.weights(), after)
 
 
 def test_twice_the_learning_rate_makes_the_next_step_twice_as_long(lab):

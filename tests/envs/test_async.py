@@ -133,7 +133,10 @@ def assert_same(a: Step, b: Step) -> None:
             assert ours == theirs  # the episodes, or no masks
 
 
-@pytest.mark.parametrize(("env_id", "env_kwargs", "steps"), CASES)
+@pytest.mark.parametrize(
+    ("env_id", "env_kwargs", "steps"),
+    [*CASES[:3], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[3:])],
+)
 def test_async_equals_sync_row_by_row(made, env_id, env_kwargs, steps):
     ours = made(env_id, 5, env_kwargs=env_kwargs)
     theirs = make_envs(env_id, 5, seed=7, env_kwargs=env_kwargs)
@@ -167,7 +170,9 @@ def test_rewards_are_scaled_and_clipped_as_in_sync(made):
     assert seen == {np.float32(-0.1), -0.5, 0.0}
 
 
-@pytest.mark.parametrize("cores", [1, 2, 3, 8])
+@pytest.mark.parametrize(
+    "cores", [1, 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 8))]
+)
 def test_the_rows_do_not_depend_on_the_number_of_workers(made, monkeypatch, cores):
     monkeypatch.setattr(async_driver, "_cores", lambda: cores)
     ours = made("CartPole-v1", 5)
@@ -180,9 +185,25 @@ def test_the_rows_do_not_depend_on_the_number_of_workers(made, monkeypatch, core
         assert_same(ours.step(actions), theirs.step(actions))
 
 
-@pytest.mark.parametrize(("before", "after"), [("async", "async"), ("async", "sync"),
-                                               ("sync", "async")])  # fmt: skip
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Taxi-v4", "MinAtar/Seaquest-v1"])
+@pytest.mark.parametrize(
+    ("env_id", "before", "after"),
+    [
+        ("Taxi-v4", "async", "async"),
+        ("CartPole-v1", "async", "sync"),
+        ("MinAtar/Seaquest-v1", "sync", "async"),
+        *(
+            pytest.param(env_id, *how, marks=pytest.mark.slow)
+            for env_id, *how in [
+                ("Taxi-v4", "async", "sync"),
+                ("Taxi-v4", "sync", "async"),
+                ("CartPole-v1", "async", "async"),
+                ("CartPole-v1", "sync", "async"),
+                ("MinAtar/Seaquest-v1", "async", "async"),
+                ("MinAtar/Seaquest-v1", "async", "sync"),
+            ]
+        ),
+    ],
+)
 def test_it_comes_back_in_mid_episode_also_as_the_other(made, env_id, before, after):
     envs = made(env_id, 4, vectorization=before)
     rng = np.random.default_rng(0)
