@@ -10,7 +10,7 @@ JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo 4 || echo $$n)
 CONFIGS ?= cartpole acrobot mountaincar lunarlander
 SEEDS ?= 10
 
-.PHONY: train test test-slow bench results check format docs clean
+.PHONY: train test test-slow bench performance results check format docs clean
 
 train: $(VENV)/.ready
 	$(BIN)/targetnet train cartpole --board
@@ -23,6 +23,9 @@ test-slow: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m pytest -m benchmark -s
+
+performance: $(VENV)/.ready
+	$(BIN)/python -m tests.benchmarks.performance --page docs/performance.md
 
 results: $(VENV)/.ready
 	$(BIN)/targetnet results $(CONFIGS) --seeds $(SEEDS) --peer sb3 --page docs/results.md

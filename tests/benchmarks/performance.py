@@ -34,7 +34,7 @@ from rl_core.errors import RlCoreError, did_you_mean, in_one_line
 from tests.benchmarks.performance_page import as_markdown, bar_line
 from tests.benchmarks.rounds import closing_all, measure
 from tests.benchmarks.scenarios import SCENARIOS, Scenario, Worker
-from tests.benchmarks.workers import Process
+from tests.benchmarks.workers import ROOT, Process
 
 _GYMNASIUM = "gymnasium[classic-control]==1.4.0"
 _TORCH = ("torch==2.13.0",)
@@ -63,6 +63,8 @@ class Performance:
     """For performance.json and logs."""
     venvs: Path | None = None
     """For the peers' environments. By default OUT/venvs."""
+    before: Path | None = None
+    """A checkout of an earlier commit, for `parts`."""
     page: Path | None = None
     """The page; none is written by default."""
 
@@ -117,7 +119,7 @@ class Performance:
     def _measured(
         self, scenario: Scenario, missing: Mapping[str, str], console: Console
     ) -> dict[str, Any]:
-        why = {label: _why_not(worker, missing) for label, worker in scenario.workers.items()}
+        why = {label: self._why_not(worker, missing) for label, worker in scenario.workers.items()}
         groups: dict[str, list[Process]] = {}
         with closing_all(groups):
             for label, worker in scenario.workers.items():
@@ -146,11 +148,19 @@ class Performance:
             "bars": [asdict(bar) for bar in scenario.bars],
         }
 
+    def _why_not(self, worker: Worker, missing: Mapping[str, str]) -> str:
+        """Why a worker cannot be measured; "" if it can."""
+        if worker.before and self.before is None:
+            return "no --before"
+        return _why_not(worker, missing)
+
     def _started(self, scenario: str, label: str, worker: Worker) -> Iterator[Process]:
         for i, setting in enumerate(worker.tried):
             name = re.sub(r"\W+", "-", f"{scenario} {label} {i}")
             log = self.out / "logs" / f"{name}.log"
-            yield Process(label, worker, setting, self._python(worker), self._cores(), log)
+            root = self.before if worker.before and self.before else ROOT
+            python = self._python(worker)
+            yield Process(label, worker, setting, python, self._cores(), log, root.resolve())
 
     def _cores(self) -> list[int]:
         return sorted(self.cores or os.sched_getaffinity(0))
@@ -160,6 +170,7 @@ class Performance:
         words += ["--rounds", str(self.rounds)]
         words += ["--seconds", f"{self.seconds:g}"] if self.seconds else []
         words += ["--cores", *map(str, self.cores)] if self.cores else []
+        words += ["--before", "before"] if any(w.before for w in scenario.workers.values()) else []
         return {
             "command": shlex.join(words),
             "rounds": self.rounds,
@@ -170,7 +181,6 @@ class Performance:
 
 
 def _why_not(worker: Worker, missing: Mapping[str, str]) -> str:
-    """Why a worker cannot be measured; "" if it can."""
     if worker.venv:
         return missing.get(worker.venv, "")
     config = worker.setup.get("config", {})

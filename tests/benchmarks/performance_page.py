@@ -28,6 +28,7 @@ _HEADS = {
     "env steps/s": "env steps per second",
     "updates/s": "updates per second",
     "us/update": "microseconds per update",
+    "us": "microseconds",
     "s": "seconds",
 }
 

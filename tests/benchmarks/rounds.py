@@ -33,6 +33,8 @@ def value(quantity: str, of: Mapping[str, Any]) -> float:
             return of["updates"] / of["seconds"]
         case "us/update":
             return 1e6 * of["seconds"] / of["updates"]
+        case "us":
+            return 1e6 * of["seconds"] / (of["env_steps"] or of["updates"])
         case "s":
             return of["seconds"]
     raise ValueError(f"no quantity {quantity!r}")

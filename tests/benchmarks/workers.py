@@ -32,6 +32,7 @@ class Process:
       python: its interpreter.
       cores: that are given; it takes the first of them.
       log: gets all that it prints.
+      root: of our code, if it is ours.
 
     Attributes:
       setting: with `threads` as a number.
@@ -48,6 +49,7 @@ class Process:
         python: Path,
         cores: Sequence[int],
         log: Path,
+        root: Path = ROOT,
     ) -> None:
         self.label, self.worker = label, worker
         threads = len(cores) if setting["threads"] == ALL else min(setting["threads"], len(cores))
@@ -63,10 +65,10 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
-                env=_environ(threads, worker),
+                env=_environ(threads, worker, root),
             )
         pinned = list(cores[: worker.cores or threads])
-        self._say({**worker.setup, **self.setting, "cores": pinned, "root": str(ROOT)})
+        self._say({**worker.setup, **self.setting, "cores": pinned, "root": str(root)})
 
     def wait(self) -> None:
         """Until it is ready: built, compiled, warm."""
@@ -132,10 +134,10 @@ class Process:
         return RlCoreError(f"exit code {code}: {words}")
 
 
-def _environ(threads: int, worker: Worker) -> dict[str, str]:
+def _environ(threads: int, worker: Worker, root: Path) -> dict[str, str]:
     libraries = ("OMP", "MKL", "OPENBLAS")
     environ = os.environ | {f"{name}_NUM_THREADS": str(threads) for name in libraries}
     # Of ours; a peer's interpreter must not see it.
     environ.pop("PYTHONPATH", None)
-    paths = {} if worker.venv else {"PYTHONPATH": str(ROOT)}
+    paths = {} if worker.venv else {"PYTHONPATH": str(root)}
     return environ | paths | {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}

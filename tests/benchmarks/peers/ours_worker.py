@@ -5,6 +5,8 @@
                                                             logging, checkpoints
     {"kind": "learn", "config": {...}, "warm_up": 64,       updates alone, from a replay full of
      "shape": [84, 84, 4], "dtype": "uint8", "actions": 6}  random observations
+    {"kind": "part", "part": "env", "config": {...},        one thing that a loop calls: env, act,
+     "warm_up": 2000}                                       learn, loop
 
 Imports: agents, envs, only inside functions.
 """
@@ -78,6 +80,45 @@ def learning(setup: dict[str, Any]) -> Work:
     return Work(run, K, PACKAGES)
 
 
+def part(setup: dict[str, Any]) -> Work:
+    """One thing that a loop calls, again and again; written so that earlier commits know it all."""
+    from agents.dqn import DqnAgent
+    from agents.runner import training_loop
+    from envs import make_envs
+
+    config = config_of(setup)
+    envs = make_envs(config.env_id, seed=config.seed)
+    agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
+    ticks = training_loop(agent, envs)
+    for _ in range(setup["warm_up"]):
+        step = next(ticks).step
+    shown = step.observation, step.reward, step.terminated, step.autoreset
+    both = np.array([[0], [1]])
+    K = config.updates_per_learn
+
+    def run(count: int) -> tuple[int, int]:
+        begin = agent.updates
+        match setup["part"]:
+            case "env":
+                for i in range(count):
+                    envs.step(both[i & 1])
+            case "act":
+                for _ in range(count):
+                    agent.step(*shown)
+            case "loop":
+                first = next(ticks).env_step
+                for _ in range(count):
+                    last = next(ticks).env_step
+                count = last - first
+            case "learn":
+                for _ in range(count // K):
+                    agent.learn(K)
+                count = 0
+        return count, agent.updates - begin
+
+    return Work(run, K, PACKAGES)
+
+
 def whole_run() -> None:
     """Answers from inside the run, whose loop is not ours to call."""
     from agents.training import train
@@ -124,7 +165,7 @@ def random_observations(
 
 
 def make(setup: dict[str, Any]) -> Work:
-    return {"train": training, "learn": learning}[setup["kind"]](setup)
+    return {"train": training, "learn": learning, "part": part}[setup["kind"]](setup)
 
 
 if __name__ == "__main__":
