@@ -1,0 +1,130 @@
+"""The commands about what a run has learned: eval, play, export.
+
+Imports: agents, rl_core.errors. TensorFlow only inside the commands.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from agents.quiet import quiet_import
+from rl_core.errors import RlCoreError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Play a trained policy greedily on fresh episodes and print their returns."""
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A run directory."""
+    episodes: Annotated[int, arg(metavar="N")] = 100
+    """How many episodes."""
+    seed: Annotated[int | None, arg(metavar="S")] = None
+    """Of the episodes. By default derived from the run's."""
+    ema: bool = False
+    """With the averaged weights."""
+    best: bool = False
+    """With the weights of the best evaluation."""
+    json: bool = False
+    """One JSON object: episodes, mean, std, min, max."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.rundir import RunDir
+
+        _require_episodes(self.episodes, self.seed)
+        directory = RunDir.open(self.run)
+        config = directory.config()
+        with quiet_import():
+            from agents.policies import policy_weights
+            from agents.run import summary
+            from agents.training import evaluate_weights
+        weights = policy_weights(directory, averaged=self.ema, best=self.best)
+        result = summary(evaluate_weights(config, weights, self.episodes, seed=self.seed))
+        if self.json:
+            print(json.dumps(result))
+        else:
+            console.print(
+                f"greedy return {result['mean']:,.1f} +- {result['std']:,.1f} (mean and std of "
+                f"{self.episodes} episodes, {result['min']:,.1f} to {result['max']:,.1f})",
+                highlight=False,
+            )
+        return 0
+
+
+@dataclass(frozen=True)
+class Play:
+    """Watch a trained policy: in a window, or as a video."""
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A run directory."""
+    episodes: Annotated[int, arg(metavar="N")] = 1
+    """How many episodes."""
+    video: Annotated[Path | None, arg(metavar="FILE")] = None
+    """An .mp4 or .gif to write instead of opening a window."""
+    seed: Annotated[int | None, arg(metavar="S")] = None
+    """Of the episodes. By default derived from the run's."""
+    ema: bool = False
+    """With the averaged weights."""
+    best: bool = False
+    """With the weights of the best evaluation."""
+    to_board: bool = False
+    """Also show it in TensorBoard's Images tab."""
+
+    def __call__(self, console: Console) -> int:
+        _require_episodes(self.episodes, self.seed)
+        with console.status("importing TensorFlow"), quiet_import():
+            from agents.playing import play
+
+        returns = play(
+            self.run, self.episodes, video=self.video, seed=self.seed, averaged=self.ema,
+            best=self.best, to_board=self.to_board,
+            on_episode=lambda episode: console.print(
+                f"episode {episode.number + 1}: return {episode.episode_return:,.1f}, "
+                f"{episode.length:,} env steps", highlight=False,
+            ),
+        )  # fmt: skip
+        console.print(f"mean return {sum(returns) / len(returns):,.1f}", highlight=False)
+        if self.video:
+            console.print(f"video: {self.video}", highlight=False)
+        return 0
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a run's greedy policy for use without this project."""
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A run directory."""
+    dir: Annotated[Positional[Path], arg(metavar="DIR")]
+    """A new directory."""
+    to: Annotated[str, arg(metavar="savedmodel|frozen|tflite|onnx|safetensors")]
+    """The format."""
+    ema: bool = False
+    """The averaged weights."""
+    best: bool = False
+    """The weights of the best evaluation."""
+
+    def __call__(self, console: Console) -> int:
+        with console.status("importing TensorFlow"), quiet_import():
+            from agents.exporting import export
+
+        with console.status(f"writing {self.to}"), quiet_import():
+            out = export(self.run, self.to, self.dir, averaged=self.ema, best=self.best)
+        for path in sorted(p for p in out.rglob("*") if p.is_file()):
+            console.print(str(path), highlight=False)
+        return 0
+
+
+def _require_episodes(episodes: int, seed: int | None) -> None:
+    if episodes < 1:
+        raise RlCoreError(f"--episodes must be a whole number >= 1, got {episodes}")
+    if seed is not None and seed < 0:
+        raise RlCoreError(f"--seed must be a whole number >= 0, got {seed}")
