@@ -1,6 +1,6 @@
 """Greedy evaluation on envs of its own.
 
-Imports: agents.acting, agents.config, agents.dqn, envs.
+Imports: agents.acting, agents.config, agents.dqn, agents.made_envs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from agents.acting import Policy
 from agents.config import DqnConfig
 from agents.dqn import DqnAgent
-from envs import make_envs
+from agents.made_envs import envs_beside
 
 _AT_ONCE = 10  # envs: one call into the graph serves them all
 _SEED_OFFSET = 1_000_003  # evaluation episodes are never training episodes
@@ -41,7 +41,7 @@ def evaluate(
     num_envs = min(episodes, _AT_ONCE)
     quota = [len(range(env, episodes, num_envs)) for env in range(num_envs)]
     seed = config.seed + _SEED_OFFSET if seed is None else seed
-    envs = make_envs(config.env_id, num_envs, seed=seed, env_kwargs=config.env_kwargs)
+    envs = envs_beside(config, num_envs, seed=seed)
     try:
         returns: list[float] = []
         step = envs.reset()

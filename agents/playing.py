@@ -1,6 +1,6 @@
 """Watch a policy play: in a window, or as a video.
 
-Imports: agents.policies, agents.rundir, envs, rl_core.
+Imports: agents.made_envs, agents.policies, agents.rundir, envs, rl_core.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from agents.made_envs import envs_beside
 from agents.policies import build_policy, policy_weights
 from agents.rundir import RunDir
-from envs import Episode, make_envs
+from envs import Episode
 from rl_core.errors import EnvError, RlCoreError
 from rl_core.events import EventWriter
 
@@ -67,8 +68,7 @@ def play(
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no screen then
     policy = build_policy(directory, policy_weights(directory, averaged=averaged, best=best))
     seed = config.seed + _SEED_OFFSET if seed is None else seed
-    kwargs = config.env_kwargs | {"render_mode": mode}
-    envs = make_envs(config.env_id, seed=seed, env_kwargs=kwargs)
+    envs = envs_beside(config, seed=seed, render_mode=mode)
     returns: list[float] = []
     with (
         contextlib.closing(envs),

@@ -1,6 +1,6 @@
 """A run's policy apart from the run: whose weights, and a graph that has nothing else in it.
 
-Imports: agents.networks, agents.rundir, envs, rl_core.
+Imports: agents.made_envs, agents.networks, agents.rundir, rl_core.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from agents.made_envs import envs_beside
 from agents.networks import build_network
 from agents.rundir import RunDir
-from envs import make_envs
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.errors import RunDirError
 from rl_core.graph.scopes import variables_in
@@ -80,7 +80,7 @@ class Policy:
 def build_policy(directory: RunDir, weights: dict[str, np.ndarray]) -> Policy:
     """Raises: ScopeMismatch if the weights are not of the run's network."""
     config = directory.config()
-    envs = make_envs(config.env_id, seed=config.seed, env_kwargs=config.env_kwargs)
+    envs = envs_beside(config)
     envs.close()
     graph = tf.Graph()
     with graph.as_default():

@@ -18,13 +18,13 @@ from agents.config_files import require_can_go_on
 from agents.dqn import DqnAgent
 from agents.evaluation import evaluate
 from agents.interrupts import stop_on_interrupt
+from agents.made_envs import envs_beside, training_envs
 from agents.quiet import Startup
 from agents.run import Outcome, Repeat, Run
 from agents.rundir import RunDir, require_free
 from agents.runner import Tick
-from envs import Envs, make_envs
+from envs import Envs
 from envs.in_graph.resident import ResidentEnvs
-from envs.in_graph.table import make_rules
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.files import RunLock
 from rl_core.errors import RunDirError
@@ -67,7 +67,7 @@ def train(
     path = None if run is None else Path(run)
     if path is not None:
         require_free(path)
-    envs = _envs_for(config)
+    envs = training_envs(config)
     try:
         agent = _agent_for(config, envs)
         part = initial(agent.weights()) if initial else {}
@@ -123,7 +123,7 @@ def resume(
                 f"{directory.path} is finished after {done:,} env steps; "
                 "go on with --set env_steps=..."
             )
-        envs = _envs_for(config)
+        envs = training_envs(config)
         with contextlib.closing(envs), stop_on_interrupt() as stop:
             shown = console or Console(quiet=True)
             agent = _agent_for(config, envs)
@@ -173,26 +173,11 @@ def evaluate_weights(
     Raises:
       ScopeMismatch: the weights are not of the config's network.
     """
-    envs = make_envs(config.env_id, seed=config.seed, env_kwargs=config.env_kwargs)
+    envs = envs_beside(config)
     envs.close()
     agent = _agent_for(config, envs)
     agent.load_weights(weights)
     return evaluate(agent, config, episodes, seed=seed)
-
-
-def _envs_for(config: DqnConfig) -> Envs:
-    if config.loop == "compiled":
-        rules = make_rules(config.env_id, config.env_kwargs)
-        return ResidentEnvs(config.env_id, rules, config.num_envs)
-    return make_envs(
-        config.env_id,
-        config.num_envs,
-        vectorization=config.vectorization,
-        seed=config.seed,
-        env_kwargs=config.env_kwargs,
-        reward_scale=config.reward_scale,
-        reward_clip=config.reward_clip or None,
-    )
 
 
 def _agent_for(config: DqnConfig, envs: Envs) -> DqnAgent:

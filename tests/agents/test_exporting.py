@@ -10,9 +10,10 @@ import pytest
 from agents.cli import main
 from agents.config import DqnConfig
 from agents.exporting import FORMATS, ExportError, export
+from agents.made_envs import training_envs
 from agents.policies import build_policy, policy_weights
 from agents.rundir import RunDir
-from agents.training import _agent_for, _envs_for, train
+from agents.training import _agent_for, train
 from rl_core.errors import RunDirError
 
 CONFIG = DqnConfig(
@@ -81,7 +82,7 @@ def observations():
 
 
 def agent_actions(run, observations, *, averaged):
-    envs = _envs_for(CONFIG)
+    envs = training_envs(CONFIG)
     envs.close()
     agent = _agent_for(CONFIG, envs)
     agent.load_weights(policy_weights(RunDir.open(run), averaged=averaged))

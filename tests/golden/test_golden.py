@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from agents.checkpoints import restore_agent
+from agents.made_envs import training_envs
 from agents.rundir import RunDir
-from agents.training import _agent_for, _envs_for, resume
+from agents.training import _agent_for, resume
 from rl_core.checkpoint.store import CheckpointError, CheckpointStore
 from rl_core.errors import ScopeMismatch
 
@@ -24,7 +25,7 @@ def golden(request, tmp_path):
 def test_its_checkpoint_is_loaded_bit_for_bit(golden):
     """The digest is of what was loaded, so it holds on every machine."""
     directory = RunDir.open(golden)
-    envs = _envs_for(directory.config())
+    envs = training_envs(directory.config())
     envs.close()
     agent = _agent_for(directory.config(), envs)
     store = CheckpointStore(directory.checkpoints)

@@ -27,10 +27,11 @@ _EPISODE = 100  # env steps, where there is no env
 def training(setup: dict[str, Any]) -> Work:
     # Made as `train` makes them: what is measured must not be put together in another way.
     from agents.loops import LOOPS
-    from agents.training import _agent_for, _envs_for
+    from agents.made_envs import training_envs
+    from agents.training import _agent_for
 
     config = config_of(setup)
-    envs = _envs_for(config)
+    envs = training_envs(config)
     agent = _agent_for(config, envs)
     ticks = LOOPS[config.loop](agent, envs, None)
     env_step = 0

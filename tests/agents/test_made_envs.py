@@ -1,0 +1,62 @@
+"""Evaluating and playing what was trained on, whatever kind of envs that is."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+
+from agents.config import DqnConfig
+from agents.made_envs import envs_beside
+from agents.policies import build_policy, policy_weights
+from agents.rundir import RunDir
+from agents.training import evaluate_weights, train
+
+SHORT = {
+    "num_envs": 4, "env_steps": 80, "hidden": (8,), "batch_size": 8, "replay_capacity": 100,
+    "learn_start": 40, "eval_period": 40, "eval_episodes": 2, "final_eval_episodes": 3,
+}  # fmt: skip
+
+
+class Shown(CartPoleVectorEnv):
+    """A vector env that shows each observation twice; there is no single env of its id."""
+
+    def __init__(self, num_envs=1, **kwargs):
+        super().__init__(num_envs, **kwargs)
+        self.single_observation_space = gym.spaces.Box(-np.inf, np.inf, (8,), np.float32)
+        self.observation_space = gym.vector.utils.batch_space(
+            self.single_observation_space, num_envs
+        )
+
+    def reset(self, **kwargs):
+        observation, info = super().reset(**kwargs)
+        return np.tile(observation, 2), info
+
+    def step(self, actions):
+        observation, *rest = super().step(actions)
+        return np.tile(observation, 2), *rest
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    gym.register("test/Shown-v0", vector_entry_point=Shown, max_episode_steps=30)
+    yield
+    del gym.registry["test/Shown-v0"]
+
+
+def test_an_env_that_is_only_a_vector_env_is_trained_and_evaluated(tmp_path):
+    config = DqnConfig(env_id="test/Shown-v0", vectorization="vector_entry_point", **SHORT)
+    outcome = train(config, tmp_path / "run")
+    assert len(outcome.returns) == 3 and all(r > 0 for r in outcome.returns)
+    directory = RunDir.open(tmp_path / "run")
+    weights = policy_weights(directory)
+    assert evaluate_weights(config, weights, 3) == outcome.returns
+    policy = build_policy(directory, weights)
+    assert policy.act(np.zeros((2, 8), np.float32)).shape == (2,)
+    policy.session.close()
+
+
+def test_what_workers_step_is_evaluated_without_them():
+    config = DqnConfig(env_id="CartPole-v1", vectorization="async", **SHORT)
+    envs = envs_beside(config, 2, seed=1)
+    assert type(envs).__name__ == "SyncEnvs"
+    envs.close()
