@@ -44,13 +44,15 @@ def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
 def _episodes(chunk: Chunk) -> tuple[tuple[Episode, ...], tuple[int, ...]]:
     """The episodes that ended in a chunk, and the env step after the time step that ended each."""
     lengths = chunk.lengths[: int(chunk.time_steps)]
-    number = chunk.finished - np.count_nonzero(lengths, axis=0)  # [N] of the next that ends
     when, where = np.nonzero(lengths)
+    ended = lengths[when, where]
+    # With many envs there are thousands of them in a second: lists are faster than arrays here.
+    rows = (where, chunk.returns[when, where], np.abs(ended), ended > 0)
+    numbers = (chunk.finished - np.count_nonzero(lengths, axis=0)).tolist()  # of the next to end
     episodes = []
-    for t, env in zip(when.tolist(), where.tolist(), strict=True):
-        length, episode_return = int(lengths[t, env]), float(chunk.returns[t, env])
-        episodes.append(Episode(env, int(number[env]), episode_return, abs(length), length > 0))
-        number[env] += 1
+    for env, *rest in zip(*(row.tolist() for row in rows), strict=True):
+        episodes.append(Episode(env, numbers[env], *rest))
+        numbers[env] += 1
     return tuple(episodes), tuple(chunk.env_steps[when].tolist())
 
 
