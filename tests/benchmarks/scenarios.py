@@ -25,7 +25,6 @@ class Worker:
       program: its script is peers/<program>_worker.py.
       setup: what the script is told.
       venv: its environment; "" is ours.
-      before: whether it is of the earlier commit that the command may be given.
       tried: settings over `setup`, of which the fastest is kept. Its "threads" are also the
         cores that it is pinned to.
       cores: how many it may use, if not as many as threads.
@@ -34,18 +33,19 @@ class Worker:
       slack: updates by which the number may differ, where a phase hangs over a round's end.
       count: asked for in each round; None: as many as take the round's seconds.
       arguments: that the script is started with.
+      before: whether it is of the earlier commit that the command may be given.
     """
 
     program: str
     setup: Mapping[str, Any]
     venv: str = ""
-    before: bool = False
     tried: tuple[Setting, ...] = ({"threads": 1},)
     cores: int | None = None
     updates: float = 0.0
     slack: int = 0
     count: int | None = None
     arguments: tuple[str, ...] = ()
+    before: bool = False
 
 
 @dataclass(frozen=True)
