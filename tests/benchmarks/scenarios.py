@@ -26,7 +26,7 @@ class Worker:
       setup: what the script is told.
       venv: its environment; "" is ours.
       tried: settings over `setup`, of which the fastest is kept. Its "threads" are also the
-        cores that it is pinned to.
+        cores that it is pinned to; "with" "oneDNN" has TensorFlow use it.
       cores: how many it may use, if not as many as threads.
       updates: that it must make for each env step, or, without env steps, for each that is
         asked for.
@@ -169,8 +169,10 @@ def _images(name: str, title: str, shape: tuple[int, ...], dtype: str, capacity:
             "kind": "learn", "config": config, "shape": shape, "dtype": dtype, "actions": 6,
             "warm_up": 8,
         }  # fmt: skip
-        threads = ({"threads": 1}, {"threads": 2}, {"threads": ALL})
-        return Worker("ours", setup, tried=threads, updates=1)
+        tried: tuple[Setting, ...] = tuple({"threads": n} for n in (1, 2, ALL))
+        if updates == 1:  # compiled updates have no operations that oneDNN could make
+            tried += tuple({"with": "oneDNN"} | setting for setting in tried)
+        return Worker("ours", setup, tried=tried, updates=1)
 
     peer = {
         "library": "stable_baselines3", "kind": "learn", "images": name, "capacity": capacity,
@@ -183,7 +185,10 @@ def _images(name: str, title: str, shape: tuple[int, ...], dtype: str, capacity:
         "updates/s",
         names | {"SB3": Worker("sb3", peer, "sb3", PEER, updates=1)},
         tuple(Bar(ours, "SB3", least=1.5) for ours in names),
-        note="No env: the replay is full of random frames. Each at its best number of threads.",
+        note="No env: the replay is full of random frames. Each at its best number of threads. "
+        "With oneDNN is with TF_ENABLE_ONEDNN_OPTS=1, which makes convolutions faster and small "
+        "products of matrices slower; the last bits are others, so a run is resumed and replayed "
+        "with it too.",
     )
 
 

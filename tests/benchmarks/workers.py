@@ -65,7 +65,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
-                env=_environ(threads, worker, root),
+                env=_environ(self.setting, worker, root),
             )
         pinned = list(cores[: worker.cores or threads])
         self._say({**worker.setup, **self.setting, "cores": pinned, "root": str(root)})
@@ -134,10 +134,11 @@ class Process:
         return RlCoreError(f"exit code {code}: {words}")
 
 
-def _environ(threads: int, worker: Worker, root: Path) -> dict[str, str]:
+def _environ(setting: Setting, worker: Worker, root: Path) -> dict[str, str]:
     libraries = ("OMP", "MKL", "OPENBLAS")
-    environ = os.environ | {f"{name}_NUM_THREADS": str(threads) for name in libraries}
+    environ = os.environ | {f"{name}_NUM_THREADS": str(setting["threads"]) for name in libraries}
     # Of ours; a peer's interpreter must not see it.
     environ.pop("PYTHONPATH", None)
     paths = {} if worker.venv else {"PYTHONPATH": str(root)}
-    return environ | paths | {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
+    chosen = {"TF_ENABLE_ONEDNN_OPTS": "1"} if setting.get("with") == "oneDNN" else {}
+    return environ | paths | chosen | {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
