@@ -68,7 +68,15 @@ def play(
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no screen then
     policy = build_policy(directory, policy_weights(directory, averaged=averaged, best=best))
     seed = config.seed + _SEED_OFFSET if seed is None else seed
-    envs = envs_beside(config, seed=seed, render_mode=mode)
+    try:
+        envs = envs_beside(config, seed=seed, render_mode=mode)
+    except EnvError:
+        if config.vectorization in ("sync", "async"):
+            raise
+        # The policy was built for such envs a moment ago: only the pictures are new.
+        raise EnvError(
+            f"the vector env of {config.env_id!r} draws no pictures (no render_mode {mode!r})"
+        ) from None
     returns: list[float] = []
     with (
         contextlib.closing(envs),

@@ -7,9 +7,11 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
 from agents.config import DqnConfig
 from agents.made_envs import envs_beside
+from agents.playing import play
 from agents.policies import build_policy, policy_weights
 from agents.rundir import RunDir
 from agents.training import evaluate_weights, train
+from rl_core.errors import EnvError
 
 SHORT = {
     "num_envs": 4, "env_steps": 80, "hidden": (8,), "batch_size": 8, "replay_capacity": 100,
@@ -36,11 +38,20 @@ class Shown(CartPoleVectorEnv):
         return np.tile(observation, 2), *rest
 
 
+class NotDrawn(Shown):
+    """As ALE's: it takes no render_mode."""
+
+    def __init__(self, num_envs=1, max_episode_steps=30):
+        super().__init__(num_envs, max_episode_steps=max_episode_steps)
+
+
 @pytest.fixture(autouse=True)
 def registered():
-    gym.register("test/Shown-v0", vector_entry_point=Shown, max_episode_steps=30)
+    for name, env in (("test/Shown-v0", Shown), ("test/NotDrawn-v0", NotDrawn)):
+        gym.register(name, vector_entry_point=env, max_episode_steps=30)
     yield
-    del gym.registry["test/Shown-v0"]
+    for name in ("test/Shown-v0", "test/NotDrawn-v0"):
+        del gym.registry[name]
 
 
 def test_an_env_that_is_only_a_vector_env_is_trained_and_evaluated(tmp_path):
@@ -53,6 +64,14 @@ def test_an_env_that_is_only_a_vector_env_is_trained_and_evaluated(tmp_path):
     policy = build_policy(directory, weights)
     assert policy.act(np.zeros((2, 8), np.float32)).shape == (2,)
     policy.session.close()
+
+
+def test_playing_a_vector_env_that_draws_nothing_says_so(tmp_path):
+    config = DqnConfig(env_id="test/NotDrawn-v0", vectorization="vector_entry_point", **SHORT)
+    train(config, tmp_path / "run")
+    with pytest.raises(EnvError, match="the vector env of 'test/NotDrawn-v0' draws no pictures"):
+        play(tmp_path / "run", video=tmp_path / "a.gif")
+    assert not (tmp_path / "a.gif").exists()
 
 
 def test_what_workers_step_is_evaluated_without_them():
