@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.errors import ShapeError
-from rl_core.graph.xla import add_bias, convolve
+from rl_core.graph.xla import add_bias, convolve, product
 from rl_core.random import Draws
 
 
@@ -33,7 +33,7 @@ def dense(inputs: tf.Tensor, units: int, name: str, *, initializer: Any = None) 
     with tf.variable_scope(name):
         w = tf.get_variable("w", [fan_in, units], initializer=initializer or _uniform(fan_in, "w"))
         b = tf.get_variable("b", [units], initializer=_uniform(fan_in, "b"))
-        return add_bias(inputs @ w, b)
+        return add_bias(product(inputs, w), b)
 
 
 def noisy_dense(
@@ -64,7 +64,7 @@ def noisy_dense(
         return mean
     into = _signed_root(draws.normal(f"{scope.name}/into", [fan_in]))  # [n]
     out = _signed_root(draws.normal(f"{scope.name}/out", [units]))  # [units]
-    return mean + (((inputs * into) @ w_sigma) + b_sigma) * out
+    return mean + (product(inputs * into, w_sigma) + b_sigma) * out
 
 
 def conv2d(

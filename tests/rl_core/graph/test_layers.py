@@ -8,7 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from rl_core import Draws, ShapeError, conv2d, dense, layer_norm, noisy_dense, variables_in
-from rl_core.graph.xla import built_for_xla
+from rl_core.graph.xla import built_for_xla, sum_of_squares
 
 
 def put(evaluate, scope, **values):
@@ -84,6 +84,32 @@ def test_what_is_built_for_xla_is_the_same_convolution(evaluate, kernel, stride,
     pair = (tf.gradients(tf.sin(y), by) for y in (plain, other))
     for one, two in zip(*map(evaluate, pair), strict=True):
         np.testing.assert_allclose(two, one, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 3, 8, 9])
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 5])
+def test_what_is_built_for_xla_is_the_same_dense_layer(evaluate, n, m):
+    """Values and gradients, whichever of the sizes is small."""
+    inputs = tf.constant(np.random.default_rng(0).normal(size=(6, n)).astype(np.float32))
+    with tf.variable_scope("net"):
+        plain = dense(inputs, m, "out")
+    with tf.variable_scope("net", reuse=True), built_for_xla():
+        other = dense(inputs, m, "out")
+    assert other.shape.as_list() == plain.shape.as_list()
+    np.testing.assert_allclose(evaluate(other), evaluate(plain), atol=1e-5)
+    by = [inputs, *variables_in("net").values()]
+    pair = (tf.gradients(tf.sin(y), by) for y in (plain, other))
+    for one, two in zip(*map(evaluate, pair), strict=True):
+        np.testing.assert_allclose(two, one, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [[1], [15, 1], [16], [5, 7, 9], [1000]])
+def test_what_is_built_for_xla_is_the_same_sum_of_squares(evaluate, sizes):
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-9, 10, [size]).astype(np.float32) for size in sizes]
+    with built_for_xla():
+        got = sum_of_squares([tf.constant(array) for array in arrays])
+    assert evaluate(got) == sum((array**2).sum() for array in arrays)  # whole numbers: exact
 
 
 def operations_behind(tensor):
