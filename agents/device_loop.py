@@ -26,9 +26,9 @@ from rl_core.networks import Values
 from rl_core.random import Draws
 from rl_core.replay import UniformReplay
 
-# Builds one update of the blocks that are trained, {block: bool scalar}; gives its statistics
-# and the op that ends it.
-Update = Callable[[Mapping[str, tf.Tensor]], tuple[Sequence[tf.Tensor], tf.Operation]]
+# Builds one update of the blocks that are trained, {block: bool scalar}; gives its outcome, a named
+# tuple, and the op that ends it.
+Update = Callable[[Mapping[str, tf.Tensor]], tuple[Any, tf.Operation]]
 
 
 class Counts(NamedTuple):
@@ -75,7 +75,7 @@ class DeviceLoop:
       values: of the online network.
       acting, replay: of the agent.
       update: builds one update.
-      like: what its statistics look like.
+      like: what its outcome looks like.
       updates: the agent's count of them.
       live: name -> placeholder that updates are fed with.
       blocks: names of the network's blocks.
@@ -95,7 +95,7 @@ class DeviceLoop:
         acting: Acting,
         replay: UniformReplay,
         update: Update,
-        like: Sequence[tf.Tensor],
+        like: Any,
         updates: tf.Variable,
         live: Mapping[str, tf.Tensor],
         blocks: Sequence[str],
@@ -167,7 +167,8 @@ class DeviceLoop:
         @tf2.function(jit_compile=self._config.xla, autograph=False)
         def loop() -> Chunk:
             state: Any = tf2.nest.map_structure(lambda v: v.read_value(), self._state)
-            zeros = [tf.zeros(t.shape, t.dtype) for t in self._like]
+            like = self._like
+            nothing = like._make(tf.zeros(t.shape, t.dtype) for t in like)
             seen = (
                 tf.zeros([T], tf.int64), tf.zeros([T, N], tf.int32), tf.zeros([T, N], tf.float64),
             )  # fmt: skip
@@ -176,16 +177,14 @@ class DeviceLoop:
             def goes_on(packed: Any, *_: Any) -> tf.Tensor:
                 return self._goes_on(*unpacked(packed, small))
 
-            def iteration(packed: Any, seen: Any, stats: Any) -> Any:
+            def iteration(packed: Any, seen: Any, last: Any) -> Any:
                 i, state, counts, arm = unpacked(packed, small)
-                *now, seen, stats = self._iteration(i, state, counts, arm, seen, stats)
-                return pack(now), seen, stats
+                *now, seen, last = self._iteration(i, state, counts, arm, seen, last)
+                return pack(now), seen, last
 
-            start = pack(small), seen, tuple(zeros)
+            start = pack(small), seen, nothing
             with built_for_xla(self._config.xla):
-                packed, seen, stats = tf.while_loop(
-                    goes_on, iteration, start, parallel_iterations=1
-                )
+                packed, seen, last = tf.while_loop(goes_on, iteration, start, parallel_iterations=1)
             i, state, counts, arm = unpacked(packed, small)
             with tf.control_dependencies([i]):
                 saved = tf2.nest.map_structure(
@@ -196,8 +195,9 @@ class DeviceLoop:
                 updates = self._updates.read_value()
                 env_steps, lengths, returns = seen
                 return Chunk(
-                    counts, arm, i, updates, env_steps, lengths, returns, state.finished, stats
-                )
+                    counts, arm, i, updates, env_steps, lengths, returns, state.finished,
+                    last.stats(),
+                )  # fmt: skip
 
         return loop()
 
@@ -206,7 +206,7 @@ class DeviceLoop:
         return tf.logical_and(i < self._time_steps, left)
 
     def _iteration(
-        self, i: tf.Tensor, state: EnvState, counts: Counts, arm: tf.Tensor, seen: Any, stats: Any
+        self, i: tf.Tensor, state: EnvState, counts: Counts, arm: tf.Tensor, seen: Any, last: Any
     ) -> Any:
         """One time step: act and store, learn, step the envs."""
         config, now = self._config, self._replay.rows_written.read_value()
@@ -224,7 +224,7 @@ class DeviceLoop:
         )
         with tf.control_dependencies([write]):
             due, learn_age = self._due(counts)
-        arm, stats, learned = self._learn(due, arm, stats)
+        arm, last, learned = self._learn(due, arm, last)
         with tf.control_dependencies([learned]):
             state, length, episode_return = self._step(state, action, now + 1)
             new_steps = config.num_envs - tf.math.count_nonzero(state.autoreset)
@@ -233,7 +233,7 @@ class DeviceLoop:
             _put(array, i, value)
             for array, value in zip(seen, (env_step, length, episode_return), strict=True)
         )
-        return i + 1, state, Counts(env_step, new_steps, learn_age), arm, seen, stats
+        return i + 1, state, Counts(env_step, new_steps, learn_age), arm, seen, last
 
     def _due(self, counts: Counts) -> tuple[tf.Tensor, tf.Tensor]:
         """How many updates, and the learn clock's age; as `LearnClock.phases_due`."""
@@ -242,16 +242,16 @@ class DeviceLoop:
         begun = tf.cast(counts.env_step >= self._config.learn_start, tf.int64)
         return begun * phases * self._per_phase, age
 
-    def _learn(self, due: tf.Tensor, arm: tf.Tensor, stats: Any) -> Any:
-        def body(j: tf.Tensor, arm: tf.Tensor, stats: Any) -> Any:
+    def _learn(self, due: tf.Tensor, arm: tf.Tensor, last: Any) -> Any:
+        def body(j: tf.Tensor, arm: tf.Tensor, last: Any) -> Any:
             arm, trained = self._turn(arm)
             new, end = self._update(dict(zip(self._blocks, tf.unstack(trained), strict=True)))
             with tf.control_dependencies([end]):
-                return j + 1, tf.identity(arm), tuple(map(tf.identity, new))
+                return j + 1, tf.identity(arm), last._make(map(tf.identity, new))
 
-        start = (tf.zeros([], tf.int64), arm, stats)
-        j, arm, stats = tf.while_loop(lambda j, *_: j < due, body, start, parallel_iterations=1)
-        return arm, stats, j
+        start = (tf.zeros([], tf.int64), arm, last)
+        j, arm, last = tf.while_loop(lambda j, *_: j < due, body, start, parallel_iterations=1)
+        return arm, last, j
 
     def _turn(self, arm: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The schedule's position after one more update, and what this update trains."""

@@ -67,6 +67,22 @@ class LearnStats(NamedTuple):
     td_error: Any  # [B]
 
 
+class Outcome(NamedTuple):
+    """Of one update, as it is before anybody asks for statistics."""
+
+    loss: Any  # [B] weighted
+    target: Any  # [B]
+    td_error: Any  # [B]
+    q_tm1: Any  # [B, A]
+    grad_norm: Any  # []
+
+    def stats(self) -> LearnStats:
+        # In a compiled loop each mean would be made in every update, for the last one alone.
+        q_mean = tf.reduce_mean(self.target - self.td_error)  # []
+        q_max = tf.reduce_max(self.q_tm1)  # []
+        return LearnStats(tf.reduce_mean(self.loss), q_mean, q_max, self.grad_norm, self.td_error)
+
+
 class Inspection(NamedTuple):
     """State read from the graph, for logs."""
 
@@ -301,8 +317,8 @@ class DqnAgent(KeptState):
             )
             return self._ops.grad_norm, self._ops.done
 
-        stats, end = self._build_update(single)
-        self._stats, age_after = stats, self._age_after
+        self._outcome, end = self._build_update(single)
+        stats, age_after = self._outcome.stats(), self._age_after
         arms = [Arm(self._ops.check(arm.exempt), arm.updates) for arm in config.freeze]
         self.freeze = FreezeSchedule(arms) if arms else FreezeSchedule.constant()
         # Compiled loops are for what the config says will be used; any other exempt set is
@@ -310,7 +326,7 @@ class DqnAgent(KeptState):
         more_than_one = config.updates_per_learn != 1 or config.num_envs > 1
         fused_arms = {arm.exempt for arm in self.freeze.arms if more_than_one}
         count = tf.placeholder(tf.int32, [], "updates")
-        fused = {exempt: self._build_fused(exempt, count, stats) for exempt in fused_arms}
+        fused = {exempt: self._build_fused(exempt, count) for exempt in fused_arms}
         feeds = list(self._live.values())
         self._calls = PhaseCalls(self.engine, self._ops, end, stats, fused, count, feeds, age_after)
 
@@ -326,16 +342,14 @@ class DqnAgent(KeptState):
             tail - head,
         )
 
-    def _build_update(self, apply: Apply) -> tuple[LearnStats, tf.Operation]:
+    def _build_update(self, apply: Apply) -> tuple[Outcome, tf.Operation]:
         """One update in the default graph: sample, loss, gradients, sync."""
         counter = self._updates.read_value()
         batch = self._sample(counter)
         td, now = self._td_loss(batch, counter)
         weighted = td.loss if batch.weight is None else batch.weight * td.loss  # [B]
-        loss = tf.reduce_mean(weighted)  # []
-        grad_norm, applied = apply(loss)
-        q_mean = tf.reduce_mean(td.target - td.td_error)  # []
-        stats = LearnStats(loss, q_mean, tf.reduce_max(now.q), grad_norm, td.td_error)
+        grad_norm, applied = apply(tf.reduce_mean(weighted))
+        outcome = Outcome(weighted, td.target, td.td_error, now.q, grad_norm)
         with tf.control_dependencies([applied, counter]):
             changes = [self._updates.assign_add(1, read_value=False), self._sync_due()]
             if isinstance(self.replay, PrioritizedReplay):
@@ -345,13 +359,13 @@ class DqnAgent(KeptState):
             if self._networks.ema:
                 share = tf.subtract(1.0, self._live["ema_decay"])
                 changes.append(copy_vars(self._networks.online, self._networks.ema, tau=share))
-            return stats, tf.group(*changes)
+            return outcome, tf.group(*changes)
 
     def _build_device_loop(self, rules: InGraphEnv | None) -> DeviceLoop | None:
         if rules is None:
             return None
 
-        def update(trained: Mapping[str, tf.Tensor]) -> tuple[LearnStats, tf.Operation]:
+        def update(trained: Mapping[str, tf.Tensor]) -> tuple[Outcome, tf.Operation]:
             return self._build_update(
                 lambda loss: apply_where(
                     self._ops,
@@ -364,7 +378,7 @@ class DqnAgent(KeptState):
 
         return DeviceLoop(
             self.config, rules, self._networks.values, self._acting, self.replay, update,
-            self._stats, self._updates, self._live, self._ops.names, self.freeze,
+            self._outcome, self._updates, self._live, self._ops.names, self.freeze,
         )  # fmt: skip
 
     def _sample(self, counter: tf.Tensor) -> Transitions:
@@ -431,7 +445,7 @@ class DqnAgent(KeptState):
         self._age_after = tf.where(copied, tf.zeros_like(older), older)
         return self._target_age.assign(self._age_after, read_value=False)
 
-    def _build_fused(self, exempt: Exempt, count: tf.Tensor, like: LearnStats) -> LearnStats:
+    def _build_fused(self, exempt: Exempt, count: tf.Tensor) -> LearnStats:
         def apply(loss: tf.Tensor) -> tuple[tf.Tensor, tf.Operation]:
             return apply_again(
                 self._ops,
@@ -441,9 +455,10 @@ class DqnAgent(KeptState):
                 max_grad_norm=self._live["max_grad_norm"],
             )
 
-        return LearnStats(
-            *fused_updates(lambda: self._build_update(apply), count, like, compiled=self.config.xla)
+        last = fused_updates(
+            lambda: self._build_update(apply), count, self._outcome, compiled=self.config.xla
         )
+        return Outcome(*last).stats()
 
     # The session.
 
