@@ -1,6 +1,7 @@
 """The half of the agent that acts: what the envs show goes into the replay, actions come out.
 
-Imports: agents.config, agents.networks, agents.row_buffer, rl_core. Never envs: it sees shapes.
+Imports: agents.config, agents.exploring, agents.networks, agents.row_buffer, rl_core. Never envs:
+it sees shapes.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config import DqnConfig
+from agents.exploring import EpsilonGreedy
 from agents.networks import Networks
-from agents.row_buffer import EpsilonDraws, RowBuffer
+from agents.row_buffer import RowBuffer
 from rl_core.exploration import boltzmann, epsilon_greedy
-from rl_core.graph.engine import Engine
+from rl_core.graph.engine import Engine, feed_check
 from rl_core.hyperparameters import Hyperparameters
 from rl_core.losses import legal_only
 from rl_core.networks import Values
@@ -25,10 +27,10 @@ from rl_core.replay import Rows, UniformReplay
 # (what for, shape) -> float32 in [0, 1) of this shape.
 Uniform = Callable[[str, list[int]], tf.Tensor]
 
-# Time steps: how many may wait to be stored, and from how many on it is worth it.
+# How many time steps may wait to be stored, of how many bytes, and from how many on it is worth it.
 _WAITING_AT_MOST = 64
-_WORTH_WAITING = 3
 _WAITING_BYTES = 1 << 22
+_WORTH_WAITING = 3
 
 
 class Policy(Protocol):
@@ -84,13 +86,9 @@ class Acting:
             fitting = _WAITING_BYTES * replay.steps // replay.nbytes
             size = min(_WAITING_AT_MOST, fitting, replay.steps // 2)
             self._buffer = RowBuffer(size, config.num_envs, tuple(shape), dtype)
-        self._draws = EpsilonDraws(Stream(config.seed, "act"), config.num_envs, num_actions)
-        self._kinds = [
-            (tuple(feed.shape.as_list()), np.dtype(feed.dtype.as_numpy_dtype))
-            for feed in self._step_feeds[:4]
-        ]
-        self._seen: tuple[np.ndarray, ...] = ()
-        self._seen_ids: tuple[int, ...] = ()
+        stream = Stream(config.seed, "act")
+        self._epsilon_greedy = EpsilonGreedy(stream, config.num_envs, num_actions)
+        self._check_shown = feed_check(self._step_feeds[:4])
         self.time_step: int | None = 0
         self._greedy_feeds = [observations]
         legal = None
@@ -128,16 +126,14 @@ class Acting:
     ) -> np.ndarray:
         """As `DqnAgent.step`."""
         self._epsilon[...] = self._live["epsilon"] if epsilon is None else epsilon
-        # What does not fit is for the call into the graph to refuse, in its words.
-        if self._waits() and self._fits((observation, reward, terminated, autoreset)):
+        if self._waits():
             return self._step_buffered(observation, reward, terminated, autoreset)
         self.flush()
+        more = self._more(legal) if self._masks or self._config.boltzmann else ()
+        actions = self._step(observation, reward, terminated, autoreset, self._epsilon, *more)
         if self.time_step is not None:
             self.time_step += 1
-        if not self._masks and not self._config.boltzmann:
-            return self._step(observation, reward, terminated, autoreset, self._epsilon)
-        more = self._more(legal)
-        return self._step(observation, reward, terminated, autoreset, self._epsilon, *more)
+        return actions
 
     def flush(self) -> None:
         """Stores the time steps that wait; whatever looks at the replay comes after it."""
@@ -170,16 +166,6 @@ class Acting:
         if self._buffer is not None:
             self._buffer.count = 0
 
-    def _fits(self, values: tuple[np.ndarray, ...]) -> bool:
-        ids = tuple(map(id, values))
-        if ids != self._seen_ids:
-            kinds = [(np.shape(v), getattr(v, "dtype", None)) for v in values]
-            if kinds != self._kinds:
-                return False
-            # Held, so that no other objects can get their ids.
-            self._seen, self._seen_ids = values, ids
-        return True
-
     def _step_buffered(
         self,
         observation: np.ndarray,
@@ -187,35 +173,25 @@ class Acting:
         terminated: np.ndarray,
         autoreset: np.ndarray,
     ) -> np.ndarray:
-        assert self._buffer is not None
+        buffer = self._buffer
+        assert buffer is not None
+        self._check_shown(observation, reward, terminated, autoreset)
         if self.time_step is None:
             self.time_step = self._ask_time_step().item()
-        actions = self._epsilon_greedy(self.greedy, observation, self.time_step)
-        self._buffer.put(observation, actions, reward, terminated, autoreset)
+        epsilon = self._epsilon.item()
+        actions = self._epsilon_greedy(self.greedy, observation, epsilon, self.time_step)
+        buffer.put(observation, actions, reward, terminated, autoreset)
         self.time_step += 1
-        if self._buffer.count == self._buffer.size:
+        if buffer.count == buffer.size:
             self.flush()
         return actions
-
-    def _epsilon_greedy(
-        self,
-        greedy: Callable[[np.ndarray], np.ndarray],
-        observation: np.ndarray,
-        time_step: int,
-    ) -> np.ndarray:
-        """As the graph's `epsilon_greedy`, with the same numbers."""
-        coin, actions = self._draws.at(time_step)
-        explore = coin < self._epsilon
-        if explore.all():
-            return actions
-        best = greedy(observation)
-        return np.where(explore, actions, best) if len(explore) > 1 else best
 
     def act(self, observation: np.ndarray, time_step: int, legal: np.ndarray | None) -> np.ndarray:
         """As `DqnAgent.act`."""
         self._epsilon[...] = self._live["epsilon"]
         if self._buffer is not None:
-            return self._epsilon_greedy(self._best_apart, observation, time_step)
+            epsilon = self._epsilon.item()
+            return self._epsilon_greedy(self._best_apart, observation, epsilon, time_step)
         self._time_step[0] = time_step
         return self._act(observation, self._epsilon, *self._more(legal), self._time_step)
 

@@ -1,6 +1,6 @@
-"""Acting without a call into the graph for each time step: rows wait until some are stored at once.
+"""Rows that wait until some are stored at once.
 
-Imports: rl_core.random, rl_core.replay. Never envs.
+Imports: rl_core.replay. Never envs.
 """
 
 from __future__ import annotations
@@ -9,10 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_core.random import Stream
 from rl_core.replay import Rows
-
-_DRAWN_AT_ONCE = 256  # time steps
 
 
 class RowBuffer:
@@ -60,27 +57,3 @@ class RowBuffer:
     def rows(self) -> Rows:
         """What is in it, [count, N, ...]."""
         return Rows(*(column[: self.count] for column in self._rows[:5]))
-
-
-class EpsilonDraws:
-    """The random numbers of `rl_core.exploration.epsilon_greedy`, drawn for many time steps.
-
-    Args:
-      stream: that the graph draws [2, N] from at each time step: the same bits come of both.
-      num_envs, num_actions: N, A.
-    """
-
-    def __init__(self, stream: Stream, num_envs: int, num_actions: int) -> None:
-        self._stream, self._num_envs, self._num_actions = stream, num_envs, num_actions
-        self._first = -_DRAWN_AT_ONCE
-        self._coin = self._action = np.zeros(0)
-
-    def at(self, time_step: int) -> tuple[np.ndarray, np.ndarray]:
-        """([N] float32 coins in [0, 1), [N] int32 random actions)."""
-        i = time_step - self._first
-        if not 0 <= i < _DRAWN_AT_ONCE:
-            i, self._first = 0, time_step
-            drawn = self._stream.uniform_outside(time_step, _DRAWN_AT_ONCE, (2, self._num_envs))
-            self._coin = drawn[:, 0]
-            self._action = (drawn[:, 1] * np.float32(self._num_actions)).astype(np.int32)
-        return self._coin[i], self._action[i]

@@ -130,26 +130,15 @@ class Engine:
         key = tuple(tuple(thing.name for thing in things) for things in (flat, feeds, targets))
         if key not in self._raw:
             self._raw[key] = self._raw_callable(flat, feeds, targets)
-        run = self._raw[key]
-        # What passed last time: the objects themselves (held, so that no other object can get
-        # their ids), and their shapes and dtypes.
-        seen: tuple[Any, ...] = ()
-        seen_ids: tuple[int, ...] | None = None
-        good: tuple[Any, ...] | None = None
+        run, check = self._raw[key], feed_check(feeds)
 
         def call(*values: Any) -> Any:
-            nonlocal seen, seen_ids, good
+            # TensorFlow does not check: a wrong shape would broadcast silently, and some
+            # operations end the process on a wrong dtype.
+            check(*values)
             try:
-                # TensorFlow does not check: a wrong shape would broadcast silently, and some
-                # operations end the process on a wrong dtype.
-                ids = tuple(map(id, values))
-                if ids != seen_ids:
-                    kinds = tuple(map(_KIND, values))
-                    if kinds != good:
-                        _explain_feeds(feeds, values)
-                    seen, seen_ids, good = values, ids, kinds
                 result = run(*values)
-            except (AttributeError, TypeError, ValueError, tf.errors.InvalidArgumentError):
+            except (TypeError, ValueError, tf.errors.InvalidArgumentError):
                 _explain_feeds(feeds, values)
                 raise
             return pack(result)
@@ -193,6 +182,30 @@ class Engine:
             return int(self.session._make_callable_from_options(options)()[0]) == 0
         except Exception:  # whatever a changed private API may raise, the public one serves
             return False
+
+
+def feed_check(feeds: Sequence[tf.Tensor]) -> Callable[..., None]:
+    """A function of the feeds' values that raises FeedError as a call with them would.
+
+    It costs little where the same objects come again, or others of the same shapes and dtypes.
+    """
+    # What passed last time; at first, objects that nobody else has.
+    seen: tuple[Any, ...] = tuple(object() for _ in feeds)
+    good: tuple[Any, ...] | None = None
+
+    def check(*values: Any) -> None:
+        nonlocal seen, good
+        if len(values) == len(seen) and all(map(operator.is_, values, seen)):
+            return
+        try:
+            kinds = tuple(map(_KIND, values))
+        except AttributeError:
+            kinds = None
+        if kinds is None or kinds != good:
+            _explain_feeds(feeds, values)
+        seen, good = values, kinds
+
+    return check
 
 
 def _flatten(fetches: Any) -> tuple[list[tf.Tensor], Callable[[list[Any]], Any]]:

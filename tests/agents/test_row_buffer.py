@@ -12,6 +12,7 @@ from agents.dqn import DqnAgent
 from agents.runner import LoopState, training_loop
 from envs import make_envs
 from rl_core.checkpoint.store import CheckpointStore
+from rl_core.errors import FeedError
 
 SMALL = {
     "env_id": "CartPole-v1",
@@ -134,6 +135,23 @@ def test_rows_that_waited_are_dropped_when_another_state_is_restored():
     assert agent._acting._buffer.count > 0
     agent.restore(state, rows)
     assert agent.digest() == digest
+
+
+@pytest.mark.parametrize("period", [12, 1], ids=["waiting", "each one stored"])
+def test_a_time_step_that_is_refused_is_not_counted(period):
+    """Neither stored nor counted: the random numbers of the next one stay its own."""
+    digests = []
+    for refused in (True, False):
+        agent, envs = made(learn_period=period, epsilon=1.0, learn_start=10_000, env_steps=50)
+        for tick in training_loop(agent, envs):
+            if refused and tick.env_step == 20:
+                shown = tick.step.observation.astype(np.float64)
+                with pytest.raises(FeedError, match="observation must be float32"):
+                    agent.step(shown, tick.step.reward, tick.step.terminated, tick.step.autoreset)
+            if tick.env_step == 25:
+                agent.hyperparameters["learn_period"] = 12
+        digests.append(agent.digest())
+    assert digests[0] == digests[1]
 
 
 def test_a_step_that_explores_asks_no_network():
