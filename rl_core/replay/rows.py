@@ -77,6 +77,8 @@ class Ring:
 
     def numbers_of_steps(self, time_steps: tf.Tensor) -> tf.Tensor:
         """[P * N] row numbers of P time steps, int64 [P]."""
+        if self.num_envs == 1:
+            return time_steps % self.steps
         first = time_steps % self.steps * self.num_envs
         return tf.reshape(first[:, None] + np.arange(self.num_envs, dtype=np.int64), [-1])
 

@@ -140,29 +140,32 @@ class UniformReplay:
         """
         with tf.name_scope("write_steps"):
             now, tail = self.rows_written.read_value(), self.queue_tail.read_value()
-            steps = now + tf.range(tf.shape(rows.autoreset, out_type=tf.int64)[0])  # [P]
+            P = tf.shape(rows.autoreset, out_type=tf.int64)[0]
+            steps = now + tf.range(P)  # [P]
             numbers = self._ring.numbers_of_steps(steps)  # [P N]
             before = self._ring.numbers_of_steps(steps - 1)
-            entering = self._entering(steps[:, None], rows.autoreset)  # [P, N]
-            flat = tf.reshape(entering, [-1])  # [P N]
-            place = (tail + tf.cumsum(flat, exclusive=True)) % self.capacity
-            place = tf.where(flat > 0, place, tf.fill(tf.shape(flat), np.int64(self.capacity)))
-            tails = tail + tf.cumsum(tf.reduce_sum(entering, axis=1))  # [P] after each step
+            entering = self._entering(tf.expand_dims(steps, 1), rows.autoreset)  # [P, N]
+            entering = tf.reshape(entering, [-1])  # [P N]
+            tails = tail + tf.cumsum(entering)  # [P N] after each row
+            # Also those that do not enter are put somewhere: behind all places.
+            place = tf.where_v2(entering > 0, (tails - 1) % self.capacity, self.capacity)
             named = rows.columns().items()
             at = {n: tf.reshape(c, [-1, *c.shape[2:]]) for n, c in named}
             outcome = Rows(None, None, at["reward"], at["terminated"], at["autoreset"])
             shown = Rows(at["observation"], at["action"], None, None, None, at.get("legal"))
+            tail_at = tails if self.num_envs == 1 else tails[self.num_envs - 1 :: self.num_envs]
+            written, new_tail = tf.reshape(P, [1]), tails[-1:]
             writes = [
                 write_at(self._queue, place, before),
-                write_at(self._tail_at, steps % self.steps, tails),
+                write_at(self._tail_at, steps % self.steps, tail_at),
                 *self._ring.writes(numbers, shown),
                 *self._ring.writes(before, outcome),
-                *self._turn_valid(before[: self.num_envs], numbers, flat),
+                *self._turn_valid(before[: self.num_envs], numbers, entering),
             ]
             with tf.control_dependencies(writes):
                 return tf.group(
-                    self.rows_written.assign(steps[-1:] + 1, read_value=False),
-                    self.queue_tail.assign(tails[-1:], read_value=False),
+                    self.rows_written.assign_add(written, read_value=False),
+                    self.queue_tail.assign(new_tail, read_value=False),
                 )
 
     def sample(
