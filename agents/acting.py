@@ -80,12 +80,9 @@ class Acting:
         if networks.behaviour:
             self._build_apart()
         # Plain epsilon-greedy needs nothing of the graph but the best action.
-        self._buffer = None
-        if not (masks or config.boltzmann or config.noisy):
-            shape, dtype = observations.shape.as_list()[1:], observations.dtype.as_numpy_dtype
-            fitting = _WAITING_BYTES * replay.steps // replay.nbytes
-            size = min(_WAITING_AT_MOST, fitting, replay.steps // 2)
-            self._buffer = RowBuffer(size, config.num_envs, tuple(shape), dtype)
+        self._buffer = None if masks or config.boltzmann or config.noisy else RowBuffer()
+        fitting = _WAITING_BYTES * replay.steps // replay.nbytes
+        self._most = min(_WAITING_AT_MOST, fitting, replay.steps // 2)
         stream = Stream(config.seed, "act")
         self._epsilon_greedy = EpsilonGreedy(stream, config.num_envs, num_actions)
         self._check_shown = feed_check(self._step_feeds[:4])
@@ -140,12 +137,12 @@ class Acting:
         buffer = self._buffer
         if buffer is not None and buffer.count:
             self.store(*buffer.rows().columns().values())
-            buffer.count = 0
+            buffer.clear()
 
     @property
     def waiting_at_most(self) -> int:
         """Time steps."""
-        return self._buffer.size if self._buffer else 0
+        return 0 if self._buffer is None else self._most
 
     def _waits(self) -> bool:
         """Whether the next time step may wait to be stored.
@@ -154,17 +151,15 @@ class Acting:
         cheaper than one for each, and those that explore need no network. It depends on nothing
         but live values: a run and its replay go the same way.
         """
-        buffer = self._buffer
-        if buffer is None:
+        if self._buffer is None or self._most < _WORTH_WAITING:
             return False
-        steps = self._live["learn_period"] // self._config.num_envs
-        return min(steps, buffer.size) >= _WORTH_WAITING
+        return self._live["learn_period"] >= _WORTH_WAITING * self._config.num_envs
 
     def forget(self) -> None:
         """Drops the time steps that wait: the replay became another one."""
         self.time_step = None
         if self._buffer is not None:
-            self._buffer.count = 0
+            self._buffer.clear()
 
     def _step_buffered(
         self,
@@ -182,7 +177,7 @@ class Acting:
         actions = self._epsilon_greedy(self.greedy, observation, epsilon, self.time_step)
         buffer.put(observation, actions, reward, terminated, autoreset)
         self.time_step += 1
-        if buffer.count == buffer.size:
+        if buffer.count == self._most:
             self.flush()
         return actions
 

@@ -8,8 +8,8 @@ Concurrent training, Daley & Amato (2021), https://arxiv.org/abs/2111.01264, sec
 and when both are done, the rows go into the replay. Neither sees anything of the other's before,
 so timing decides nothing: the same seed gives the same bits.
 
-Imports: agents.dqn, agents.runner, envs. Never the command line, the event files or the run
-directory.
+Imports: agents.dqn, agents.row_buffer, agents.runner, envs. Never the command line, the event
+files or the run directory.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from agents.dqn import DqnAgent
+from agents.row_buffer import RowBuffer
 from agents.runner import LoopState, Tick
 from envs import Envs, Episode, Step
-from rl_core.replay import Rows
 
 
 def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
@@ -49,7 +49,7 @@ def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None)
                 step, actions = phase.collect(step, state, longest)
             finally:
                 stats = learned.result() if learned else None
-            agent.store(phase.rows())
+            agent.store(phase.shown.rows())
             state.due_updates = 0
             if state.env_step >= config.learn_start:
                 state.due_updates = phase.phases_due * live["updates_per_learn"]
@@ -68,7 +68,7 @@ class _Phase:
 
     def __init__(self, agent: DqnAgent, envs: Envs) -> None:
         self._agent, self._envs = agent, envs
-        self._rows: list[Rows] = []
+        self.shown = RowBuffer()
         self.episodes: list[Episode] = []
         self.ended_at: list[int] = []
         self.phases_due = 0
@@ -79,16 +79,8 @@ class _Phase:
         period, env_steps = live["learn_period"], agent.config.env_steps
         while True:
             actions = agent.act(step.observation, state.tick, step.legal)
-            # Copies: the envs write the next step into the same arrays.
-            self._rows.append(
-                Rows(
-                    step.observation.copy(),
-                    actions,
-                    step.reward.copy(),
-                    step.terminated.copy(),
-                    step.autoreset.copy(),
-                    None if step.legal is None else step.legal.copy(),
-                )
+            self.shown.put(
+                step.observation, actions, step.reward, step.terminated, step.autoreset, step.legal
             )
             self.phases_due = state.clock.phases_due(state.new_steps, period)
             step = envs.step(actions)
@@ -97,14 +89,6 @@ class _Phase:
             if step.episodes:
                 self.episodes += step.episodes
                 self.ended_at += [state.env_step] * len(step.episodes)
-            over = self.phases_due or len(self._rows) == longest or state.env_step >= env_steps
+            over = self.phases_due or self.shown.count == longest or state.env_step >= env_steps
             if over:
                 return step, actions
-
-    def rows(self) -> Rows:
-        """Of all time steps, [P, N, ...]."""
-        columns = [
-            None if column[0] is None else np.stack(column)
-            for column in zip(*self._rows, strict=True)
-        ]
-        return Rows(*columns)

@@ -95,7 +95,8 @@ def _convolutional(
 
 
 def _dense_layers(x: tf.Tensor, units: Sequence[int], normalise: bool) -> tf.Tensor:
-    x = tf.reshape(x, [-1, x.shape[1:].num_elements()])  # [B, n]
+    if x.shape.rank != 2:
+        x = tf.reshape(x, [-1, x.shape[1:].num_elements()])  # [B, n]
     for i, size in enumerate(units):
         x = tf.nn.relu(_normal(dense(x, size, f"dense_{i}"), normalise, f"norm_{i}"))
     return x
