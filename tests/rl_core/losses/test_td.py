@@ -160,6 +160,12 @@ def test_huber_gradient_is_the_td_error_clipped_to_delta(evaluate):
     np.testing.assert_allclose(evaluate(gradient), [-2, -2, -0.5, 0, 0.5, 2, 2])
 
 
+def test_huber_gradient_of_what_is_no_number_is_no_number(evaluate):
+    td_error = tf.constant([np.nan] * 9 + [np.inf, -np.inf])
+    gradient = evaluate(tf.gradients(huber(td_error, 2.0), td_error)[0])
+    np.testing.assert_array_equal(gradient, [np.nan] * 9 + [2, -2])  # a clipped NaN would hide it
+
+
 def test_huber_delta_may_be_fed(evaluate):
     delta = tf.placeholder(tf.float32, [])
     loss = huber(tf.constant([3.0, -1.0]), delta)
