@@ -27,6 +27,7 @@ from agents.live_values import arm_name, live_knobs, live_values
 from agents.networks import Networks
 from envs.in_graph.interface import InGraphEnv
 from rl_core.errors import RlCoreError
+from rl_core.graph.adam import Adam
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
 from rl_core.graph.fused import apply_again, apply_where, fused_updates
@@ -310,9 +311,7 @@ class DqnAgent(KeptState):
             self._ops = ApplyOps(
                 loss,
                 blocks_of(networks.online),
-                lambda: tf.train.AdamOptimizer(
-                    self._live["learning_rate"], epsilon=config.adam_epsilon
-                ),
+                lambda: Adam(self._live["learning_rate"], epsilon=config.adam_epsilon),
                 max_grad_norm=self._live["max_grad_norm"],
             )
             return self._ops.grad_norm, self._ops.done
