@@ -47,6 +47,7 @@ class PhaseCalls:
         self._stats, self._fused = stats, fused
         self._count, self._feeds, self._age = count, tuple(feeds), age
         self._loops: dict[tuple[Exempt, bool], Any] = {}
+        self._singles: dict[tuple[Exempt, bool, bool], Any] = {}
 
     def run(
         self,
@@ -82,10 +83,13 @@ class PhaseCalls:
         return self._loops[key]
 
     def _single(self, exempt: Exempt, wanted: bool, young: bool = False) -> Any:
-        return self._ops.callable(
-            self._engine,
-            exempt,
-            fetches=self._stats if wanted else None,
-            feeds=(*self._feeds, self._age) if young else self._feeds,
-            targets=[self._end],
-        )
+        key = (exempt, wanted, young)
+        if key not in self._singles:
+            self._singles[key] = self._ops.callable(
+                self._engine,
+                exempt,
+                fetches=self._stats if wanted else None,
+                feeds=(*self._feeds, self._age) if young else self._feeds,
+                targets=[self._end],
+            )
+        return self._singles[key]
