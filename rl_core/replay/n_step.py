@@ -83,8 +83,9 @@ def n_steps(
 
 def _step(ring: Ring, source: tf.Tensor, terminated: tf.Tensor, discount: tf.Tensor) -> Outcome:
     # A time limit is not an end: only `terminated` cuts the bootstrap off.
+    discounts = tf.fill(source.shape, discount)  # [B], as a select that broadcasts is slow
     return Outcome(
         r_t=tf.gather(ring.columns.reward, source),
-        discount_t=discount * (1.0 - tf.cast(terminated, tf.float32)),
+        discount_t=tf.where(terminated, tf.zeros_like(discounts), discounts),
         destination=ring.after(source),
     )

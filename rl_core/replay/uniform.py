@@ -195,10 +195,10 @@ class UniformReplay:
 
     def queue(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Places [head, tail) of the queue hold the rows that may be sampled; int64 scalars."""
-        oldest = self.rows_written.read_value() - self.steps
-        entered = tf.gather(self._tail_at, oldest % self.steps)
-        head = tf.where(oldest > 0, entered, tf.zeros_like(entered))
-        return tf.reshape(head, []), tf.reshape(self.queue_tail.read_value(), [])
+        # Gathered, not read and then reshaped: one operation instead of two.
+        written, tail = tf.gather(self.rows_written, 0), tf.gather(self.queue_tail, 0)
+        entered = tf.gather(self._tail_at, written % self.steps)  # by the oldest time step
+        return tf.where(written > self.steps, entered, tf.zeros_like(entered)), tail
 
     def owns(self, variable: tf.Variable) -> bool:
         """Whether it is one of the replay's own."""
