@@ -54,6 +54,7 @@ from rl_core.replay import PrioritizedReplay, Rows, Transitions, UniformReplay
 
 # Loss [] -> (global gradient norm [], what is there once every trained block was applied).
 Apply = Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
+_OF_FRAMES = ("nature", "impala")
 # Live values that the loop and the choice of an action read; updates are fed all others.
 _NOT_OF_UPDATES = ("epsilon", "temperature", "learn_period", "updates_per_learn")
 
@@ -138,7 +139,7 @@ class DqnAgent(KeptState):
         self._age = TargetAge()
         self.snapshots: tuple[int, ...] = ()
         self._can_learn = False
-        self.engine = Engine(threads=config.threads)
+        self.engine = Engine(threads=config.threads, onednn=config.onednn)
         with self.engine.building():
             tf.set_random_seed(config.seed)
             replay = PrioritizedReplay if config.prioritized else UniformReplay
@@ -321,9 +322,10 @@ class DqnAgent(KeptState):
         arms = [Arm(self._ops.check(arm.exempt), arm.updates) for arm in config.freeze]
         self.freeze = FreezeSchedule(arms) if arms else FreezeSchedule.constant()
         # Compiled loops are for what the config says will be used; any other exempt set is
-        # trained by single updates.
+        # trained by single updates. So are networks of whole frames: plain convolutions are faster.
         more_than_one = config.updates_per_learn != 1 or config.num_envs > 1
-        fused_arms = {arm.exempt for arm in self.freeze.arms if more_than_one}
+        at_once = more_than_one and config.network not in _OF_FRAMES
+        fused_arms = {arm.exempt for arm in self.freeze.arms if at_once}
         count = tf.placeholder(tf.int32, [], "updates")
         fused = {exempt: self._build_fused(exempt, count) for exempt in fused_arms}
         feeds = list(self._live.values())

@@ -42,7 +42,7 @@ class Eval:
         _require_episodes(self.episodes, self.seed)
         directory = RunDir.open(self.run)
         config = directory.config()
-        with quiet_import():
+        with quiet_import(onednn=config.onednn):
             from agents.policies import policy_weights
             from agents.run import summary
             from agents.training import evaluate_weights
@@ -79,8 +79,11 @@ class Play:
     """Also show it in TensorBoard's Images tab."""
 
     def __call__(self, console: Console) -> int:
+        from agents.rundir import RunDir
+
         _require_episodes(self.episodes, self.seed)
-        with console.status("importing TensorFlow"), quiet_import():
+        onednn = RunDir.open(self.run).config().onednn
+        with console.status("importing TensorFlow"), quiet_import(onednn=onednn):
             from agents.playing import play
 
         returns = play(
@@ -113,7 +116,10 @@ class Export:
     """The weights of the best evaluation."""
 
     def __call__(self, console: Console) -> int:
-        with console.status("importing TensorFlow"), quiet_import():
+        from agents.rundir import RunDir
+
+        onednn = RunDir.open(self.run).config().onednn
+        with console.status("importing TensorFlow"), quiet_import(onednn=onednn):
             from agents.exporting import export
 
         with console.status(f"writing {self.to}"), quiet_import():

@@ -1,6 +1,6 @@
 """Importing TensorFlow: without what its C++ side has to say, without Keras, and timed.
 
-Imports: nothing of ours.
+Imports: rl_core, a name.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from rl_core import ONEDNN_VARIABLE
 
 # TensorFlow imports Keras at its end, pandas and matplotlib with it if they are there, and goes on
 # if it cannot: 1.7 s for what nothing here uses. Who asks for `tensorflow.keras` later, gets it.
@@ -38,11 +40,16 @@ class Startup:
 
 
 @contextlib.contextmanager
-def quiet_import() -> Iterator[float]:
+def quiet_import(*, onednn: bool = False) -> Iterator[float]:
     """Imports TensorFlow and gives the seconds that took; within, import what needs it.
 
     Nothing reaches file descriptor 2 meanwhile.
+
+    Args:
+      onednn: whether its operations are to be oneDNN's; too late if it was imported before.
     """
+    if "tensorflow" not in sys.modules:
+        os.environ[ONEDNN_VARIABLE] = str(int(onednn))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)

@@ -190,8 +190,8 @@ class Replay:
         from agents.quiet import quiet_import
         from agents.rundir import RunDir
 
-        RunDir.open(self.run)
-        with console.status("importing TensorFlow"), quiet_import():
+        onednn = RunDir.open(self.run).config().onednn
+        with console.status("importing TensorFlow"), quiet_import(onednn=onednn):
             from agents.replaying import replay
         verdict = replay(self.run, self.to, console=console)
         if verdict.first_difference is not None:

@@ -67,7 +67,10 @@ class Train:
                 return self._go_on(config, console, began)
         if self.init_from is None and (self.rename or self.blocks):
             raise RlCoreError("--rename and --blocks are of --init-from RUN")
-        with console.status("importing TensorFlow"), quiet_import() as importing:
+        with (
+            console.status("importing TensorFlow"),
+            quiet_import(onednn=config.onednn) as importing,
+        ):
             from agents.initial import fitted, weights_from
             from agents.training import train
         startup = Startup(began, importing)
@@ -169,7 +172,7 @@ class Board:
 
 
 def _resume(run: Path, config: DqnConfig, board: bool, console: Console, began: float) -> int:
-    with console.status("importing TensorFlow"), quiet_import() as importing:
+    with console.status("importing TensorFlow"), quiet_import(onednn=config.onednn) as importing:
         from agents.training import resume
     startup = Startup(began, importing)
     return _with_board(

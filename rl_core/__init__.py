@@ -72,7 +72,8 @@ if TYPE_CHECKING:
 
 # Read once, when TensorFlow is imported. oneDNN's kernels cost 5 us more per small matrix product,
 # which doubles the time of acting; for small networks the plain ones are as fast in learning.
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
+os.environ.setdefault(ONEDNN_VARIABLE, "0")
 
 _NAMES_OF = {
     "checkpoint.store": "Checkpoint CheckpointError CheckpointStore",

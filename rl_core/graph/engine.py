@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.core.protobuf import config_pb2
 
+from rl_core import ONEDNN_VARIABLE
 from rl_core.errors import FeedError, RlCoreError
 
 try:
@@ -28,6 +30,7 @@ except ImportError:  # a private module: without it `tf.cond` is lowered, see `E
 
 _KIND = operator.attrgetter("shape", "dtype")
 _SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
+_ONEDNN = os.environ.get(ONEDNN_VARIABLE) == "1"  # TensorFlow has read it by now
 
 
 class Engine:
@@ -47,13 +50,28 @@ class Engine:
     Args:
       threads: threads inside one operation. With 1 the same calls give the same bits.
       executor: "single_threaded" (fast, CPU) or "default" (what a GPU needs).
+      onednn: whether TensorFlow's operations must be oneDNN's; None takes what there is.
+
+    Raises:
+      RlCoreError: TensorFlow was imported with the other operations.
     """
 
-    def __init__(self, *, threads: int = 1, executor: str = "single_threaded") -> None:
+    def __init__(
+        self,
+        *,
+        threads: int = 1,
+        executor: str = "single_threaded",
+        onednn: bool | None = None,
+    ) -> None:
         if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
             raise ValueError(f"threads must be a whole number >= 1, got {threads!r}")
         if executor not in ("single_threaded", "default"):
             raise ValueError(f"executor must be 'single_threaded' or 'default', got {executor!r}")
+        if onednn not in (None, _ONEDNN):
+            raise RlCoreError(
+                f"onednn = {str(onednn).lower()}, but TensorFlow was imported with "
+                f"{ONEDNN_VARIABLE}={_ONEDNN:d}: set it to {onednn:d} before the import"
+            )
         self.graph = tf.Graph()
         self.threads = threads
         self._single_threaded = executor == "single_threaded" and _eager_context is not None

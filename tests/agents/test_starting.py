@@ -16,7 +16,9 @@ from agents.cli import main
 from agents.config import DqnConfig
 from agents.display import Display
 from agents.quiet import process_began
-from agents.training import train
+from agents.rundir import RunDir
+from agents.training import resume, train
+from rl_core import RlCoreError
 
 SHORT = {
     "env_steps": 60,
@@ -107,6 +109,45 @@ def test_tensorflow_comes_without_keras_which_is_there_for_who_asks():
         [sys.executable, "-c", WITHOUT_KERAS], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == ["", "2"]
+
+
+WITH_ONEDNN = """
+from agents.quiet import quiet_import
+with quiet_import(onednn=True):
+    from rl_core import Engine, RlCoreError
+Engine(onednn=True)
+Engine()
+try:
+    Engine(onednn=False)
+except RlCoreError as error:
+    print(error)
+"""
+
+
+def test_onednn_is_there_for_who_asked_before_the_import():
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_ONEDNN], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == (
+        "onednn = false, but TensorFlow was imported with TF_ENABLE_ONEDNN_OPTS=1: "
+        "set it to 0 before the import\n"
+    )
+
+
+def test_a_config_asks_for_onednn_and_every_command_of_the_run_keeps_to_it(tmp_path):
+    changes = [f"{name}={list(v) if name == 'hidden' else v}" for name, v in SHORT.items()]
+    changes += ["onednn=true", "network='minatar'", "env_id='InGraph/MinAtar-Breakout-v1'"]
+    commands = [["train", "cartpole", "--run", "a", "--set", *changes], ["replay", "a"]]
+    commands += [["resume", "a", "--set", "env_steps=90"], ["eval", "a", "--episodes", "1"]]
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "agents.cli", *command], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert command[0] != "replay" or "identical" in done.stdout
+    longer = RunDir.open(tmp_path / "a").config().model_copy(update={"env_steps": 120})
+    with pytest.raises(RlCoreError, match="set it to 1 before the import"):
+        resume(tmp_path / "a", longer)  # this process imported it without
 
 
 # What help and mistakes say of commands that are not imported.

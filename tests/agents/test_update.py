@@ -5,6 +5,8 @@ import functools
 import numpy as np
 import pytest
 
+from agents.config import DqnConfig
+from agents.dqn import DqnAgent
 from rl_core.errors import RlCoreError, ScopeMismatch
 
 S_TM1, S_T = [1.0, -2.0], [0.5, 3.0]
@@ -176,6 +178,16 @@ def test_learning_before_there_is_a_transition_is_refused_in_words(lab):
     lab.step(agent, S_T)
     agent.learn()
     assert agent.updates == 1
+
+
+@pytest.mark.parametrize(("network", "calls"), [("mlp", 1), ("nature", 0)])
+def test_networks_of_whole_frames_make_each_update_by_plain_operations(network, calls):
+    """XLA's convolutions of them are slower."""
+    config = DqnConfig(network=network, updates_per_learn=4, replay_capacity=30, hidden=(8,))
+    agent = DqnAgent(config, (40, 40, 1), np.uint8, 3)
+    kinds = [op.type for op in agent.engine.graph.get_operations()]
+    assert sum("PartitionedCall" in kind for kind in kinds) == calls
+    agent.close()
 
 
 # Live values.

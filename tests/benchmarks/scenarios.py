@@ -170,7 +170,8 @@ def _images(name: str, title: str, shape: tuple[int, ...], dtype: str, capacity:
             "warm_up": 8,
         }  # fmt: skip
         tried: tuple[Setting, ...] = tuple({"threads": n} for n in (1, 2, ALL))
-        if updates == 1:  # compiled updates have no operations that oneDNN could make
+        # Compiled updates have no operations that oneDNN could make.
+        if updates == 1 or name == "nature":
             tried += tuple({"with": "oneDNN"} | setting for setting in tried)
         return Worker("ours", setup, tried=tried, updates=1)
 
@@ -186,9 +187,8 @@ def _images(name: str, title: str, shape: tuple[int, ...], dtype: str, capacity:
         names | {"SB3": Worker("sb3", peer, "sb3", PEER, updates=1)},
         tuple(Bar(ours, "SB3", least=1.5) for ours in names),
         note="No env: the replay is full of random frames. Each at its best number of threads. "
-        "With oneDNN is with TF_ENABLE_ONEDNN_OPTS=1, which makes convolutions faster and small "
-        "products of matrices slower; the last bits are others, so a run is resumed and replayed "
-        "with it too.",
+        "With oneDNN is with `onednn = true`, which makes convolutions faster and small layers "
+        "slower.",
     )
 
 

@@ -149,7 +149,10 @@ def whole_run() -> None:
 def config_of(setup: dict[str, Any]) -> Any:
     from agents.config import DqnConfig
 
-    return DqnConfig(**setup["config"] | {"threads": setup["threads"], "env_steps": 10**12})
+    machine: dict[str, Any] = {"threads": setup["threads"]}
+    if setup.get("with") == "oneDNN":
+        machine["onednn"] = True
+    return DqnConfig(**setup["config"] | machine | {"env_steps": 10**12})
 
 
 def unit_of(config: Any) -> int:
