@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+import tensorflow.compat.v2 as tf2
 from tensorflow.core.protobuf import config_pb2
 
 from rl_core import ONEDNN_VARIABLE
@@ -48,7 +49,8 @@ class Engine:
     chooses among the operations that are there.
 
     Args:
-      threads: threads inside one operation. With 1 the same calls give the same bits.
+      threads: threads inside one operation. With 1 the same calls give the same bits. They are
+        the process's: the first engine decides, or eager TensorFlow if it was used before.
       executor: "single_threaded" (fast, CPU) or "default" (what a GPU needs).
       onednn: whether TensorFlow's operations must be oneDNN's; None takes what there is.
 
@@ -72,6 +74,10 @@ class Engine:
                 f"onednn = {str(onednn).lower()}, but TensorFlow was imported with "
                 f"{ONEDNN_VARIABLE}={_ONEDNN:d}: set it to {onednn:d} before the import"
             )
+        # A session's own setting comes too late: loops are built with an eager context, whose
+        # threads, by default one for each core, are those of every session from then on.
+        with contextlib.suppress(RuntimeError):
+            tf2.config.threading.set_intra_op_parallelism_threads(threads)
         self.graph = tf.Graph()
         self.threads = threads
         self._single_threaded = executor == "single_threaded" and _eager_context is not None

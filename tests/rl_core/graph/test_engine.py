@@ -68,6 +68,27 @@ def build(engine):
     return built
 
 
+THREADS = """
+import os, sys
+import tensorflow.compat.v1 as tf
+from rl_core import Engine
+engine = Engine(threads=int(sys.argv[1]))
+with engine.building():
+    i = tf.while_loop(lambda i: i < 9, lambda i: (i + 1,), [tf.constant(0)])
+engine.start()
+assert engine.callable(i)() == 9
+print(len(os.listdir("/proc/self/task")))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads as Linux has them")
+def test_there_are_as_many_threads_as_were_asked_for_not_one_for_each_core():
+    """With one for each core, which loops brought with them, an update took twice as long."""
+    command = [sys.executable, "-c", THREADS]
+    few, many = (int(subprocess.check_output([*command, n])) for n in ("1", "41"))
+    assert many - few == 40
+
+
 def num_ops(engine):
     return len(engine.graph.get_operations())
 
