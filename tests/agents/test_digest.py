@@ -1,5 +1,9 @@
 """The digest of an agent: all of its past that matters for its future, and nothing else."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -93,3 +97,27 @@ def test_looking_and_evaluating_do_not_count(lab):
     agent.weights()
     agent.contents.time_steps(0, 3)
     assert digest(agent) == before
+
+
+ON_CORES = """
+import os, sys
+os.sched_setaffinity(0, set(map(int, sys.argv[1:])))
+from agents import DqnConfig, train
+config = DqnConfig(
+    env_id="CartPole-v1", env_steps=900, learn_start=300, hidden=(64, 64), learn_period=8,
+    updates_per_learn=8, final_eval_episodes=1,
+)
+train(config, "run" + str(len(sys.argv)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="picks cores as Linux has it")
+def test_one_thread_gives_the_same_bits_however_many_cores_there_are(tmp_path):
+    cores = sorted(os.sched_getaffinity(0))
+    for some in (cores[:1], cores):
+        command = [sys.executable, "-c", ON_CORES, *map(str, some)]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    digests = {path.read_text() for path in tmp_path.glob("run*/digest.json")}
+    assert len(list(tmp_path.glob("run*"))) == min(len(cores), 2)
+    assert len(digests) == 1
