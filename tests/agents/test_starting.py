@@ -136,10 +136,8 @@ def test_onednn_is_there_for_who_asked_before_the_import():
 
 def test_a_config_asks_for_onednn_and_every_command_of_the_run_keeps_to_it(tmp_path):
     changes = [f"{name}={list(v) if name == 'hidden' else v}" for name, v in SHORT.items()]
-    changes += ["onednn=true", "network='minatar'", "env_id='InGraph/MinAtar-Breakout-v1'"]
-    commands = [["train", "cartpole", "--run", "a", "--set", *changes], ["replay", "a"]]
-    commands += [["resume", "a", "--set", "env_steps=90"], ["eval", "a", "--episodes", "1"]]
-    for command in commands:
+    train_it = ["train", "cartpole", "--run", "a", "--set", "onednn=true", *changes]
+    for command in (train_it, ["replay", "a"], ["eval", "a", "--episodes", "1"]):
         done = subprocess.run(
             [sys.executable, "-m", "agents.cli", *command], capture_output=True, text=True
         )
