@@ -68,6 +68,16 @@ def test_conv2d_agrees_with_a_slow_twin(evaluate, kernel, stride):
     np.testing.assert_allclose(evaluate(y), slow_conv2d(inputs, w, b, stride), atol=1e-5)
 
 
+def assert_same_with_gradients(evaluate, got, wanted, inputs):
+    """By the inputs, and by the variables of scope "net"."""
+    assert got.shape.as_list() == wanted.shape.as_list()
+    np.testing.assert_allclose(evaluate(got), evaluate(wanted), atol=1e-5)
+    by = [inputs, *variables_in("net").values()]
+    pair = (tf.gradients(tf.sin(y), by) for y in (got, wanted))
+    for one, two in zip(*map(evaluate, pair), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-4)
+
+
 @pytest.mark.parametrize("padding", ["VALID", "SAME"])
 @pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (2, 1), (3, 2), (4, 3), (5, 1)])
 def test_what_is_built_for_xla_is_the_same_convolution(evaluate, kernel, stride, padding):
@@ -78,12 +88,7 @@ def test_what_is_built_for_xla_is_the_same_convolution(evaluate, kernel, stride,
     with tf.variable_scope("net", reuse=True), built_for_xla():
         other = conv2d(inputs, 4, kernel, stride, "conv", padding=padding)
     assert "Conv2D" not in {op.type for op in operations_behind(other)}
-    assert other.shape.as_list() == plain.shape.as_list()
-    np.testing.assert_allclose(evaluate(other), evaluate(plain), atol=1e-5)
-    by = [inputs, *variables_in("net").values()]
-    pair = (tf.gradients(tf.sin(y), by) for y in (plain, other))
-    for one, two in zip(*map(evaluate, pair), strict=True):
-        np.testing.assert_allclose(two, one, atol=1e-4)
+    assert_same_with_gradients(evaluate, other, plain, inputs)
 
 
 @pytest.mark.parametrize("n", [1, 3, 8, 9])
@@ -95,12 +100,7 @@ def test_what_is_built_for_xla_is_the_same_dense_layer(evaluate, n, m):
         plain = dense(inputs, m, "out")
     with tf.variable_scope("net", reuse=True), built_for_xla():
         other = dense(inputs, m, "out")
-    assert other.shape.as_list() == plain.shape.as_list()
-    np.testing.assert_allclose(evaluate(other), evaluate(plain), atol=1e-5)
-    by = [inputs, *variables_in("net").values()]
-    pair = (tf.gradients(tf.sin(y), by) for y in (plain, other))
-    for one, two in zip(*map(evaluate, pair), strict=True):
-        np.testing.assert_allclose(two, one, atol=1e-5)
+    assert_same_with_gradients(evaluate, other, plain, inputs)
 
 
 @pytest.mark.parametrize("sizes", [[1], [15, 1], [16], [5, 7, 9], [1000]])
