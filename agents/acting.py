@@ -170,7 +170,7 @@ class Acting:
     ) -> np.ndarray:
         buffer = self._buffer
         assert buffer is not None
-        self._check_shown(observation, reward, terminated, autoreset)
+        self._check_shown((observation, reward, terminated, autoreset))
         if self.time_step is None:
             self.time_step = self._ask_time_step().item()
         epsilon = self._epsilon.item()

@@ -19,6 +19,7 @@ import tensorflow.compat.v2 as tf2
 from agents.acting import Acting
 from agents.config import DqnConfig
 from envs.in_graph.interface import InGraphEnv
+from rl_core.graph.adam import LoopAdam, Moments
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import FreezeSchedule
 from rl_core.graph.xla import built_for_xla
@@ -26,9 +27,9 @@ from rl_core.networks import Values
 from rl_core.random import Draws
 from rl_core.replay import UniformReplay
 
-# Builds one update of the blocks that are trained, {block: bool scalar}; gives its outcome, a named
-# tuple, and the op that ends it.
-Update = Callable[[Mapping[str, tf.Tensor]], tuple[Any, tf.Operation]]
+# Builds one update from Adam's moments, of the blocks that are trained, {block: bool scalar}; gives
+# its outcome, a named tuple, the moments after it, and the op that ends it.
+Update = Callable[[Moments, Mapping[str, tf.Tensor]], tuple[Any, Moments, tf.Operation]]
 
 
 class Counts(NamedTuple):
@@ -66,6 +67,13 @@ class EnvState(NamedTuple):
     finished: Any  # [N] int64, episodes
 
 
+class Learned(NamedTuple):
+    """What updates leave behind, beside the variables."""
+
+    moments: Moments
+    last: Any  # outcome of the last one
+
+
 class DeviceLoop:
     """T time steps of N envs in one call.
 
@@ -74,6 +82,7 @@ class DeviceLoop:
       rules: of the env.
       values: of the online network.
       acting, replay: of the agent.
+      adam: of the updates.
       update: builds one update.
       like: what its outcome looks like.
       updates: the agent's count of them.
@@ -94,6 +103,7 @@ class DeviceLoop:
         values: Callable[[tf.Tensor, Draws | None], Values],
         acting: Acting,
         replay: UniformReplay,
+        adam: LoopAdam,
         update: Update,
         like: Any,
         updates: tf.Variable,
@@ -103,7 +113,7 @@ class DeviceLoop:
     ) -> None:
         self._config, self._rules, self._values = config, rules, values
         self._acting, self._replay = acting, replay
-        self._update, self._like, self._updates = update, like, updates
+        self._adam, self._update, self._like, self._updates = adam, update, like, updates
         self._blocks, self._arms = blocks, freeze.arms
         # An iteration must not overwrite what nobody has looked at.
         self.longest = max(1, min(config.chunk, replay.steps // 2))
@@ -177,26 +187,29 @@ class DeviceLoop:
             def goes_on(packed: Any, *_: Any) -> tf.Tensor:
                 return self._goes_on(*unpacked(packed, small))
 
-            def iteration(packed: Any, seen: Any, last: Any) -> Any:
+            def iteration(packed: Any, seen: Any, learned: Learned) -> Any:
                 i, state, counts, arm = unpacked(packed, small)
-                *now, seen, last = self._iteration(i, state, counts, arm, seen, last)
-                return pack(now), seen, last
+                *now, seen, learned = self._iteration(i, state, counts, arm, seen, learned)
+                return pack(now), seen, learned
 
-            start = pack(small), seen, nothing
+            start = pack(small), seen, Learned(self._adam.read(), nothing)
             with built_for_xla(self._config.xla):
-                packed, seen, last = tf.while_loop(goes_on, iteration, start, parallel_iterations=1)
+                packed, seen, learned = tf.while_loop(
+                    goes_on, iteration, start, parallel_iterations=1
+                )
             i, state, counts, arm = unpacked(packed, small)
             with tf.control_dependencies([i]):
                 saved = tf2.nest.map_structure(
                     lambda variable, value: variable.assign(value, read_value=False),
                     self._state, state,
                 )  # fmt: skip
-            with tf.control_dependencies(tf2.nest.flatten(saved)):
+                saved = [*tf2.nest.flatten(saved), self._adam.write(learned.moments)]
+            with tf.control_dependencies(saved):
                 updates = self._updates.read_value()
                 env_steps, lengths, returns = seen
                 return Chunk(
                     counts, arm, i, updates, env_steps, lengths, returns, state.finished,
-                    last.stats(),
+                    learned.last.stats(),
                 )  # fmt: skip
 
         return loop()
@@ -206,7 +219,13 @@ class DeviceLoop:
         return tf.logical_and(i < self._time_steps, left)
 
     def _iteration(
-        self, i: tf.Tensor, state: EnvState, counts: Counts, arm: tf.Tensor, seen: Any, last: Any
+        self,
+        i: tf.Tensor,
+        state: EnvState,
+        counts: Counts,
+        arm: tf.Tensor,
+        seen: Any,
+        learned: Learned,
     ) -> Any:
         """One time step: act and store, learn, step the envs."""
         config, now = self._config, self._replay.rows_written.read_value()
@@ -224,8 +243,8 @@ class DeviceLoop:
         )
         with tf.control_dependencies([write]):
             due, learn_age = self._due(counts)
-        arm, last, learned = self._learn(due, arm, last)
-        with tf.control_dependencies([learned]):
+        arm, learned, ended = self._learn(due, arm, learned)
+        with tf.control_dependencies([ended]):
             state, length, episode_return = self._step(state, action, now + 1)
             new_steps = config.num_envs - tf.math.count_nonzero(state.autoreset)
             env_step = counts.env_step + new_steps
@@ -233,7 +252,7 @@ class DeviceLoop:
             _put(array, i, value)
             for array, value in zip(seen, (env_step, length, episode_return), strict=True)
         )
-        return i + 1, state, Counts(env_step, new_steps, learn_age), arm, seen, last
+        return i + 1, state, Counts(env_step, new_steps, learn_age), arm, seen, learned
 
     def _due(self, counts: Counts) -> tuple[tf.Tensor, tf.Tensor]:
         """How many updates, and the learn clock's age; as `LearnClock.phases_due`."""
@@ -242,16 +261,18 @@ class DeviceLoop:
         begun = tf.cast(counts.env_step >= self._config.learn_start, tf.int64)
         return begun * phases * self._per_phase, age
 
-    def _learn(self, due: tf.Tensor, arm: tf.Tensor, last: Any) -> Any:
-        def body(j: tf.Tensor, arm: tf.Tensor, last: Any) -> Any:
-            arm, trained = self._turn(arm)
-            new, end = self._update(dict(zip(self._blocks, tf.unstack(trained), strict=True)))
+    def _learn(self, due: tf.Tensor, arm: tf.Tensor, learned: Learned) -> Any:
+        def body(j: tf.Tensor, arm: tf.Tensor, learned: Learned) -> Any:
+            arm, chosen = self._turn(arm)
+            trained = dict(zip(self._blocks, tf.unstack(chosen), strict=True))
+            new, moments, end = self._update(learned.moments, trained)
             with tf.control_dependencies([end]):
-                return j + 1, tf.identity(arm), last._make(map(tf.identity, new))
+                after = Learned(moments, learned.last._make(new))
+                return j + 1, *tf2.nest.map_structure(tf.identity, (arm, after))
 
-        start = (tf.zeros([], tf.int64), arm, last)
-        j, arm, last = tf.while_loop(lambda j, *_: j < due, body, start, parallel_iterations=1)
-        return arm, last, j
+        start = (tf.zeros([], tf.int64), arm, learned)
+        j, arm, learned = tf.while_loop(lambda j, *_: j < due, body, start, parallel_iterations=1)
+        return arm, learned, j
 
     def _turn(self, arm: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The schedule's position after one more update, and what this update trains."""

@@ -27,10 +27,10 @@ from agents.live_values import arm_name, live_knobs, live_values
 from agents.networks import Networks
 from envs.in_graph.interface import InGraphEnv
 from rl_core.errors import RlCoreError
-from rl_core.graph.adam import Adam
+from rl_core.graph.adam import Adam, LoopAdam, Moments
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
-from rl_core.graph.fused import apply_again, apply_where, fused_updates
+from rl_core.graph.fused import fused_updates
 from rl_core.graph.phase import PhaseCalls
 from rl_core.graph.scopes import blocks_of
 from rl_core.graph.sync import TargetAge, copy_vars, paired_variables
@@ -52,8 +52,9 @@ from rl_core.networks import Values
 from rl_core.random import Draws, Stream
 from rl_core.replay import PrioritizedReplay, Rows, Transitions, UniformReplay
 
-# Loss [] -> (global gradient norm [], what is there once every trained block was applied).
-Apply = Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
+# Loss [] -> (global gradient norm [], Adam's moments after it where a loop carries them, what is
+# there once every trained block was applied).
+Apply = Callable[[tf.Tensor], tuple[tf.Tensor, Moments | None, Any]]
 _OF_FRAMES = ("nature", "impala")
 # Live values that the loop and the choice of an action read; updates are fed all others.
 _NOT_OF_UPDATES = ("epsilon", "temperature", "learn_period", "updates_per_learn")
@@ -308,16 +309,16 @@ class DqnAgent(KeptState):
         self._weights = ScopeWeights(self.engine, networks.online)
         self._averaged = ScopeWeights(self.engine, networks.ema) if networks.ema else None
 
-        def single(loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def single(loss: tf.Tensor) -> tuple[tf.Tensor, None, tf.Tensor]:
             self._ops = ApplyOps(
                 loss,
                 blocks_of(networks.online),
                 lambda: Adam(self._live["learning_rate"], epsilon=config.adam_epsilon),
                 max_grad_norm=self._live["max_grad_norm"],
             )
-            return self._ops.grad_norm, self._ops.done
+            return self._ops.grad_norm, None, self._ops.done
 
-        self._outcome, end = self._build_update(single)
+        self._outcome, _, end = self._build_update(single)
         stats, age_after = self._outcome.stats(), self._age_after
         arms = [Arm(self._ops.check(arm.exempt), arm.updates) for arm in config.freeze]
         self.freeze = FreezeSchedule(arms) if arms else FreezeSchedule.constant()
@@ -343,13 +344,13 @@ class DqnAgent(KeptState):
             tail - head,
         )
 
-    def _build_update(self, apply: Apply) -> tuple[Outcome, tf.Operation]:
+    def _build_update(self, apply: Apply) -> tuple[Outcome, Any, tf.Operation]:
         """One update in the default graph: sample, loss, gradients, sync."""
         counter = self._updates.read_value()
         batch = self._sample(counter)
         td, now = self._td_loss(batch, counter)
         weighted = td.loss if batch.weight is None else batch.weight * td.loss  # [B]
-        grad_norm, applied = apply(tf.reduce_mean(weighted))
+        grad_norm, moments, applied = apply(tf.reduce_mean(weighted))
         outcome = Outcome(weighted, td.target, td.td_error, now.q, grad_norm)
         with tf.control_dependencies([applied, counter]):
             changes = [self._updates.assign_add(1, read_value=False), self._sync_due()]
@@ -360,25 +361,21 @@ class DqnAgent(KeptState):
             if self._networks.ema:
                 share = tf.subtract(1.0, self._live["ema_decay"])
                 changes.append(copy_vars(self._networks.online, self._networks.ema, tau=share))
-            return outcome, tf.group(*changes)
+            return outcome, moments, tf.group(*changes)
 
     def _build_device_loop(self, rules: InGraphEnv | None) -> DeviceLoop | None:
         if rules is None:
             return None
 
-        def update(trained: Mapping[str, tf.Tensor]) -> tuple[Outcome, tf.Operation]:
-            return self._build_update(
-                lambda loss: apply_where(
-                    self._ops,
-                    loss,
-                    trained,
-                    learning_rate=self._live["learning_rate"],
-                    max_grad_norm=self._live["max_grad_norm"],
-                )
-            )
+        adam = LoopAdam(self._ops, self._ops.names)
+
+        def update(
+            moments: Moments, trained: Mapping[str, tf.Tensor]
+        ) -> tuple[Outcome, Moments, tf.Operation]:
+            return self._update_in_loop(adam, moments, trained)
 
         return DeviceLoop(
-            self.config, rules, self._networks.values, self._acting, self.replay, update,
+            self.config, rules, self._networks.values, self._acting, self.replay, adam, update,
             self._outcome, self._updates, self._live, self._ops.names, self.freeze,
         )  # fmt: skip
 
@@ -446,20 +443,22 @@ class DqnAgent(KeptState):
         self._age_after = tf.where(copied, tf.zeros_like(older), older)
         return self._target_age.assign(self._age_after, read_value=False)
 
-    def _build_fused(self, exempt: Exempt, count: tf.Tensor) -> LearnStats:
-        def apply(loss: tf.Tensor) -> tuple[tf.Tensor, tf.Operation]:
-            return apply_again(
-                self._ops,
-                loss,
-                exempt,
-                learning_rate=self._live["learning_rate"],
-                max_grad_norm=self._live["max_grad_norm"],
-            )
-
+    def _build_fused(self, exempt: Exempt, count: tf.Tensor) -> tuple[LearnStats, tf.Operation]:
+        adam = LoopAdam(self._ops, [name for name in self._ops.names if name not in exempt])
         last = fused_updates(
-            lambda: self._build_update(apply), count, self._outcome, compiled=self.config.xla
+            lambda moments: self._update_in_loop(adam, moments),
+            count,
+            self._outcome,
+            adam,
+            compiled=self.config.xla,
         )
-        return Outcome(*last).stats()
+        return Outcome(*last).stats(), last[0].op
+
+    def _update_in_loop(
+        self, adam: LoopAdam, moments: Moments, trained: Mapping[str, tf.Tensor] | None = None
+    ) -> tuple[Outcome, Moments, tf.Operation]:
+        rates = {name: self._live[name] for name in ("learning_rate", "max_grad_norm")}
+        return self._build_update(lambda loss: adam.apply(loss, moments, trained, **rates))
 
     # The session.
 

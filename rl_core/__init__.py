@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rl_core.exploration import boltzmann, epsilon_greedy
     from rl_core.graph.engine import Engine
     from rl_core.graph.freeze import AllExempt, ApplyOps, Arm, FreezeSchedule
-    from rl_core.graph.fused import apply_again, fused_updates
+    from rl_core.graph.fused import fused_updates
     from rl_core.graph.layers import conv2d, dense, layer_norm, noisy_dense
     from rl_core.graph.past import PastStates
     from rl_core.graph.phase import PhaseCalls
@@ -88,7 +88,7 @@ _NAMES_OF = {
     "exploration": "boltzmann epsilon_greedy",
     "graph.engine": "Engine",
     "graph.freeze": "AllExempt ApplyOps Arm FreezeSchedule",
-    "graph.fused": "apply_again fused_updates",
+    "graph.fused": "fused_updates",
     "graph.layers": "conv2d dense layer_norm noisy_dense",
     "graph.past": "PastStates",
     "graph.phase": "PhaseCalls",

@@ -11,9 +11,11 @@ Imports: rl_core.errors. Never agents, never envs.
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,10 @@ try:
     from tensorflow.python.eager import context as _eager_context
 except ImportError:  # a private module: without it `tf.cond` is lowered, see `Engine.building`
     _eager_context = None
+try:
+    from tensorflow.python.client.pywrap_tf_session import TF_SessionRunCallable as _run_callable
+except ImportError:  # a private module: without it the public call serves
+    _run_callable = None
 
 _KIND = operator.attrgetter("shape", "dtype")
 _SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
@@ -154,17 +160,20 @@ class Engine:
         key = tuple(tuple(thing.name for thing in things) for things in (flat, feeds, targets))
         if key not in self._raw:
             self._raw[key] = self._raw_callable(flat, feeds, targets)
-        run, check = self._raw[key], feed_check(feeds)
+        raw, check = self._raw[key], feed_check(feeds)
+        run: Callable[..., Any] = functools.partial(_elsewhere, raw)
 
         def call(*values: Any) -> Any:
+            nonlocal run
             # TensorFlow does not check: a wrong shape would broadcast silently, and some
             # operations end the process on a wrong dtype.
-            check(*values)
+            check(values)
             try:
-                result = run(*values)
+                result = run(values)
             except (TypeError, ValueError, tf.errors.InvalidArgumentError):
                 _explain_feeds(feeds, values)
                 raise
+            run = raw
             return pack(result)
 
         return call
@@ -185,7 +194,7 @@ class Engine:
             public = self.session.make_callable([*fetches, *targets], feed_list=list(feeds))
             count = len(fetches)
 
-            def checked(*values: Any) -> Any:
+            def checked(values: tuple[Any, ...]) -> Any:
                 _explain_feeds(feeds, values)  # the public API would cast
                 return public(*values)[:count]
 
@@ -196,20 +205,32 @@ class Engine:
         options.target.extend(op.name for op in targets)
         if self._single_threaded:
             options.run_options.inter_op_thread_pool = -1
-        return self.session._make_callable_from_options(options)
+        return self._direct_call(options)
+
+    def _direct_call(self, options: config_pb2.CallableOptions) -> Callable[..., Any]:
+        """A function of the tuple of values, with as little Python around it as there can be."""
+        made = _elsewhere(self.session._make_callable_from_options, options)
+        session = self.session._session
+        return lambda values: _run_callable(session, made._handle, values, None)
 
     def _private_call_works(self, probe: tf.Tensor) -> bool:
-        if not hasattr(self.session, "_make_callable_from_options"):
-            return False
         options = config_pb2.CallableOptions(fetch=[probe.name])
         try:
-            return int(self.session._make_callable_from_options(options)()[0]) == 0
+            return int(self._direct_call(options)(())[0]) == 0
         except Exception:  # whatever a changed private API may raise, the public one serves
             return False
 
 
-def feed_check(feeds: Sequence[tf.Tensor]) -> Callable[..., None]:
-    """A function of the feeds' values that raises FeedError as a call with them would.
+def _elsewhere(run: Callable[[Any], Any], argument: Any) -> Any:
+    """In a thread of its own: what optimises a graph or compiles it."""
+    # That leaves holes in the memory of the thread that does it, and every later allocation from
+    # there has to search them: a tenth of a training loop's time.
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(run, argument).result()
+
+
+def feed_check(feeds: Sequence[tf.Tensor]) -> Callable[[tuple[Any, ...]], None]:
+    """A function of the tuple of values that raises FeedError as a call with them would.
 
     It costs little where the same objects come again, or others of the same shapes and dtypes.
     """
@@ -217,7 +238,7 @@ def feed_check(feeds: Sequence[tf.Tensor]) -> Callable[..., None]:
     seen: tuple[Any, ...] = tuple(object() for _ in feeds)
     good: tuple[Any, ...] | None = None
 
-    def check(*values: Any) -> None:
+    def check(values: tuple[Any, ...]) -> None:
         nonlocal seen, good
         if len(values) == len(seen) and all(map(operator.is_, values, seen)):
             return

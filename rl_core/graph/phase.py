@@ -26,7 +26,7 @@ class PhaseCalls:
       ops: of the single update.
       end: the operation that ends a single update.
       stats: (named) tuple of tensors of the single update.
-      fused: exempt set -> the same tensors of the loop, of its last update.
+      fused: exempt set -> (the same tensors of the loop, of its last update; the loop itself).
       count: the loops' number of updates, int32.
       feeds: what both read, in the order of the values given to `run`.
       age: of the target, after a single update; is fed where it is known.
@@ -38,7 +38,7 @@ class PhaseCalls:
         ops: ApplyOps,
         end: tf.Operation,
         stats: Any,
-        fused: Mapping[Exempt, Any],
+        fused: Mapping[Exempt, tuple[Any, tf.Operation]],
         count: tf.Tensor,
         feeds: Sequence[tf.Tensor],
         age: tf.Tensor,
@@ -62,7 +62,7 @@ class PhaseCalls:
         if updates > 1 and exempt in self._fused:
             result = self._loop(exempt, wanted)(np.int32(updates), *values)
             age.pass_by(updates, period)
-            return result if wanted else None
+            return result
         for i in range(updates):
             last = wanted and i == updates - 1
             known = age.pass_one(period)
@@ -76,10 +76,10 @@ class PhaseCalls:
     def _loop(self, exempt: Exempt, wanted: bool) -> Any:
         key = (exempt, wanted)
         if key not in self._loops:
-            stats = self._fused[exempt]
-            # Something has to be fetched for the loop to run at all.
-            fetches = stats if wanted else stats[0]
-            self._loops[key] = self._engine.callable(fetches, [self._count, *self._feeds])
+            stats, loop = self._fused[exempt]
+            self._loops[key] = self._engine.callable(
+                stats if wanted else None, [self._count, *self._feeds], targets=[loop]
+            )
         return self._loops[key]
 
     def _single(self, exempt: Exempt, wanted: bool, young: bool = False) -> Any:

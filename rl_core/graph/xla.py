@@ -96,14 +96,21 @@ def sum_of_squares(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
     """Over all elements of all of them."""
     if not _COMPILED.get():
         return 2.0 * tf.add_n([tf.nn.l2_loss(t) for t in tensors])
-    flat = [tf.reshape(t, [-1]) for t in tensors]
-    size = sum(int(t.shape[0]) for t in flat)
-    half = -(-size // 2**_HALVINGS) * 2**_HALVINGS
-    squares = tf.square(tf.concat([*flat, tf.zeros([half - size])], axis=0))
+    squares = tf.square(flat(tensors))
+    half = int(squares.shape[0])
     for _ in range(_HALVINGS):
         half //= 2
         squares = squares[:half] + squares[half:]
     return tf.reduce_sum(squares)
+
+
+def flat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """[n]: all elements of all of them, and zeros, so that it can be halved a few times."""
+    parts = [tf.reshape(t, [-1]) for t in tensors]
+    missing = -sum(int(part.shape[0]) for part in parts) % 2**_HALVINGS
+    if missing:
+        parts.append(tf.zeros([missing], parts[0].dtype))
+    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=0)
 
 
 def when(condition: tf.Tensor, do: Callable[[], tf.Operation]) -> tf.Tensor:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,10 @@ from rl_core.graph import engine as engine_module
 ROOT = Path(__file__).parents[3]
 PRIVATE = "_make_callable_from_options"
 HAS_PRIVATE = next(c for c in tf.Session.__mro__ if PRIVATE in vars(c))
-ENTRIES = ["fast", "default executor", "no private call", "private call fails", "no private module"]
+ENTRIES = [
+    "fast", "default executor", "no direct call", "no private call", "private call fails",
+    "no private module",
+]  # fmt: skip
 
 
 @pytest.fixture(params=ENTRIES)
@@ -25,6 +29,8 @@ def any_engine(request, monkeypatch):
     def fails(session, options):
         raise TypeError("the private call has changed")
 
+    if request.param == "no direct call":
+        monkeypatch.setattr(engine_module, "_run_callable", None)
     if request.param == "no private call":
         monkeypatch.delattr(HAS_PRIVATE, PRIVATE)
     if request.param == "private call fails":
@@ -69,7 +75,7 @@ def build(engine):
 
 
 THREADS = """
-import os, sys
+import os, sys, time
 import tensorflow.compat.v1 as tf
 from rl_core import Engine
 engine = Engine(threads=int(sys.argv[1]))
@@ -77,6 +83,7 @@ with engine.building():
     i = tf.while_loop(lambda i: i < 9, lambda i: (i + 1,), [tf.constant(0)])
 engine.start()
 assert engine.callable(i)() == 9
+time.sleep(0.3)  # the thread of the first call is not gone at once
 print(len(os.listdir("/proc/self/task")))
 """
 
@@ -437,3 +444,22 @@ def test_a_call_is_made_once_and_kept_however_often_it_is_asked_for(engine):
         assert engine.callable(doubled, [x])(np.float32(number)) == 8 * number
         assert engine.callable((doubled,), [x])(np.float32(number)) == (8 * number,)
     assert len(made) == 1
+
+
+def test_the_first_call_which_compiles_is_made_in_a_thread_of_its_own(engine):
+    with engine.building():
+        x = tf.placeholder(tf.float32, [])
+        doubled = 2.0 * x
+    engine.start()
+    threads, real = [], engine._raw_callable
+
+    def noted(*wanted):
+        call = real(*wanted)
+        return lambda *values: threads.append(threading.current_thread()) or call(*values)
+
+    engine._raw_callable = noted
+    call = engine.callable(doubled, [x])
+    assert [call(np.float32(number)) for number in (1, 2, 3)] == [2, 4, 6]
+    own = threading.current_thread()
+    assert [thread is own for thread in threads] == [False, True, True]
+    assert not threads[0].is_alive()

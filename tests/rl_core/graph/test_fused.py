@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import ApplyOps, Engine, apply_again, blocks_of, copy_vars, dense, fused_updates
+from rl_core import ApplyOps, Engine, blocks_of, copy_vars, dense, fused_updates
+from rl_core.graph.adam import Adam, LoopAdam
 
 X = np.float32([[1, 0, 2], [0, 1, -1], [1, 1, 1], [2, -1, 0]])
 Y = np.float32([[1], [-1], [2], [0]])
@@ -28,7 +29,7 @@ class Regression:
             self.ops = ApplyOps(
                 loss,
                 blocks_of(scope.name),
-                lambda: tf.train.AdamOptimizer(self.rate),
+                lambda: Adam(self.rate),
                 max_grad_norm=self.limit,
             )
             with tf.control_dependencies([self.ops.done]):
@@ -43,16 +44,19 @@ class Regression:
         return tf.reduce_mean(tf.square(error)), error
 
     def loop(self, exempt, compiled):
-        def update():
+        adam = LoopAdam(self.ops, [name for name in self.ops.names if name not in exempt])
+
+        def update(moments):
             with tf.variable_scope("model", reuse=True):
                 loss, error = self.build()
-            norm, applied = apply_again(
-                self.ops, loss, exempt, learning_rate=self.rate, max_grad_norm=self.limit
+            norm, moments, applied = adam.apply(
+                loss, moments, learning_rate=self.rate, max_grad_norm=self.limit
             )
             with tf.control_dependencies([applied]):
-                return (loss, norm, error), self.updates.assign_add(1, read_value=False)
+                counted = self.updates.assign_add(1, read_value=False)
+            return (loss, norm, error), moments, counted
 
-        return fused_updates(update, self.count, self.stats, compiled=compiled)
+        return fused_updates(update, self.count, self.stats, adam, compiled=compiled)
 
     def fused(self, updates, exempt=NONE, rate=0.05, limit=0.5):
         call = self.engine.callable(self.loops[exempt], [self.count, self.rate, self.limit])
@@ -170,10 +174,11 @@ def test_each_update_sees_what_the_one_before_left_and_the_last_result_is_given(
         w = tf.get_variable("w", initializer=np.float32(1))
         count = tf.placeholder(tf.int32, [])
 
-        def update():
+        def update(carried):
             now = w.read_value()
             with tf.control_dependencies([now]):
-                return (now, tf.cast(now, tf.int32)), w.assign(2.0 * now, read_value=False)
+                doubled = w.assign(2.0 * now, read_value=False)
+            return (now, tf.cast(now, tf.int32)), carried, doubled
 
         like = (tf.zeros([]), tf.zeros([], tf.int32))
         loop = fused_updates(update, count, like, compiled=compiled)
@@ -195,7 +200,7 @@ def test_a_copy_may_be_made_inside_the_loop_when_it_is_due(engine, compiled):
         age = tf.get_variable("age", initializer=0, trainable=False)
         period, count = tf.placeholder(tf.int32, []), tf.placeholder(tf.int32, [])
 
-        def update():
+        def update(carried):
             moved = w.assign_add(1.0, read_value=False)
             with tf.control_dependencies([moved]):
                 older = age.read_value() + 1
@@ -205,7 +210,7 @@ def test_a_copy_may_be_made_inside_the_loop_when_it_is_due(engine, compiled):
                     return tf.constant(0)
 
             young = tf.cond(older >= period, copied, lambda: older)
-            return (older,), age.assign(young, read_value=False)
+            return (older,), carried, age.assign(young, read_value=False)
 
         loop = fused_updates(update, count, [tf.constant(0)], compiled=compiled)
         target = next(v for v in tf.global_variables() if v.op.name == "target/w")

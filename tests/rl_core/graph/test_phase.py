@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import ApplyOps, PhaseCalls, apply_again, blocks_of, fused_updates
+from rl_core import ApplyOps, PhaseCalls, blocks_of, fused_updates
+from rl_core.graph.adam import Adam, LoopAdam
 from rl_core.graph.sync import TargetAge
 
 close_to = functools.partial(pytest.approx, rel=1e-5)
@@ -32,7 +33,7 @@ class Steps:
             self.asked = tf.get_variable("asked", initializer=np.int64(0), trainable=False)
             age = tf.identity(self.asked.assign_add(1))
             loss = tf.add_n([v.read_value() for v in self.variables])
-            ops = ApplyOps(loss, blocks_of("model"), lambda: tf.train.AdamOptimizer(self.rate))
+            ops = ApplyOps(loss, blocks_of("model"), lambda: Adam(self.rate))
             kept = tf.get_variable("kept", initializer=np.int64(0), trainable=False)
             with tf.control_dependencies([ops.done]):
                 end = tf.group(
@@ -47,15 +48,19 @@ class Steps:
         self.engine.start()
 
     def loop(self, ops, exempt, count, like):
-        def update():
+        adam = LoopAdam(ops, [name for name in ops.names if name not in exempt])
+
+        def update(moments):
             loss = tf.add_n([v.read_value() for v in self.variables])
-            norm, applied = apply_again(
-                ops, loss, exempt, learning_rate=self.rate, max_grad_norm=None
+            norm, moments, applied = adam.apply(
+                loss, moments, learning_rate=self.rate, max_grad_norm=None
             )
             with tf.control_dependencies([applied]):
-                return (loss, norm), self.counts[1].assign_add(1, read_value=False)
+                counted = self.counts[1].assign_add(1, read_value=False)
+            return (loss, norm), moments, counted
 
-        return fused_updates(update, count, like, compiled=False)
+        last = fused_updates(update, count, like, adam, compiled=False)
+        return last, last[0].op
 
     def run(self, exempt, updates, wanted=False, period=3):
         return self.calls.run(exempt, updates, [np.float32(0.5)], wanted, self.age, period)

@@ -23,7 +23,7 @@ def calls(replay):
         batch = replay.sample(BATCH, stream, counter, tf.constant(0.5), alpha=alpha, beta=beta)
         return [batch.s_tm1, batch.s_t, batch.row, batch.weight]
 
-    def update():
+    def update(carried):
         now = updates.read_value()
         batch = draw(now)
         # A TD error as good as any: another one each time, far apart, of either sign.
@@ -31,7 +31,7 @@ def calls(replay):
         with tf.control_dependencies(batch):
             changed = replay.update_priorities(batch[2], error)
         with tf.control_dependencies([changed]):
-            return batch, updates.assign_add(1, read_value=False)
+            return batch, carried, updates.assign_add(1, read_value=False)
 
     drawn = draw(counter)
     like = [tf.zeros(part.shape, part.dtype) for part in drawn]
