@@ -1,6 +1,6 @@
 """Finding an env by its id and making it; saying in one line why that could not be done.
 
-Imports: rl_core.errors, envs.minatar, envs.in_graph.table.
+Imports: rl_core.errors, envs.minatar, envs.in_graph.table, envs.spaces.
 """
 
 import difflib
@@ -17,6 +17,7 @@ from gymnasium.envs.registration import EnvCreator, EnvSpec, VectorEnvCreator, l
 
 from envs import minatar
 from envs.in_graph import table as in_graph
+from envs.spaces import make_contains_quick
 from rl_core.errors import EnvError, did_you_mean, in_one_line
 
 EntryPoint = EnvCreator | VectorEnvCreator | str | None
@@ -94,7 +95,9 @@ def _without_version(env_id: str) -> str:
 def make_single(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
     """Makes one env with gymnasium's usual wrappers but for its checker of every step."""
     with _explained(spec, spec.entry_point, env_kwargs):
-        return gym.make(spec, disable_env_checker=True, **env_kwargs)
+        env = gym.make(spec, disable_env_checker=True, **env_kwargs)
+    make_contains_quick(getattr(env.unwrapped, "action_space", None))
+    return env
 
 
 def make_vector(

@@ -51,6 +51,31 @@ def read_spaces(
     return Spaces(shape, dtype, write, num_actions, first_action)
 
 
+class _QuickDiscrete(gym.spaces.Discrete):
+    """A Discrete that knows at once that one of its own whole numbers is in it."""
+
+    members: range
+
+    def contains(self, x: Any) -> bool:
+        return (type(x) is int and x in self.members) or super().contains(x)
+
+
+def make_contains_quick(space: gym.Space[Any] | None) -> None:
+    """Makes `space.contains`, which some envs ask at every step, cheap if it is a Discrete.
+
+    What it answers stays the same. Gymnasium asks NumPy for the bounds of int64 each time, which
+    is a third of a step of CartPole.
+    """
+    if type(space) is not gym.spaces.Discrete:
+        return
+    members = range(int(space.start), int(space.start) + int(space.n))
+    if space.contains(members[-1]):  # or its dtype is too small for it
+        # Not another object: this one has a random state, and wrappers may hold it too.
+        space.__class__ = _QuickDiscrete
+        assert isinstance(space, _QuickDiscrete)
+        space.members = members
+
+
 def _is_image_with_channels_first(space: gym.spaces.Box) -> bool:
     shape = space.shape
     return space.dtype == np.uint8 and len(shape) == 3 and 2 * shape[0] <= min(shape[1:])

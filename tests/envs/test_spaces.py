@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from envs import make_envs
+from envs.spaces import make_contains_quick
 
 Box, Discrete = gym.spaces.Box, gym.spaces.Discrete
 
@@ -70,6 +71,29 @@ def test_actions_count_from_0_wherever_the_env_begins():
     assert envs.num_actions == 3
     paid = [envs.step(np.array([action])).reward[0] for action in range(3)]
     assert paid == [-1, 0, 1]  # the actions the env was given
+
+
+# The last one ends at 128, which its dtype does not hold.
+@pytest.mark.parametrize(
+    "settings", [{"n": 3}, {"n": 3, "start": -1}, {"n": 9, "start": 120, "dtype": np.int8}], ids=str
+)
+def test_a_discrete_space_that_is_asked_quickly_contains_what_it_did(settings):
+    asked, twin = Discrete(**settings, seed=7), Discrete(**settings, seed=7)
+    make_contains_quick(asked)
+    wholes = [*range(-3, 4), *range(117, 131)]
+    others = [True, 1.0, np.int64(1), np.int32(-1), np.array(2), np.array([2]), "1", None]
+    for x in (*wholes, *others):
+        assert asked.contains(x) is twin.contains(x), x
+    assert asked == twin and repr(asked) == repr(twin) and asked.sample() == twin.sample()
+
+
+def test_an_env_that_asks_at_each_step_whether_its_action_is_one_does_not_ask_numpy(monkeypatch):
+    envs = make_envs("CartPole-v1", 2, seed=1)
+    envs.reset()
+    monkeypatch.delattr(Discrete, "contains")
+    envs.step(np.array([0, 1]))
+    with pytest.raises(NotImplementedError):  # what is no action is asked of gymnasium still
+        envs.step(np.array([0, 2]))
 
 
 def test_a_real_env_with_a_discrete_observation_trains_on_one_hot():
