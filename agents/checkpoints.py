@@ -19,6 +19,7 @@ from agents.config import DqnConfig
 from agents.dqn import DqnAgent
 from agents.kept_state import AgentState
 from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, FileRecord
+from rl_core.control.steering import Due
 from rl_core.replay import Rows
 
 _CHUNK_BYTES = 1 << 26
@@ -39,6 +40,9 @@ class Checkpoints:
       warn: is told of a checkpoint that could not be written.
       resumed: the checkpoint that the agent was brought back from.
       stored_at_once: time steps that one call stores, at most.
+
+    Attributes:
+      due: when it is time for one.
     """
 
     def __init__(
@@ -56,13 +60,11 @@ class Checkpoints:
         self._chunks = dict(resumed.chunks) if resumed else {}
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[dict[str, FileRecord]] | None = None
-        self._next_time = self._after(self._config.checkpoint_seconds)
-        env_step = resumed.host["loop"]["env_step"] if resumed else 0
-        self._next_env_step = self._next_count(env_step)
+        self.due = self._after(resumed.host["loop"]["env_step"] if resumed else 0)
 
-    def due(self, env_step: int) -> bool:
+    def is_due(self, env_step: int) -> bool:
         """Whether it is time for one."""
-        return env_step >= self._next_env_step or time.monotonic() >= self._next_time
+        return env_step >= self.due.env_step or time.monotonic() >= self.due.time
 
     def take(
         self,
@@ -82,8 +84,7 @@ class Checkpoints:
           score: of an evaluation that was just made.
           must: waits if the one before is still being written; else this one is left out.
         """
-        self._next_time = self._after(self._config.checkpoint_seconds)
-        self._next_env_step = self._next_count(env_step)
+        self.due = self._after(env_step)
         if not must and self._writing is not None and not self._writing.done():
             return
         self._collect()
@@ -152,12 +153,11 @@ class Checkpoints:
         ]
         return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
-    def _after(self, seconds: float) -> float:
-        return time.monotonic() + seconds if seconds else math.inf
-
-    def _next_count(self, env_step: int) -> float:
-        period = self._config.checkpoint_steps
-        return (env_step // period + 1) * period if period else math.inf
+    def _after(self, env_step: int) -> Due:
+        """When the next one is due, after one at `env_step`, now."""
+        period, seconds = self._config.checkpoint_steps, self._config.checkpoint_seconds
+        at = (env_step // period + 1) * period if period else math.inf
+        return Due(math.inf, at, time.monotonic() + seconds if seconds else math.inf)
 
 
 def restore_agent(agent: DqnAgent, checkpoint: Checkpoint, store: CheckpointStore) -> None:

@@ -5,6 +5,7 @@ Imports: agents.dqn, agents.quiet, agents.runner.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ class Display:
       startup: what it took to get here; shown with the first tick.
 
     Attributes:
+      due: env step at which to show how far the run is.
       recent_returns: of the last episodes.
     """
 
@@ -42,7 +44,7 @@ class Display:
         total = agent.config.env_steps
         self.recent_returns: deque[float] = deque(maxlen=_RECENT)
         self._period = max(1, total // (_REFRESHES if console.is_terminal else 10))
-        self._next = self._period
+        self.due = self._period
         self._progress = Progress(
             TextColumn("{task.completed:,.0f} / {task.total:,.0f} env steps"),
             BarColumn(bar_width=None),
@@ -67,10 +69,12 @@ class Display:
         self._progress.stop()
 
     def watched(self, ticks: Iterator[Tick]) -> Iterator[Tick]:
-        """The loop's ticks; shows what the first one and the first updates cost to begin with.
+        """The loop's ticks; shows what the first one and the first updates cost to begin with."""
+        # Not `yield from`: what is only passed on should not pass through Python.
+        return itertools.chain(self._until_it_learns(ticks), ticks)
 
-        XLA compiles when the first updates are made, inside the call that makes them.
-        """
+    def _until_it_learns(self, ticks: Iterator[Tick]) -> Iterator[Tick]:
+        """XLA compiles when the first updates are made, inside the call that makes them."""
         updates, usual = self._agent.updates, 0.0
         while self._agent.updates == updates:
             begin = time.perf_counter()
@@ -87,13 +91,13 @@ class Display:
                 self.line(f"compiled in {seconds - usual:.1f} s")
             usual = seconds
             yield tick
-        yield from ticks
 
     def tick(self, tick: Tick, env_steps_per_second: float) -> None:
-        self.recent_returns.extend(e.episode_return for e in tick.episodes)
-        if tick.env_step < self._next:
+        for episode in tick.episodes:
+            self.recent_returns.append(episode.episode_return)
+        if tick.env_step < self.due:
             return
-        self._next = (tick.env_step // self._period + 1) * self._period
+        self.due = (tick.env_step // self._period + 1) * self._period
         state = self._state()
         self._progress.update(
             self._task, completed=tick.env_step, speed=env_steps_per_second, state=state

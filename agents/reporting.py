@@ -32,6 +32,7 @@ class Reporter:
       state: of the reporter of the run that is resumed.
 
     Attributes:
+      due: env step at which the state is to be logged.
       env_steps_per_second: since the last logging.
       episodes: finished so far.
       recent: tag -> (env step, value), the last point of every curve.
@@ -49,11 +50,11 @@ class Reporter:
         self._changed: set[str] = set()
         self.episodes = 0
         self.recent: dict[str, tuple[int, float]] = {}
-        self._next_log = agent.config.log_period
+        self.due = agent.config.log_period
         self.env_steps_per_second = 0.0
         env_step = 0
         if state:
-            env_step, self._next_log, self.episodes = (
+            env_step, self.due, self.episodes = (
                 state["env_step"], state["next_log"], state["episodes"],
             )  # fmt: skip
             self.recent = {tag: tuple(point) for tag, point in state["recent"].items()}
@@ -73,8 +74,8 @@ class Reporter:
             )
         if tick.stats is not None:
             self._write_learning(tick)
-        if tick.env_step >= self._next_log:
-            self._next_log += self._agent.config.log_period
+        if tick.env_step >= self.due:
+            self.due += self._agent.config.log_period
             self._write_state(tick.env_step)
 
     def evaluation(self, returns: list[float], averaged: list[float], env_step: int) -> None:
@@ -97,7 +98,7 @@ class Reporter:
         """What another one needs to go on from here, as JSON has it."""
         return {
             "env_step": env_step,
-            "next_log": self._next_log,
+            "next_log": self.due,
             "episodes": self.episodes,
             "recent": self.recent,
             "changed": sorted(self._changed),

@@ -32,7 +32,7 @@ from rl_core.checkpoint.store import Checkpoint, CheckpointStore
 from rl_core.control.files import RunLock
 from rl_core.control.log import Entry, LogTail, read_log
 from rl_core.control.state import Status
-from rl_core.control.steering import Refused, Steering
+from rl_core.control.steering import Due, Position, Refused, Steering
 from rl_core.replay import format_bytes
 
 _PAUSE_SECONDS = 0.05  # between two looks into the inbox while paused
@@ -179,18 +179,47 @@ class Run:
         if not self._goes_on():
             return
         self._do_what_is_due()  # a checkpoint may have been taken before it was done
+        due = self._next_due()
         loop = LOOPS[self._config.loop]
         for tick in self._display.watched(loop(self._agent, self._envs, self._state)):
-            self._show(tick)
-            goes_on = self._goes_on()
-            # After the safe point, which says where what is set here belongs in the log.
+            # Most time steps bring nothing: to ask everybody at each of them costs some percent.
+            busy = self._is_busy(tick, due)
+            if busy:
+                self._show(tick)
+            goes_on = not busy or self._goes_on()
+            # After the safe point: what is set here comes after what is taken there.
             if self._on_tick:
                 self._on_tick(self._agent, tick)
             if not goes_on:
                 return
-            self._do_what_is_due()
+            if busy:
+                self._do_what_is_due()
+                due = self._next_due()
             if self._stopped():  # while it evaluated: the evaluation is made when it goes on
                 return
+
+    def _is_busy(self, tick: Tick, due: Due) -> bool:
+        """Whether the time step brings anything to be shown, or something is due."""
+        return bool(
+            tick.episodes
+            or tick.stats is not None
+            or self._state.tick >= due.tick
+            or tick.env_step >= due.env_step
+            or time.monotonic() >= due.time
+        )
+
+    def _next_due(self) -> Due:
+        """When any of all that go by time steps, env steps or the clock has something to do."""
+        steering, checkpoints = self._steering.due, self._checkpoints.due
+        shown = min(self._reporter.due, self._display.due)
+        if self._repeat:
+            end = min(self._tracer.due, self._repeat.end_tick)
+            return Due(min(steering.tick, end), min(steering.env_step, shown), steering.time)
+        return Due(
+            min(steering.tick, self._tracer.due),
+            min(steering.env_step, shown, checkpoints.env_step, self._next_evaluation),
+            min(steering.time, checkpoints.time),
+        )
 
     def _do_what_is_due(self) -> None:
         env_step = self._state.env_step
@@ -202,7 +231,7 @@ class Run:
                 # Not before: a run that is left meanwhile evaluates when it goes on.
                 self._next_evaluation += self._config.eval_period
                 self._take_checkpoint(score=float(np.mean(returns)), must=True)
-        elif self._checkpoints.due(env_step):
+        elif self._checkpoints.is_due(env_step):
             self._take_checkpoint()
 
     def _show(self, tick: Tick) -> None:
@@ -214,7 +243,7 @@ class Run:
     def _goes_on(self) -> bool:
         """At a safe point: takes commands, waits while paused. False to leave the loop."""
         state = self._state
-        self._steering.safe_point(state.tick, state.env_step, self._agent.updates)
+        self._steering.safe_point()
         if self._paused or self._evaluations_asked:
             self._serve_while_halted()
         if self._stopped():
@@ -236,7 +265,7 @@ class Run:
             self._leave_out(time.perf_counter() - begin)
 
     def _stopped(self) -> bool:
-        return self._stop_asked or bool(self._interrupt)
+        return self._stop_asked or self._interrupt.signal > 0
 
     def _how_it_ended(self) -> Status:
         if self._interrupt:
@@ -323,7 +352,7 @@ class Run:
 
     def _stopped_meanwhile(self) -> bool:
         """Between two steps of an evaluation, which is as safe as between two of training."""
-        self._steering.safe_point(*self._steering.position)
+        self._steering.safe_point()
         return self._stopped()
 
     def _final_evaluation(self) -> list[float]:
@@ -343,6 +372,11 @@ class Run:
         return returns
 
     # What `Steering` asks of a run.
+
+    @property
+    def position(self) -> Position:
+        """Its counts now."""
+        return Position(self._state.tick, self._state.env_step, self._agent.updates)
 
     def do(self, action: str, value: int | None = None) -> tuple[Any, Any]:
         """Carries out an action; what it changed, before and after."""

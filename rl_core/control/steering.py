@@ -42,8 +42,20 @@ class Position(NamedTuple):
     update: int
 
 
+class Due(NamedTuple):
+    """When there is something to do: at whichever comes first."""
+
+    tick: float
+    env_step: float
+    time: float  # of time.monotonic
+
+
 class Steered(Protocol):
     """A run that can be steered."""
+
+    @property
+    def position(self) -> Position:
+        """How far it is: where in the log a change belongs that is made now."""
 
     def do(self, action: str, value: int | None) -> tuple[Any, Any]:
         """Carries out one of ACTIONS; returns what it changed, before and after.
@@ -67,7 +79,7 @@ class Steering:
 
         with Steering(agent.hyperparameters, ControlFiles(run), steered) as steering:
             for tick in loop:
-                steering.safe_point(tick.number, tick.env_step, agent.updates)
+                steering.safe_point()
 
     Setting a live value from Python goes the same way and is logged the same: at once in the
     thread that made this, from another thread through the inbox.
@@ -116,7 +128,6 @@ class Steering:
         self._known: set[tuple[int, str, str]] = set()  # what was done again
         self._next_poll = 0.0
         self._thread = threading.get_ident()
-        self._tick = self._env_step = self._update = 0
         live.door = self._from_python
 
     def __enter__(self) -> Steering:
@@ -133,21 +144,20 @@ class Steering:
         self._log.close()
         self._lock.release()
 
-    def safe_point(self, tick: int, env_step: int, update: int) -> None:
-        """Between two calls into the graph: applies what is due. Costs a microsecond when idle."""
-        # Once per time step of the fastest loop: three numbers, a clock, nothing made.
-        self._tick, self._env_step, self._update = tick, env_step, update
-        if tick >= self._script_tick:
-            self._repeat()
-        if env_step >= self._corner_env_step:
-            self._pass_corners()
+    def safe_point(self) -> None:
+        """Between two calls into the graph: applies what is due."""
+        position = self._steered.position
+        if position.tick >= self._script_tick:
+            self._repeat(position.tick)
+        if position.env_step >= self._corner_env_step:
+            self._pass_corners(position.env_step)
         if _now() >= self._next_poll:
             self.poll()
 
     @property
-    def position(self) -> Position:
-        """Of the last safe point."""
-        return Position(self._tick, self._env_step, self._update)
+    def due(self) -> Due:
+        """Until then a safe point does nothing, and may be left out."""
+        return Due(self._script_tick, self._corner_env_step, self._next_poll)
 
     @property
     def script(self) -> list[Entry]:
@@ -157,16 +167,10 @@ class Steering:
     def poll(self) -> None:
         """Takes what lies in the inbox, and publishes the state if it is time."""
         letters = self._inbox.letters()
-        entries: dict[str, Entry] = {}
-        for letter in letters:
-            if letter.id not in self._log.ids and letter.id not in entries:
-                entries[letter.id] = self._answer(letter)
-        self._record(entries.values())
-        for letter in letters:
-            self._inbox.remove(letter)
+        answered = self._take(letters) if letters else False
         now = _now()
         self._next_poll = now + POLL_SECONDS
-        if entries or self._publisher.due(now):
+        if answered or self._publisher.due(now):
             self.publish()
 
     def publish(self, status: Status | None = None) -> None:
@@ -174,9 +178,22 @@ class Steering:
         report = dict(self._steered.report())
         if status:
             report["status"] = status
-        self._publisher.publish(report | self.position._asdict() | {"actions": list(ACTIONS)})
+        self._publisher.publish(
+            report | self._steered.position._asdict() | {"actions": list(ACTIONS)}
+        )
 
     # Where commands come from: the inbox, Python, a script, a schedule.
+
+    def _take(self, letters: list[Letter]) -> bool:
+        """Answers those that are new, and removes all; whether any was new."""
+        entries: dict[str, Entry] = {}
+        for letter in letters:
+            if letter.id not in self._log.ids and letter.id not in entries:
+                entries[letter.id] = self._answer(letter)
+        self._record(entries.values())
+        for letter in letters:
+            self._inbox.remove(letter)
+        return bool(entries)
 
     def _answer(self, letter: Letter) -> Entry:
         command = letter.command
@@ -216,13 +233,13 @@ class Steering:
             self._record([self._entry(new_id, "set", name, "api", shown, reason=str(error))])
             raise
         asked = value if isinstance(value, str) else new
-        if (self._tick, name, repr(asked)) in self._known:
+        if (self._steered.position.tick, name, repr(asked)) in self._known:
             return  # a resumed run came to the same line of its program again
         self._record([self._entry(new_id, "set", name, "api", asked, old, new)])
 
-    def _repeat(self) -> None:
+    def _repeat(self, tick: int) -> None:
         entries = []
-        while self._script and self._script[0].tick <= self._tick:
+        while self._script and self._script[0].tick <= tick:
             e = self._script.popleft()
             old, new = (
                 self._set(e.name, e.value) if e.kind == "set" else self._steered.do(e.name, e.value)
@@ -232,9 +249,9 @@ class Steering:
         self._script_tick = self._script[0].tick if self._script else math.inf
         self._record(entries)
 
-    def _pass_corners(self) -> None:
+    def _pass_corners(self, env_step: int) -> None:
         entries = []
-        while self._corners and self._corners[0][0] <= self._env_step:
+        while self._corners and self._corners[0][0] <= env_step:
             step, name, old, new = self._corners.popleft()
             if self._live.source(name) == "schedule":
                 corner = f"schedule-{name}-{step}"
@@ -279,7 +296,7 @@ class Steering:
             new=new,
             taken=reason is None,
             reason=reason,
-            **self.position._asdict(),
+            **self._steered.position._asdict(),
         )
 
     def _record(self, entries: Iterable[Entry]) -> None:

@@ -16,6 +16,7 @@ from agents.interrupts import stop_on_interrupt
 from agents.run import summary
 from agents.rundir import RunDir
 from agents.training import evaluate_weights, train
+from rl_core.control.log import read_log
 from rl_core.errors import EnvError, MemoryLimitError, RlCoreError, RunDirError, ScopeMismatch
 from rl_core.tags import TAGS
 
@@ -249,6 +250,20 @@ def test_an_env_that_fails_during_the_run_does_not_lose_what_was_learned(tmp_pat
     finally:
         del gym.registry["test/Fails-v0"]
     assert RunDir.open(tmp_path / "run").load_weights()
+
+
+def test_what_is_set_between_two_looks_at_the_inbox_is_logged_where_it_was_set(tmp_path):
+    """Also where the run itself has nothing to do: without an episode's end, a curve's point."""
+    set_at = []
+
+    def on_tick(agent, tick):
+        if not tick.episodes and 60 <= tick.env_step < 70:
+            agent.hyperparameters["sync_period"] = 100 + tick.env_step
+            set_at.append((tick.env_step, agent.updates))
+
+    outcome = train(changed(env_steps=80), tmp_path / "run", on_tick=on_tick)
+    entries = [e for e in read_log(outcome.run / "control/log.jsonl") if e.kind == "set"]
+    assert len(set_at) > 5 and [(e.env_step, e.update) for e in entries if e.who == "api"] == set_at
 
 
 # Ctrl-C.

@@ -19,7 +19,7 @@ from envs import make_envs
 from rl_core.control.client import RunClient
 from rl_core.control.files import ControlFiles, is_alive
 from rl_core.control.state import read_state
-from rl_core.control.steering import Steering
+from rl_core.control.steering import Position, Steering
 
 pytestmark = pytest.mark.benchmark
 
@@ -29,6 +29,7 @@ class Nobody:
 
     def __init__(self, agent):
         self.agent = agent
+        self.position = Position(0, 0, 0)
 
     def changed(self):
         pass
@@ -58,8 +59,8 @@ def test_control_costs_under_one_percent_of_a_cartpole_run(tmp_path):
     config = load_config("cartpole", ["env_steps=30000"])
     envs = make_envs(config.env_id, seed=0)
     agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
-    clock, spent, number = time.perf_counter, 0.0, 0
-    with Steering(agent.hyperparameters, ControlFiles(tmp_path), Nobody(agent)) as steering:
+    clock, spent, number, nobody = time.perf_counter, 0.0, 0, Nobody(agent)
+    with Steering(agent.hyperparameters, ControlFiles(tmp_path), nobody) as steering:
         tracer = Tracer(agent, tmp_path / "trace.bin")
         begin = clock()
         for tick in training_loop(agent, envs):
@@ -67,7 +68,8 @@ def test_control_costs_under_one_percent_of_a_cartpole_run(tmp_path):
             number += 1
             if number >= tracer.due:
                 tracer.update(number)
-            steering.safe_point(number, tick.env_step, agent.updates)
+            nobody.position = Position(number, tick.env_step, agent.updates)
+            steering.safe_point()
             spent += clock() - t0
         total = clock() - begin
     share = spent / total

@@ -1,6 +1,6 @@
 """A run without TensorFlow: `python fake_run.py RUN [TICKS]` is steered until it is told to stop.
 
-One tick a millisecond, one env step and one update a tick.
+One tick a millisecond, one env step and two updates a tick.
 """
 
 import sys
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from rl_core.control.files import ControlFiles
-from rl_core.control.steering import Refused, Steering
+from rl_core.control.steering import Position, Refused, Steering
 from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
 from rl_core.schedules import Linear
 
@@ -43,6 +43,10 @@ class FakeRun:
         self.done, self.entries, self.changes = [], [], 0
         self.paused = False
         self.tick = 0
+
+    @property
+    def position(self):
+        return Position(self.tick, self.tick, 2 * self.tick)
 
     def changed(self):
         self.changes += 1
@@ -84,7 +88,7 @@ def main():
         while "stop" not in fake.done and fake.tick < ticks:
             fake.tick += not fake.paused
             fake.live.env_step = fake.tick
-            steering.safe_point(fake.tick, fake.tick, fake.tick)
+            steering.safe_point()
             time.sleep(0.001)
         steering.publish("stopped")
 
