@@ -48,6 +48,11 @@ def spread(quantity: str, of: Sequence[Round], to: Sequence[Round] | None = None
     return Spread(statistics.median(values), min(values), max(values))
 
 
+def total(turns: Sequence[Round]) -> Round:
+    """One round of several turns."""
+    return {name: sum(turn[name] for turn in turns) for name in turns[0]}
+
+
 def measure(
     scenario: Scenario,
     groups: Mapping[str, Sequence[Process]],
@@ -58,7 +63,7 @@ def measure(
 
     Args:
       groups: label -> a process for each of its settings, ready.
-      seconds: of a worker's round.
+      seconds: of a worker's turn.
     """
     result: dict[str, dict[str, Any]] = {}
     chosen: dict[str, Process] = {}
@@ -66,8 +71,12 @@ def measure(
         chosen[label], result[label] = _best(scenario.quantity, processes, seconds)
     counts = {label: process.count_for(seconds) for label, process in chosen.items()}
     for _ in range(rounds):
-        for label, process in chosen.items():
-            result[label]["rounds"].append(process.run(counts[label]))
+        turns: dict[str, list[Round]] = {label: [] for label in chosen}
+        for _ in range(scenario.turns):
+            for label, process in chosen.items():
+                turns[label].append(process.run(counts[label]))
+        for label, of_round in turns.items():
+            result[label]["rounds"].append(total(of_round))
     for label, process in chosen.items():
         result[label] |= {"peak_rss_bytes": process.peak_rss_bytes, "versions": process.versions}
     return result

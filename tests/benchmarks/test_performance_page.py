@@ -232,6 +232,14 @@ def test_everybody_has_one_turn_in_every_round():
     assert [len(found[label]["rounds"]) for label in "ab"] == [2, 2]
 
 
+def test_a_round_of_several_turns_is_their_sum():
+    order = []
+    groups = {label: [Turns(order, label, 1, 0.5)] for label in "ab"}
+    found = measure(Scenario("s", "", "env steps/s", {}, turns=3), groups, 1, 0.1)
+    assert order == ["a", "b"] * 3
+    assert found["b"]["rounds"] == [{"seconds": 1.5, "env_steps": 30, "updates": 30}]
+
+
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_the_faster_setting_is_kept_whatever_is_compared(quantity):
     groups = {"a": [Turns([], "a1", 1, 2.0), Turns([], "a4", 4, 1.0)]}

@@ -107,7 +107,7 @@ def part(setup: dict[str, Any]) -> Work:
                 for _ in range(count):
                     agent.step(*shown)
             case "loop":
-                first = next(ticks).env_step
+                first, begin = next(ticks).env_step, agent.updates
                 for _ in range(count):
                     last = next(ticks).env_step
                 count = last - first
