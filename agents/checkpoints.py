@@ -61,6 +61,7 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[dict[str, FileRecord]] | None = None
         self.due = self._after(resumed.host["loop"]["env_step"] if resumed else 0)
+        agent.prepare_state()
 
     def is_due(self, env_step: int) -> bool:
         """Whether it is time for one."""

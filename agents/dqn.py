@@ -91,7 +91,6 @@ class Inspection(NamedTuple):
 
     target_age: Any  # updates since the target was copied
     divergence: Any  # global L2 norm of online - target
-    rows: Any  # transitions that may be sampled
 
 
 class DqnAgent(KeptState):
@@ -165,6 +164,7 @@ class DqnAgent(KeptState):
             self.device_loop.start(self.engine)
         self._sync_now = self.engine.callable(None, targets=[self._sync_op])
         self._inspect = self.engine.callable(self._state)
+        self._rows = self.engine.callable(self._in_queue)
         # Without a first copy the first updates would chase an unrelated initialisation.
         self._begin_with_online()
 
@@ -238,7 +238,7 @@ class DqnAgent(KeptState):
         live, phases = self._live_feeds(), tuple(self._phases(updates))
         period = self.hyperparameters["sync_period"]
         if self._age.now is None:
-            self._age.now = self.inspect().target_age
+            self._age.now = self.target_age
 
         def learn() -> LearnStats | None:
             result = None
@@ -287,8 +287,17 @@ class DqnAgent(KeptState):
 
     def inspect(self) -> Inspection:
         """What the graph knows and the loop does not need."""
-        self._acting.flush()
         return Inspection(*(value.item() for value in self._inspect()))
+
+    @property
+    def target_age(self) -> int:
+        """Updates since the target was copied."""
+        return self.inspect().target_age if self._age.now is None else self._age.now
+
+    def rows(self) -> int:
+        """How many transitions may be sampled."""
+        self._acting.flush()
+        return int(self._rows())
 
     def close(self) -> None:
         self.engine.close()
@@ -341,8 +350,8 @@ class DqnAgent(KeptState):
         self._state = Inspection(
             self._target_age.read_value(),
             tf.global_norm([of.read_value() - to.read_value() for of, to in pairs]),
-            tail - head,
         )
+        self._in_queue = tail - head
 
     def _build_update(self, apply: Apply) -> tuple[Outcome, Any, tf.Operation]:
         """One update in the default graph: sample, loss, gradients, sync."""
@@ -479,7 +488,7 @@ class DqnAgent(KeptState):
         return [kind(live[name]) for name, kind in self._live_kinds]
 
     def _require_rows(self) -> None:
-        if self.inspect().rows == 0:
+        if self.rows() == 0:
             raise RlCoreError("nothing to learn from: no transition is in the replay yet")
         self._can_learn = True  # a ring of three time steps or more never runs empty again
 

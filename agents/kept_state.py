@@ -98,6 +98,11 @@ class KeptState:
         digest.value("host", self._host() | counters)
         return digest.hexdigest()
 
+    def prepare_state(self) -> None:
+        """Makes the calls that read it now and not in the middle of a run."""
+        self.state()
+        self._contents.prepare()
+
     def state(self) -> AgentState:
         """All of it but the replay's rows, which `contents` reads."""
         self._acting.flush()

@@ -180,33 +180,28 @@ class Run:
             return
         self._do_what_is_due()  # a checkpoint may have been taken before it was done
         due = self._next_due()
-        loop = LOOPS[self._config.loop]
-        for tick in self._display.watched(loop(self._agent, self._envs, self._state)):
-            # Most time steps bring nothing: to ask everybody at each of them costs some percent.
-            busy = self._is_busy(tick, due)
-            if busy:
+        agent, state, on_tick = self._agent, self._state, self._on_tick
+        for tick in self._display.watched(LOOPS[self._config.loop](agent, self._envs, state)):
+            # To ask everybody at each time step, and be it by one call more, costs some percent.
+            is_due = (
+                state.tick >= due.tick
+                or tick.env_step >= due.env_step
+                or time.monotonic() >= due.time
+            )
+            if is_due or tick.episodes or tick.stats is not None:
                 self._show(tick)
-            goes_on = not busy or self._goes_on()
+            goes_on = not is_due or self._goes_on()
             # After the safe point: what is set here comes after what is taken there.
-            if self._on_tick:
-                self._on_tick(self._agent, tick)
+            if on_tick:
+                on_tick(agent, tick)
             if not goes_on:
                 return
-            if busy:
+            if is_due:
                 self._do_what_is_due()
                 due = self._next_due()
-            if self._stopped():  # while it evaluated: the evaluation is made when it goes on
+            # While it evaluated, say: the evaluation is made when it goes on.
+            if self._stop_asked or self._interrupt.signal:
                 return
-
-    def _is_busy(self, tick: Tick, due: Due) -> bool:
-        """Whether the time step brings anything to be shown, or something is due."""
-        return bool(
-            tick.episodes
-            or tick.stats is not None
-            or self._state.tick >= due.tick
-            or tick.env_step >= due.env_step
-            or time.monotonic() >= due.time
-        )
 
     def _next_due(self) -> Due:
         """When any of all that go by time steps, env steps or the clock has something to do."""
@@ -384,7 +379,7 @@ class Run:
             raise Refused(f"cannot {action}: the training of this run is over")
         match action:
             case "sync":
-                age = self._agent.inspect().target_age
+                age = self._agent.target_age
                 self._agent.sync()
                 return age, 0
             case "snapshot":
@@ -431,7 +426,7 @@ class Run:
             "eta_seconds": left / speed if speed else None,
             "episodes": reporter.episodes,
             "mean_return": float(np.mean(returns)) if returns else None,
-            "target_age": self._agent.inspect().target_age,
+            "target_age": self._agent.target_age,
             "recent": reporter.recent,
             "note": self._repeat.note if self._repeat else None,
         }

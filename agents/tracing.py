@@ -16,6 +16,8 @@ from rl_core.control.trace import append_trace, checksums, cut_trace
 # (index of the first time step, its checksums [T], env steps after each [T]).
 Compare = Callable[[int, np.ndarray, np.ndarray], None]
 
+_CHUNKS_AT_ONCE = 4
+
 
 class Tracer:
     """Writes the trace of one run.
@@ -40,8 +42,10 @@ class Tracer:
         stride: int = 1,
     ) -> None:
         self._agent, self._path, self._compare = agent, path, compare
-        # The rows that are read, and the newest one, which is not complete.
-        self._period = max(1, min(agent.contents.chunk, agent.replay.steps - stride))
+        self._chunk = agent.contents.chunk
+        # Rarely: what runs once in a while finds none of its code and data in the caches.
+        most = agent.replay.steps - stride
+        self._period = max(1, min(_CHUNKS_AT_ONCE * self._chunk, most))
         self._done, self._env_step = position
         self.due = self._done + self._period + 1
         agent.contents.prepare()
@@ -56,13 +60,14 @@ class Tracer:
     def update(self, tick: int) -> None:
         """Takes in the time steps whose outcome is known, after `tick` of them."""
         while self._done < tick - 1:
-            begin, end = self._done, min(self._done + self._period, tick - 1)
+            begin, end = self._done, min(self._done + self._chunk, tick - 1)
             rows = self._agent.contents.time_steps(begin, end)
             new = checksums(rows)
             append_trace(self._path, new)
             transitions = np.count_nonzero(~rows.autoreset, axis=1)  # [T]
             env_steps = self._env_step + np.cumsum(transitions)
             self._done, self._env_step = end, int(env_steps[-1])
-            self.due = end + self._period + 1
             if self._compare:
                 self._compare(begin, new, env_steps)
+        # And the newest time step, whose outcome is not known.
+        self.due = self._done + self._period + 1

@@ -46,12 +46,17 @@ class ReplayContents:
         return self._engine.callable([*self._rows.columns().values()], [self._numbers])
 
     @functools.cached_property
+    def _read_written(self) -> Callable[[], np.ndarray]:
+        return self._engine.callable(self._counters[0])
+
+    @functools.cached_property
     def _read_queue(self) -> Callable[[np.ndarray], np.ndarray]:
         return self._engine.callable(self._queue, [self._numbers])
 
     def prepare(self) -> None:
-        """Makes the call that reads rows now and not in the middle of a run."""
+        """Makes the calls that read rows now and not in the middle of a run."""
         self._read_rows(np.zeros(1, np.int64))
+        self.written()
 
     def time_steps(self, begin: int, end: int) -> Rows:
         """Rows of the time steps [begin, end), which must still be in the ring.
@@ -87,7 +92,7 @@ class ReplayContents:
 
     def written(self) -> int:
         """Time steps written so far."""
-        return int(np.reshape(self._engine.run(self._counters[0]), []))
+        return int(np.reshape(self._read_written(), []))
 
     def put(self, pieces: Iterable[tuple[int, Rows]], written: int, queue_tail: int) -> None:
         """Brings back what a replay of the same shape held.

@@ -43,9 +43,9 @@ def test_greedy_is_the_action_of_largest_value(lab, agent):
 
 
 def test_greedy_stores_nothing(agent):
-    rows = agent.inspect().rows
+    rows = agent.rows()
     agent.greedy(OBSERVATIONS)
-    assert agent.inspect().rows == rows
+    assert agent.rows() == rows
 
 
 def test_epsilon_1_is_uniform_over_the_actions(agent, chi_square):
@@ -94,7 +94,7 @@ def test_every_time_step_but_the_pending_one_is_a_row(lab):
     rows = []
     for step in range(14):
         lab.step(agent, step, autoreset=step in (0, 3))
-        rows.append(agent.inspect().rows)
+        rows.append(agent.rows())
     # The step to row 3 is a reset. Of ten rows nine steps are whole; one of them was that.
     assert rows == [0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 8, 8, 9, 9]
 
@@ -112,12 +112,12 @@ def test_every_time_step_but_the_pending_one_is_a_row(lab):
     ],
 )
 def test_a_row_of_the_wrong_shape_or_type_is_refused_and_not_stored(agent, argument, value):
-    rows = agent.inspect().rows
+    rows = agent.rows()
     good = [np.zeros((1, 2), np.float32), np.zeros(1, np.float32), *np.zeros((2, 1), bool)]
     good[argument] = value
     with pytest.raises(FeedError, match=["observation", "reward", "terminated", "auto"][argument]):
         agent.step(*good)
-    assert agent.inspect().rows == rows
+    assert agent.rows() == rows
 
 
 # The same seed twice.

@@ -110,10 +110,10 @@ def test_the_state_before_a_rewind_is_the_last_snapshot(agent):
 
 def test_what_is_no_learning_does_not_go_back(agent):
     agent.hyperparameters["tau"] = 0.5
-    written, rows = agent.contents.written(), agent.inspect().rows
+    written, rows = agent.contents.written(), agent.rows()
     agent.rewind(2)
     assert agent.updates == 15 and agent.state().variables["counters/updates"] == 15
-    assert agent.contents.written() == written and agent.inspect().rows == rows
+    assert agent.contents.written() == written and agent.rows() == rows
     assert agent.hyperparameters["tau"] == 0.5
 
 

@@ -73,7 +73,7 @@ def test_a_period_that_is_changed_live_changes_the_way_and_no_bit():
     assert digests[0] == digests[1]
 
 
-@pytest.mark.parametrize("look", ["digest", "state", "inspect", "contents"])
+@pytest.mark.parametrize("look", ["digest", "state", "rows", "contents"])
 def test_whoever_looks_at_the_replay_sees_all_rows(look):
     agent, envs = made()
     loop = training_loop(agent, envs)
@@ -83,7 +83,7 @@ def test_whoever_looks_at_the_replay_sees_all_rows(look):
     seen = {
         "digest": agent.digest,
         "state": lambda: agent.state().variables["replay/rows_written"].item(),
-        "inspect": lambda: agent.inspect().rows,
+        "rows": agent.rows,
         "contents": agent.contents.written,
     }[look]()
     assert agent._acting._buffer.count == 0
@@ -93,8 +93,8 @@ def test_whoever_looks_at_the_replay_sees_all_rows(look):
         next(loop)
     if look == "digest":
         assert seen == twin.digest()
-    elif look == "inspect":
-        assert seen == twin.inspect().rows
+    elif look == "rows":
+        assert seen == twin.rows()
     else:
         assert seen == 90
 
@@ -120,6 +120,17 @@ def test_no_other_thread_stores_what_waits(tmp_path):
         digests.append(agent.digest())
     assert threads == {get_ident()}
     assert digests[0] == digests[1]
+
+
+def test_a_checkpoint_finds_its_calls_of_the_graph_already_made(tmp_path):
+    """Making them takes as long as a thousand updates."""
+    agent, envs = made(checkpoint_seconds=0)
+    checkpoints = Checkpoints(agent, CheckpointStore(tmp_path), pytest.fail)
+    tick = next(tick for tick in training_loop(agent, envs) if tick.env_step == 150)
+    before = set(agent.engine._raw)
+    checkpoints.take(tick.env_step, tick.env_step, {}, must=True)
+    checkpoints.finish()
+    assert set(agent.engine._raw) == before
 
 
 def test_rows_that_waited_are_dropped_when_another_state_is_restored():

@@ -68,6 +68,7 @@ def test_the_period_counts_updates_not_calls_of_learn(lab, updates_per_learn):
     for _ in range(6):
         agent.learn(3)
         ages.append(agent.inspect().target_age)
+        assert agent.target_age == ages[-1]  # which asks no graph
     assert ages == [3, 1, 4, 2, 0, 3]  # 3, 6 - 5, 9 - 5, 12 - 10, 15 - 15, 18 - 15
 
 
