@@ -38,6 +38,11 @@ except ImportError:  # a private module: without it the public call serves
 _KIND = operator.attrgetter("shape", "dtype")
 _SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
 _ONEDNN = os.environ.get(ONEDNN_VARIABLE) == "1"  # TensorFlow has read it by now
+# Vectors as wide as the processor has them (XLA stops at 256 bits), and kernels in an order for one
+# thread: the other one keeps more of them ready, of which XLA hands some to another thread.
+_XLA_FLAGS = (
+    "--xla_cpu_prefer_vector_width=512 --xla_cpu_enable_concurrency_optimized_scheduler=false"
+)
 
 
 class Engine:
@@ -225,8 +230,22 @@ def _elsewhere(run: Callable[[Any], Any], argument: Any) -> Any:
     """In a thread of its own: what optimises a graph or compiles it."""
     # That leaves holes in the memory of the thread that does it, and every later allocation from
     # there has to search them: a tenth of a training loop's time.
-    with ThreadPoolExecutor(1) as threads:
+    with _xla_flags(), ThreadPoolExecutor(1) as threads:
         return threads.submit(run, argument).result()
+
+
+@contextlib.contextmanager
+def _xla_flags() -> Iterator[None]:
+    """XLA reads its flags when it first compiles; nobody else's XLA is to find ours."""
+    of_user = os.environ.get("XLA_FLAGS")
+    os.environ["XLA_FLAGS"] = f"{_XLA_FLAGS} {of_user or ''}"  # the last one of a name counts
+    try:
+        yield
+    finally:
+        if of_user is None:
+            del os.environ["XLA_FLAGS"]
+        else:
+            os.environ["XLA_FLAGS"] = of_user
 
 
 def feed_check(feeds: Sequence[tf.Tensor]) -> Callable[[tuple[Any, ...]], None]:

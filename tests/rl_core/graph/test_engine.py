@@ -1,5 +1,6 @@
 """The engine's contract, on its fast entry point and on every one it falls back to."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -94,6 +95,34 @@ def test_there_are_as_many_threads_as_were_asked_for_not_one_for_each_core():
     command = [sys.executable, "-c", THREADS]
     few, many = (int(subprocess.check_output([*command, n])) for n in ("1", "41"))
     assert many - few == 40
+
+
+COMPILED = """
+import os
+import numpy as np
+import tensorflow.compat.v1 as tf, tensorflow.compat.v2 as tf2
+from rl_core import Engine
+engine = Engine()
+with engine.building():
+    x = tf.placeholder(tf.float32, [64])
+    y = tf2.function(lambda x: 2 * x, jit_compile=True)(x)
+engine.start()
+assert engine.callable(y, [x])(np.ones(64, np.float32))[0] == 2
+print(os.environ["XLA_FLAGS"])
+"""
+
+
+@pytest.mark.parametrize(("more", "width"), [("", 512), (" --xla_cpu_prefer_vector_width=128", 128)])
+def test_what_is_compiled_uses_all_of_the_processors_vectors_unless_the_user_says_less(
+    tmp_path, more, width
+):
+    flags = f"--xla_dump_to={tmp_path}{more}"
+    after = subprocess.check_output(
+        [sys.executable, "-c", COMPILED], env=os.environ | {"XLA_FLAGS": flags}, text=True
+    )
+    assert after.strip() == flags  # other libraries read them too
+    dumped = "".join(path.read_text() for path in tmp_path.glob("*.ll"))
+    assert f'"prefer-vector-width"="{width}"' in dumped
 
 
 def num_ops(engine):
