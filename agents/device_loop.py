@@ -115,8 +115,8 @@ class DeviceLoop:
         self._acting, self._replay = acting, replay
         self._adam, self._update, self._like, self._updates = adam, update, like, updates
         self._blocks, self._arms = blocks, freeze.arms
-        # An iteration must not overwrite what nobody has looked at.
-        self.longest = max(1, min(config.chunk, replay.steps // 2))
+        # Rows are read between two chunks: none may be overwritten before anybody looks at it.
+        self.longest = max(1, min(config.chunk, replay.steps * 3 // 4))
         with tf.variable_scope("envs") as scope:
             self.scope = scope.name
             self._state = self._variables(rules)

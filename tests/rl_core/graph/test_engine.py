@@ -112,7 +112,9 @@ print(os.environ["XLA_FLAGS"])
 """
 
 
-@pytest.mark.parametrize(("more", "width"), [("", 512), (" --xla_cpu_prefer_vector_width=128", 128)])
+@pytest.mark.parametrize(
+    ("more", "width"), [("", 512), (" --xla_cpu_prefer_vector_width=128", 128)]
+)
 def test_what_is_compiled_uses_all_of_the_processors_vectors_unless_the_user_says_less(
     tmp_path, more, width
 ):
