@@ -14,6 +14,7 @@ import contextlib
 import functools
 import operator
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -43,6 +44,7 @@ _ONEDNN = os.environ.get(ONEDNN_VARIABLE) == "1"  # TensorFlow has read it by no
 _XLA_FLAGS = (
     "--xla_cpu_prefer_vector_width=512 --xla_cpu_enable_concurrency_optimized_scheduler=false"
 )
+_FLAGS_SET = threading.Lock()
 
 
 class Engine:
@@ -237,15 +239,16 @@ def _elsewhere(run: Callable[[Any], Any], argument: Any) -> Any:
 @contextlib.contextmanager
 def _xla_flags() -> Iterator[None]:
     """XLA reads its flags when it first compiles; nobody else's XLA is to find ours."""
-    of_user = os.environ.get("XLA_FLAGS")
-    os.environ["XLA_FLAGS"] = f"{_XLA_FLAGS} {of_user or ''}"  # the last one of a name counts
-    try:
-        yield
-    finally:
-        if of_user is None:
-            del os.environ["XLA_FLAGS"]
-        else:
-            os.environ["XLA_FLAGS"] = of_user
+    with _FLAGS_SET:
+        of_user = os.environ.get("XLA_FLAGS")
+        os.environ["XLA_FLAGS"] = f"{_XLA_FLAGS} {of_user or ''}"  # the last one of a name counts
+        try:
+            yield
+        finally:
+            if of_user is None:
+                del os.environ["XLA_FLAGS"]
+            else:
+                os.environ["XLA_FLAGS"] = of_user
 
 
 def feed_check(feeds: Sequence[tf.Tensor]) -> Callable[[tuple[Any, ...]], None]:

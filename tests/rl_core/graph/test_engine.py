@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -125,6 +128,23 @@ def test_what_is_compiled_uses_all_of_the_processors_vectors_unless_the_user_say
     assert after.strip() == flags  # other libraries read them too
     dumped = "".join(path.read_text() for path in tmp_path.glob("*.ll"))
     assert f'"prefer-vector-width"="{width}"' in dumped
+
+
+@pytest.mark.parametrize("flags", [None, "--xla_cpu_enable_fast_math=false"])
+def test_threads_that_compile_at_once_leave_the_users_flags_as_they_were(monkeypatch, flags):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    if flags:
+        monkeypatch.setenv("XLA_FLAGS", flags)
+    seen = []
+
+    def compile_slowly(seconds):
+        time.sleep(seconds)
+        seen.append(os.environ["XLA_FLAGS"])
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(partial(engine_module._elsewhere, compile_slowly), (0.06, 0.02, 0.04)))
+    assert os.environ.get("XLA_FLAGS") == flags
+    assert seen == [f"{engine_module._XLA_FLAGS} {flags or ''}"] * 3
 
 
 def num_ops(engine):
