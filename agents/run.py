@@ -179,14 +179,14 @@ class Run:
         if not self._goes_on():
             return
         self._do_what_is_due()  # a checkpoint may have been taken before it was done
-        due = self._next_due()
+        next_tick, next_env_step, next_time = self._next_due()
         agent, state, on_tick = self._agent, self._state, self._on_tick
         for tick in self._display.watched(LOOPS[self._config.loop](agent, self._envs, state)):
             # To ask everybody at each time step, and be it by one call more, costs some percent.
             is_due = (
-                state.tick >= due.tick
-                or tick.env_step >= due.env_step
-                or time.monotonic() >= due.time
+                state.tick >= next_tick
+                or tick.env_step >= next_env_step
+                or time.monotonic() >= next_time
             )
             if is_due or tick.episodes or tick.stats is not None:
                 self._show(tick)
@@ -198,7 +198,7 @@ class Run:
                 return
             if is_due:
                 self._do_what_is_due()
-                due = self._next_due()
+                next_tick, next_env_step, next_time = self._next_due()
             # While it evaluated, say: the evaluation is made when it goes on.
             if self._stop_asked or self._interrupt.signal:
                 return

@@ -120,6 +120,31 @@ class Performance:
         self, scenario: Scenario, missing: Mapping[str, str], console: Console
     ) -> dict[str, Any]:
         why = {label: self._why_not(worker, missing) for label, worker in scenario.workers.items()}
+        found: dict[str, dict[str, Any]] = {}
+        times, rounds = (self.rounds, 1) if scenario.fresh else (1, self.rounds)
+        for _ in range(times):
+            now = self._by_one_set_of_processes(scenario, why, rounds, console)
+            earlier = {label: of["rounds"] for label, of in found.items()}
+            found = {
+                label: of | {"rounds": earlier.get(label, []) + of["rounds"]}
+                for label, of in now.items()
+            }
+        for label, reason in why.items():
+            if reason:
+                found[label] = {"skipped": reason}
+        return {
+            "title": scenario.title,
+            "quantity": scenario.quantity,
+            "note": scenario.note,
+            "made": self._made(scenario),
+            "workers": {label: found[label] for label in scenario.workers},
+            "bars": [asdict(bar) for bar in scenario.bars],
+        }
+
+    def _by_one_set_of_processes(
+        self, scenario: Scenario, why: dict[str, str], rounds: int, console: Console
+    ) -> dict[str, dict[str, Any]]:
+        """Numbers of all who can be measured; `why` gets what becomes of those who cannot."""
         groups: dict[str, list[Process]] = {}
         with closing_all(groups):
             for label, worker in scenario.workers.items():
@@ -134,19 +159,7 @@ class Performance:
                         why[label] = str(error)
                         console.print(f"{label}: {error}; logs: {self.out / 'logs'}")
             alive = {label: group for label, group in groups.items() if not why[label]}
-            seconds = self.seconds or scenario.seconds
-            found = measure(scenario, alive, self.rounds, seconds)
-        for label, reason in why.items():
-            if reason:
-                found[label] = {"skipped": reason}
-        return {
-            "title": scenario.title,
-            "quantity": scenario.quantity,
-            "note": scenario.note,
-            "made": self._made(scenario),
-            "workers": {label: found[label] for label in scenario.workers},
-            "bars": [asdict(bar) for bar in scenario.bars],
-        }
+            return measure(scenario, alive, rounds, self.seconds or scenario.seconds)
 
     def _why_not(self, worker: Worker, missing: Mapping[str, str]) -> str:
         """Why a worker cannot be measured; "" if it can."""

@@ -34,14 +34,19 @@ def training(setup: dict[str, Any]) -> Work:
     envs = training_envs(config)
     agent = _agent_for(config, envs)
     ticks = LOOPS[config.loop](agent, envs, None)
-    env_step = 0
+    env_step = target = 0
+
+    def on_tick(tick: Any) -> bool:
+        nonlocal env_step
+        env_step = tick.env_step
+        return env_step >= target
 
     def run(count: int) -> tuple[int, int]:
-        nonlocal env_step
+        nonlocal target
         begin, updates = env_step, agent.updates
+        target = begin + count
         for tick in ticks:
-            env_step = tick.env_step
-            if env_step >= begin + count:
+            if on_tick(tick):  # a call for each tick, as a whole run makes one
                 break
         return env_step - begin, agent.updates - updates
 
