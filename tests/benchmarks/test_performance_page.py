@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from agents.config import DqnConfig
 from rl_core.errors import RlCoreError
-from tests.benchmarks.performance import VENVS
+from tests.benchmarks.performance import VENVS, Performance
 from tests.benchmarks.performance_page import as_markdown, bar_cells
 from tests.benchmarks.rounds import measure, spread
 from tests.benchmarks.scenarios import QUANTITIES, SCENARIOS, Bar, Scenario, Worker
@@ -215,6 +216,9 @@ class Turns:
         self.order.append(self.label)
         return {"seconds": self.seconds, "env_steps": count, "updates": count}
 
+    def wait(self):
+        pass
+
     def close(self):
         self.order.append(f"{self.label} closed")
 
@@ -238,6 +242,25 @@ def test_a_round_of_several_turns_is_their_sum():
     found = measure(Scenario("s", "", "env steps/s", {}, turns=3), groups, 1, 0.1)
     assert order == ["a", "b"] * 3
     assert found["b"]["rounds"] == [{"seconds": 1.5, "env_steps": 30, "updates": 30}]
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_each_round_has_processes_of_its_own_if_the_scenario_says_so(tmp_path, monkeypatch, fresh):
+    order = []
+
+    def start(self, scenario, label, worker):
+        order.append(f"{label} starts")
+        yield Turns(order, label, 1, 0.5)
+
+    monkeypatch.setattr(Performance, "_started", start)
+    monkeypatch.setattr(Performance, "_why_not", lambda *_: "")
+    workers = {label: Worker("fake", {}) for label in "ab"}
+    scenario = Scenario("s", "", "env steps/s", workers, (Bar("a", "b"),), fresh=fresh)
+    found = Performance(rounds=2, out=tmp_path)._measured(scenario, {}, Console())
+    begin, end = ["a starts", "b starts"], ["a closed", "b closed"]
+    turns = ["a", "b"]
+    assert order == (2 * (begin + turns + end) if fresh else begin + 2 * turns + end)
+    assert [len(found["workers"][label]["rounds"]) for label in "ab"] == [2, 2]
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES)
