@@ -16,6 +16,8 @@ from agents.training import train
 from envs.in_graph.resident import ResidentEnvs
 from envs.in_graph.table import make_rules
 from rl_core import Engine
+from rl_core.control.files import ControlFiles
+from rl_core.control.trace import read_trace
 from rl_core.errors import EnvError
 from rl_core.random import Draws
 from rl_core.replay import Rows
@@ -260,6 +262,18 @@ def test_the_graph_does_not_grow_and_a_rewind_leaves_the_envs_where_they_are():
         np.testing.assert_array_equal(after, before)
     next(loop)
     assert len(agent.engine.graph.get_operations()) == operations
+
+
+def test_a_chunk_nearly_as_long_as_the_ring_overwrites_no_row_before_it_is_traced(tmp_path):
+    """Chunks of 15 time steps in a ring of 20, against one at a time."""
+    small = SMALL | {"num_envs": 4, "replay_capacity": 80, "env_steps": 400}
+    traces = []
+    for chunk in (1_000, 1):
+        path = tmp_path / str(chunk)
+        train(DqnConfig(**small | {"chunk": chunk}), path)
+        traces.append(read_trace(ControlFiles(path).trace))
+    assert len(traces[0]) >= 100
+    np.testing.assert_array_equal(*traces)
 
 
 def test_an_env_that_is_not_in_the_graph_is_named(tmp_path):
