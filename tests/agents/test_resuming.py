@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 
@@ -18,6 +19,7 @@ from rich.console import Console
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.util.tensor_util import make_ndarray
 
+from agents.checkpoints import Checkpoints
 from agents.cli import main
 from agents.config import DqnConfig
 from agents.config_files import dump_config
@@ -154,6 +156,15 @@ def folder(tmp_path_factory):
 def whole(folder):
     """One run that was never interrupted; look, do not touch."""
     return train(config(), folder / "whole", on_tick=steer)
+
+
+@pytest.fixture
+def none_left_out(monkeypatch):
+    """On a slow disk too every checkpoint is taken, and none is due while one is being written."""
+    take = Checkpoints.take
+    monkeypatch.setattr(
+        Checkpoints, "take", lambda *args, **how: take(*args, **how | {"must": True})
+    )
 
 
 # Four moments of every kind in the slow run, one of some kinds in the default one.
@@ -300,7 +311,7 @@ def test_the_best_checkpoint_is_the_one_of_the_best_evaluation(whole):
 # Peers' bugs.
 
 
-def test_epsilon_does_not_restart(folder):
+def test_epsilon_does_not_restart(folder, none_left_out):
     """Stable-Baselines3 #1021: exploration began anew at 1 after `load`."""
     seen = {}
 
@@ -397,7 +408,7 @@ def test_an_env_that_does_not_come_back_the_same_is_named_and_begins_a_new_episo
     assert outcome.env_steps >= 1_500
 
 
-def test_an_env_that_comes_back_the_same_is_not_complained_of(folder):
+def test_an_env_that_comes_back_the_same_is_not_complained_of(folder, none_left_out):
     with pytest.raises(Crash):
         train(config(), folder / "quiet", on_tick=until(777))
     _, said = resumed_words(folder / "quiet")
@@ -454,11 +465,32 @@ def contents(run):
     }
 
 
-# A disk that is full.
+# A disk that is slow, or full.
+
+
+def test_one_that_is_due_while_another_is_being_written_is_left_out(folder, whole, monkeypatch):
+    """Training does not wait for the disk."""
+    taken, go_on = [], threading.Event()
+    write = CheckpointStore.write
+
+    def slow(store, tick, variables, host, *content):
+        taken.append(host["loop"]["env_step"])
+        assert go_on.wait(60)
+        return write(store, tick, variables, host, *content)
+
+    def watch(agent, tick):
+        steer(agent, tick)
+        if tick.env_step >= 600:
+            go_on.set()
+
+    monkeypatch.setattr(CheckpointStore, "write", slow)
+    outcome = train(config(), folder / "slow", on_tick=watch)
+    assert taken[0] < 260 and taken[1] >= 600
+    assert outcome.digest == whole.digest
 
 
 def test_a_checkpoint_that_cannot_be_written_is_a_warning_and_training_goes_on(
-    folder, whole, monkeypatch
+    folder, whole, monkeypatch, none_left_out
 ):
     real, failing = os.fsync, [True]
 
