@@ -44,7 +44,8 @@ class Tab:
         self.choose(run)
 
     def choose(self, run):
-        self.one(f'#run option[value="{run}"]').click()
+        # The board looks for new runs now and then.
+        until(lambda: self.one(f'#run option[value="{run}"]').click() is None)
         until(lambda: self.all("form.knob"))
 
     def all(self, css):
