@@ -19,9 +19,9 @@ import tensorflow.compat.v2 as tf2
 from agents.acting import Acting
 from agents.config import DqnConfig
 from envs.in_graph.interface import InGraphEnv
-from rl_core.graph.adam import LoopAdam, Moments
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import FreezeSchedule
+from rl_core.graph.loop_adam import LoopAdam, Moments
 from rl_core.graph.xla import built_for_xla
 from rl_core.networks import Values
 from rl_core.random import Draws

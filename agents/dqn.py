@@ -27,10 +27,11 @@ from agents.live_values import arm_name, live_knobs, live_values
 from agents.networks import Networks
 from envs.in_graph.interface import InGraphEnv
 from rl_core.errors import RlCoreError
-from rl_core.graph.adam import Adam, LoopAdam, Moments
+from rl_core.graph.adam import Adam
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
 from rl_core.graph.fused import fused_updates
+from rl_core.graph.loop_adam import LoopAdam, Moments
 from rl_core.graph.phase import PhaseCalls
 from rl_core.graph.scopes import blocks_of
 from rl_core.graph.sync import TargetAge, copy_vars, paired_variables

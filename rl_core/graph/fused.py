@@ -22,13 +22,13 @@ Update = Callable[[Any], tuple[Sequence[tf.Tensor], Any, tf.Operation]]
 
 
 class Carried(Protocol):
-    """What a loop holds in another form than the variables do, as `rl_core.graph.adam.LoopAdam`."""
+    """What a loop carries beside the variables, as `rl_core.graph.loop_adam.LoopAdam`."""
 
     def read(self) -> Any:
         """A nest of tensors, when the loop begins."""
 
     def write(self, values: Any) -> tf.Operation:
-        """Back into the variables, when it has ended."""
+        """Keeps them, when it has ended."""
 
 
 class _Nothing:

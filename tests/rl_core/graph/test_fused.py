@@ -5,7 +5,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from rl_core import ApplyOps, Engine, blocks_of, copy_vars, dense, fused_updates
-from rl_core.graph.adam import Adam, LoopAdam
+from rl_core.graph.adam import Adam
+from rl_core.graph.loop_adam import LoopAdam
 
 X = np.float32([[1, 0, 2], [0, 1, -1], [1, 1, 1], [2, -1, 0]])
 Y = np.float32([[1], [-1], [2], [0]])

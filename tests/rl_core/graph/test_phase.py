@@ -7,7 +7,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from rl_core import ApplyOps, PhaseCalls, blocks_of, fused_updates
-from rl_core.graph.adam import Adam, LoopAdam
+from rl_core.graph.adam import Adam
+from rl_core.graph.loop_adam import LoopAdam
 from rl_core.graph.sync import TargetAge
 
 close_to = functools.partial(pytest.approx, rel=1e-5)
