@@ -31,7 +31,7 @@ from rl_core.graph.adam import Adam
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
 from rl_core.graph.fused import fused_updates
-from rl_core.graph.loop_adam import LoopAdam, Moments
+from rl_core.graph.loop_adam import LoopAdam, LoopMoments, Moments
 from rl_core.graph.phase import PhaseCalls
 from rl_core.graph.scopes import blocks_of
 from rl_core.graph.sync import TargetAge, copy_vars, paired_variables
@@ -263,6 +263,7 @@ class DqnAgent(KeptState):
         for arm in range(len(self.config.freeze)):
             self.freeze.set_length(arm, live[arm_name(arm)])
         assert self.device_loop is not None
+        self._moments.to_loops()
         chunk: Chunk = self.device_loop.run(
             *counts,
             np.int64(time_steps),
@@ -329,6 +330,7 @@ class DqnAgent(KeptState):
             return self._ops.grad_norm, None, self._ops.done
 
         self._outcome, _, end = self._build_update(single)
+        self._moments = LoopMoments(self.engine, self._ops)
         stats, age_after = self._outcome.stats(), self._age_after
         arms = [Arm(self._ops.check(arm.exempt), arm.updates) for arm in config.freeze]
         self.freeze = FreezeSchedule(arms) if arms else FreezeSchedule.constant()
@@ -340,7 +342,9 @@ class DqnAgent(KeptState):
         count = tf.placeholder(tf.int32, [], "updates")
         fused = {exempt: self._build_fused(exempt, count) for exempt in fused_arms}
         feeds = list(self._live.values())
-        self._calls = PhaseCalls(self.engine, self._ops, end, stats, fused, count, feeds, age_after)
+        self._calls = PhaseCalls(
+            self.engine, self._ops, self._moments, end, stats, fused, count, feeds, age_after
+        )
 
         with tf.control_dependencies([networks.sync()]):
             self._sync_op = self._target_age.assign(0, read_value=False)
@@ -377,7 +381,7 @@ class DqnAgent(KeptState):
         if rules is None:
             return None
 
-        adam = LoopAdam(self._ops, self._ops.names)
+        adam = LoopAdam(self._moments, self._ops.names)
 
         def update(
             moments: Moments, trained: Mapping[str, tf.Tensor]
@@ -454,7 +458,7 @@ class DqnAgent(KeptState):
         return self._target_age.assign(self._age_after, read_value=False)
 
     def _build_fused(self, exempt: Exempt, count: tf.Tensor) -> tuple[LearnStats, tf.Operation]:
-        adam = LoopAdam(self._ops, [name for name in self._ops.names if name not in exempt])
+        adam = LoopAdam(self._moments, [name for name in self._ops.names if name not in exempt])
         last = fused_updates(
             lambda moments: self._update_in_loop(adam, moments),
             count,

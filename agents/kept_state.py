@@ -18,6 +18,7 @@ from rl_core.digest import Digest
 from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import FreezeSchedule
+from rl_core.graph.loop_adam import LoopMoments
 from rl_core.graph.snapshots import Snapshots
 from rl_core.graph.sync import TargetAge
 from rl_core.graph.weights import ScopeWeights, VariableValues
@@ -49,6 +50,7 @@ class KeptState:
     _acting: Acting
     _updates: tf.Variable
     _age: TargetAge
+    _moments: LoopMoments
     _weights: ScopeWeights
     _averaged: ScopeWeights | None
 
@@ -89,9 +91,8 @@ class KeptState:
 
         Equal digests: the same past, and from here on the same future.
         """
-        self._acting.flush()
         digest = Digest()
-        for name, value in sorted(self._variables.read().items()):
+        for name, value in sorted(self.state().variables.items()):
             digest.array(name, value)
         for name, rows in self._contents.chunks():
             digest.array(f"replay/{name}", rows)
@@ -100,12 +101,14 @@ class KeptState:
 
     def prepare_state(self) -> None:
         """Makes the calls that read it now and not in the middle of a run."""
+        self._moments.prepare()
         self.state()
         self._contents.prepare()
 
     def state(self) -> AgentState:
         """All of it but the replay's rows, which `contents` reads."""
         self._acting.flush()
+        self._moments.to_slots(changed=False)
         return AgentState(self._variables.read(), self._host())
 
     def restore(self, state: AgentState, rows: Iterable[tuple[int, Rows]]) -> None:
@@ -115,6 +118,7 @@ class KeptState:
           ScopeMismatch: it was of another network; says what differs.
         """
         self._acting.forget()
+        self._moments.to_slots()
         self._variables.load(state.variables)
         written, tail = (
             int(state.variables[v.op.name].item())
@@ -149,6 +153,7 @@ class KeptState:
         """
         if self._past is None:
             raise RlCoreError("there are no snapshots: past_states is 0 in this run's config")
+        self._moments.to_slots(changed=False)
         self._past.take()
         self.snapshots = (*self.snapshots, self.updates)[-self.config.past_states :]
 
@@ -166,6 +171,7 @@ class KeptState:
             raise RlCoreError(f"cannot go back {back}: there are {len(self.snapshots)} snapshots")
         update = self.snapshots[-back]
         self.snapshot()
+        self._moments.to_slots()
         self._past.restore(back + 1)
         self._age.now = None
         return update
@@ -177,7 +183,7 @@ class KeptState:
 
     def _build_kept(self) -> None:
         """The ring of snapshots, and what reads and sets every variable."""
-        learned = [v for v in tf.global_variables() if not self.replay.owns(v)]
+        learned = self._own_variables()
         # One more than can be gone back to: the state before a rewind.
         named = {v.op.name: v for v in learned if not self._is_of_time(v)}
         k = self.config.past_states
@@ -188,7 +194,10 @@ class KeptState:
         counters = (
             self.replay.rows_written, self.replay.queue_tail, *self.replay.kept_variables(),
         )  # fmt: skip
-        own = [v for v in tf.global_variables() if not self.replay.owns(v)]
-        self._variables = VariableValues(
-            self.engine, {v.op.name: v for v in [*own, *counters]}, "of this agent"
-        )
+        kept = [*self._own_variables(), *counters]
+        self._variables = VariableValues(self.engine, {v.op.name: v for v in kept}, "of this agent")
+
+    def _own_variables(self) -> list[tf.Variable]:
+        """Neither the replay's, nor what only repeats what others say."""
+        others = self.replay, self._moments
+        return [v for v in tf.global_variables() if not any(o.owns(v) for o in others)]

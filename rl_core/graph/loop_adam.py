@@ -1,17 +1,19 @@
 """Adam in loops of many updates, which alternate with single ones.
 
-Imports: rl_core.graph.adam, rl_core.graph.freeze, rl_core.graph.xla. Never agents, never envs.
+Imports: rl_core.graph. Never agents, never envs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.graph.adam import Adam
+from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, block_gradients, clip_scale, scaled
 from rl_core.graph.xla import flat, sum_of_squares
 
@@ -24,39 +26,92 @@ class Moments(NamedTuple):
     powers: Any  # [2, blocks]: beta1 ** t, beta2 ** t
 
 
-class LoopAdam:
-    """More updates of the blocks of `ops`, in a loop in the same graph.
+class LoopMoments:
+    """Adam's moments in the form that loops carry, kept from one loop to the next.
 
-    It begins and ends with the slots and step counters that `ops` made, so single updates and
-    loops may alternate. Within the loop the moments of a block are one tensor: each kernel costs
-    XLA about a microsecond, and of ten that could run it hands some to another thread.
+    Single updates have a slot for every variable, loops a tensor for every block, and each form
+    has variables of its own. To make one of the other at both ends of every loop would cost XLA a
+    kernel for each slot, and so many kernels at once that it wakes another thread for them. So it
+    is done only when it is the other form's turn: whoever runs a loop says so with `to_loops`, and
+    whoever runs a single update, or reads or sets slots, with `to_slots`.
+
+    Make it, and every `LoopAdam` of it, while the graph is being built.
 
     Args:
+      engine: whose graph and session.
       ops: with `Adam` for an optimizer.
+    """
+
+    def __init__(self, engine: Engine, ops: ApplyOps) -> None:
+        self._engine, self._ops = engine, ops
+        self._blocks: dict[str, _Block] = {}
+        self._of_loops_right, self._of_slots_right = False, True
+
+    def block(self, name: str) -> _Block:
+        if name not in self._blocks:
+            with tf.variable_scope(f"loop_moments/{name}"):
+                self._blocks[name] = _Block(self._ops.optimizer(name), self._ops.variables(name))
+        return self._blocks[name]
+
+    def owns(self, variable: tf.Variable) -> bool:
+        """Whether it is one of those in the form of the loops, which say what the slots say."""
+        return any(variable is own for block in self._blocks.values() for own in block.carried)
+
+    def to_loops(self) -> None:
+        """Before a loop."""
+        if not self._of_loops_right:
+            self._copy_in()
+        self._of_loops_right, self._of_slots_right = True, False
+
+    def to_slots(self, *, changed: bool = True) -> None:
+        """Before slots or step counters are used; `changed` if they will not be what they were."""
+        if not self._of_slots_right:
+            self._copy_out()
+        self._of_slots_right = True
+        self._of_loops_right = self._of_loops_right and not changed
+
+    def prepare(self) -> None:
+        """Makes the calls now and not in the middle of a run."""
+        if self._blocks:
+            self.to_loops()
+            self.to_slots(changed=False)
+
+    @functools.cached_property
+    def _copy_in(self) -> Callable[[], None]:
+        copies = [block.copy_in for block in self._blocks.values()]
+        return self._engine.callable(None, targets=copies)
+
+    @functools.cached_property
+    def _copy_out(self) -> Callable[[], None]:
+        copies = [block.copy_out for block in self._blocks.values()]
+        return self._engine.callable(None, targets=copies)
+
+
+class LoopAdam:
+    """Updates in a loop, of the same blocks and by the same Adam as the single ones.
+
+    Args:
+      moments: of both.
       blocks: that are trained, at times at least.
     """
 
-    def __init__(self, ops: ApplyOps, blocks: Iterable[str]) -> None:
+    def __init__(self, moments: LoopMoments, blocks: Iterable[str]) -> None:
         self._names = tuple(blocks)
-        self._blocks = [_Block(ops.optimizer(name), ops.variables(name)) for name in self._names]
+        self._blocks = [moments.block(name) for name in self._names]
         self._betas = np.array([block.betas for block in self._blocks], np.float32).T
 
     def read(self) -> Moments:
-        powers = [[power.read_value() for power in block.adam.counters] for block in self._blocks]
+        m, v, powers = zip(*(block.carried for block in self._blocks), strict=True)
         return Moments(
-            tuple(flat([m.read_value() for m in block.m]) for block in self._blocks),
-            tuple(flat([v.read_value() for v in block.v]) for block in self._blocks),
-            tf.transpose(tf.stack(powers)),
+            tuple(of.read_value() for of in m),
+            tuple(of.read_value() for of in v),
+            tf.stack([of.read_value() for of in powers], axis=1),
         )
 
     def write(self, moments: Moments) -> tf.Operation:
-        powers = tf.unstack(tf.transpose(moments.powers))
-        ends = []
-        for block, m, v, power in zip(self._blocks, moments.m, moments.v, powers, strict=True):
-            ends += _assigned(block.m, block.parts(m))
-            ends += _assigned(block.v, block.parts(v))
-            ends += _assigned(block.adam.counters, tf.unstack(power))
-        return tf.group(*ends)
+        values = zip(moments.m, moments.v, tf.unstack(moments.powers, axis=1), strict=True)
+        pairs = zip(self._blocks, values, strict=True)
+        return tf.group(*[op for block, now in pairs for op in _assigned(block.carried, now)])
 
     def apply(
         self,
@@ -105,13 +160,25 @@ class LoopAdam:
 
 
 class _Block:
-    """Adam's variables for one block, and one update of it."""
+    """Adam's variables for one block, in both forms, and one update of it in a loop."""
 
     def __init__(self, adam: Adam, variables: Sequence[tf.Variable]) -> None:
         self.adam, self.variables = adam, variables
         self.betas = np.float32(adam._beta1), np.float32(adam._beta2)
-        self.m = [adam.get_slot(variable, "m") for variable in variables]
-        self.v = [adam.get_slot(variable, "v") for variable in variables]
+        m, v = ([adam.get_slot(variable, name) for variable in variables] for name in ("m", "v"))
+        of_slots = [
+            flat([slot.read_value() for slot in m]),
+            flat([slot.read_value() for slot in v]),
+            tf.stack([counter.read_value() for counter in adam.counters]),
+        ]
+        self.carried = [
+            tf.get_variable(name, initializer=tf.zeros(now.shape), trainable=False)
+            for name, now in zip(("m", "v", "powers"), of_slots, strict=True)
+        ]  # m [n], v [n], (beta1 ** t, beta2 ** t) [2]
+        self.copy_in = tf.group(*_assigned(self.carried, of_slots))
+        carried_m, carried_v, powers = (of.read_value() for of in self.carried)
+        slots = [*self.parts(carried_m), *self.parts(carried_v), *tf.unstack(powers)]
+        self.copy_out = tf.group(*_assigned([*m, *v, *adam.counters], slots))
 
     def after(
         self, g: tf.Tensor, m: tf.Tensor, v: tf.Tensor, step: tf.Tensor, trained: tf.Tensor | None

@@ -1,6 +1,6 @@
 """Running a phase of updates with the calls that serve it best.
 
-Imports: rl_core.graph.engine, rl_core.graph.freeze, rl_core.graph.sync. Never agents, never envs.
+Imports: rl_core.graph. Never agents, never envs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Exempt
+from rl_core.graph.loop_adam import LoopMoments
 from rl_core.graph.sync import TargetAge
 
 
@@ -24,6 +25,7 @@ class PhaseCalls:
     Args:
       engine: started or not; the callables are made at first use.
       ops: of the single update.
+      moments: of both kinds of updates.
       end: the operation that ends a single update.
       stats: (named) tuple of tensors of the single update.
       fused: exempt set -> (the same tensors of the loop, of its last update; the loop itself).
@@ -36,6 +38,7 @@ class PhaseCalls:
         self,
         engine: Engine,
         ops: ApplyOps,
+        moments: LoopMoments,
         end: tf.Operation,
         stats: Any,
         fused: Mapping[Exempt, tuple[Any, tf.Operation]],
@@ -43,7 +46,7 @@ class PhaseCalls:
         feeds: Sequence[tf.Tensor],
         age: tf.Tensor,
     ) -> None:
-        self._engine, self._ops, self._end = engine, ops, end
+        self._engine, self._ops, self._moments, self._end = engine, ops, moments, end
         self._stats, self._fused = stats, fused
         self._count, self._feeds, self._age = count, tuple(feeds), age
         self._loops: dict[tuple[Exempt, bool], Any] = {}
@@ -60,9 +63,11 @@ class PhaseCalls:
     ) -> Any:
         """Makes `updates` updates; returns the last one's statistics if `wanted`, else None."""
         if updates > 1 and exempt in self._fused:
+            self._moments.to_loops()
             result = self._loop(exempt, wanted)(np.int32(updates), *values)
             age.pass_by(updates, period)
             return result
+        self._moments.to_slots()
         for i in range(updates):
             last = wanted and i == updates - 1
             known = age.pass_one(period)

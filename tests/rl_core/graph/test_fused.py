@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from rl_core import ApplyOps, Engine, blocks_of, copy_vars, dense, fused_updates
 from rl_core.graph.adam import Adam
-from rl_core.graph.loop_adam import LoopAdam
+from rl_core.graph.loop_adam import LoopAdam, LoopMoments
 
 X = np.float32([[1, 0, 2], [0, 1, -1], [1, 1, 1], [2, -1, 0]])
 Y = np.float32([[1], [-1], [2], [0]])
@@ -36,6 +36,7 @@ class Regression:
             with tf.control_dependencies([self.ops.done]):
                 self.end = self.updates.assign_add(1, read_value=False)
             self.stats = (loss, self.ops.grad_norm, error)
+            self.moments = LoopMoments(self.engine, self.ops)
             self.loops = {exempt: self.loop(exempt, compiled) for exempt in loops}
         self.engine.start()
 
@@ -45,7 +46,7 @@ class Regression:
         return tf.reduce_mean(tf.square(error)), error
 
     def loop(self, exempt, compiled):
-        adam = LoopAdam(self.ops, [name for name in self.ops.names if name not in exempt])
+        adam = LoopAdam(self.moments, [name for name in self.ops.names if name not in exempt])
 
         def update(moments):
             with tf.variable_scope("model", reuse=True):
@@ -60,6 +61,7 @@ class Regression:
         return fused_updates(update, self.count, self.stats, adam, compiled=compiled)
 
     def fused(self, updates, exempt=NONE, rate=0.05, limit=0.5):
+        self.moments.to_loops()
         call = self.engine.callable(self.loops[exempt], [self.count, self.rate, self.limit])
         return call(np.int32(updates), np.float32(rate), np.float32(limit))
 
@@ -71,10 +73,12 @@ class Regression:
             feeds=[self.rate, self.limit],
             targets=[self.end],
         )
+        self.moments.to_slots()
         return [call(np.float32(rate), np.float32(limit)) for _ in range(updates)][-1]
 
     def state(self):
         """Weights, slots and step counters, by block."""
+        self.moments.to_slots(changed=False)
         owned = {n: [*self.ops.variables(n), *self.ops.state(n)] for n in self.ops.names}
         return self.engine.run(owned)
 

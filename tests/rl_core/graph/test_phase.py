@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from rl_core import ApplyOps, PhaseCalls, blocks_of, fused_updates
 from rl_core.graph.adam import Adam
-from rl_core.graph.loop_adam import LoopAdam
+from rl_core.graph.loop_adam import LoopAdam, LoopMoments
 from rl_core.graph.sync import TargetAge
 
 close_to = functools.partial(pytest.approx, rel=1e-5)
@@ -43,13 +43,16 @@ class Steps:
                 )
             stats = (loss, ops.grad_norm)
             count = tf.placeholder(tf.int32, [])
+            self.moments = LoopMoments(self.engine, ops)
             loops = {exempt: self.loop(ops, exempt, count, stats) for exempt in fused}
-            self.calls = PhaseCalls(self.engine, ops, end, stats, loops, count, [self.rate], age)
+            self.calls = PhaseCalls(
+                self.engine, ops, self.moments, end, stats, loops, count, [self.rate], age
+            )
             self.age = TargetAge()
         self.engine.start()
 
     def loop(self, ops, exempt, count, like):
-        adam = LoopAdam(ops, [name for name in ops.names if name not in exempt])
+        adam = LoopAdam(self.moments, [name for name in ops.names if name not in exempt])
 
         def update(moments):
             loss = tf.add_n([v.read_value() for v in self.variables])
