@@ -180,7 +180,7 @@ class DqnConfig(Settings):
 
     # The machine.
     threads: int = Field(1, ge=1)  # inside one operation; with 1, same seed means same bits
-    xla: bool = True  # compile learning phases of more than one update
+    xla: bool = True  # compile learning phases, those of one update only with one thread
     onednn: bool = False  # faster convolutions, slower small layers; other last bits
 
     @model_validator(mode="before")

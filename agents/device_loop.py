@@ -86,7 +86,7 @@ class DeviceLoop:
       update: builds one update.
       like: what its outcome looks like.
       updates: the agent's count of them.
-      live: name -> placeholder that updates are fed with.
+      live: what updates are fed with.
       blocks: names of the network's blocks.
       freeze: the schedule, whose arms are followed.
 
@@ -107,7 +107,7 @@ class DeviceLoop:
         update: Update,
         like: Any,
         updates: tf.Variable,
-        live: Mapping[str, tf.Tensor],
+        live: Sequence[tf.Tensor],
         blocks: Sequence[str],
         freeze: FreezeSchedule,
     ) -> None:
@@ -134,7 +134,7 @@ class DeviceLoop:
         self.feeds = [
             *self._counts, self._time_steps, self._arm, self._lengths, self._follow_arms,
             self._trained, self._epsilon, self._temperature, self._period, self._per_phase,
-            *live.values(),
+            *live,
         ]  # fmt: skip
         self.chunk = self._build()
 

@@ -7,8 +7,8 @@ Every number that may change is a feed; everything with state is a variable. Whi
 target, which replay and which exploration: each is one choice of the config, and here is where
 they meet.
 
-Imports: agents.acting, agents.config, agents.kept_state, agents.live_values, agents.networks,
-rl_core. Never envs: it sees shapes.
+Imports: agents.acting, agents.config, agents.kept_state, agents.live_feeds,
+agents.live_values, agents.networks, rl_core. Never envs: it sees shapes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from agents.acting import Acting
 from agents.config import DqnConfig
 from agents.device_loop import Chunk, Counts, DeviceLoop
 from agents.kept_state import KeptState
+from agents.live_feeds import LiveFeeds
 from agents.live_values import arm_name, live_knobs, live_values
 from agents.networks import Networks
 from envs.in_graph.interface import InGraphEnv
@@ -32,7 +33,7 @@ from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
 from rl_core.graph.fused import fused_updates
 from rl_core.graph.loop_adam import LoopAdam, LoopMoments, Moments
-from rl_core.graph.phase import PhaseCalls
+from rl_core.graph.phase import Fused, PhaseCalls
 from rl_core.graph.scopes import blocks_of
 from rl_core.graph.sync import TargetAge, copy_vars, paired_variables
 from rl_core.graph.weights import ScopeWeights
@@ -158,6 +159,7 @@ class DqnAgent(KeptState):
             self.device_loop = self._build_device_loop(rules)
             self._build_kept()
         self.hyperparameters = live_values(config, self.freeze, self._ops)
+        self._live.start(self.hyperparameters)
         self.engine.start()
         self._acting.start(self.engine, self.hyperparameters)
         self.greedy_averaged = self._acting.greedy_averaged
@@ -236,7 +238,7 @@ class DqnAgent(KeptState):
         self._acting.flush()
         if not self._can_learn:
             self._require_rows()
-        live, phases = self._live_feeds(), tuple(self._phases(updates))
+        live, phases = self._live.values(), tuple(self._phases(updates))
         period = self.hyperparameters["sync_period"]
         if self._age.now is None:
             self._age.now = self.target_age
@@ -275,7 +277,7 @@ class DqnAgent(KeptState):
             np.float32(live["temperature"] if self.config.boltzmann else 1.0),
             np.int64(live["learn_period"]),
             np.int64(live["updates_per_learn"]),
-            *self._live_feeds(),
+            *self._live.values(),
         )
         self.updates, self._age.now = int(chunk.updates), None
         arm, done = chunk.arm.tolist()
@@ -308,12 +310,7 @@ class DqnAgent(KeptState):
 
     def _build_learn(self) -> None:
         config, networks = self.config, self._networks
-        self._live: dict[str, tf.Tensor] = {
-            knob.name: tf.placeholder(tf.int64 if knob.whole else tf.float32, [], knob.name)
-            for knob in live_knobs(config)
-            if knob.name not in _NOT_OF_UPDATES
-        }
-        self._live_kinds = [(n, t.dtype.as_numpy_dtype) for n, t in self._live.items()]
+        self._live = LiveFeeds(k for k in live_knobs(config) if k.name not in _NOT_OF_UPDATES)
         with tf.variable_scope("counters"):
             self._target_age = _counter("target_age")
             self._updates = _counter("updates")
@@ -334,17 +331,19 @@ class DqnAgent(KeptState):
         stats, age_after = self._outcome.stats(), self._age_after
         arms = [Arm(self._ops.check(arm.exempt), arm.updates) for arm in config.freeze]
         self.freeze = FreezeSchedule(arms) if arms else FreezeSchedule.constant()
-        # Compiled loops are for what the config says will be used; any other exempt set is
-        # trained by single updates. So are networks of whole frames: plain convolutions are faster.
+        # Compiled calls are for what the config says will be used; with any other exempt set plain
+        # operations learn. So do networks of whole frames, whose convolutions are faster so, and
+        # phases of one update where operations share their work between threads.
         more_than_one = config.updates_per_learn != 1 or config.num_envs > 1
-        at_once = more_than_one and config.network not in _OF_FRAMES
-        fused_arms = {arm.exempt for arm in self.freeze.arms if at_once}
-        count = tf.placeholder(tf.int32, [], "updates")
+        one_too = config.xla and config.threads == 1
+        used = config.network not in _OF_FRAMES and (more_than_one or one_too)
+        count = tf.placeholder(tf.int32, [], "updates") if more_than_one else None
+        fused_arms = {arm.exempt for arm in self.freeze.arms if used}
         fused = {exempt: self._build_fused(exempt, count) for exempt in fused_arms}
-        feeds = list(self._live.values())
         self._calls = PhaseCalls(
-            self.engine, self._ops, self._moments, end, stats, fused, count, feeds, age_after
-        )
+            self.engine, self._ops, self._moments, end, stats, fused, 1 if one_too else 2,
+            self._live.tensors, age_after,
+        )  # fmt: skip
 
         with tf.control_dependencies([networks.sync()]):
             self._sync_op = self._target_age.assign(0, read_value=False)
@@ -390,7 +389,7 @@ class DqnAgent(KeptState):
 
         return DeviceLoop(
             self.config, rules, self._networks.values, self._acting, self.replay, adam, update,
-            self._outcome, self._updates, self._live, self._ops.names, self.freeze,
+            self._outcome, self._updates, self._live.tensors, self._ops.names, self.freeze,
         )  # fmt: skip
 
     def _sample(self, counter: tf.Tensor) -> Transitions:
@@ -457,7 +456,7 @@ class DqnAgent(KeptState):
         self._age_after = tf.where(copied, tf.zeros_like(older), older)
         return self._target_age.assign(self._age_after, read_value=False)
 
-    def _build_fused(self, exempt: Exempt, count: tf.Tensor) -> tuple[LearnStats, tf.Operation]:
+    def _build_fused(self, exempt: Exempt, count: tf.Tensor | None) -> Fused:
         adam = LoopAdam(self._moments, [name for name in self._ops.names if name not in exempt])
         last = fused_updates(
             lambda moments: self._update_in_loop(adam, moments),
@@ -466,7 +465,7 @@ class DqnAgent(KeptState):
             adam,
             compiled=self.config.xla,
         )
-        return Outcome(*last).stats(), last[0].op
+        return Fused(Outcome(*last).stats(), last[0].op, count)
 
     def _update_in_loop(
         self, adam: LoopAdam, moments: Moments, trained: Mapping[str, tf.Tensor] | None = None
@@ -487,10 +486,6 @@ class DqnAgent(KeptState):
         for arm in range(len(self.config.freeze)):
             self.freeze.set_length(arm, live[arm_name(arm)])
         return self.freeze.phases(updates)
-
-    def _live_feeds(self) -> list[np.generic]:
-        live = self.hyperparameters
-        return [kind(live[name]) for name, kind in self._live_kinds]
 
     def _require_rows(self) -> None:
         if self.rows() == 0:

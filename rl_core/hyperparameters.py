@@ -151,6 +151,7 @@ class Hyperparameters:
 
     Attributes:
       env_step: the present one; the loop keeps it.
+      revision: how often a value was set.
       door: what setting by name goes through: `set`, unless a run that logs its changes has put
         its own before it.
     """
@@ -163,7 +164,7 @@ class Hyperparameters:
         without_effect: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.knobs = {knob.name: knob for knob in knobs}
-        self.env_step = 0
+        self.env_step = self.revision = 0
         self._static = frozenset(static)
         self._without_effect = without_effect
         self._configured = {name: configured[name] for name in self.knobs}
@@ -198,6 +199,7 @@ class Hyperparameters:
             self._overrides.pop(name, None)
         else:
             self._overrides[name] = knob.check(value)
+        self.revision += 1
         return Change(name, old, self[name])
 
     def __iter__(self) -> Iterator[str]:
@@ -228,7 +230,11 @@ class Hyperparameters:
         self.knob(name)
         if name in self._overrides:
             return "override"
-        return "schedule" if name in self._schedules else "config"
+        return "schedule" if self.is_scheduled(name) else "config"
+
+    def is_scheduled(self, name: str) -> bool:
+        """Whether the config has a schedule for it, overridden or not."""
+        return name in self._schedules
 
     def values(self) -> dict[str, Any]:
         """All present values."""

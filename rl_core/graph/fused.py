@@ -1,7 +1,7 @@
-"""Many updates in one call: a loop compiled by XLA, over the same variables as single updates.
+"""Updates in one call, compiled by XLA, over the same variables as those of plain operations.
 
-Used where a learning phase makes more than one update. The number of updates is an input of
-the loop, so a shorter phase needs no new compilation.
+Where a learning phase makes more than one update they are a loop. The number of updates is an
+input of it, so a shorter phase needs no new compilation.
 
 Imports: rl_core.graph.xla. Never agents, never envs.
 """
@@ -41,7 +41,7 @@ class _Nothing:
 
 def fused_updates(
     update: Update,
-    updates: tf.Tensor,
+    updates: tf.Tensor | None,
     like: Sequence[tf.Tensor],
     carried: Carried | None = None,
     *,
@@ -52,21 +52,31 @@ def fused_updates(
     Args:
       update: builds one update in the default graph. Variables and optimizer slots must exist
         already.
-      updates: int32 scalar >= 1, usually fed.
+      updates: int32 scalar >= 1, usually fed. None is one update, without a loop around it.
       like: tensors with the static shapes and the dtypes that `update` returns.
       carried: what `update` is given and gives back; nothing, an empty tuple, by default.
-      compiled: by XLA; otherwise the same loop of plain operations.
+      compiled: by XLA; otherwise the same of plain operations.
     """
     kept = carried or _Nothing()
 
-    def body(i: tf.Tensor, values: Any, _: Any) -> Any:
+    def one(values: Any) -> tuple[list[tf.Tensor], Any]:
         with built_for_xla(compiled):
             tensors, values, end = update(values)
         with tf.control_dependencies([end]):
-            return i + 1, tf2.nest.map_structure(tf.identity, values), [*map(tf.identity, tensors)]
+            return [*map(tf.identity, tensors)], tf2.nest.map_structure(tf.identity, values)
+
+    def body(i: tf.Tensor, values: Any, _: Any) -> Any:
+        tensors, values = one(values)
+        return i + 1, values, tensors
 
     @tf2.function(jit_compile=compiled, autograph=False)
-    def loop(updates: tf.Tensor) -> Any:
+    def once() -> tuple[tf.Tensor, ...]:
+        final, values = one(kept.read())
+        with tf.control_dependencies([kept.write(values)]):
+            return tuple(map(tf.identity, final))
+
+    @tf2.function(jit_compile=compiled, autograph=False)
+    def loop(updates: tf.Tensor) -> tuple[tf.Tensor, ...]:
         start = tf.constant(0), kept.read(), [tf.zeros(t.shape, t.dtype) for t in like]
         _, values, final = tf.while_loop(
             lambda i, *_: i < updates, body, start, parallel_iterations=1
@@ -74,4 +84,4 @@ def fused_updates(
         with tf.control_dependencies([kept.write(values)]):
             return tuple(map(tf.identity, final))
 
-    return tuple(loop(updates))
+    return tuple(once() if updates is None else loop(updates))

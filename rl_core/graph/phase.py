@@ -6,7 +6,7 @@ Imports: rl_core.graph. Never agents, never envs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -17,19 +17,27 @@ from rl_core.graph.loop_adam import LoopMoments
 from rl_core.graph.sync import TargetAge
 
 
+class Fused(NamedTuple):
+    """Updates in one call, as `rl_core.graph.fused.fused_updates` builds them."""
+
+    stats: Any  # (named) tuple of tensors of the last one
+    end: tf.Operation
+    updates: tf.Tensor | None  # how many: int32, is fed; None if it is always one
+
+
 class PhaseCalls:
-    """Makes n updates: one fused call where there is a loop for the exempt set, else n calls.
+    """Makes n updates by what there is for the exempt set: a fused call, or n single ones.
 
     Either way each update sees what the one before it left, so the results agree.
 
     Args:
       engine: started or not; the callables are made at first use.
-      ops: of the single update.
+      ops: of the single update, of plain operations.
       moments: of both kinds of updates.
       end: the operation that ends a single update.
       stats: (named) tuple of tensors of the single update.
-      fused: exempt set -> (the same tensors of the loop, of its last update; the loop itself).
-      count: the loops' number of updates, int32.
+      fused: exempt set -> what serves it instead.
+      fewest: updates from which on it does.
       feeds: what both read, in the order of the values given to `run`.
       age: of the target, after a single update; is fed where it is known.
     """
@@ -41,15 +49,15 @@ class PhaseCalls:
         moments: LoopMoments,
         end: tf.Operation,
         stats: Any,
-        fused: Mapping[Exempt, tuple[Any, tf.Operation]],
-        count: tf.Tensor,
+        fused: Mapping[Exempt, Fused],
+        fewest: int,
         feeds: Sequence[tf.Tensor],
         age: tf.Tensor,
     ) -> None:
         self._engine, self._ops, self._moments, self._end = engine, ops, moments, end
-        self._stats, self._fused = stats, fused
-        self._count, self._feeds, self._age = count, tuple(feeds), age
-        self._loops: dict[tuple[Exempt, bool], Any] = {}
+        self._stats, self._fused, self._fewest = stats, fused, fewest
+        self._feeds, self._age = tuple(feeds), age
+        self._calls: dict[tuple[Exempt, bool], Any] = {}
         self._singles: dict[tuple[Exempt, bool, bool], Any] = {}
 
     def run(
@@ -62,9 +70,10 @@ class PhaseCalls:
         period: int,
     ) -> Any:
         """Makes `updates` updates; returns the last one's statistics if `wanted`, else None."""
-        if updates > 1 and exempt in self._fused:
+        fused = self._fused.get(exempt)
+        if fused is not None and updates >= self._fewest:
             self._moments.to_loops()
-            result = self._loop(exempt, wanted)(np.int32(updates), *values)
+            result = self._run_fused(exempt, fused, updates, values, wanted)
             age.pass_by(updates, period)
             return result
         self._moments.to_slots()
@@ -78,14 +87,23 @@ class PhaseCalls:
                 result = self._single(exempt, last, young=True)(*values, np.int64(known))
         return result
 
-    def _loop(self, exempt: Exempt, wanted: bool) -> Any:
+    def _run_fused(
+        self, exempt: Exempt, fused: Fused, updates: int, values: Sequence[Any], wanted: bool
+    ) -> Any:
+        if fused.updates is not None:
+            return self._call(exempt, fused, wanted)(np.int32(updates), *values)
+        for _ in range(updates - 1):
+            self._call(exempt, fused, False)(*values)
+        return self._call(exempt, fused, wanted)(*values)
+
+    def _call(self, exempt: Exempt, fused: Fused, wanted: bool) -> Any:
         key = (exempt, wanted)
-        if key not in self._loops:
-            stats, loop = self._fused[exempt]
-            self._loops[key] = self._engine.callable(
-                stats if wanted else None, [self._count, *self._feeds], targets=[loop]
+        if key not in self._calls:
+            count = [] if fused.updates is None else [fused.updates]
+            self._calls[key] = self._engine.callable(
+                fused.stats if wanted else None, [*count, *self._feeds], targets=[fused.end]
             )
-        return self._loops[key]
+        return self._calls[key]
 
     def _single(self, exempt: Exempt, wanted: bool, young: bool = False) -> Any:
         key = (exempt, wanted, young)

@@ -5,6 +5,7 @@ import pytest
 
 from rl_core.errors import FeedError
 
+ARMS = [{"exempt": ["head"], "updates": 3}, {"exempt": ["torso"], "updates": 2}]
 OBSERVATIONS = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
 
 
@@ -176,9 +177,73 @@ def test_four_updates_in_one_call_agree_with_four_calls(lab, xla):
             expected = single.learn(1, stats=True)
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
-    for name, value in single.weights().items():
-        np.testing.assert_allclose(fused.weights()[name], value, rtol=1e-3, atol=1e-5)
+    agree(fused, single)
     assert fused.updates == single.updates == 20
+
+
+def agree(one, other):
+    """In weights, optimizer, counters and all."""
+    one, other = one.state().variables, other.state().variables
+    assert one.keys() == other.keys()
+    for name, value in other.items():
+        np.testing.assert_allclose(one[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"prioritized": True, "double": True, "n_step": 3, "freeze": ARMS}],
+    ids=["", "prioritized, double, n-step, freezing"],
+)
+def test_one_update_at_a_time_compiled_agrees_with_plain_operations(lab, settings):
+    compiled, plain = (lab.filled(sync_period=3, xla=xla, **settings) for xla in (True, False))
+    for _ in range(8):
+        got, expected = (agent.learn(stats=True) for agent in (compiled, plain))
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+    agree(compiled, plain)
+    assert compiled.target_age == compiled.inspect().target_age == 2
+    compiled.learn(3)  # a phase of several too, which the config does not speak of
+    plain.learn(3)
+    agree(compiled, plain)
+
+
+@pytest.mark.parametrize(
+    ("calls", "settings"),
+    [
+        (1, {}),
+        (1, {"updates_per_learn": 4}),
+        (2, {"freeze": ARMS}),
+        (0, {"threads": 2}),  # operations share their work between threads, XLA's hardly
+        (1, {"threads": 2, "updates_per_learn": 4}),
+        (0, {"xla": False}),
+        (0, {"network": "nature", "updates_per_learn": 4}),  # plain convolutions are faster
+    ],
+    ids=str,
+)
+def test_what_is_compiled(lab, calls, settings):
+    """As many calls as there are arms, or none."""
+    from agents.dqn import DqnAgent
+
+    shape = (84, 84, 4) if "network" in settings else (2,)
+    dtype = np.uint8 if "network" in settings else np.float32
+    agent = DqnAgent(lab.config(**{"xla": True} | settings), shape, dtype, 3)
+    found = [
+        op
+        for op in agent.engine.graph.get_operations()
+        if "PartitionedCall" in op.type and op.get_attr("_XlaMustCompile")
+    ]
+    assert len(found) == calls
+    agent.close()
+
+
+def test_a_digest_between_two_phases_changes_nothing_and_tells_them_apart(lab):
+    looked_at, alone = (lab.filled(updates_per_learn=4) for _ in range(2))
+    looked_at.learn(4)
+    between = looked_at.digest()
+    for agent, phases in ((looked_at, 1), (alone, 2)):
+        for _ in range(phases):
+            agent.learn(4)
+    assert looked_at.digest() == alone.digest() != between
 
 
 def test_where_a_compiled_phase_is_cut_does_not_change_a_bit(lab):

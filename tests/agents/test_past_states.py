@@ -14,6 +14,11 @@ from rl_core.control.files import ControlFiles, submit
 from rl_core.control.log import read_log
 from rl_core.errors import RlCoreError
 
+# Of the optimizer's moments, which single updates and loops keep in variables of their own.
+IN_BOTH_FORMS = pytest.mark.parametrize(
+    "form", [{}, {"updates_per_learn": 2}], ids=["single updates", "loops"]
+)
+
 
 @pytest.fixture(scope="module")
 def shared(lab):
@@ -52,8 +57,9 @@ def same(given, wanted):
     return all(np.array_equal(given[name], value) for name, value in wanted.items())
 
 
-def test_rewind_brings_back_both_networks_the_optimizer_and_the_age_bit_for_bit(lab):
-    agent = lab.agent(sync_period=4)
+@IN_BOTH_FORMS
+def test_rewind_brings_back_both_networks_the_optimizer_and_the_age_bit_for_bit(lab, form):
+    agent = lab.agent(sync_period=4, **form)
     for t in range(40):
         lab.step(agent, [t / 40, 1.0], 1.0)
     agent.learn(6)
@@ -70,9 +76,10 @@ def test_rewind_brings_back_both_networks_the_optimizer_and_the_age_bit_for_bit(
     assert agent.inspect().target_age == 2  # six updates, copied at the fourth
 
 
-def test_from_there_learning_goes_on_as_if_those_weights_had_been_loaded(lab):
+@IN_BOTH_FORMS
+def test_from_there_learning_goes_on_as_if_those_weights_had_been_loaded(lab, form):
     """The batches are new ones: the count of updates, which draws them, goes forward."""
-    twins = [lab.agent(sync_period=4) for _ in range(2)]
+    twins = [lab.agent(sync_period=4, **form) for _ in range(2)]
     for agent in twins:
         for t in range(40):
             lab.step(agent, [t / 40, 1.0], 1.0)

@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 from rl_core import ApplyOps, PhaseCalls, blocks_of, fused_updates
 from rl_core.graph.adam import Adam
 from rl_core.graph.loop_adam import LoopAdam, LoopMoments
+from rl_core.graph.phase import Fused
 from rl_core.graph.sync import TargetAge
 
 close_to = functools.partial(pytest.approx, rel=1e-5)
@@ -18,8 +19,8 @@ NONE, HEAD = frozenset(), frozenset({"head"})
 class Steps:
     """loss = torso + head: every step of Adam is the rate."""
 
-    def __init__(self, engine, fused):
-        """`fused`: the exempt sets there is a loop for."""
+    def __init__(self, engine, fused, *, loop=True, fewest=2):
+        """`fused`: the exempt sets there is a loop for, or a call that makes one update."""
         self.engine = engine
         with self.engine.building():
             self.rate = tf.placeholder(tf.float32, [])
@@ -42,11 +43,11 @@ class Steps:
                     kept.assign(age, read_value=False),
                 )
             stats = (loss, ops.grad_norm)
-            count = tf.placeholder(tf.int32, [])
+            count = tf.placeholder(tf.int32, []) if loop else None
             self.moments = LoopMoments(self.engine, ops)
             loops = {exempt: self.loop(ops, exempt, count, stats) for exempt in fused}
             self.calls = PhaseCalls(
-                self.engine, ops, self.moments, end, stats, loops, count, [self.rate], age
+                self.engine, ops, self.moments, end, stats, loops, fewest, [self.rate], age
             )
             self.age = TargetAge()
         self.engine.start()
@@ -64,7 +65,7 @@ class Steps:
             return (loss, norm), moments, counted
 
         last = fused_updates(update, count, like, adam, compiled=False)
-        return last, last[0].op
+        return Fused(last, last[0].op, count)
 
     def run(self, exempt, updates, wanted=False, period=3):
         return self.calls.run(exempt, updates, [np.float32(0.5)], wanted, self.age, period)
@@ -100,6 +101,30 @@ def test_a_phase_of_one_is_a_single_call(engine):
     steps = Steps(engine, [NONE])
     steps.run(NONE, 1)
     assert steps.engine.run(steps.counts) == [1, 0]
+
+
+def test_a_phase_of_one_is_a_fused_call_where_that_serves_one_too(engine):
+    steps = Steps(engine, [NONE], fewest=1)
+    assert steps.run(NONE, 1, wanted=True)[0] == close_to(20)
+    assert steps.engine.run(steps.counts) == [0, 1]
+
+
+def test_calls_that_make_one_update_are_made_as_often(engine):
+    steps = Steps(engine, [NONE], loop=False, fewest=1)
+    assert steps.run(NONE, 3, wanted=True)[0] == close_to(18)  # before the third
+    assert steps.run(NONE, 2) is None
+    steps.run(HEAD, 1)
+    assert steps.engine.run(steps.counts) == [1, 5]
+    steps.moments.to_slots(changed=False)
+    assert steps.engine.run(steps.variables) == close_to([7, 7.5])
+
+
+@pytest.mark.parametrize("loop", [True, False])
+def test_a_copy_is_passed_by_in_calls_of_one_as_in_loops(engine, loop):
+    steps = Steps(engine, [NONE], loop=loop, fewest=1)
+    steps.age.now = 0
+    steps.run(NONE, 8)  # of ages 1, 2, 0, 1, 2, 0, 1, 2
+    assert steps.age.now == 2
 
 
 def test_the_graph_decides_about_a_copy_only_where_one_is_due_or_nobody_knows(engine):
