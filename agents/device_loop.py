@@ -19,10 +19,11 @@ import tensorflow.compat.v2 as tf2
 from agents.acting import Acting
 from agents.config import DqnConfig
 from envs.in_graph.interface import InGraphEnv
+from rl_core.errors import ConfigError
 from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import FreezeSchedule
 from rl_core.graph.loop_adam import LoopAdam, Moments
-from rl_core.graph.xla import built_for_xla
+from rl_core.graph.xla import built_for_xla, why_not_compiled
 from rl_core.networks import Values
 from rl_core.random import Draws
 from rl_core.replay import UniformReplay
@@ -139,10 +140,26 @@ class DeviceLoop:
         self.chunk = self._build()
 
     def start(self, engine: Engine) -> None:
-        """Makes the call, once the engine has started."""
+        """Makes the call, once the engine has started.
+
+        `run` raises ConfigError if XLA cannot compile it.
+        """
         flat = tf2.nest.flatten(self.chunk)
         call = engine.callable(flat, self.feeds)
-        self.run = lambda *feeds: tf2.nest.pack_sequence_as(self.chunk, call(*feeds))
+
+        def run(*feeds: Any) -> Chunk:
+            try:
+                values = call(*feeds)
+            except tf.errors.InvalidArgumentError as error:
+                if (reason := why_not_compiled(error)) is None:
+                    raise
+                raise ConfigError(
+                    f"this network cannot be compiled: {reason}; set loop=plain, or xla=false"
+                ) from error
+            chunk: Chunk = tf2.nest.pack_sequence_as(self.chunk, values)
+            return chunk
+
+        self.run = run
 
     # The envs' variables.
 

@@ -266,7 +266,7 @@ class DqnAgent(KeptState):
             self.freeze.set_length(arm, live[arm_name(arm)])
         assert self.device_loop is not None
         self._moments.to_loops()
-        chunk: Chunk = self.device_loop.run(
+        chunk = self.device_loop.run(
             *counts,
             np.int64(time_steps),
             np.array(self.freeze.position, np.int64),
@@ -297,6 +297,11 @@ class DqnAgent(KeptState):
     def target_age(self) -> int:
         """Updates since the target was copied."""
         return self.inspect().target_age if self._age.now is None else self._age.now
+
+    @property
+    def not_compiled(self) -> str | None:
+        """Why plain operations learn although the config says `xla`; None if they do not."""
+        return self._calls.not_compiled
 
     def rows(self) -> int:
         """How many transitions may be sampled."""

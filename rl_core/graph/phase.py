@@ -15,6 +15,7 @@ from rl_core.graph.engine import Engine
 from rl_core.graph.freeze import ApplyOps, Exempt
 from rl_core.graph.loop_adam import LoopMoments
 from rl_core.graph.sync import TargetAge
+from rl_core.graph.xla import why_not_compiled
 
 
 class Fused(NamedTuple):
@@ -40,6 +41,9 @@ class PhaseCalls:
       fewest: updates from which on it does.
       feeds: what both read, in the order of the values given to `run`.
       age: of the target, after a single update; is fed where it is known.
+
+    Attributes:
+      not_compiled: why single updates are made where a fused call should have; None if it could.
     """
 
     def __init__(
@@ -55,7 +59,8 @@ class PhaseCalls:
         age: tf.Tensor,
     ) -> None:
         self._engine, self._ops, self._moments, self._end = engine, ops, moments, end
-        self._stats, self._fused, self._fewest = stats, fused, fewest
+        self._stats, self._fused, self._fewest = stats, dict(fused), fewest
+        self.not_compiled: str | None = None
         self._feeds, self._age = tuple(feeds), age
         self._calls: dict[tuple[Exempt, bool], Any] = {}
         self._singles: dict[tuple[Exempt, bool, bool], Any] = {}
@@ -73,9 +78,16 @@ class PhaseCalls:
         fused = self._fused.get(exempt)
         if fused is not None and updates >= self._fewest:
             self._moments.to_loops()
-            result = self._run_fused(exempt, fused, updates, values, wanted)
-            age.pass_by(updates, period)
-            return result
+            try:
+                result = self._run_fused(exempt, fused, updates, values, wanted)
+            except tf.errors.InvalidArgumentError as error:
+                self.not_compiled = why_not_compiled(error)
+                if self.not_compiled is None:
+                    raise
+                del self._fused[exempt]
+            else:
+                age.pass_by(updates, period)
+                return result
         self._moments.to_slots()
         for i in range(updates):
             last = wanted and i == updates - 1

@@ -15,6 +15,7 @@ import contextlib
 import contextvars
 import functools
 import operator
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -25,6 +26,20 @@ _COMPILED = contextvars.ContextVar("compiled", default=False)
 # are faster than one of matrices; for so many rows, so many multiples of a row.
 _FEW_COLUMNS, _FEW_ROWS = 4, 8
 _HALVINGS = 4
+
+
+_UNSUPPORTED = re.compile(r"unsupported operations when trying to compile .*?: (\w+)")
+
+
+def why_not_compiled(error: tf.errors.OpError) -> str | None:
+    """What keeps XLA from compiling a call that raised this; None if that was something else.
+
+    Nothing in the graph has changed then.
+    """
+    if "tf2xla conversion failed" not in error.message:
+        return None
+    missing = _UNSUPPORTED.search(error.message)
+    return f"XLA has no {missing[1]}" if missing else error.message.partition("\n")[0]
 
 
 @contextlib.contextmanager

@@ -1,10 +1,15 @@
 """A network of one's own: its blocks, and what is said where it cannot be used."""
 
+import io
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from rich.console import Console
 
+from agents.config import DqnConfig
 from agents.dqn import DqnAgent
+from agents.training import train
 from rl_core import dense
 from rl_core.errors import ConfigError, ShapeError
 
@@ -34,6 +39,13 @@ def nothing(observation):
 
 def broken(observation):
     raise KeyError("no such layer")
+
+
+def pooled(observation):
+    """Of an operation that XLA does not have."""
+    features = tf.reshape(dense(observation, 16, "in"), [-1, 4, 4, 1])
+    largest, _ = tf.nn.max_pool_with_argmax(features, [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
+    return tf.reshape(largest, [-1, 4])
 
 
 @pytest.fixture
@@ -98,3 +110,39 @@ def test_networks_for_pictures_keep_the_observations_dtype_in_the_replay(lab, ne
     assert agent.contents.time_steps(0, 4).observation.dtype == np.bool_
     agent.learn(1)
     agent.close()
+
+
+@pytest.mark.parametrize("updates", [1, 4])
+def test_what_xla_cannot_compile_learns_by_plain_operations_and_says_so(own, lab, updates):
+    """The same bits as with xla = false, and not one update more or less."""
+    asked, plain = own("pooled", xla=True, updates_per_learn=updates), own("pooled")
+    for agent in (asked, plain):
+        lab.fill(agent)
+        assert agent.not_compiled is None
+        for _ in range(3):
+            agent.learn(updates)
+        assert agent.updates == 3 * updates
+    assert lab.same(asked.weights(), plain.weights())
+    assert asked.not_compiled == "XLA has no MaxPoolWithArgmax"
+    assert plain.not_compiled is None
+    assert asked.target_age == plain.target_age == 3 * updates
+
+
+def test_the_display_says_that_learning_is_not_compiled(own, tmp_path):
+    console = Console(record=True, width=200, file=io.StringIO())
+    config = DqnConfig(
+        env_id="CartPole-v1", network="mine:pooled", env_steps=60, learn_start=40, batch_size=8,
+        replay_capacity=100, final_eval_episodes=1,
+    )  # fmt: skip
+    train(config, tmp_path / "run", console=console)
+    said = console.export_text()
+    assert said.count("learning is not compiled: XLA has no MaxPoolWithArgmax") == 1
+
+
+def test_the_compiled_loop_says_which_operation_it_lacks(own, tmp_path):
+    config = DqnConfig(
+        env_id="InGraph/CartPole-v1", loop="compiled", network="mine:pooled", env_steps=60,
+        learn_start=40, batch_size=8, replay_capacity=100, final_eval_episodes=1,
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match="XLA has no MaxPoolWithArgmax; set loop=plain, or xla=f"):
+        train(config, tmp_path / "run")
