@@ -42,10 +42,9 @@ class Tracer:
         stride: int = 1,
     ) -> None:
         self._agent, self._path, self._compare = agent, path, compare
-        self._chunk = agent.contents.chunk
         # Rarely: what runs once in a while finds none of its code and data in the caches.
         most = agent.replay.steps - stride
-        self._period = max(1, min(_CHUNKS_AT_ONCE * self._chunk, most))
+        self._period = max(1, min(_CHUNKS_AT_ONCE * agent.contents.chunk, most))
         self._done, self._env_step = position
         self.due = self._done + self._period + 1
         agent.contents.prepare()
@@ -60,7 +59,7 @@ class Tracer:
     def update(self, tick: int) -> None:
         """Takes in the time steps whose outcome is known, after `tick` of them."""
         while self._done < tick - 1:
-            begin, end = self._done, min(self._done + self._chunk, tick - 1)
+            begin, end = self._done, min(self._done + self._period, tick - 1)
             rows = self._agent.contents.time_steps(begin, end)
             new = checksums(rows)
             append_trace(self._path, new)
