@@ -232,7 +232,8 @@ def watched(monkeypatch, ticks, *, terminal=False, learn_start=2, loop="plain"):
     """What a display prints of `ticks(agent, clock, console)`."""
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
     config = SimpleNamespace(env_steps=1_000, learn_start=learn_start, loop=loop)
-    agent = SimpleNamespace(config=config, hyperparameters=Live(epsilon=1.0), updates=0)
+    live = Live(epsilon=1.0)
+    agent = SimpleNamespace(config=config, hyperparameters=live, updates=0, not_compiled=None)
     clock = Clock()
     monkeypatch.setattr(agents.display, "time", clock)
     with Display(agent, console) as display:
