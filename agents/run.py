@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,6 +122,7 @@ class Run:
         self._evaluations_asked = 0
         self._seconds_before, self._began = host.get("seconds", 0.0), time.perf_counter()
         self._reporter = Reporter(directory.path, agent, host["reporter"])
+        self._news: deque[Tick] = deque()  # not shown yet
         files = directory.control
         compare = None if repeat is None else repeat.compare
         stride = longest_tick(agent)
@@ -146,7 +148,10 @@ class Run:
         try:
             try:
                 with self._display:
-                    self._train()
+                    try:
+                        self._train()
+                    finally:
+                        self._show_news()
                     if self._stopped():
                         by = "interrupted" if self._interrupt else "stopped"
                         self._display.line(f"{by} at env step {self._state.env_step:,}")
@@ -181,15 +186,17 @@ class Run:
         self._do_what_is_due()  # a checkpoint may have been taken before it was done
         next_tick, next_env_step, next_time = self._next_due()
         agent, state, on_tick = self._agent, self._state, self._on_tick
+        news, interrupt, now = self._news, self._interrupt, time.monotonic
         for tick in self._display.watched(LOOPS[self._config.loop](agent, self._envs, state)):
             # To ask everybody at each time step, and be it by one call more, costs some percent.
-            is_due = (
-                state.tick >= next_tick
-                or tick.env_step >= next_env_step
-                or time.monotonic() >= next_time
-            )
+            # So do episodes, each of whose points finds nothing in the caches: they wait.
+            is_due = state.tick >= next_tick or tick.env_step >= next_env_step or now() >= next_time
             if is_due or tick.episodes or tick.stats is not None:
-                self._show(tick)
+                news.append(tick)
+            if is_due:
+                if state.tick >= self._tracer.due:
+                    self._tracer.update(state.tick)
+                self._show_news()
             goes_on = not is_due or self._goes_on()
             # After the safe point: what is set here comes after what is taken there.
             if on_tick:
@@ -200,7 +207,7 @@ class Run:
                 self._do_what_is_due()
                 next_tick, next_env_step, next_time = self._next_due()
             # While it evaluated, say: the evaluation is made when it goes on.
-            if self._stop_asked or self._interrupt.signal:
+            if interrupt.signal or (is_due and self._stop_asked):
                 return
 
     def _next_due(self) -> Due:
@@ -229,11 +236,11 @@ class Run:
         elif self._checkpoints.is_due(env_step):
             self._take_checkpoint()
 
-    def _show(self, tick: Tick) -> None:
-        if self._state.tick >= self._tracer.due:
-            self._tracer.update(self._state.tick)
-        self._reporter.tick(tick)
-        self._display.tick(tick, self._reporter.env_steps_per_second)
+    def _show_news(self) -> None:
+        while self._news:
+            tick = self._news.popleft()
+            self._reporter.tick(tick)
+            self._display.tick(tick, self._reporter.env_steps_per_second)
 
     def _goes_on(self) -> bool:
         """At a safe point: takes commands, waits while paused. False to leave the loop."""
