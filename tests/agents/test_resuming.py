@@ -531,6 +531,21 @@ def test_a_run_whose_disk_is_full_stops_in_one_line_and_goes_on_when_there_is_ro
     assert curves(disk / "run") == curves(straight.run)
 
 
+def test_an_episode_that_ended_just_before_an_exception_is_in_the_curve(folder):
+    """Those are shown some at a time."""
+    ended = []
+
+    def watch(agent, tick):
+        ended.extend(tick.ended_at)
+        if tick.episodes and tick.env_step > 300:
+            raise Crash
+
+    with pytest.raises(Crash):
+        train(config(), folder / "just_before", on_tick=watch)
+    points = curves(folder / "just_before", complete=False)["episode/return"]
+    assert [step for step, _ in points] == ended
+
+
 # What is refused.
 
 
