@@ -48,6 +48,7 @@ class LoopMoments:
         self._of_loops_right, self._of_slots_right = False, True
 
     def block(self, name: str) -> _Block:
+        """Its variables in both forms; those of loops are made when somebody first asks."""
         if name not in self._blocks:
             with tf.variable_scope(f"loop_moments/{name}"):
                 self._blocks[name] = _Block(self._ops.optimizer(name), self._ops.variables(name))
