@@ -4,19 +4,17 @@ Every file is written under another name, synced and renamed; a checkpoint's dir
 under another name, synced, renamed, and its parent synced. Only then are older ones removed.
 Reading checks the manifest, and every file against it, before anything is believed.
 
-Imports: rl_core.errors.
+Imports: rl_core.errors, rl_core.regular_file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import json
 import os
 import re
 import shutil
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +26,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from rl_core.errors import RlCoreError, in_one_line
+from rl_core.regular_file import open_regular, read_regular
 
 FORMAT = 1
 _VARIABLES, _HOST, _MANIFEST, _ROWS = "variables.safetensors", "host.json", "manifest.json", "rows"
@@ -256,8 +255,8 @@ class CheckpointStore:
 
     def _manifest(self, number: int) -> Manifest:
         path = self._path(number) / _MANIFEST
-        with _damage(path), _open(path, _MANIFEST_BYTES) as file:
-            data = _all_of(file)
+        with _damage(path):
+            data = read_regular(path, most=_MANIFEST_BYTES)
             text, seal, _ = data.decode().split("\n")
             if hashlib.sha256(text.encode()).hexdigest() != seal:
                 raise ValueError("its digest is another one")
@@ -298,32 +297,17 @@ def _sync_directory(path: Path) -> None:
         os.close(file)
 
 
-def _open(path: Path, most: int) -> io.BufferedReader:
-    """A regular file of at most that size; no link is followed and no pipe waited for."""
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    status = os.fstat(file)
-    if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-        os.close(file)
-        raise ValueError(f"it is no regular file of at most {most} bytes")
-    return os.fdopen(file, "rb")
-
-
-def _all_of(file: io.BufferedReader) -> bytes:
-    # Not as many bytes as somebody says there are: a buffer of that size would be made first.
-    return file.read(os.fstat(file.fileno()).st_size + 1)
-
-
 def _check(path: Path, record: FileRecord) -> None:
     """That a file is what was written, without having all of it in memory."""
-    with _damage(path), _open(path, record.bytes) as file:
+    with _damage(path), open_regular(path, most=record.bytes) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         if file.tell() != record.bytes or digest != record.sha256:
             raise ValueError("it is not what was written")
 
 
 def _checked(path: Path, record: FileRecord) -> bytes:
-    with _damage(path), _open(path, record.bytes) as file:
-        data = _all_of(file)
+    with _damage(path):
+        data = read_regular(path, most=record.bytes)
         if len(data) != record.bytes or hashlib.sha256(data).hexdigest() != record.sha256:
             raise ValueError("it is not what was written")
     return data
