@@ -1,6 +1,7 @@
 """What is opened: regular files within a size, and nothing that would be waited for."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -45,8 +46,8 @@ def test_a_link_is_followed_only_where_the_caller_says_so(file):
 
 def test_a_refused_file_is_closed(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
         with pytest.raises(ValueError):
             open_regular(tmp_path / "pipe")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
