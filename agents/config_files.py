@@ -1,6 +1,6 @@
 """Configs in TOML: shipped ones by name, any by path, with `name=value` changes on top.
 
-Imports: agents.config, agents.settings, rl_core.errors. Never tensorflow.
+Imports: agents.config, agents.settings, rl_core.errors, rl_core.seal. Never tensorflow.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tomli_w
 from agents.config import DqnConfig
 from agents.settings import parse
 from rl_core.errors import ConfigError, did_you_mean
+from rl_core.seal import is_sealed_text
 
 # What a run may have otherwise when it goes on: nothing that its past depends on.
 _MAY_CHANGE = (
@@ -54,8 +55,17 @@ def load_config(source: str, changes: Iterable[str] = ()) -> DqnConfig:
 
 
 def read_config(path: Path) -> DqnConfig:
-    """The config in a TOML file."""
-    values = _parse_toml(_text_of(path), str(path))
+    """The config in a TOML file.
+
+    Raises:
+      ConfigError: it cannot be read or used, or has a seal (rl_core/seal.py) of another text.
+    """
+    text = _text_of(path)
+    try:
+        is_sealed_text(text)
+    except ValueError as error:
+        raise ConfigError(f"cannot use {path}: {error}") from None
+    values = _parse_toml(text, str(path))
     return parse(DqnConfig, _with_base(values, str(path)), str(path))
 
 

@@ -16,7 +16,7 @@ from agents.rundir import RunDir
 from agents.training import train
 from rl_core.control.files import is_alive
 from rl_core.control.log import read_log
-from rl_core.control.trace import read_trace
+from rl_core.control.trace import read_trace, require_trace
 from rl_core.errors import RunDirError
 
 
@@ -47,7 +47,7 @@ class Recording:
     """A finished run's changes and trace, for `train(repeat=...)`.
 
     Raises:
-      RunDirError: the run is alive, or there is not enough of it to compare with.
+      RunDirError: the run is alive, its files are damaged, or there is nothing to compare with.
     """
 
     def __init__(self, run: RunDir) -> None:
@@ -55,12 +55,15 @@ class Recording:
             raise RunDirError(f"{run.path} is still running: stop it before it is replayed")
         self.note = f"repeats {run.path}"
         self.script = read_log(run.control.log)
-        self._trace = read_trace(run.control.trace)
         # Of a run that was killed there is no digest; what it recorded until then is compared.
         killed = not run.has_digest()
-        self.digest = None if killed else run.load_digest().digest
+        end = None if killed else run.load_digest()
+        self._trace = read_trace(run.control.trace)
+        if end is not None:
+            require_trace(run.control.trace, max(0, end.tick - 1), end.trace_crc)
+        self.digest = end.digest if end else None
         # The outcome of a time step is traced with the one after it.
-        self.end_tick = len(self._trace) + 1 if killed else run.load_digest().tick
+        self.end_tick = end.tick if end else len(self._trace) + 1
         if killed and not len(self._trace):
             raise RunDirError(f"{run.path} recorded no step, so there is nothing to replay")
         self.first_difference: int | None = None

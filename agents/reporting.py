@@ -6,7 +6,7 @@ Imports: agents.dqn, agents.runner, rl_core. Never envs.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from agents.config_files import dump_config
 from agents.dqn import DqnAgent
 from agents.runner import Tick
 from rl_core.control.log import Entry
+from rl_core.control.retry import Retried
 from rl_core.events import EventWriter
 from rl_core.tags import control_tag
 
@@ -29,6 +30,7 @@ class Reporter:
     Args:
       run: directory for the events.
       agent: whose.
+      warn: is told, once, that the event file cannot be written; the curves wait in memory.
       state: of the reporter of the run that is resumed.
 
     Attributes:
@@ -38,15 +40,24 @@ class Reporter:
       recent: tag -> (env step, value), the last point of every curve.
 
     Raises:
-      RunDirError: the event file cannot be written; so does every method.
+      RunDirError: the event file cannot be made.
     """
 
-    def __init__(self, run: Path, agent: DqnAgent, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        run: Path,
+        agent: DqnAgent,
+        warn: Callable[[str], None],
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
         knobs = agent.hyperparameters.knobs.values()
         self._agent = agent
         tags = [control_tag(knob.name, knob.unit) for knob in knobs]
         after = state["env_step"] if state else -1
-        self._events = events = EventWriter(run, more_tags=tags, after=after)
+        self._writing = Retried(warn)
+        self._events = events = EventWriter(
+            run, more_tags=tags, after=after, on_failure=self._writing.failed
+        )
         self._changed: set[str] = set()
         self.episodes = 0
         self.recent: dict[str, tuple[int, float]] = {}
@@ -100,16 +111,30 @@ class Reporter:
             "env_step": env_step,
             "next_log": self.due,
             "episodes": self.episodes,
-            "recent": self.recent,
+            # A copy: a thread writes it while the next points come.
+            "recent": dict(self.recent),
             "changed": sorted(self._changed),
         }
 
     def flush(self) -> None:
-        """What was written so far can be seen."""
+        """What was written so far can be seen, unless the disk is full."""
+        with self._writing.attempt():
+            self._events.flush()
+
+    def flush_all(self) -> None:
+        """As `flush`, for who must know how long the file is.
+
+        Raises:
+          RunDirError: the file cannot be written.
+        """
         self._events.flush()
 
     def close(self) -> None:
-        """Brings every changed value's curve to the end of the run, and closes the file."""
+        """Brings every changed value's curve to the end of the run, and closes the file.
+
+        Raises:
+          RunDirError: the file cannot be written, and lacks points.
+        """
         for name in sorted(self._changed):
             value = self._agent.hyperparameters[name]
             env_step = self._agent.hyperparameters.env_step

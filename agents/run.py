@@ -31,9 +31,10 @@ from agents.tracing import Tracer
 from envs import Envs, Step
 from rl_core.checkpoint.store import Checkpoint, CheckpointStore
 from rl_core.control.files import RunLock
-from rl_core.control.log import Entry, LogTail, read_log
+from rl_core.control.log import Entry, entries_to_do
 from rl_core.control.state import Status
 from rl_core.control.steering import Due, Position, Refused, Steering
+from rl_core.errors import RunDirError
 from rl_core.replay import format_bytes
 
 _PAUSE_SECONDS = 0.05  # between two looks into the inbox while paused
@@ -119,21 +120,22 @@ class Run:
         self._snapshot_tick = host["snapshot_tick"]
         self._display.recent_returns.extend(host["recent_returns"])
         self._paused = self._evaluating = self._stop_asked = self._training_over = False
-        self._evaluations_asked = 0
+        self._evaluations_asked = host.get("evaluations_asked", 0)
         self._seconds_before, self._began = host.get("seconds", 0.0), time.perf_counter()
-        self._reporter = Reporter(directory.path, agent, host["reporter"])
+        self._reporter = Reporter(directory.path, agent, self.warn, host["reporter"])
         self._news: deque[Tick] = deque()  # not shown yet
         files = directory.control
+        files.make()
         compare = None if repeat is None else repeat.compare
         stride = longest_tick(agent)
-        self._tracer = Tracer(agent, files.trace, compare, host["trace"], stride)
-        script = _to_do_again(files.log, host["log"]) if repeat is None else repeat.script
+        self._tracer = Tracer(agent, files.trace, self.warn, compare, host["trace"], stride)
+        script = entries_to_do(files.log, host["log"]) if repeat is None else repeat.script
         self._steering = Steering(
             agent.hyperparameters, files, self, script, repeats=repeat is not None, lock=lock
         )
         store = CheckpointStore(directory.checkpoints, self._config.checkpoint_keep)
         self._checkpoints = Checkpoints(
-            agent, store, self._display.line, resumed, max(stride, agent.waiting_at_most)
+            agent, store, self.warn, resumed, max(stride, agent.waiting_at_most)
         )
 
     def go(self) -> Outcome:
@@ -167,6 +169,7 @@ class Run:
             with contextlib.ExitStack() as last:
                 last.callback(self._steering.close)
                 last.callback(lambda: self._steering.publish(ended))
+                last.callback(self._tracer.close)
                 last.callback(self._reporter.close)
                 last.callback(self._checkpoints.finish)
         return Outcome(
@@ -258,8 +261,8 @@ class Run:
         self._reporter.flush()
         while (self._paused or self._evaluations_asked) and not self._stopped():
             if self._evaluations_asked:
-                self._evaluations_asked -= 1
-                self._evaluate(self._config.eval_episodes)
+                # Counted only when it is made: one that is interrupted is made after a resume.
+                self._evaluations_asked -= bool(self._evaluate(self._config.eval_episodes))
                 continue
             begin = time.perf_counter()
             time.sleep(_PAUSE_SECONDS)
@@ -284,9 +287,11 @@ class Run:
         if averaged is not None:
             self._directory.save_weights(averaged, averaged=True)
         digest = self._agent.digest(**state.position())
-        self._directory.save_digest(
-            EndDigest(digest=digest, tick=state.tick, env_step=state.env_step, update=updates)
-        )
+        end = EndDigest(
+            digest=digest, tick=state.tick, env_step=state.env_step, update=updates,
+            trace_crc=self._tracer.crc,
+        )  # fmt: skip
+        self._directory.save_digest(end)
         if not self._repeat:
             self._display.line(f"weights saved: {saved}")
         return digest
@@ -298,31 +303,44 @@ class Run:
     def _take_checkpoint(self, *, score: float | None = None, must: bool = False) -> None:
         if self._repeat:
             return
-        state, control = self._state, self._directory.control
-        self._reporter.flush()
+        state = self._state
         self._tracer.update(state.tick)
-        events = self._directory.event_files()
-        host = {
-            "loop": state.counts(),
-            "next_evaluation": self._next_evaluation,
-            "seconds": self._seconds(),
-            "snapshot_tick": self._snapshot_tick,
-            "recent_returns": list(self._display.recent_returns),
-            "reporter": self._reporter.state(state.env_step),
-            "trace": self._tracer.position,
-            "log": {
-                "bytes": control.log.stat().st_size,
-                # In a run that was resumed some of what is in the log is yet to be done again.
-                "to_do": [entry.id for entry in self._steering.script],
-            },
-            "events": events,
-            "envs": self._envs.state(),
-        }
-        files = [*(self._directory.path / name for name in events), control.trace]
+        try:
+            host = self._host()
+        except RunDirError as error:
+            self.warn(f"no checkpoint: {error}")
+            return
+        control = self._directory.control
+        files = [*(self._directory.path / name for name in host["events"]), control.trace]
         self._checkpoints.take(
             state.tick, state.env_step, host,
             [path for path in files if path.exists()], score=score, must=must,
         )  # fmt: skip
+
+    def _host(self) -> dict[str, Any]:
+        """What is kept beside the agent; nothing in it changes any more.
+
+        Raises:
+          RunDirError: a file that it tells the length of cannot be written.
+        """
+        state = self._state
+        # First, as what it answers is shown in the curves.
+        log = self._steering.log_state()
+        self._reporter.flush_all()
+        return {
+            "loop": state.counts(),
+            "next_evaluation": self._next_evaluation,
+            "evaluations_asked": self._evaluations_asked,
+            "seconds": self._seconds(),
+            "snapshot_tick": self._snapshot_tick,
+            "recent_returns": list(self._display.recent_returns),
+            "trace": self._tracer.position(),
+            "log": log,
+            "events": self._directory.event_files(),
+            "reporter": self._reporter.state(state.env_step),
+            # Before the first time step there is nothing to come back to.
+            "envs": self._envs.state() if state.tick else None,
+        }
 
     # Evaluation.
 
@@ -414,6 +432,10 @@ class Run:
             self._snapshot_tick = self._state.tick
             self._agent.snapshot()
 
+    def warn(self, text: str) -> None:
+        """Shows one line; safe from any thread."""
+        self._display.line(text)
+
     def answered(self, entry: Entry) -> None:
         """Shows an answered command where the run shows things."""
         self._reporter.control(entry)
@@ -455,13 +477,6 @@ def _new_host(config: DqnConfig) -> dict[str, Any]:
         "trace": (0, 0),
         "log": {"bytes": 0, "to_do": []},
     }
-
-
-def _to_do_again(log: Path, done: Mapping[str, Any]) -> list[Entry]:
-    """What a run logged after a checkpoint that says how much of the log was done."""
-    tail = LogTail(log, position=done["bytes"])
-    before = [entry for entry in read_log(log) if entry.id in done["to_do"]]
-    return [*before, *tail.new()]
 
 
 def summary(returns: list[float]) -> dict[str, float]:

@@ -3,43 +3,53 @@
     config.toml   events.out.tfevents.*   weights.safetensors   result.json   digest.json
     control/      checkpoints/
 
-Files appear whole or not at all, and a directory that holds a run is never written over.
+Files appear whole or not at all, and a directory that holds a run is never written over. Each
+carries what it takes to notice that it was cut or changed since (rl_core/seal.py); those of
+version 0.1 do not, and are taken as they are.
 
 Imports: agents.config, agents.config_files, rl_core. Never tensorflow.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from agents.config import DqnConfig
 from agents.config_files import dump_config, read_config
 from rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_bytes
 from rl_core.control.files import ControlFiles, write_whole
+from rl_core.control.log import read_log, require_length
+from rl_core.control.state import require_answers
+from rl_core.control.trace import require_trace
 from rl_core.errors import RunDirError, in_one_line
+from rl_core.regular_file import read_regular
+from rl_core.seal import sealed_json, sealed_text, unsealed_json
 
 _CONFIG, _WEIGHTS, _RESULT, _DIGEST = (
     "config.toml", "weights.safetensors", "result.json", "digest.json",
 )  # fmt: skip
 _AVERAGED, _INITIAL = "weights_ema.safetensors", "initial.safetensors"
 _EVENTS = "events.out.tfevents.*"
+_MOST_BYTES = 1 << 16  # of a digest
 RUNS = Path("runs")
 
 
 class EndDigest(BaseModel):
     """What a run was when its training ended, and when that was."""
 
+    model_config = ConfigDict(extra="forbid")
+
     digest: str
     tick: int
     env_step: int
     update: int
+    trace_crc: int | None = None  # of its trace; None: not known
 
 
 class RunDir:
@@ -75,7 +85,7 @@ class RunDir:
                 require_free(path)
                 path.mkdir(parents=True, exist_ok=True)
                 run = cls(path)
-            run._write(_CONFIG, dump_config(config).encode())
+            run.change_config(config)
         except OSError as error:
             if isinstance(error, RunDirError):
                 raise
@@ -90,6 +100,28 @@ class RunDir:
         """Bytes of each event file, by name."""
         return {p.name: p.stat().st_size for p in self.path.glob(_EVENTS)}
 
+    def require_as_it_was(self, host: Mapping[str, Any] | None) -> list[str]:
+        """Checks that nothing is missing that was there before; changes nothing.
+
+        Args:
+          host: of the checkpoint that the run goes on from; None if it has none.
+
+        Returns:
+          What is missing and only shown, one line each: points of curves.
+
+        Raises:
+          RunDirError: the log or the trace is damaged or was cut.
+        """
+        read_log(self.control.log)
+        require_answers(self.control)
+        if host is None:
+            return []
+        require_length(self.control.log, host["log"]["bytes"])
+        length, _, *crc = host["trace"]
+        require_trace(self.control.trace, length, *crc)
+        short = [name for name, size in host["events"].items() if _size(self.path / name) < size]
+        return [f"{self.path / name} is shorter than it was: curves lack points" for name in short]
+
     def go_back(self, events: Mapping[str, int]) -> None:
         """Drops what came after a moment at which the event files were as in `events`.
 
@@ -99,7 +131,7 @@ class RunDir:
         try:
             for path in self.path.glob(_EVENTS):
                 if path.name in events:
-                    os.truncate(path, min(events[path.name], path.stat().st_size))
+                    _cut(path, events[path.name])
                 else:
                     path.unlink()
             for name in (_RESULT, _DIGEST):
@@ -111,7 +143,7 @@ class RunDir:
         return (self.path / _RESULT).exists()
 
     def change_config(self, config: DqnConfig) -> None:
-        self._write(_CONFIG, dump_config(config).encode())
+        self._write(_CONFIG, sealed_text(dump_config(config)).encode())
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
@@ -125,6 +157,7 @@ class RunDir:
         return cls(path)
 
     def config(self) -> DqnConfig:
+        """Raises: ConfigError if it cannot be read, or is not what was written."""
         return read_config(self.path / _CONFIG)
 
     def save_weights(self, weights: Mapping[str, np.ndarray], *, averaged: bool = False) -> Path:
@@ -162,10 +195,10 @@ class RunDir:
             raise RunDirError(str(error)) from None
 
     def save_result(self, result: Mapping[str, Any]) -> Path:
-        return self._write(_RESULT, (json.dumps(result, indent=2) + "\n").encode())
+        return self._write(_RESULT, sealed_json(result))
 
     def save_digest(self, digest: EndDigest) -> Path:
-        return self._write(_DIGEST, (digest.model_dump_json(indent=2) + "\n").encode())
+        return self._write(_DIGEST, sealed_json(digest.model_dump()))
 
     def has_digest(self) -> bool:
         return (self.path / _DIGEST).exists()
@@ -174,13 +207,14 @@ class RunDir:
         """Raises: RunDirError if there is none or it is damaged."""
         path = self.path / _DIGEST
         try:
-            return EndDigest.model_validate_json(path.read_bytes())
+            return EndDigest.model_validate(unsealed_json(read_regular(path, most=_MOST_BYTES)))
         except FileNotFoundError:
             raise RunDirError(
                 f"{self.path} has no {_DIGEST}: it is written when the run's training ends"
             ) from None
-        except (OSError, ValidationError) as error:
-            raise RunDirError(f"cannot read {path}: {in_one_line(error)}") from None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else in_one_line(error)
+            raise RunDirError(f"cannot read {path}: {reason}") from None
 
     def _write(self, name: str, data: bytes) -> Path:
         path = self.path / name
@@ -200,6 +234,23 @@ def require_free(path: Path) -> None:
         raise RunDirError(f"cannot write a run into {path}: {existing} is not a directory")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise RunDirError(f"cannot write a run into {path}: {existing} is not writable")
+
+
+def _size(path: Path) -> int:
+    """In bytes; 0 if there is no file."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+def _cut(path: Path, size: int) -> None:
+    """Drops what a file has beyond `size` bytes; no link is followed out of the run."""
+    file = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        os.ftruncate(file, min(size, os.fstat(file).st_size))
+    finally:
+        os.close(file)
 
 
 def _next_free(name: str) -> Path:

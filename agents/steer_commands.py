@@ -7,6 +7,7 @@ inside `replay`.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from rl_core.control.client import RunClient
 from rl_core.control.commands import ACTIONS, Command, do_command, set_command
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import Entry, LogTail
-from rl_core.control.state import read_state
+from rl_core.control.state import read_state, require_answers
 from rl_core.errors import RlCoreError, RunDirError
 
 if TYPE_CHECKING:
@@ -112,16 +113,23 @@ class Log:
 
     run: Run
     """A run directory."""
+    last: Annotated[int, arg(metavar="N")] = 1_000
+    """How many entries, the latest; 0 shows all."""
     follow: Annotated[bool, arg(aliases=["-f"])] = False
     """Go on until Ctrl-C."""
     json: bool = False
-    """The log's own lines, one JSON object each."""
+    """The entries as JSON, one object a line."""
 
     def __call__(self, console: Console) -> int:
+        if self.last < 0:
+            raise RlCoreError(f"--last must be a whole number >= 0, got {self.last}")
         files = ControlFiles(self.run)
         if not files.directory.is_dir():
             raise RunDirError(f"{self.run} has no log: it is not the directory of a run")
-        tail = LogTail(files.log, position=0)
+        require_answers(files)
+        tail = LogTail(files.log, last=self.last) if self.last else LogTail(files.log, position=0)
+        if tail.position:
+            print(f"(the last {self.last:,}; --last 0 shows all)", file=sys.stderr)
         self._print(tail.new(), console)
         while self.follow:
             time.sleep(0.1)

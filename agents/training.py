@@ -104,7 +104,7 @@ def resume(
       console, on_start, on_tick, startup: as for `train`.
 
     Raises:
-      RunDirError: there is no such run, it is alive, or it is finished.
+      RunDirError: there is no such run, it is alive, it is finished, or its files are damaged.
       CheckpointError: no checkpoint is whole.
       ConfigError: a change that a run cannot take when it goes on.
     """
@@ -123,17 +123,21 @@ def resume(
                 f"{directory.path} is finished after {done:,} env steps; "
                 "go on with --set env_steps=..."
             )
+        missing = directory.require_as_it_was(checkpoint.host if checkpoint else None)
         envs = training_envs(config)
         with contextlib.closing(envs), stop_on_interrupt() as stop:
             shown = console or Console(quiet=True)
             agent = _agent_for(config, envs)
-            step = None
+            step, problems = None, list[str]()
             if checkpoint:
                 restore_agent(agent, checkpoint, store)
-                step, problems = envs.restore(checkpoint.host["envs"])
-                _warn(shown, (*checkpoint.damaged, *problems), inexact=bool(problems))
+                # Before its first time step the envs have shown nothing that must come back.
+                if checkpoint.tick:
+                    step, problems = envs.restore(checkpoint.host["envs"])
+                _warn(shown, (*checkpoint.damaged, *missing, *problems), inexact=bool(problems))
             else:
                 _begin_with(agent, directory.load_initial())
+            # From here on files change: whatever refuses to resume comes before.
             directory.change_config(config)
             with contextlib.suppress(OSError):  # what is too much costs room, nothing else
                 store.prune(spare=checkpoint.number if checkpoint else None)

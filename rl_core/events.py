@@ -43,6 +43,7 @@ __all__ = ["TAGS", "EventWriter", "Tag"]
 HPARAMS_METRICS = ("evaluation/return", "episode/return")
 HISTOGRAM_BUCKETS = 30
 MAX_BUFFER_BYTES = 1 << 18
+_MOST_WAITING_BYTES = 1 << 26  # while the disk is full
 _POINT_BYTES = 64  # of one point of a curve, about
 
 _PLUGINS = {
@@ -56,7 +57,8 @@ class EventWriter:
     """Writes one new event file of a run. Close it, or use it in a `with` statement.
 
     Every method that adds an event may flush, and every flush that cannot write raises
-    RunDirError; what it could not write is kept and tried again at the next flush.
+    RunDirError; what it could not write is kept and tried again at the next flush. With
+    `on_failure`, a method that adds an event tells of it there instead of raising.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class EventWriter:
         flush_seconds: float = 2.0,
         more_tags: Iterable[Tag] = (),
         after: int = -1,
+        on_failure: Callable[[RunDirError], None] | None = None,
     ) -> None:
         """Creates `logdir` if need be, and a new event file in it.
 
@@ -73,14 +76,16 @@ class EventWriter:
           flush_seconds: how long an event may wait in memory while others are being added.
           more_tags: what may be written beside TAGS, such as one `control_tag` a live value.
           after: env step that this file goes on from: a board drops what it read beyond it.
+          on_failure: is told of each flush, but those that the caller asks for, that failed.
 
         Raises:
           RunDirError: the directory or the file cannot be made or written.
         """
         self._flush_seconds = flush_seconds
+        self._on_failure = on_failure
         self._more_tags = {tag.name: tag for tag in more_tags}
         self._waiting: list[Callable[[], event_pb2.Event]] = []
-        self._waiting_bytes = 0
+        self._waiting_bytes, self._flush_bytes = 0, MAX_BUFFER_BYTES
         self._closed = False
         self._oldest = math.inf
         self._position = 0
@@ -173,7 +178,7 @@ class EventWriter:
             raise _unwritable(self._path, error) from error
         self._position += len(waiting)
         self._waiting.clear()
-        self._waiting_bytes = 0
+        self._waiting_bytes, self._flush_bytes = 0, MAX_BUFFER_BYTES
         self._oldest = math.inf
 
     def close(self) -> None:
@@ -217,8 +222,28 @@ class EventWriter:
         now = time.monotonic()
         self._oldest = min(self._oldest, now)
         too_old = now - self._oldest > self._flush_seconds
-        if too_old or self._waiting_bytes > MAX_BUFFER_BYTES:
+        if too_old or self._waiting_bytes > self._flush_bytes:
+            self._flush_by_itself()
+
+    def _flush_by_itself(self) -> None:
+        try:
             self.flush()
+        except RunDirError as error:
+            if self._on_failure is None:
+                raise
+            self._on_failure(error)
+            self._wait_longer()
+
+    def _wait_longer(self) -> None:
+        """Puts the next try off, and drops the oldest events where too many wait."""
+        self._oldest = time.monotonic()
+        self._flush_bytes = self._waiting_bytes + MAX_BUFFER_BYTES
+        if self._waiting_bytes > _MOST_WAITING_BYTES:
+            del self._waiting[: len(self._waiting) // 2]
+            self._waiting_bytes //= 2
+            # A tag's description may be among what was dropped.
+            for described in self._described.values():
+                described.clear()
 
 
 _Metadata = Mapping[str, summary_pb2.SummaryMetadata]  # of tags that are written first

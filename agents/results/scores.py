@@ -1,23 +1,26 @@
 """What became of one seed, ours or a peer's, and a row of seeds.
 
-Imports: agents.results.curves, rl_core.errors. Never tensorflow.
+Imports: agents.results.curves, rl_core.errors, rl_core.regular_file, rl_core.seal. Never
+tensorflow.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from agents.results.curves import read_curves
 from rl_core.errors import RunDirError
+from rl_core.regular_file import read_regular
+from rl_core.seal import unsealed_json
 
 TRAINING_EPISODES = 100  # at the end of training, whose mean return `--training` shows
+_MOST_BYTES = 1 << 26  # of a result
 _EVALUATION, _EPISODE = "evaluation/return", "episode/return"
 
 
@@ -181,8 +184,8 @@ _Result = TypeVar("_Result", bound=BaseModel)
 
 def _read(path: Path, model: type[_Result]) -> _Result:
     try:
-        return model.model_validate(json.loads(path.read_bytes()))
+        return model.model_validate(unsealed_json(read_regular(path, most=_MOST_BYTES)))
     except OSError as error:
         raise RunDirError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, ValidationError):
+    except ValueError:
         raise RunDirError(f"{path} is damaged: it is no result of a run") from None

@@ -3,21 +3,35 @@
 One JSON object a line, appended by the run alone. A line is written and synced before the
 command's file is removed: a crash in between leaves the file, whose id the log already has.
 
-Imports: rl_core.errors, rl_core.hyperparameters.
+Each line ends with a seal over its own text and its place in the file, so a flipped digit and
+a line that is missing in the middle are noticed, also by somebody who reads only the end. What
+is missing at the end is noticed by those who know how long the log was: the run's state and
+its checkpoints. Logs of version 0.1 have no seals and are read as they are.
+
+Imports: rl_core.errors, rl_core.hyperparameters, rl_core.regular_file.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import io
 import json
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from rl_core.errors import RunDirError
 from rl_core.hyperparameters import as_text
+from rl_core.regular_file import open_regular
+
+_SEALED = re.compile(rb'(.*), "seal": "([0-9a-f]{16})"\}', re.DOTALL)
+_BLOCK = 1 << 16  # bytes that are read at once on the way back from the end
+_Moment = Annotated[float, Field(ge=0, le=1e11)]  # a calendar has it
 
 
 class Entry(BaseModel):
@@ -37,11 +51,12 @@ class Entry(BaseModel):
       env_step, update: how far the run was.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    # No other keys: one of these with a letter changed would be its default instead.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     id: str
-    asked: float
-    time: float
+    asked: FiniteFloat  # as the sender says
+    time: _Moment
     who: str
     kind: Literal["set", "do", "unreadable"]
     name: str
@@ -50,9 +65,9 @@ class Entry(BaseModel):
     new: Any = None
     taken: bool = True
     reason: str | None = None
-    tick: int
-    env_step: int
-    update: int
+    tick: int = Field(ge=0)
+    env_step: int = Field(ge=0)
+    update: int = Field(ge=0)
 
     def describe(self) -> str:
         """For people: "sync_period 500 -> 50 at update 12,431 (env step 49,724)"."""
@@ -73,20 +88,23 @@ class ControlLog:
 
     A line that a crash cut short is dropped when the log is opened.
 
+    Attributes:
+      ids: of all entries.
+      length: bytes of the whole lines.
+
     Raises:
       RunDirError: the log cannot be opened, or a line of it is damaged.
     """
 
     def __init__(self, path: Path) -> None:
-        entries, length = _entries(path)
+        entries, self.length = _entries(path)
         self.ids = {entry.id for entry in entries}
         self._path = path
         try:
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             self.closed = False
-            os.ftruncate(self._file, length)
-            os.lseek(self._file, length, os.SEEK_SET)
-            self._length = length
+            os.ftruncate(self._file, self.length)
+            os.lseek(self._file, self.length, os.SEEK_SET)
         except OSError as error:
             raise RunDirError(f"cannot write {path}: {error.strerror}") from None
 
@@ -97,18 +115,19 @@ class ControlLog:
           RunDirError: the disk is full, or gone; nothing of them is in the log.
         """
         entries = list(entries)
-        data = "".join(_line(entry) for entry in entries).encode()
-        end = self._length + len(data)
+        data = b"".join(_lines(entries, self.length))
+        end = self.length + len(data)
         try:
             while data:
                 data = data[os.write(self._file, data) :]
             os.fsync(self._file)
         except OSError as error:
             # Else the next line would be appended to half a line.
-            os.ftruncate(self._file, self._length)
-            os.lseek(self._file, self._length, os.SEEK_SET)
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self.length)
+            os.lseek(self._file, self.length, os.SEEK_SET)
             raise RunDirError(f"cannot write {self._path}: {error.strerror}") from None
-        self._length = end
+        self.length = end
         self.ids.update(entry.id for entry in entries)
 
     def close(self) -> None:
@@ -123,73 +142,151 @@ class LogTail:
     Args:
       path: of the log; it need not be there yet.
       position: byte to begin at, the end of a line; None for the end of the last whole line.
+      last: begins so many whole lines before the end, if `position` is not given.
+
+    Attributes:
+      position: byte up to which it was read.
+
+    Raises:
+      RunDirError: the log cannot be read.
     """
 
-    def __init__(self, path: Path, *, position: int | None = None) -> None:
+    def __init__(self, path: Path, *, position: int | None = None, last: int = 0) -> None:
         self._path = path
-        # Not the size: half a line may be there, that is being written or will be dropped.
-        self.position = _whole(path) if position is None else position
+        self.position = _begin_of_last(path, last) if position is None else position
 
     def new(self) -> list[Entry]:
-        """Whole lines that came since the last call."""
-        if _size(self._path) <= self.position:
-            return []
-        with self._path.open("rb") as file:
+        """Whole lines that came since the last call.
+
+        Raises:
+          RunDirError: the log cannot be read, or a line of it is damaged.
+        """
+        with _reading(self._path), open_regular(self._path) as file:
             file.seek(self.position)
             data = file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        self.position += len(whole)
-        return _parsed(self._path, whole)
+            whole = data[: data.rfind(b"\n") + 1]
+            entries = _parsed(self._path, whole, self.position)
+            self.position += len(whole)
+            return entries
+        return []
 
 
 def read_log(path: Path) -> list[Entry]:
     """The whole lines of a log; none if there is no file.
 
     Raises:
-      RunDirError: a line of it is damaged.
+      RunDirError: it cannot be read, or a line of it is damaged.
     """
     return _entries(path)[0]
 
 
-def _line(entry: Entry) -> str:
+def entries_to_do(path: Path, done: Mapping[str, Any]) -> list[Entry]:
+    """What a run logged after a checkpoint, or was still to do again when it was taken.
+
+    Args:
+      path: of the log.
+      done: what `Steering.log_state` said for the checkpoint.
+
+    Raises:
+      RunDirError: the log cannot be read, or a line of it is damaged.
+    """
+    tail = LogTail(path, position=done["bytes"])
+    before = [entry for entry in read_log(path) if entry.id in done["to_do"]]
+    return [*before, *tail.new()]
+
+
+def require_length(path: Path, length: int) -> None:
+    """Checks that a log is still as long as it was.
+
+    Raises:
+      RunDirError: it is shorter than `length` bytes: answered commands are missing.
+    """
+    size = 0
+    with _reading(path), open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+    if size < length:
+        raise RunDirError(
+            f"{path} is damaged: it has {size:,} bytes and had {length:,}, so answered commands "
+            "are missing"
+        )
+
+
+def _lines(entries: Iterable[Entry], position: int) -> Iterator[bytes]:
+    """Each entry as the line that belongs at its place; the first one at `position`."""
+    for entry in entries:
+        body = _json(entry).encode()[:-1]
+        line = body + b', "seal": "' + _seal(body, position) + b'"}\n'
+        position += len(line)
+        yield line
+
+
+def _json(entry: Entry) -> str:
     try:
-        return json.dumps(entry.model_dump(), allow_nan=False) + "\n"
+        return json.dumps(entry.model_dump(), allow_nan=False)
     except ValueError:  # a NaN that was refused; JSON has none
-        return json.dumps(entry.model_copy(update={"value": str(entry.value)}).model_dump()) + "\n"
+        return json.dumps(entry.model_copy(update={"value": str(entry.value)}).model_dump())
+
+
+def _seal(body: bytes, position: int) -> bytes:
+    return hashlib.sha256(b"%d " % position + body).hexdigest()[:16].encode()
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Within, no file is no error; everything else is one line."""
+    try:
+        yield
+    except FileNotFoundError:
+        return
+    except RunDirError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RunDirError(f"cannot read {path}: {reason}") from None
 
 
 def _entries(path: Path) -> tuple[list[Entry], int]:
     """The entries of the whole lines, and how many bytes those are."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return [], 0
-    except OSError as error:
-        raise RunDirError(f"cannot read {path}: {error.strerror}") from None
-    length = data.rfind(b"\n") + 1
-    return _parsed(path, data[:length]), length
+    tail = LogTail(path, position=0)
+    return tail.new(), tail.position
 
 
-def _parsed(path: Path, whole: bytes) -> list[Entry]:
-    entries = []
-    for number, line in enumerate(whole.splitlines(), 1):
+def _parsed(path: Path, whole: bytes, position: int) -> list[Entry]:
+    """The entries of whole lines, the first of which is at byte `position`."""
+    entries, sealed, first = [], False, position
+    for number, line in enumerate(whole.split(b"\n")[:-1], 1):
+        # Line ends of the body itself are escaped in JSON.
+        match = _SEALED.fullmatch(line)
+        sealed = sealed or match is not None
+        if sealed and (match is None or _seal(match[1], position) != match[2]):
+            _damaged(path, number, first, position, "not what was written")
         try:
-            entries.append(Entry.model_validate(json.loads(line)))
-        except (ValueError, ValidationError):
-            raise RunDirError(f"{path} is damaged: line {number} is no log entry") from None
+            text = match[1] + b"}" if match else line
+            entries.append(Entry.model_validate(json.loads(text)))
+        except (ValueError, RecursionError, ValidationError):
+            _damaged(path, number, first, position, "no log entry")
+        position += len(line) + 1
     return entries
 
 
-def _whole(path: Path) -> int:
-    """How many bytes the whole lines have."""
-    try:
-        return path.read_bytes().rfind(b"\n") + 1
-    except FileNotFoundError:
-        return 0
+def _damaged(path: Path, number: int, first: int, position: int, problem: str) -> NoReturn:
+    where = f"the line at byte {position:,}" if first else f"line {number}"
+    raise RunDirError(f"{path} is damaged: {where} is {problem}")
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+def _begin_of_last(path: Path, lines: int) -> int:
+    """Where the last so many whole lines begin: half a line may follow them."""
+    with _reading(path), open_regular(path) as file:
+        end = file.seek(0, io.SEEK_END)
+        left = lines + 1  # the end of the line before them is wanted
+        while end > 0:
+            begin = max(0, end - _BLOCK)
+            file.seek(begin)
+            block = file.read(end - begin)
+            while (at := block.rfind(b"\n")) >= 0:
+                left -= 1
+                if left == 0:
+                    return begin + at + 1
+                block = block[:at]
+            end = begin
+    return 0

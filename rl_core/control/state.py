@@ -1,10 +1,11 @@
 """What a run says of itself: `control/state.json`, replaced once a second and after commands.
 
-Imports: rl_core.control.files, rl_core.errors, rl_core.hyperparameters.
+Imports: rl_core.control.files, rl_core.control.log, rl_core.errors, rl_core.hyperparameters.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -13,9 +14,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rl_core.control.files import ControlFiles, is_alive, write_whole
+from rl_core.control.log import require_length
 from rl_core.errors import RunDirError
 from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob, as_text, plain
 
@@ -51,6 +53,7 @@ class RunState(BaseModel):
       env_steps: of the whole run.
       recent: tag -> [env step, value], the last point of some curves.
       actions: what may be asked of it by `do`.
+      log_bytes: how long its log was then.
       note: what else is to be known, such as "repeats runs/cartpole-1".
     """
 
@@ -74,6 +77,7 @@ class RunState(BaseModel):
     recent: dict[str, tuple[int, float | None]]
     values: list[LiveValue]
     actions: list[str]
+    log_bytes: int = Field(0, ge=0)
     note: str | None = None
 
 
@@ -135,6 +139,18 @@ def read_state(files: ControlFiles) -> tuple[RunState, bool]:
     except (ValueError, ValidationError):
         raise RunDirError(f"{files.state} is damaged: it is no state of a run") from None
     return state, is_alive(files)
+
+
+def require_answers(files: ControlFiles) -> None:
+    """Checks that the log has everything it had when the state was published.
+
+    Raises:
+      RunDirError: the log is shorter than that.
+    """
+    length = 0
+    with contextlib.suppress(RunDirError):  # no state tells nothing: the run has not begun, say
+        length = read_state(files)[0].log_bytes
+    require_length(files.log, length)
 
 
 def _described(knob: Knob | BlocksKnob) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from rl_core.control.commands import ACTIONS, SetCommand, set_command
 from rl_core.control.files import ControlFiles, RunLock, clear_leftovers, submit
 from rl_core.control.inbox import Inbox, Letter
 from rl_core.control.log import ControlLog, Entry
+from rl_core.control.retry import Retried
 from rl_core.control.state import StatePublisher, Status
 from rl_core.errors import RlCoreError
 from rl_core.hyperparameters import Hyperparameters, plain
@@ -73,6 +74,9 @@ class Steered(Protocol):
     def report(self) -> Mapping[str, Any]:
         """What RunState has beside position and live values."""
 
+    def warn(self, text: str) -> None:
+        """Shows one line to whoever watches the run."""
+
 
 class Steering:
     """Takes commands for one run.
@@ -83,6 +87,9 @@ class Steering:
 
     Setting a live value from Python goes the same way and is logged the same: at once in the
     thread that made this, from another thread through the inbox.
+
+    On a full disk the run goes on: what was answered waits until the log can be written, no more
+    commands are taken meanwhile, and a heartbeat is left out.
 
     Args:
       live: the values that may be set.
@@ -117,6 +124,9 @@ class Steering:
         self._log = ControlLog(files.log)
         self._inbox = Inbox(files)
         self._publisher = StatePublisher(files, live)
+        self._unwritten: list[Entry] = []  # applied or refused, not in the log yet
+        self._answered: list[Letter] = []  # that they answer
+        self._logging, self._publishing = Retried(steered.warn), Retried(steered.warn)
         self.refusal: str | None = "this run repeats another one" if repeats else None
         # By tick: what was set after a resume may come before what was logged before the crash.
         actions = REPEATED_ACTIONS if repeats else RESUMED_ACTIONS
@@ -137,12 +147,19 @@ class Steering:
         self.close()
 
     def close(self) -> None:
-        """Lets go of the run; a second call does nothing."""
+        """Lets go of the run; a second call does nothing.
+
+        Raises:
+          RunDirError: what was answered cannot be written into the log.
+        """
         self._live.door = self._live.set
         if self._log.closed:
             return
-        self._log.close()
-        self._lock.release()
+        try:
+            self._write_down()
+        finally:
+            self._log.close()
+            self._lock.release()
 
     def safe_point(self) -> None:
         """Between two calls into the graph: applies what is due."""
@@ -159,15 +176,23 @@ class Steering:
         """Until then a safe point does nothing, and may be left out."""
         return Due(self._script_tick, self._corner_env_step, self._next_poll)
 
-    @property
-    def script(self) -> list[Entry]:
-        """What is still to be done again."""
-        return list(self._script)
+    def log_state(self) -> dict[str, Any]:
+        """What a checkpoint has to know of the log: which entries it has, which are to be done.
+
+        Everything that was applied until now is in the log when this returns, also what came
+        in the same poll as the command that asks for the checkpoint.
+
+        Raises:
+          RunDirError: the log cannot be written.
+        """
+        self._write_down()
+        return {"bytes": self._log.length, "to_do": [entry.id for entry in self._script]}
 
     def poll(self) -> None:
         """Takes what lies in the inbox, and publishes the state if it is time."""
-        letters = self._inbox.letters()
-        answered = self._take(letters) if letters else False
+        if self._unwritten:
+            self._try_to_write_down()
+        answered = not self._unwritten and self._take(self._inbox.letters())
         now = _now()
         self._next_poll = now + POLL_SECONDS
         if answered or self._publisher.due(now):
@@ -178,22 +203,27 @@ class Steering:
         report = dict(self._steered.report())
         if status:
             report["status"] = status
-        self._publisher.publish(
-            report | self._steered.position._asdict() | {"actions": list(ACTIONS)}
-        )
+        more = {"actions": list(ACTIONS), "log_bytes": self._log.length}
+        with self._publishing.attempt():
+            self._publisher.publish(report | self._steered.position._asdict() | more)
 
     # Where commands come from: the inbox, Python, a script, a schedule.
 
     def _take(self, letters: list[Letter]) -> bool:
         """Answers those that are new, and removes all; whether any was new."""
-        entries: dict[str, Entry] = {}
+        any_new = False
         for letter in letters:
-            if letter.id not in self._log.ids and letter.id not in entries:
-                entries[letter.id] = self._answer(letter)
-        self._record(entries.values())
-        for letter in letters:
-            self._inbox.remove(letter)
-        return bool(entries)
+            if letter.id not in self._log.ids and letter.id not in self._unwritten_ids():
+                # Apart: a checkpoint that it asks for writes down what came before.
+                entry = self._answer(letter)
+                self._unwritten.append(entry)
+                any_new = True
+        self._answered += letters
+        self._try_to_write_down()
+        return any_new
+
+    def _unwritten_ids(self) -> set[str]:
+        return {entry.id for entry in self._unwritten}
 
     def _answer(self, letter: Letter) -> Entry:
         command = letter.command
@@ -300,11 +330,23 @@ class Steering:
         )
 
     def _record(self, entries: Iterable[Entry]) -> None:
-        entries = list(entries)
+        self._unwritten += entries
+        self._try_to_write_down()
+
+    def _try_to_write_down(self) -> None:
+        with self._logging.attempt():
+            self._write_down()
+
+    def _write_down(self) -> None:
+        """Brings the log up to date; only then are letters removed and answers shown."""
         # A run that was resumed has some of them already; the curves were cut and lack them.
-        new = [entry for entry in entries if entry.id not in self._log.ids]
+        new = [entry for entry in self._unwritten if entry.id not in self._log.ids]
         if new:
             self._log.append(new)
+        entries, self._unwritten = self._unwritten, []
+        letters, self._answered = self._answered, []
+        for letter in letters:
+            self._inbox.remove(letter)
         for entry in entries:
             self._steered.answered(entry)
 

@@ -32,7 +32,7 @@ from rl_core.control.commands import (
 )
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import LogTail
-from rl_core.control.state import read_state
+from rl_core.control.state import read_state, require_answers
 from rl_core.errors import RlCoreError, RunDirError, in_one_line
 from rl_core.steer.guard import Guard
 from rl_core.steer.runs import Runs, log_directories
@@ -138,8 +138,11 @@ class SteerPlugin(base_plugin.TBPlugin):
     def _show_run(self, request: Request) -> Any:
         files = self._run(request.args.get("name", ""))
         state, alive = read_state(files)
-        tail = LogTail(files.log, position=max(0, request.args.get("position", 0, int)))
-        entries = tail.new()[-_ENTRIES:]
+        require_answers(files)
+        # Never from its beginning: a log may have millions of lines.
+        tail = LogTail(files.log, last=_ENTRIES)
+        tail.position = max(tail.position, request.args.get("position", 0, int))
+        entries = tail.new()
         return {
             "alive": alive,
             "now": time.time(),  # the page's clock may be another machine's

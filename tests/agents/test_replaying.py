@@ -15,7 +15,7 @@ from agents.replaying import replay
 from agents.training import train
 from rl_core.control.files import ControlFiles
 from rl_core.control.state import read_state
-from rl_core.errors import RunDirError
+from rl_core.errors import RlCoreError, RunDirError
 
 SHORT = {
     "hidden": (8,),
@@ -127,7 +127,32 @@ def run(tmp_path_factory):
 
 @pytest.fixture
 def copy(run, tmp_path):
-    return shutil.copytree(run, tmp_path / "copy")
+    """The run as version 0.1 would have left it: with nothing that tells of a changed file."""
+    copy = shutil.copytree(run, tmp_path / "copy")
+    write_entries(copy, [{k: v for k, v in e.items() if k != "seal"} for e in entries(copy)])
+    digest = json.loads((copy / "digest.json").read_text())
+    bare = {k: v for k, v in digest.items() if k not in ("seal", "trace_crc")}
+    (copy / "digest.json").write_text(json.dumps(bare))
+    return copy
+
+
+def flip_a_digit(path):
+    """One digit of the middle of a file becomes another one."""
+    data = bytearray(path.read_bytes())
+    place = next(i for i in range(len(data) // 2, len(data)) if chr(data[i]).isdigit())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "name", ["control/log.jsonl", "control/trace.bin", "digest.json", "config.toml"]
+)
+def test_a_digit_that_turned_is_told_as_damage_and_not_as_a_difference(run, tmp_path, name):
+    damaged = shutil.copytree(run, tmp_path / "damaged")
+    flip_a_digit(damaged / name)
+    with pytest.raises(RlCoreError, match=r"damaged") as raised:
+        replay(damaged)
+    assert name in str(raised.value)
 
 
 def test_the_repetition_is_thrown_away_or_kept_as_a_run_of_its_own(run, tmp_path):

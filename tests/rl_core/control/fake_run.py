@@ -40,7 +40,7 @@ class FakeRun:
 
     def __init__(self):
         self.live = live_values()
-        self.done, self.entries, self.changes = [], [], 0
+        self.done, self.entries, self.changes, self.warnings = [], [], 0, []
         self.paused = False
         self.tick = 0
 
@@ -60,6 +60,9 @@ class FakeRun:
 
     def answered(self, entry):
         self.entries.append(entry)
+
+    def warn(self, text):
+        self.warnings.append(text)
 
     def report(self):
         step = self.tick

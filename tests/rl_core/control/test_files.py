@@ -12,7 +12,7 @@ from rl_core.control import state as state_module
 from rl_core.control.files import ControlFiles, RunLock, is_alive, write_whole
 from rl_core.control.log import ControlLog, Entry, LogTail, read_log
 from rl_core.control.state import read_state
-from rl_core.control.trace import append_trace, checksums, read_trace
+from rl_core.control.trace import TraceFile, checksums, read_trace
 from rl_core.errors import RunDirError
 
 
@@ -232,8 +232,11 @@ def test_what_is_written_whole_leaves_nothing_when_it_fails(tmp_path, monkeypatc
 def test_a_trace_is_read_as_it_was_written(tmp_path):
     path = tmp_path / "trace.bin"
     assert len(read_trace(path)) == 0
-    append_trace(path, np.array([1, 2**32 - 1], np.uint32))
-    append_trace(path, np.array([7], np.uint32))
+    trace = TraceFile(path)
+    trace.append(np.array([1, 2**32 - 1], np.uint32))
+    trace.append(np.array([7], np.uint32))
+    trace.write()
+    trace.close()
     with path.open("ab") as file:
         file.write(b"\x01\x02")  # cut short
     assert read_trace(path).tolist() == [1, 2**32 - 1, 7]

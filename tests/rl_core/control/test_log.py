@@ -1,5 +1,6 @@
 """The log as a file: a strict JSON object a line, safe when `append` returns, read as it grows."""
 
+import io
 import json
 import math
 import os
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_core.control.log import ControlLog, Entry, LogTail, read_log
+from rl_core.control.log import ControlLog, Entry, LogTail, read_log, require_length
 from rl_core.errors import BoundsError, RunDirError
 
 
@@ -229,3 +230,138 @@ def test_a_damaged_line_is_an_error_of_the_tail_too(path):
 )
 def test_an_entry_reads_as_a_sentence(fields, text):
     assert entry(**fields).describe() == text
+
+
+# Seals.
+
+
+@pytest.fixture
+def sealed(path):
+    log = ControlLog(path)
+    log.append([entry(1), entry(2), entry(3)])
+    log.append([entry(4)])
+    log.close()
+    return path
+
+
+def test_every_flipped_bit_of_a_sealed_log_is_noticed(sealed):
+    data = sealed.read_bytes()
+    wanted = [entry(number) for number in (1, 2, 3, 4)]
+    for place in range(len(data)):
+        for bit in (0, 3):
+            flipped = bytearray(data)
+            flipped[place] ^= 1 << bit
+            sealed.write_bytes(flipped)
+            try:
+                found = read_log(sealed)
+            except RunDirError as error:
+                assert "is damaged: line" in str(error)
+            else:
+                # The last line's end: a line that was not written whole is dropped.
+                assert place == len(data) - 1 and found == wanted[:3]
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_line_that_is_missing_before_others_is_noticed(sealed, missing):
+    lines = sealed.read_bytes().splitlines(keepends=True)
+    del lines[missing]
+    sealed.write_bytes(b"".join(lines))
+    with pytest.raises(RunDirError, match=f"line {missing + 1} is not what was written"):
+        read_log(sealed)
+
+
+def test_lines_that_changed_places_are_noticed(sealed):
+    lines = sealed.read_bytes().splitlines(keepends=True)
+    sealed.write_bytes(b"".join([lines[1], lines[0], *lines[2:]]))
+    with pytest.raises(RunDirError, match="line 1 is not what was written"):
+        read_log(sealed)
+
+
+def test_a_log_that_version_0_1_began_goes_on_with_sealed_lines(path):
+    path.write_bytes(line(1) + line(2))
+    log = ControlLog(path)
+    log.append([entry(3)])
+    assert read_log(path) == [entry(1), entry(2), entry(3)]
+    path.write_bytes(path.read_bytes() + line(4))
+    with pytest.raises(RunDirError, match="line 4 is not what was written"):
+        read_log(path)
+
+
+@pytest.mark.parametrize("key", ["tick", "value", "taken"])
+def test_a_key_with_a_letter_changed_is_no_log_entry_also_without_seals(path, key):
+    """Else the entry would have the default of the key that is missing."""
+    path.write_bytes(line(1).replace(f'"{key}"'.encode(), f'"{key[:-1]}_"'.encode()))
+    with pytest.raises(RunDirError, match="line 1 is no log entry"):
+        read_log(path)
+
+
+@pytest.mark.parametrize("time", ["-Infinity", "NaN", "1e300", "-1", "9" * 5_000, '"x"'])
+def test_a_time_that_no_calendar_has_is_no_log_entry(path, time):
+    path.write_bytes(line(1).replace(b'"time": 2.0', f'"time": {time}'.encode()))
+    with pytest.raises(RunDirError, match="line 1 is no log entry"):
+        read_log(path)
+
+
+def test_a_line_nested_too_deeply_is_no_log_entry(path):
+    path.write_bytes(b'{"value": ' + b"[" * 100_000 + b"\n")
+    with pytest.raises(RunDirError, match="line 1 is no log entry"):
+        read_log(path)
+
+
+# From its end.
+
+
+@pytest.mark.parametrize("last", [1, 2, 3, 4, 100])
+def test_the_last_lines_are_read_without_those_before(sealed, last):
+    whole = read_log(sealed)
+    data = bytearray(sealed.read_bytes())
+    tail = LogTail(sealed, last=last)
+    data[: tail.position] = b"x" * tail.position  # nobody looks there
+    sealed.write_bytes(data)
+    assert tail.new() == whole[-last:]
+    assert tail.new() == []
+
+
+def test_the_last_lines_are_found_over_many_blocks(path, monkeypatch):
+    monkeypatch.setattr("rl_core.control.log._BLOCK", 7)
+    log = ControlLog(path)
+    log.append([entry(number) for number in range(9)])
+    with path.open("ab") as file:
+        file.write(b'{"half')
+    for last in range(1, 12):
+        assert LogTail(path, last=last).new() == read_log(path)[-last:]
+
+
+def test_of_a_large_log_only_its_end_is_read(path, monkeypatch):
+    log = ControlLog(path)
+    log.append([entry(number) for number in range(5_000)])
+    read, got = io.FileIO.readinto, []
+
+    class Counting(io.FileIO):
+        def readinto(self, buffer):
+            got.append(read(self, buffer))
+            return got[-1]
+
+    monkeypatch.setattr(
+        "rl_core.control.log.open_regular", lambda path: io.BufferedReader(Counting(path))
+    )
+    assert len(LogTail(path, last=100).new()) == 100
+    assert sum(got) < 300_000 < path.stat().st_size
+
+
+def test_a_log_that_is_shorter_than_it_was_is_refused(sealed):
+    length = sealed.stat().st_size
+    require_length(sealed, length)
+    with pytest.raises(RunDirError, match=rf"has {length:,} bytes and had {length + 1:,}"):
+        require_length(sealed, length + 1)
+    sealed.unlink()
+    require_length(sealed, 0)
+    with pytest.raises(RunDirError, match="has 0 bytes and had 1"):
+        require_length(sealed, 1)
+
+
+def test_a_pipe_in_the_place_of_the_log_is_not_waited_for(path):
+    os.mkfifo(path)
+    for use in (ControlLog, read_log, LogTail):
+        with pytest.raises(RunDirError, match="it is not a regular file"):
+            use(path)
