@@ -1,6 +1,10 @@
-"""Kills one run again and again, with -9, and sees whether it still becomes the same run.
+"""Kills runs with -9 and sees whether they still become the same runs.
 
-    python -m tests.agents.kills --kills 1000
+    python -m tests.agents.kills --kills 1000            one run again and again
+    python -m tests.agents.kills --torture --kills 300   eight kinds of steered runs, each run
+                                                         killed once, resumed and compared
+    python -m tests.agents.kills --one-poll --kills 20   killed right after it answered several
+                                                         commands at once, resumed and replayed
 
 Half of the kills come at a random moment, half at a random system call of those that write,
 sync, rename or remove, start-up included. Every process is a fork of one that has imported
@@ -8,6 +12,7 @@ TensorFlow, which is most of a start's time.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -16,11 +21,18 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 from rich.progress import track
 
-CALLS = ("write", "fsync", "rename", "unlink", "replace", "rmdir", "mkdir", "truncate")
+from rl_core.control.client import RunClient
+from rl_core.control.commands import do_command, set_command
+from rl_core.control.files import ControlFiles, submit
+from rl_core.control.state import read_state
+from rl_core.errors import RunDirError
+
+CALLS = ("write", "pwrite", "fsync", "rename", "unlink", "replace", "rmdir", "mkdir", "truncate")
 SETTINGS = {
     "env_steps": 6_000,
     "hidden": (8,),
@@ -36,6 +48,146 @@ SETTINGS = {
     "xla": False,
     "checkpoint_seconds": 0.05,
 }
+
+ARMS = [{"exempt": ["head"], "updates": 7}, {"exempt": ["torso"], "updates": 5}]
+SHORTER = SETTINGS | {"env_steps": 1_200, "eval_period": 500, "log_period": 100}
+KINDS = {
+    "plain": {},
+    "plain, eight envs, freezing": {"num_envs": 8, "updates_per_learn": 3, "freeze": ARMS},
+    "prioritized, noisy, n-step": {"prioritized": True, "noisy": True, "n_step": 3},
+    "categorical, dueling, double": {
+        "head": "categorical", "v_min": 0.0, "v_max": 50.0, "atoms": 11, "dueling": True,
+        "double": True,
+    },
+    "async": {"num_envs": 2, "vectorization": "async"},
+    "concurrent": {"loop": "concurrent", "learn_period": 16, "updates_per_learn": 8},
+    "concurrent, async, prioritized": {
+        "loop": "concurrent", "learn_period": 20, "updates_per_learn": 3, "prioritized": True,
+        "num_envs": 2, "vectorization": "async",
+    },
+    "compiled": {
+        "loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 20, "freeze": ARMS,
+    },
+}  # fmt: skip
+# Answered in one poll before the first time step.
+LETTERS = (
+    set_command("tau", 0.7, "api"),
+    do_command("snapshot", "api"),
+    do_command("checkpoint", "api"),
+    do_command("rewind", "api", 1),
+    do_command("checkpoint", "api"),
+    do_command("sync", "api"),
+)
+
+
+def steer(agent, tick):
+    """Changes between checkpoints and at odd places; the same ones at the same time steps."""
+    live, config = agent.hyperparameters, agent.config
+    span = {
+        "plain": config.num_envs,
+        "concurrent": config.learn_period,
+        "compiled": config.chunk * config.num_envs,
+    }[config.loop]
+    changes = {
+        201: ("sync_period", 11), 450: ("learning_rate", 3e-3), 700: ("epsilon", 0.3),
+        903: ("exempt", "torso"), 1_000: ("exempt", "auto"), 1_101: ("epsilon", "auto"),
+    }  # fmt: skip
+    for env_step, (name, value) in changes.items():
+        if tick.env_step - span < env_step <= tick.env_step:
+            live[name] = value
+
+
+def torture(folder, kills, seed=0):
+    """Kills `kills` runs, each once; returns how many digests are as if nobody had."""
+    rng, equal = random.Random(seed), 0
+    straight = {}
+    for name, settings in KINDS.items():
+        begin = time.monotonic()
+        run = prepared(folder / f"straight-{len(straight)}")
+        finish(child(run, begin=True, settings=SHORTER | settings, on_tick=steer))
+        straight[name] = digest_of(run), time.monotonic() - begin
+    for number in track(range(kills), "killing", disable=not sys.stderr.isatty()):
+        name = list(KINDS)[number % len(KINDS)]
+        settings, (wanted, seconds) = SHORTER | KINDS[name], straight[name]
+        run = killed(folder / "run", settings, rng, seconds)
+        finish(child(run, begin=not begun(run), settings=settings, on_tick=steer))
+        if digest_of(run) == wanted:
+            equal += 1
+            shutil.rmtree(run)
+        else:
+            kept = run.rename(folder / f"different-{number}")
+            print(f"kill {number} ({name}): another digest, see {kept}", file=sys.stderr)
+    return equal
+
+
+def prepared(run):
+    """A directory in whose inbox are LETTERS."""
+    files = ControlFiles(run)
+    run.mkdir()
+    files.make()
+    for letter in LETTERS:
+        submit(files, letter)
+    return run
+
+
+def killed(run, settings, rng, seconds):
+    """A run that was killed while it was at work."""
+    while True:
+        prepared(run)
+        at_call = rng.randrange(1, 250) if rng.random() < 0.5 else None
+        process = child(run, begin=True, die_at=at_call, settings=settings, on_tick=steer)
+        if at_call is None:
+            time.sleep(rng.uniform(0, seconds))
+            os.kill(process, signal.SIGKILL)
+        if finish(process, allowed=(0, -signal.SIGKILL)):
+            return run
+        shutil.rmtree(run)  # it had come to its end before
+
+
+def one_poll(folder, kills, seed=0):
+    """Kills runs that have just answered commands of one poll; returns how many replay the same."""
+    rng, identical = random.Random(seed), 0
+    settings = SETTINGS | {"env_steps": 8_000, "checkpoint_seconds": 1.0}
+    for number in track(range(kills), "killing", disable=not sys.stderr.isatty()):
+        run = folder / f"run-{number}"
+        process = child(run, begin=True, settings=settings)
+        client = at_work(run)
+        client.set("tau", 0.7)
+        client.do("snapshot")
+        names = [*rng.sample(("rewind", "snapshot", "sync", "evaluate"), 2), "checkpoint"]
+        rng.shuffle(names)
+        answers = client.ask([do_command(name, "api") for name in names])
+        assert all(answer.taken for answer in answers), answers
+        time.sleep(rng.choice((0.0, 0.02, 0.2)))
+        os.kill(process, signal.SIGKILL)
+        assert finish(process, allowed=(0, -signal.SIGKILL)), "it came to its end before"
+        finish(child(run, begin=False))
+        identical += finish(in_a_fork(lambda run=run: not replay_of(run)), allowed=(0, 1)) == 0
+    return identical
+
+
+def at_work(run):
+    """Waits until a run learns, and returns a client for it."""
+    while True:
+        with contextlib.suppress(RunDirError):
+            state, alive = read_state(ControlFiles(run))
+            if alive and state.update > 10:
+                return RunClient(run)
+        time.sleep(0.05)
+
+
+def replay_of(run):
+    from agents.replaying import replay
+
+    return replay(run).identical
+
+
+def begun(run):
+    return (run / "config.toml").exists()
+
+
+def digest_of(run):
+    return json.loads((run / "digest.json").read_text())["digest"]
 
 
 def campaign(folder, kills, seed=0):
@@ -78,34 +230,40 @@ def compare(run, wanted):
     assert {path.name for path in (run / "checkpoints/rows").iterdir()} == used
 
 
-def child(run, *, begin, die_at=None):
+def child(run, *, begin, die_at=None, settings=SETTINGS, on_tick=None):
     """Forks a process that begins or resumes the run; it may kill itself at a system call."""
+
+    def work():
+        from agents.config import DqnConfig
+        from agents.training import resume, train
+
+        if die_at:
+            count_down(die_at)
+        if begin:
+            train(DqnConfig(**settings), run, on_tick=on_tick)
+            return 0
+        try:
+            resume(run, on_tick=on_tick)
+        except RunDirError as error:
+            # It was killed after its last word.
+            if "is finished" not in str(error):
+                raise
+        return 0
+
+    return in_a_fork(work)
+
+
+def in_a_fork(work):
+    """Forks a process that ends with what `work` returns."""
     process = os.fork()
     if process:
         return process
     status = 1
     try:
-        from agents.config import DqnConfig
-        from agents.training import resume, train
-        from rl_core.errors import RunDirError
-
-        if die_at:
-            count_down(die_at)
-        if begin:
-            train(DqnConfig(**SETTINGS), run)
-        else:
-            try:
-                resume(run)
-            except RunDirError as error:
-                # It was killed after its last word.
-                if "is finished" not in str(error):
-                    raise
-        status = 0
+        status = int(work())
+    except BaseException:
+        traceback.print_exc()
     finally:
-        if status:
-            import traceback
-
-            traceback.print_exc()
         os._exit(status)
 
 
@@ -136,11 +294,24 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--torture", action="store_true")
+    parser.add_argument("--one-poll", action="store_true")
+    parser.add_argument("--folder", type=Path, help="kept; by default a temporary one")
     arguments = parser.parse_args()
     import agents.training  # noqa: F401 - once, for all forks
 
-    with tempfile.TemporaryDirectory() as folder:
-        hits, runs = campaign(Path(folder), arguments.kills, arguments.seed)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.folder or Path(temporary)
+        folder.mkdir(exist_ok=True)
+        if arguments.torture:
+            equal = torture(folder, arguments.kills, arguments.seed)
+            print(f"{equal} of {arguments.kills} killed runs have the digest of the others")
+            sys.exit(equal != arguments.kills)
+        if arguments.one_poll:
+            identical = one_poll(folder, arguments.kills, arguments.seed)
+            print(f"{identical} of {arguments.kills} killed runs are replayed the same")
+            sys.exit(identical != arguments.kills)
+        hits, runs = campaign(folder, arguments.kills, arguments.seed)
     print(
         f"{hits} of {arguments.kills} kills hit a run at work; {runs} runs, each as if not killed"
     )

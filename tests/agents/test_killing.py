@@ -26,3 +26,15 @@ def test_a_few_kills_leave_no_trace():
         text=True,
     )
     assert done.returncode == 0, done.stderr[-2_000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "kills"), [("torture", 24), ("one-poll", 20)])
+def test_steered_runs_that_are_killed_come_to_the_same_end(kind, kills):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.agents.kills", f"--{kind}", "--kills", str(kills)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    assert f"{kills} of {kills} killed runs" in done.stdout
