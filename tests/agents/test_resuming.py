@@ -31,6 +31,7 @@ from rl_core.control.commands import do_command, set_command
 from rl_core.control.files import ControlFiles, RunLock, submit
 from rl_core.control.inbox import Inbox
 from rl_core.control.log import read_log
+from rl_core.control.state import read_state
 from rl_core.errors import ConfigError, RunDirError
 
 SHORT = {
@@ -529,6 +530,38 @@ def test_a_run_whose_disk_is_full_stops_in_one_line_and_goes_on_when_there_is_ro
     straight = train(config(log_period=1), folder / "room")
     assert digest_of(disk / "run") == straight.digest
     assert curves(disk / "run") == curves(straight.run)
+
+
+def test_a_disk_that_is_full_for_a_while_costs_a_run_nothing_but_checkpoints(small_disk, folder):
+    """The first release ended at its next heartbeat, without weights."""
+    disk, give_room = small_disk
+    hog = disk / "hog"
+    heartbeats = []
+
+    def watch(agent, tick):
+        if tick.env_step == 200:
+            hog.write_bytes(b"")
+            with contextlib.suppress(OSError), hog.open("ab", buffering=0) as file:
+                while True:
+                    file.write(b"x" * 512)
+        if tick.env_step in (500, 900):
+            time.sleep(1.1)  # a heartbeat is due
+            heartbeats.append(read_state(ControlFiles(disk / "run"))[0].env_step)
+        if tick.env_step == 800:
+            hog.unlink()
+            assert give_room()
+        steer(agent, tick)
+
+    console = Console(record=True, width=300)
+    outcome = train(config(), disk / "run", on_tick=watch, console=console)
+    text = console.export_text()
+    straight = train(config(), folder / "with_room", on_tick=steer)
+    assert outcome.digest == straight.digest
+    assert curves(disk / "run") == curves(straight.run)
+    assert answered(disk / "run") == answered(straight.run)
+    assert replay(disk / "run").identical
+    assert heartbeats[0] < 500 and text.count("cannot write") >= 1
+    assert text.count("state.json: No space left") <= 1
 
 
 def test_an_episode_that_ended_just_before_an_exception_is_in_the_curve(folder):
