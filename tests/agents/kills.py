@@ -29,6 +29,7 @@ from rich.progress import track
 from rl_core.control.client import RunClient
 from rl_core.control.commands import do_command, set_command
 from rl_core.control.files import ControlFiles, submit
+from rl_core.control.log import read_log
 from rl_core.control.state import read_state
 from rl_core.errors import RunDirError
 
@@ -154,11 +155,16 @@ def one_poll(folder, kills, seed=0):
         client = at_work(run)
         client.set("tau", 0.7)
         client.do("snapshot")
-        names = [*rng.sample(("rewind", "snapshot", "sync", "evaluate"), 2), "checkpoint"]
+        names = [*rng.sample(("snapshot", "sync", "evaluate", "rewind"), 1), "rewind"]
         rng.shuffle(names)
-        answers = client.ask([do_command(name, "api") for name in names])
-        assert all(answer.taken for answer in answers), answers
-        time.sleep(rng.choice((0.0, 0.02, 0.2)))
+        names.insert(rng.randrange(1, 3), "checkpoint")
+        # Stopped meanwhile, so that it finds all of them at once.
+        os.kill(process, signal.SIGSTOP)
+        commands = [do_command(name, "api") for name in names]
+        client.send(commands)
+        os.kill(process, signal.SIGCONT)
+        wait_for_answers(run, {command.id for command in commands})
+        time.sleep(rng.choice((0.0, 0.3, 0.5)))  # the checkpoint is on disk, or is not
         os.kill(process, signal.SIGKILL)
         assert finish(process, allowed=(0, -signal.SIGKILL)), "it came to its end before"
         finish(child(run, begin=False))
@@ -174,6 +180,11 @@ def at_work(run):
             if alive and state.update > 10:
                 return RunClient(run)
         time.sleep(0.05)
+
+
+def wait_for_answers(run, ids):
+    while not ids <= {entry.id for entry in read_log(ControlFiles(run).log) if entry.taken}:
+        time.sleep(0.005)
 
 
 def replay_of(run):
