@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.losses.munchausen import log_policy
-from rl_core.losses.td import require_ranks
+from rl_core.losses.td import require_shapes
 
 _SMALLEST = np.finfo(np.float32).tiny
 
@@ -38,16 +38,16 @@ def epsilon_greedy(
       [N] int32.
 
     Raises:
-      ShapeError: an argument has the wrong rank.
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
     with tf.name_scope("epsilon_greedy"):
-        best, epsilon, coin, die, legal = require_ranks(
+        best, epsilon, coin, die, legal = require_shapes(
             "epsilon_greedy",
-            best=(best, 1),
-            epsilon=(tf.cast(epsilon, tf.float32), 0),
-            coin=(coin, 1),
-            die=(die, 1),
-            legal=(legal, 2),
+            best=(best, "N"),
+            epsilon=(tf.cast(epsilon, tf.float32), ""),
+            coin=(coin, "N"),
+            die=(die, "N"),
+            legal=(legal, "NA"),
         )
         anything = tf.cast(die * num_actions, tf.int32) if legal is None else _any_legal(die, legal)
         return tf.where(coin < epsilon, anything, best)
@@ -76,11 +76,11 @@ def boltzmann(
       [N] int32.
 
     Raises:
-      ShapeError: an argument has the wrong rank.
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
     with tf.name_scope("boltzmann"):
-        q, uniform, legal = require_ranks(
-            "boltzmann", q=(q, 2), uniform=(uniform, 2), legal=(legal, 2)
+        q, uniform, legal = require_shapes(
+            "boltzmann", q=(q, "NA"), uniform=(uniform, "NA"), legal=(legal, "NA")
         )
         # A uniform number of 0 would make minus infinity of an action, even of the only legal one.
         gumbel = -tf.log(-tf.log(tf.maximum(uniform, _SMALLEST)))  # [N, A]

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.errors import BoundsError
-from rl_core.losses.td import TdLoss, at_action, at_best, require_ranks
+from rl_core.losses.td import TdLoss, at_action, at_best, require_shapes
 
 
 def support(v_min: float, v_max: float, atoms: int) -> np.ndarray:
@@ -47,9 +47,11 @@ def categorical_projection(z_p: tf.Tensor, p: tf.Tensor, z_q: tf.Tensor) -> tf.T
       [B, N] probabilities.
 
     Raises:
-      ShapeError: an argument has the wrong rank.
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
-    z_p, p, z_q = require_ranks("categorical_projection", z_p=(z_p, 2), p=(p, 2), z_q=(z_q, 1))
+    z_p, p, z_q = require_shapes(
+        "categorical_projection", z_p=(z_p, "BM"), p=(p, "BM"), z_q=(z_q, "N")
+    )
     last = tf.cast(tf.size(z_q) - 1, tf.float32)  # []
     spacing = (z_q[-1] - z_q[0]) / last  # []
     # In steps of the spacing, not in units of return: the two shares of an atom are then s and
@@ -97,18 +99,18 @@ def categorical_q_learning(
       TdLoss(loss, target, td_error), each [B]; target and td_error are of expected values.
 
     Raises:
-      ShapeError: an argument has the wrong rank.
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
     with tf.name_scope(name):
-        logits_tm1, a_tm1, r_t, discount_t, p_t, q_t_selector, atoms_z = require_ranks(
+        logits_tm1, a_tm1, r_t, discount_t, p_t, q_t_selector, atoms_z = require_shapes(
             name,
-            logits_tm1=(logits_tm1, 3),
-            a_tm1=(a_tm1, 1),
-            r_t=(r_t, 1),
-            discount_t=(discount_t, 1),
-            p_t=(p_t, 3),
-            q_t_selector=(q_t_selector, 2),
-            atoms_z=(atoms_z, 1),
+            logits_tm1=(logits_tm1, "BAN"),
+            a_tm1=(a_tm1, "B"),
+            r_t=(r_t, "B"),
+            discount_t=(discount_t, "B"),
+            p_t=(p_t, "BAN"),
+            q_t_selector=(q_t_selector, "BA"),
+            atoms_z=(atoms_z, "N"),
         )
         moved = r_t[:, tf.newaxis] + discount_t[:, tf.newaxis] * atoms_z  # [B, N]
         m = tf.stop_gradient(

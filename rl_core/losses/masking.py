@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.losses.td import require_ranks
+from rl_core.losses.td import require_shapes
 
 
 def legal_only(q: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
@@ -26,9 +26,9 @@ def legal_only(q: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
       [B, A] float.
 
     Raises:
-      ShapeError: an argument has the wrong rank.
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
     if legal is None:
         return q
-    q, legal = require_ranks("legal_only", q=(q, 2), legal=(legal, 2))
+    q, legal = require_shapes("legal_only", q=(q, "BA"), legal=(legal, "BA"))
     return tf.where(legal, q, tf.fill(tf.shape(q), tf.float32.min))

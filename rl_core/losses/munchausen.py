@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 
 from rl_core.losses.masking import legal_only
 from rl_core.losses.quantile import quantile_one_step
-from rl_core.losses.td import TdLoss, one_step, require_ranks
+from rl_core.losses.td import TdLoss, one_step, require_shapes
 
 
 def log_policy(
@@ -33,10 +33,13 @@ def log_policy(
       [B, A] float; the float32 minimum at illegal actions, of which exp gives exactly 0.
 
     Raises:
-      ShapeError: an argument has the wrong rank.
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
-    q, temperature, legal = require_ranks(
-        "log_policy", q=(q, 2), temperature=(tf.cast(temperature, tf.float32), 0), legal=(legal, 2)
+    q, temperature, legal = require_shapes(
+        "log_policy",
+        q=(q, "BA"),
+        temperature=(tf.cast(temperature, tf.float32), ""),
+        legal=(legal, "BA"),
     )
     best = tf.reduce_max(legal_only(q, legal), axis=1, keepdims=True)  # [B, 1]
     # The largest is taken off before the division: q / temperature has lost the digits that
@@ -72,10 +75,13 @@ def munchausen_bonus(
       [B], from alpha * clip to 0.
 
     Raises:
-      ShapeError: an argument has the wrong rank.
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
-    q_tm1_target, a_tm1, legal = require_ranks(
-        "munchausen_bonus", q_tm1_target=(q_tm1_target, 2), a_tm1=(a_tm1, 1), legal=(legal, 2)
+    q_tm1_target, a_tm1, legal = require_shapes(
+        "munchausen_bonus",
+        q_tm1_target=(q_tm1_target, "BA"),
+        a_tm1=(a_tm1, "B"),
+        legal=(legal, "BA"),
     )
     log_pi = log_policy(q_tm1_target, temperature, legal)  # [B, A]
     log_pi_a = tf.gather(log_pi, a_tm1, axis=1, batch_dims=1)  # [B]
@@ -101,10 +107,10 @@ def soft_bootstrap(
       [B] or [B, M].
 
     Raises:
-      ShapeError: an argument has the wrong rank.
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
-    q_t, z_t, legal = require_ranks(
-        "soft_bootstrap", q_t=(q_t, 2), z_t=(z_t, (2, 3)), legal=(legal, 2)
+    q_t, z_t, legal = require_shapes(
+        "soft_bootstrap", q_t=(q_t, "BA"), z_t=(z_t, ("BA", "BAM")), legal=(legal, "BA")
     )
     log_pi = log_policy(q_t, temperature, legal)  # [B, A]
     if z_t.shape.rank == 3:
@@ -153,19 +159,19 @@ def munchausen_q_learning(
       TdLoss(loss, target, td_error), each [B].
 
     Raises:
-      ShapeError: an argument has the wrong rank.
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
     with tf.name_scope(name):
-        q_tm1, a_tm1, r_t, discount_t, q_t, q_tm1_target, legal_tm1, legal_t = require_ranks(
+        q_tm1, a_tm1, r_t, discount_t, q_t, q_tm1_target, legal_tm1, legal_t = require_shapes(
             name,
-            q_tm1=(q_tm1, 2),
-            a_tm1=(a_tm1, 1),
-            r_t=(r_t, 1),
-            discount_t=(discount_t, 1),
-            q_t=(q_t, 2),
-            q_tm1_target=(q_tm1_target, 2),
-            legal_tm1=(legal_tm1, 2),
-            legal_t=(legal_t, 2),
+            q_tm1=(q_tm1, "BA"),
+            a_tm1=(a_tm1, "B"),
+            r_t=(r_t, "B"),
+            discount_t=(discount_t, "B"),
+            q_t=(q_t, "BA"),
+            q_tm1_target=(q_tm1_target, "BA"),
+            legal_tm1=(legal_tm1, "BA"),
+            legal_t=(legal_t, "BA"),
         )
         bonus = munchausen_bonus(q_tm1_target, a_tm1, alpha, temperature, clip, legal_tm1)  # [B]
         bootstrap = soft_bootstrap(q_t, q_t, temperature, legal_t)  # [B]
@@ -217,21 +223,21 @@ def munchausen_quantile(
       TdLoss(loss, target, td_error), each [B]; target and td_error are of means.
 
     Raises:
-      ShapeError: an argument has the wrong rank.
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
     with tf.name_scope(name):
-        z_tm1, taus_tm1, a_tm1, r_t, discount_t, z_t, q_t, q_tm1_target, *legal = require_ranks(
+        z_tm1, taus_tm1, a_tm1, r_t, discount_t, z_t, q_t, q_tm1_target, *legal = require_shapes(
             name,
-            z_tm1=(z_tm1, 3),
-            taus_tm1=(taus_tm1, (1, 2)),
-            a_tm1=(a_tm1, 1),
-            r_t=(r_t, 1),
-            discount_t=(discount_t, 1),
-            z_t=(z_t, 3),
-            q_t=(q_t, 2),
-            q_tm1_target=(q_tm1_target, 2),
-            legal_tm1=(legal_tm1, 2),
-            legal_t=(legal_t, 2),
+            z_tm1=(z_tm1, "BAN"),
+            taus_tm1=(taus_tm1, ("N", "BN")),
+            a_tm1=(a_tm1, "B"),
+            r_t=(r_t, "B"),
+            discount_t=(discount_t, "B"),
+            z_t=(z_t, "BAM"),
+            q_t=(q_t, "BA"),
+            q_tm1_target=(q_tm1_target, "BA"),
+            legal_tm1=(legal_tm1, "BA"),
+            legal_t=(legal_t, "BA"),
         )
         legal_tm1, legal_t = legal
         bonus = munchausen_bonus(q_tm1_target, a_tm1, alpha, temperature, clip, legal_tm1)  # [B]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.losses.td import TdLoss, at_action, at_best, huber, require_ranks
+from rl_core.losses.td import TdLoss, at_action, at_best, huber, require_shapes
 
 
 def quantile_midpoints(n: int) -> np.ndarray:
@@ -42,14 +42,14 @@ def quantile_huber(
       [B].
 
     Raises:
-      ShapeError: an argument has the wrong rank.
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
-    z, taus, target, kappa = require_ranks(
+    z, taus, target, kappa = require_shapes(
         "quantile_huber",
-        z=(z, 2),
-        taus=(taus, (1, 2)),
-        target=(target, 2),
-        kappa=(tf.cast(kappa, tf.float32), 0),
+        z=(z, "BN"),
+        taus=(taus, ("N", "BN")),
+        target=(target, "BM"),
+        kappa=(tf.cast(kappa, tf.float32), ""),
     )
     u = tf.stop_gradient(target)[:, tf.newaxis, :] - z[:, :, tf.newaxis]  # [B, N, M]
     below = tf.cast(u < 0.0, u.dtype)  # [B, N, M]
@@ -94,18 +94,18 @@ def quantile_q_learning(
       TdLoss(loss, target, td_error), each [B]; target and td_error are of means.
 
     Raises:
-      ShapeError: an argument has the wrong rank.
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
     with tf.name_scope(name):
-        z_tm1, taus_tm1, a_tm1, r_t, discount_t, z_t, q_t_selector = require_ranks(
+        z_tm1, taus_tm1, a_tm1, r_t, discount_t, z_t, q_t_selector = require_shapes(
             name,
-            z_tm1=(z_tm1, 3),
-            taus_tm1=(taus_tm1, (1, 2)),
-            a_tm1=(a_tm1, 1),
-            r_t=(r_t, 1),
-            discount_t=(discount_t, 1),
-            z_t=(z_t, 3),
-            q_t_selector=(q_t_selector, 2),
+            z_tm1=(z_tm1, "BAN"),
+            taus_tm1=(taus_tm1, ("N", "BN")),
+            a_tm1=(a_tm1, "B"),
+            r_t=(r_t, "B"),
+            discount_t=(discount_t, "B"),
+            z_t=(z_t, "BAM"),
+            q_t_selector=(q_t_selector, "BA"),
         )
         bootstrap = at_best(z_t, q_t_selector)  # [B, M]
         return quantile_one_step(z_tm1, taus_tm1, a_tm1, r_t, discount_t, bootstrap, kappa)

@@ -50,16 +50,16 @@ def q_learning(
       TdLoss(loss, target, td_error), each [B].
 
     Raises:
-      ShapeError: an argument has the wrong rank.
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
     with tf.name_scope(name):
-        q_tm1, a_tm1, r_t, discount_t, q_t = require_ranks(
+        q_tm1, a_tm1, r_t, discount_t, q_t = require_shapes(
             name,
-            q_tm1=(q_tm1, 2),
-            a_tm1=(a_tm1, 1),
-            r_t=(r_t, 1),
-            discount_t=(discount_t, 1),
-            q_t=(q_t, 2),
+            q_tm1=(q_tm1, "BA"),
+            a_tm1=(a_tm1, "B"),
+            r_t=(r_t, "B"),
+            discount_t=(discount_t, "B"),
+            q_t=(q_t, "BA"),
         )
         return one_step(q_tm1, a_tm1, r_t, discount_t, tf.reduce_max(q_t, axis=1))
 
@@ -93,17 +93,17 @@ def double_q_learning(
       TdLoss(loss, target, td_error), each [B].
 
     Raises:
-      ShapeError: an argument has the wrong rank.
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
     """
     with tf.name_scope(name):
-        q_tm1, a_tm1, r_t, discount_t, q_t_value, q_t_selector = require_ranks(
+        q_tm1, a_tm1, r_t, discount_t, q_t_value, q_t_selector = require_shapes(
             name,
-            q_tm1=(q_tm1, 2),
-            a_tm1=(a_tm1, 1),
-            r_t=(r_t, 1),
-            discount_t=(discount_t, 1),
-            q_t_value=(q_t_value, 2),
-            q_t_selector=(q_t_selector, 2),
+            q_tm1=(q_tm1, "BA"),
+            a_tm1=(a_tm1, "B"),
+            r_t=(r_t, "B"),
+            discount_t=(discount_t, "B"),
+            q_t_value=(q_t_value, "BA"),
+            q_t_selector=(q_t_selector, "BA"),
         )
         return one_step(q_tm1, a_tm1, r_t, discount_t, at_best(q_t_value, q_t_selector))
 
@@ -169,23 +169,55 @@ def at_best(values: tf.Tensor, selector: tf.Tensor) -> tf.Tensor:
     return tf.gather(values, best, axis=1, batch_dims=1)
 
 
-def require_ranks(where: str, **arguments: tuple[Any, int | tuple[int, ...]]) -> list[Any]:
+def require_shapes(where: str, **arguments: tuple[Any, str | tuple[str, ...]]) -> list[Any]:
     """The arguments as tensors, in order; None, an optional one left out, stays None.
+
+    What is not known when the graph is built, a rank or a size, passes.
 
     Args:
       where: the function that asks.
-      arguments: name -> (value, the rank wanted or a tuple of ranks of which any will do).
+      arguments: name -> (value, its dimensions, a letter each, as in "BA"; or a tuple of them of
+        which any will do). A letter stands for the same size in all arguments.
 
     Raises:
-      ShapeError: names every argument whose rank is not a wanted one.
+      ShapeError: names every argument of a wrong rank, or every size that differs.
     """
     tensors = [v if v is None else tf.convert_to_tensor(v) for v, _ in arguments.values()]
-    wrong = []
-    for (name, (_, wanted)), tensor in zip(arguments.items(), tensors, strict=True):
-        ranks = wanted if isinstance(wanted, tuple) else (wanted,)
-        if tensor is not None and tensor.shape.rank not in (None, *ranks):
-            one_of = " or ".join(map(str, ranks))
-            wrong.append(f"{name} must have rank {one_of}, got shape {tensor.shape}")
+    wanted = [(w,) if isinstance(w, str) else w for _, w in arguments.values()]
+    known = [
+        (name, tensor.shape, dimensions)
+        for name, tensor, dimensions in zip(arguments, tensors, wanted, strict=True)
+        if tensor is not None and tensor.shape.rank is not None
+    ]
+    # Sizes only where every rank is right: one mistake, one message.
+    wrong = _wrong_ranks(known) or _wrong_sizes(known)
     if wrong:
         raise ShapeError(f"{where}: {'; '.join(wrong)}")
     return tensors
+
+
+_Known = list[tuple[str, tf.TensorShape, tuple[str, ...]]]
+
+
+def _wrong_ranks(known: _Known) -> list[str]:
+    return [
+        f"{name} must have rank {' or '.join(str(len(w)) for w in wanted)}, got shape {shape}"
+        for name, shape, wanted in known
+        if shape.rank not in map(len, wanted)
+    ]
+
+
+def _wrong_sizes(known: _Known) -> list[str]:
+    """What would be broadcast without a word: an r_t of [1] beside a q_tm1 of [32, 4]."""
+    named: dict[str, dict[int, list[str]]] = {}  # letter -> size -> who has it
+    for name, shape, wanted in known:
+        dimensions = next(w for w in wanted if len(w) == shape.rank)
+        for letter, size in zip(dimensions, shape.as_list(), strict=True):
+            if size is not None:
+                named.setdefault(letter, {}).setdefault(size, []).append(f"{name} {shape}")
+    return [
+        f"{letter} must be the same in all, got "
+        + " and ".join(f"{size} in {', '.join(names)}" for size, names in sizes.items())
+        for letter, sizes in named.items()
+        if len(sizes) > 1
+    ]
