@@ -2,6 +2,10 @@
 
 import numpy as np
 import pytest
+import tensorflow.compat.v1 as tf
+
+from rl_core import ApplyOps, blocks_of, copy_vars, dense, stop_gradient_getter, variables_in
+from rl_core.networks import mlp_torso
 
 
 def test_target_equals_online_right_after_construction(lab):
@@ -206,14 +210,53 @@ def test_divergence_is_the_norm_of_online_less_target(lab):
     assert agent.inspect().divergence == pytest.approx(np.sqrt(squares), rel=1e-5)
 
 
-def test_syncing_one_agent_leaves_another_unmoved(lab):
-    first, second = lab.filled(), lab.used()
-    for agent in (first, second):
-        agent.learn(3)
-    before = lab.weights(second, "target")
-    first.sync()
-    assert lab.same(lab.weights(second, "target"), before)
-    assert second.inspect().target_age == 3
+# Three agents in one graph; the names of the first begin those of the others.
+AGENTS = [
+    ("agent/online", "agent/target"),
+    ("agent/online_2", "agent/target_2"),
+    ("agent_2/online", "agent_2/target"),
+]
+
+
+@pytest.fixture
+def three_agents(engine):
+    """(train, copy) of each."""
+    made = []
+    with engine.building():
+        observation = tf.ones([4, 2])
+        for goal, (online, target) in enumerate(AGENTS):
+            with tf.variable_scope(online):
+                q = dense(mlp_torso((8,))(observation), 3, "head")
+            with tf.variable_scope(target, custom_getter=stop_gradient_getter):
+                dense(mlp_torso((8,))(observation), 3, "head")
+            loss = tf.reduce_mean(tf.square(q - goal))
+            learn = ApplyOps(loss, blocks_of(online), lambda: tf.train.AdamOptimizer(0.1))
+            made.append((learn.done, copy_vars(online, target)))
+    engine.start()
+    return made
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_training_and_syncing_one_agent_leaves_the_others_in_its_graph_unmoved(
+    lab, engine, three_agents, number
+):
+    def weights():
+        with engine.graph.as_default():
+            found = {s: engine.run(variables_in(s)) for scopes in AGENTS for s in scopes}
+        return {s: {n: w.copy() for n, w in one.items()} for s, one in found.items()}
+
+    def moved(before, after):
+        return [scope for scope in before if not lab.same(before[scope], after[scope])]
+
+    (learn, copy), (online, target) = three_agents[number], AGENTS[number]
+    first = weights()
+    engine.run(learn)
+    trained = weights()
+    assert moved(first, trained) == [online]
+    engine.run(copy)
+    synced = weights()
+    assert moved(trained, synced) == [target]
+    assert lab.same(synced[online], synced[target])
 
 
 @pytest.mark.parametrize("updates_per_learn", [1, 4])
