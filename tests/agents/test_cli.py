@@ -1,12 +1,15 @@
 """The command line: exit codes, one line for every mistake, and nothing left behind."""
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -126,10 +129,38 @@ def test_a_directory_that_holds_a_run_is_not_trained_into(trained, capsys):
     assert "already holds a run" in err and "--run" in err
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_directory_that_cannot_be_written_is_refused(here, capsys):
-    (here / "locked").mkdir(mode=0o500)
-    assert "locked" in refused(capsys, here, "train", "short.toml", "--run", "locked/run")
+@contextlib.contextmanager
+def nobody():
+    """Whoever may write anywhere is somebody else meanwhile."""
+    if os.getuid() != 0:
+        yield
+        return
+    os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+def test_a_directory_that_cannot_be_written_is_refused(capsys, monkeypatch):
+    # What nobody could not import is imported before, and its home is one that anybody may enter.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "short.toml").write_text(SHORT)
+        (folder / "locked").mkdir(mode=0o555)
+        monkeypatch.chdir(folder)
+        assert "not a directory" in refused(
+            capsys, folder, "train", "short.toml", "--run", "short.toml"
+        )
+        before = listing(folder)
+        with nobody():
+            code = main(["train", "short.toml", "--run", "locked/run"])
+        err = capsys.readouterr().err
+        assert code == 2 and listing(folder) == before
+        assert err.startswith("targetnet: ") and err.count("\n") == 1
+        assert f"{folder / 'locked'} is not writable" in err
+        monkeypatch.undo()
 
 
 def test_a_file_where_the_numbered_runs_go_is_refused(here, capsys):
