@@ -15,6 +15,7 @@ from rl_core.control.files import ControlFiles, is_alive
 from rl_core.control.log import read_log
 from rl_core.control.state import read_state
 
+# Its epsilon has no corner before its end: nothing but what is asked for comes into the log.
 LONG = """
 env_steps = 100_000_000
 hidden = [8]
@@ -25,6 +26,7 @@ learn_period = 4
 sync_period = 500
 log_period = 500
 xla = false
+epsilon = { schedule = "linear", start = 1.0, end = 0.05, steps = 100_000_000 }
 """
 ENDED = """
 env_steps = 300
@@ -193,7 +195,7 @@ def test_status_shows_step_speed_live_values_and_their_source(capsys, long):
         assert part in out, part
     row = next(line for line in out.splitlines() if "sync_period " in line)
     assert row.split() == ["sync_period", "77", "updates", ">=", "1", "override"]
-    assert "epsilon = auto: linear from 1 to 0.05 over env steps 0 to 10,000" in out
+    assert "epsilon = auto: linear from 1 to 0.05 over env steps 0 to 100,000,000" in out
 
 
 def test_status_as_json_is_the_state(capsys, long):

@@ -36,7 +36,7 @@ def logdir(tmp_path_factory):
         events.scalar("episode/return", 1.0, 1)
     with subprocess.Popen([sys.executable, FAKE_RUN, run]) as process:
         files = ControlFiles(run)
-        # Its schedule's corner is in the log by then, so that nothing comes by itself any more.
+        # Beyond the curves that are there.
         while not (files.state.exists() and read_state(files)[0].env_step > 1_000):
             assert process.poll() is None
             time.sleep(0.01)

@@ -223,7 +223,7 @@ def test_a_value_of_many_digits_is_no_change_until_somebody_touches_it(tab, run,
 
 def test_a_schedule_is_shown_also_where_it_is_overridden(tab, run):
     RunClient(run.run).set("epsilon", "auto")
-    schedule = "linear from 1 to 0.1 over env steps 0 to 1,000"
+    schedule = "linear from 1 to 0.1 over env steps 0 to 1,000,000,000"
     until(lambda: tab.knob("epsilon", ".badge").text == "schedule")
     assert schedule in tab.knob("epsilon", ".meaning").text
     tab.write("epsilon", "0.5\n")
