@@ -9,6 +9,7 @@ import pytest
 from agents.config import DqnConfig
 from agents.dqn import DqnAgent
 from rl_core.graph.scopes import variables_in
+from tests.agents.pool import POOL
 
 SMALL = {
     "hidden": (8,),
@@ -19,6 +20,28 @@ SMALL = {
     "epsilon": 1.0,
     "xla": False,  # the loop without its compilation; few tests need both
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def pool():
+    with pytest.MonkeyPatch.context() as patch:
+        POOL.install(patch)
+        yield POOL
+
+
+@pytest.fixture(autouse=True)
+def pooled_agents(pool):
+    """Agents that a test makes are lent to it; those of wider fixtures are built for them."""
+    with pool.open():
+        yield
+        pool.take_back()
+
+
+@pytest.fixture
+def own_agents(pooled_agents, pool):
+    """Agents that this test makes are built for it."""
+    with pool.open(False):
+        yield
 
 
 class Lab:
@@ -33,6 +56,12 @@ class Lab:
     @staticmethod
     def agent(**settings: Any) -> DqnAgent:
         return DqnAgent(Lab.config(**settings), (2,), np.float32, 3)
+
+    @staticmethod
+    def kept(**settings: Any) -> DqnAgent:
+        """One that outlives the test that makes it."""
+        with POOL.open(False):
+            return Lab.agent(**settings)
 
     @staticmethod
     def weights(agent: DqnAgent, scope: str) -> dict[str, np.ndarray]:
@@ -98,7 +127,8 @@ class Lab:
         """
         key = repr(settings)
         if key not in Lab._used:
-            Lab._used[key] = Lab.filled(**settings)
+            Lab._used[key] = Lab.kept(**settings)
+            Lab.fill(Lab._used[key])
         agent = Lab._used[key]
         for name in agent.hyperparameters:
             agent.hyperparameters[name] = "auto"

@@ -122,7 +122,7 @@ def test_no_other_thread_stores_what_waits(tmp_path):
     assert digests[0] == digests[1]
 
 
-def test_a_checkpoint_finds_its_calls_of_the_graph_already_made(tmp_path):
+def test_a_checkpoint_finds_its_calls_of_the_graph_already_made(own_agents, tmp_path):
     """Making them takes as long as a thousand updates."""
     agent, envs = made(checkpoint_seconds=0)
     checkpoints = Checkpoints(agent, CheckpointStore(tmp_path), pytest.fail)

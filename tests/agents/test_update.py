@@ -31,7 +31,7 @@ def with_one_transition(lab):
 
     @functools.cache
     def make(*, terminated=False, **settings):
-        agent = lab.agent(discount=0.5, learning_rate=1e-12, updates_per_learn=2, **settings)
+        agent = lab.kept(discount=0.5, learning_rate=1e-12, updates_per_learn=2, **settings)
         (action,) = lab.step(agent, S_TM1, autoreset=True)
         lab.step(agent, S_T, reward=3.0, terminated=terminated)
         return agent, action

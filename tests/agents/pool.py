@@ -1,0 +1,152 @@
+"""Agents that are built once and lent to one test after the other, as good as new each time.
+
+Building an agent takes half a second, and making its calls as much again; what a test does with
+it takes hundredths. So `DqnAgent` gives out agents of a pool here: one of the same config that
+no test has now, put back to what it was right after it was built, every variable of its graph and
+every attribute of our objects that can be reached from it, or a new one. Two agents in one test
+are always two, so a run that is resumed, repeated or compared has an agent of its own.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from agents.dqn import DqnAgent
+from rl_core.graph.engine import Engine
+
+_AT_MOST = 40  # that nobody has; the one that waited longest is closed first
+_BYTES_AT_MOST = 2_000_000  # of variables: a larger agent is not kept
+_NOT_KEPT = (Engine,)  # its calls of the graph stay made
+
+
+class _First:
+    """What an agent was when it was built, and how it becomes that again."""
+
+    def __init__(self, agent: DqnAgent) -> None:
+        self.agent = agent
+        self._contents: list[tuple[Any, Any]] = []
+        self._walk(agent.__dict__, set())
+        session = agent.engine.session
+        with agent.engine.graph.as_default():
+            variables = agent.engine.graph.get_collection("variables")
+        self._set = [v.initializer for v in variables]
+        # Copies, because what is fetched may be the variable's own memory.
+        values = [np.array(value) for value in session.run(variables)]
+        self._values = {
+            v.initializer.inputs[1]: value for v, value in zip(variables, values, strict=True)
+        }
+        self.nbytes = sum(value.nbytes for value in values)
+
+    def again(self) -> dict[str, Any]:
+        """The attributes of an agent as it was at first."""
+        for thing, content in self._contents:
+            if isinstance(thing, np.ndarray):
+                thing[...] = content
+            elif isinstance(thing, list):
+                thing[:] = content
+            else:
+                thing.clear()
+                thing.extend(content) if isinstance(thing, collections.deque) else thing.update(
+                    content
+                )
+        self.agent.engine.session.run(self._set, self._values)
+        return self.agent.__dict__
+
+    def _walk(self, thing: Any, seen: set[int]) -> None:
+        """Keeps what can change of everything that is reached from there."""
+        if id(thing) in seen:
+            return
+        seen.add(id(thing))
+        inside: Any = ()
+        if isinstance(thing, np.ndarray):
+            self._contents.append((thing, thing.copy()))
+        elif isinstance(thing, dict | list | set | collections.deque):
+            self._contents.append((thing, thing.copy()))
+            inside = list(thing.values() if isinstance(thing, dict) else thing)
+        elif isinstance(thing, tuple | frozenset):
+            inside = thing
+        elif isinstance(thing, types.FunctionType):
+            with contextlib.suppress(ValueError):  # a cell that is still empty
+                inside = [cell.cell_contents for cell in thing.__closure__ or ()]
+        elif isinstance(thing, types.MethodType):
+            inside = [thing.__self__]
+        elif isinstance(thing, functools.partial):
+            inside = [thing.func, *thing.args, *thing.keywords.values()]
+        elif type(thing).__module__.startswith(("agents.", "rl_core.")) and not isinstance(
+            thing, _NOT_KEPT
+        ):
+            inside = [vars(thing)] if hasattr(thing, "__dict__") else []
+        for one in inside:
+            self._walk(one, seen)
+
+
+class Pool:
+    """Lends agents while a test runs; `take_back` ends that."""
+
+    def __init__(self) -> None:
+        self.built = self.lent_again = 0
+        self._free: dict[str, list[_First]] = collections.defaultdict(list)
+        self._lent: list[tuple[str, _First]] = []
+        self._open = False
+        self._build = DqnAgent.__init__
+
+    def install(self, patch: Any) -> None:
+        """From here on agents come from the pool."""
+        pool = self
+
+        @functools.wraps(self._build)
+        def init(agent: DqnAgent, config: Any, *args: Any, **how: Any) -> None:
+            # A network of one's own may be another one next time.
+            if pool._open and ":" not in config.network:
+                pool._lend(agent, config, *args, **how)
+            else:
+                pool._build(agent, config, *args, **how)
+
+        patch.setattr(DqnAgent, "__init__", init)
+        patch.setattr(DqnAgent, "close", lambda agent: None if pool._open else agent.engine.close())
+
+    @contextlib.contextmanager
+    def open(self, is_open: bool = True) -> Iterator[None]:
+        """Lends; or, closed, builds agents that stay whose they are."""
+        before, self._open = self._open, is_open
+        try:
+            yield
+        finally:
+            self._open = before
+
+    def take_back(self) -> None:
+        """All that were lent."""
+        for key, first in self._lent:
+            if first.nbytes <= _BYTES_AT_MOST:
+                self._free[key].append(first)
+        self._lent = []
+        while sum(map(len, self._free.values())) > _AT_MOST:
+            key = next(key for key, waiting in self._free.items() if waiting)
+            self._free[key].pop(0).agent.engine.close()
+
+    def _lend(self, agent: DqnAgent, config: Any, *args: Any, **how: Any) -> None:
+        rules = how.get("rules")
+        others = {name: value for name, value in how.items() if name != "rules"}
+        key = repr((config, args, sorted(others.items()), type(rules)))
+        if self._free[key]:
+            first = self._free[key].pop()
+            self.lent_again += 1
+        else:
+            # Never the agent itself: what is built may refer to whom it was built for.
+            template = object.__new__(DqnAgent)
+            self._build(template, config, *args, **how)
+            first = _First(template)
+            self.built += 1
+        self._free[key] = self._free.pop(key)  # now the last one in line
+        self._lent.append((key, first))
+        agent.__dict__ = first.again()
+
+
+POOL = Pool()

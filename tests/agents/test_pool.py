@@ -1,0 +1,64 @@
+"""An agent that is lent to a second test is as good as new; two in one test are two."""
+
+import numpy as np
+import pytest
+
+from tests.agents.pool import Pool
+
+KINDS = {
+    "plain": {},
+    "prioritized, freezing": {
+        "prioritized": True, "n_step": 3,
+        "freeze": [{"exempt": ["head"], "updates": 7}, {"exempt": ["torso"], "updates": 5}],
+    },
+    "noisy, averaged, loops": {
+        "noisy": True, "averaged_targets": 2, "updates_per_learn": 3, "ema_decay": 0.9,
+    },
+    "waiting rows": {"learn_period": 20},
+}  # fmt: skip
+
+
+@pytest.fixture
+def lending(own_agents, monkeypatch):
+    pool = Pool()
+    pool.install(monkeypatch)
+    with pool.open():
+        yield pool
+
+
+def life(lab, agent):
+    """What an agent does in a test, and what can be told of it afterwards."""
+    seen = [agent.digest(), agent.updates, agent.hyperparameters.env_step, agent.target_age]
+    actions = np.concatenate(lab.fill(agent, 70)).tolist()
+    for number in range(6):
+        agent.learn(1 + number % 4)
+        agent.snapshot()
+    agent.hyperparameters["sync_period"] = 2
+    agent.hyperparameters["epsilon"] = 0.0
+    agent.hyperparameters.env_step = 99
+    agent.learn(3)
+    agent.rewind(2)
+    actions += np.concatenate(lab.fill(agent, 9)).tolist()
+    return [*seen, actions, agent.digest(), agent.inspect(), agent.snapshots]
+
+
+@pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
+def test_an_agent_that_is_lent_again_lives_the_same_life(lending, lab, settings):
+    first = life(lab, lab.agent(**settings))
+    lending.take_back()
+    again = lab.agent(**settings)
+    again._acting.store, again.anything, again._calls._singles["x"] = None, 1, 2
+    lending.take_back()
+    third = lab.agent(**settings)
+    assert (lending.built, lending.lent_again) == (1, 2)
+    assert not hasattr(third, "anything") and third._acting.store is not None
+    assert life(lab, third) == first
+    with lending.open(False):
+        assert life(lab, lab.agent(**settings)) == first
+
+
+def test_two_agents_in_one_test_are_two(lending, lab):
+    first, second = lab.agent(), lab.agent()
+    assert first.engine is not second.engine and lending.built == 2
+    lending.take_back()
+    assert lab.agent(seed=1).engine not in (first.engine, second.engine)
