@@ -15,11 +15,15 @@ SEEDS ?= 10
 train: $(VENV)/.ready
 	$(BIN)/targetnet train cartpole --board
 
+# A file's tests go to one process, so that what they share is made once; every skip is told with
+# its reason, and the slowest tests with their times.
+TESTS := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -rs --durations=20
+
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(TESTS)
 
 test-slow: $(VENV)/.ready
-	$(BIN)/python -m pytest -m slow --timeout 3600
+	$(BIN)/python -m pytest -m slow --timeout 3600 -rs $(SLOW)
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m pytest -m benchmark -s
@@ -34,7 +38,7 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(TESTS)
 
 format: $(VENV)/.ready
 	$(BIN)/ruff format .

@@ -3,12 +3,69 @@
 import os
 import signal
 import subprocess
+import threading
+import time
 
 import pytest
 
 # A shell that starts the tests in the background makes them, and every process they start, deaf
 # to Ctrl-C; some tests send one.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--budget", type=float, metavar="SECONDS", help="skip what is not done by then, by name"
+    )
+
+
+def pytest_configure(config):
+    if seconds := config.getoption("budget"):
+        config.pluginmanager.register(Budget(seconds), "budget")
+
+
+class Budget:
+    """Ends the tests in time: one at work is cut, the others are not begun. That fails nothing."""
+
+    REASON = "no time left (--budget)"
+
+    def __init__(self, seconds):
+        self._end = time.monotonic() + seconds
+        self._main, self._at_work = threading.get_ident(), False
+        self._left_out = []
+        signal.signal(signal.SIGUSR1, self._cut)
+        timer = threading.Timer(seconds, signal.pthread_kill, (self._main, signal.SIGUSR1))
+        timer.daemon = True
+        timer.start()
+
+    def _cut(self, *_):
+        # Within a test: it is left as by any other exception, and its processes are ended.
+        if self._at_work:
+            pytest.skip(self.REASON)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item):
+        if time.monotonic() > self._end:
+            pytest.skip(self.REASON)
+        self._at_work = True
+        try:
+            return (yield)
+        finally:
+            self._at_work = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item):
+        if time.monotonic() > self._end:
+            pytest.skip(self.REASON)
+
+    def pytest_runtest_logreport(self, report):
+        if report.skipped and self.REASON in str(report.longrepr):
+            self._left_out.append(report.nodeid)
+
+    def pytest_terminal_summary(self, terminalreporter):
+        if self._left_out:
+            terminalreporter.section("not run: no time left")
+            terminalreporter.write_line("\n".join(self._left_out))
 
 
 @pytest.fixture

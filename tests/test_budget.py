@@ -1,0 +1,39 @@
+"""`--budget SECONDS`: what is not done by then is skipped by name, and fails nothing by that."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = """
+import time
+
+def test_quick():
+    pass
+
+def test_at_work():
+    time.sleep(600)
+
+def test_not_begun():
+    raise AssertionError
+"""
+
+
+def run(folder, tests, *arguments):
+    (folder / "conftest.py").write_text((Path(__file__).parent / "conftest.py").read_text())
+    (folder / "test_it.py").write_text(tests)
+    command = [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider", *arguments]
+    done = subprocess.run([*command, str(folder)], cwd=folder, capture_output=True, text=True)
+    return done.returncode, done.stdout
+
+
+def test_what_there_is_no_time_for_is_told_by_name_and_fails_nothing(tmp_path):
+    code, out = run(tmp_path, TESTS, "--budget", "4")
+    assert code == 0 and "1 passed, 2 skipped" in out
+    told = [line for line in out.splitlines() if line.startswith("test_it.py::")]
+    assert told == ["test_it.py::test_at_work", "test_it.py::test_not_begun"]
+    assert "no time left (--budget)" in out
+
+
+def test_a_failure_in_time_still_fails(tmp_path):
+    code, out = run(tmp_path, TESTS.replace("pass", "raise KeyError"), "--budget", "4")
+    assert code == 1 and "1 failed, 2 skipped" in out
