@@ -26,6 +26,7 @@ log_period = 50
 eval_period = 100
 eval_episodes = 2
 final_eval_episodes = 3
+xla = false
 """
 
 

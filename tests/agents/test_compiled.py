@@ -36,6 +36,8 @@ SMALL = {
     "learning_rate": 0.01,
     "sync_period": 17,
     "log_period": 100,
+    "eval_period": 10_000,
+    "final_eval_episodes": 1,
     "epsilon": 0.3,
     "xla": False,
 }

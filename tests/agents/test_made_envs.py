@@ -16,6 +16,7 @@ from rl_core.errors import EnvError
 SHORT = {
     "num_envs": 4, "env_steps": 80, "hidden": (8,), "batch_size": 8, "replay_capacity": 100,
     "learn_start": 40, "eval_period": 40, "eval_episodes": 2, "final_eval_episodes": 3,
+    "xla": False,
 }  # fmt: skip
 
 

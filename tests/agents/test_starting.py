@@ -12,6 +12,9 @@ import pytest
 from rich.console import Console
 
 import agents.display
+import agents.policy_commands
+import agents.quiet
+import agents.train_commands
 from agents.cli import main
 from agents.config import DqnConfig
 from agents.display import Display
@@ -28,6 +31,7 @@ SHORT = {
     "learn_start": 30,
     "eval_period": 1_000,
     "final_eval_episodes": 1,
+    "xla": False,
 }
 STARTED = r"started in \d+\.\d s, of which importing TensorFlow \d+\.\d s"
 
@@ -134,18 +138,47 @@ def test_onednn_is_there_for_who_asked_before_the_import():
     )
 
 
-def test_a_config_asks_for_onednn_and_every_command_of_the_run_keeps_to_it(tmp_path):
-    changes = [f"{name}={list(v) if name == 'hidden' else v}" for name, v in SHORT.items()]
-    train_it = ["train", "cartpole", "--run", "a", "--set", "onednn=true", *changes]
-    for command in (train_it, ["replay", "a"], ["eval", "a", "--episodes", "1"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "agents.cli", *command], capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        assert command[0] != "replay" or "identical" in done.stdout
-    longer = RunDir.open(tmp_path / "a").config().model_copy(update={"env_steps": 120})
+class Enough(RlCoreError):
+    """Raised instead of importing TensorFlow."""
+
+
+@pytest.fixture
+def with_onednn(here):
+    """A run whose config asks for oneDNN, trained by the command in a process of its own."""
+    text = "\n".join(f"{k} = {json.dumps(v)}" for k, v in SHORT.items())
+    (here / "short.toml").write_text(text)
+    in_a_process("train", "short.toml", "--run", "a", "--set", "onednn=true")
+    return here / "a"
+
+
+def in_a_process(*command):
+    done = subprocess.run(
+        [sys.executable, "-m", "agents.cli", *command], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_config_asks_for_onednn_and_every_command_of_the_run_keeps_to_it(
+    with_onednn, capsys, monkeypatch
+):
+    def asked(onednn=False):
+        raise Enough(f"asked for {onednn}")
+
+    for module in (agents.quiet, agents.policy_commands, agents.train_commands):
+        monkeypatch.setattr(module, "quiet_import", asked)
+    for command in (["replay", "a"], ["eval", "a"], ["resume", "a", "--set", "env_steps=120"]):
+        assert main(command) == 2
+        assert capsys.readouterr().err == "targetnet: asked for True\n", command
+    longer = RunDir.open(with_onednn).config().model_copy(update={"env_steps": 120})
     with pytest.raises(RlCoreError, match="set it to 1 before the import"):
-        resume(tmp_path / "a", longer)  # this process imported it without
+        resume(with_onednn, longer)  # this process imported it without
+
+
+@pytest.mark.slow  # in the default run the import is replaced, and trained in one process
+def test_every_command_of_a_run_with_onednn_works_in_a_process_of_its_own(with_onednn):
+    assert "identical" in in_a_process("replay", "a")
+    in_a_process("eval", "a", "--episodes", "1")
 
 
 # What help and mistakes say of commands that are not imported.
