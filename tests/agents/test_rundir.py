@@ -9,7 +9,7 @@ import pytest
 
 from agents.config import DqnConfig
 from agents.rundir import RunDir, require_free
-from rl_core.errors import RunDirError
+from rl_core.errors import ConfigError, RunDirError
 
 CONFIG = DqnConfig(sync_period=7)
 WEIGHTS = {
@@ -223,5 +223,5 @@ def test_what_cannot_be_written_whole_leaves_what_was_there(run, monkeypatch):
 
 def test_a_config_damaged_afterwards_is_refused_with_its_line(run):
     (run.path / "config.toml").write_text("sync_period = \n")
-    with pytest.raises(Exception, match=r"config\.toml.*line 1"):
+    with pytest.raises(ConfigError, match=r"config\.toml.*line 1"):
         RunDir.open(run.path).config()
