@@ -16,7 +16,9 @@ from rl_core.errors import RlCoreError
 
 # Of the optimizer's moments, which single updates and loops keep in variables of their own.
 IN_BOTH_FORMS = pytest.mark.parametrize(
-    "form", [{}, {"updates_per_learn": 2}], ids=["single updates", "loops"]
+    "form",
+    [{"past_states": 4}, {"past_states": 4, "updates_per_learn": 2}],
+    ids=["single updates", "loops"],
 )
 
 

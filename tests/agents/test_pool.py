@@ -17,6 +17,8 @@ KINDS = {
     "waiting rows": {"learn_period": 20},
 }  # fmt: skip
 
+FAST = ("prioritized, freezing", "waiting rows")
+
 
 @pytest.fixture
 def lending(own_agents, monkeypatch):
@@ -42,8 +44,15 @@ def life(lab, agent):
     return [*seen, actions, agent.digest(), agent.inspect(), agent.snapshots]
 
 
-@pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(how, id=kind, marks=() if kind in FAST else pytest.mark.slow)
+        for kind, how in KINDS.items()
+    ],
+)
 def test_an_agent_that_is_lent_again_lives_the_same_life(lending, lab, settings):
+    settings = {"past_states": 2} | settings
     first = life(lab, lab.agent(**settings))
     lending.take_back()
     again = lab.agent(**settings)

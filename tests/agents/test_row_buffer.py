@@ -26,6 +26,7 @@ SMALL = {
     "learning_rate": 0.01,
     "sync_period": 20,
     "epsilon": {"schedule": "linear", "start": 1.0, "end": 0.1, "steps": 400},
+    "past_states": 0,
     "xla": False,
 }
 
@@ -51,18 +52,19 @@ def made(*, waiting=True, **settings):
     ],
     ids=str,
 )
-def test_waiting_rows_change_no_bit(settings):
+def test_waiting_rows_change_no_bit(pool, settings):
     digests, waited = [], []
     for waiting in (True, False):
         agent, envs = made(waiting=waiting, **settings)
         for _ in training_loop(agent, envs):
             waited.append(waiting and agent._acting._buffer.count)
         digests.append(agent.digest())
+        pool.take_back()
     assert max(waited) > 2
     assert digests[0] == digests[1]
 
 
-def test_a_period_that_is_changed_live_changes_the_way_and_no_bit():
+def test_a_period_that_is_changed_live_changes_the_way_and_no_bit(pool):
     digests = []
     for waiting in (True, False):
         agent, envs = made(waiting=waiting)
@@ -70,6 +72,7 @@ def test_a_period_that_is_changed_live_changes_the_way_and_no_bit():
             if tick.env_step in (100, 200, 300):
                 agent.hyperparameters["learn_period"] = {100: 1, 200: 25, 300: 2}[tick.env_step]
         digests.append(agent.digest())
+        pool.take_back()
     assert digests[0] == digests[1]
 
 
@@ -99,7 +102,7 @@ def test_whoever_looks_at_the_replay_sees_all_rows(look):
         assert seen == 90
 
 
-def test_no_other_thread_stores_what_waits(tmp_path):
+def test_no_other_thread_stores_what_waits(pool, tmp_path):
     """A checkpoint's writer reads rows while the loop's thread adds some."""
     digests, threads = [], set()
 
@@ -118,6 +121,7 @@ def test_no_other_thread_stores_what_waits(tmp_path):
                 checkpoints.take(tick.env_step, tick.env_step, {}, must=True)
         checkpoints.finish()
         digests.append(agent.digest())
+        pool.take_back()
     assert threads == {get_ident()}
     assert digests[0] == digests[1]
 
@@ -149,7 +153,7 @@ def test_rows_that_waited_are_dropped_when_another_state_is_restored():
 
 
 @pytest.mark.parametrize("period", [12, 1], ids=["waiting", "each one stored"])
-def test_a_time_step_that_is_refused_is_not_counted(period):
+def test_a_time_step_that_is_refused_is_not_counted(pool, period):
     """Neither stored nor counted: the random numbers of the next one stay its own."""
     digests = []
     for refused in (True, False):
@@ -162,6 +166,7 @@ def test_a_time_step_that_is_refused_is_not_counted(period):
             if tick.env_step == 25:
                 agent.hyperparameters["learn_period"] = 12
         digests.append(agent.digest())
+        pool.take_back()
     assert digests[0] == digests[1]
 
 
