@@ -6,20 +6,18 @@
     ema             follows online smoothly, if averaged weights are kept
     behaviour       copied from online before each phase of a concurrent loop, and acts in it
 
-Imports: agents.config, rl_core. Never envs.
+Imports: agents.config, agents.own_network, rl_core. Never envs.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow.compat.v1 as tf
 
 from agents.config import DqnConfig
-from rl_core.errors import ConfigError, RlCoreError, ShapeError, in_one_line
-from rl_core.graph.scopes import stop_gradient_getter, variables_in
+from agents.own_network import OwnNetwork
+from rl_core.graph.scopes import stop_gradient_getter
 from rl_core.graph.sync import copy_vars
 from rl_core.losses.categorical import support
 from rl_core.networks import (
@@ -67,7 +65,6 @@ class Networks:
         with tf.variable_scope("online") as online:
             self.greedy = self._network(observations)
         self.online = online.name
-        _require_blocks(config, self.online)
         names = ["target", *(f"past_target/{i}" for i in range(config.averaged_targets - 1))]
         # From the newest to the oldest.
         self._targets = [self._copy_of_online(name, observations)[0] for name in names]
@@ -151,14 +148,16 @@ def build_network(config: DqnConfig, num_actions: int) -> Network:
     """The config's network.
 
     Raises:
-      ConfigError: its own network cannot be imported or does not make features.
+      ConfigError: the user's own network cannot be imported.
     """
     streams = Streams(num_actions, config.dueling, config.head_hidden, config.noisy)
     head = _head(config, streams)
     if config.network in TORSOS:
         torso = TORSOS[config.network](config.hidden, normalise=config.layer_norm)
         return q_network(torso, head)
-    return q_network(_own_torso(config.network), head, block=None)
+    taken = {"value", "advantage"} if config.dueling else {"head"}
+    taken |= {"embedding"} if config.head == "implicit" else set()
+    return q_network(OwnNetwork(config.network, taken), head, block=None)
 
 
 def _head(config: DqnConfig, streams: Streams) -> Head:
@@ -170,41 +169,3 @@ def _head(config: DqnConfig, streams: Streams) -> Head:
         case "implicit":
             return implicit_head(streams, config.tau_samples, config.tau_samples_acting)
     return q_head(streams)
-
-
-def _own_torso(name: str) -> Torso:
-    """The user's function "module:function", with what it returns checked."""
-    module, _, function = name.partition(":")
-    try:
-        build: Any = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise ConfigError(f"network {name!r} cannot be imported ({in_one_line(error)})") from error
-
-    def torso(observation: tf.Tensor) -> tf.Tensor:
-        try:
-            features = build(observation)
-        except RlCoreError:
-            raise
-        except Exception as error:
-            raise ConfigError(
-                f"network {name!r} failed ({type(error).__name__}: {in_one_line(error)}); "
-                "TARGETNET_DEBUG=1 shows where"
-            ) from error
-        shape = getattr(features, "shape", None)
-        if shape is None or shape.rank != 2 or shape[-1] is None:
-            raise ShapeError(
-                f"network {name!r} must return features [B, F], a tensor of rank 2 whose last size "
-                f"is known, got {shape if shape is not None else type(features).__name__}"
-            )
-        return features
-
-    return torso
-
-
-def _require_blocks(config: DqnConfig, scope: str) -> None:
-    bare = [name for name in variables_in(scope) if "/" not in name]
-    if bare:
-        raise ConfigError(
-            f"network {config.network!r} makes the variable {bare[0]!r} outside any scope; put its "
-            "layers under tf.variable_scope(name), which is then a block that can be frozen"
-        )

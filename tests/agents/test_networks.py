@@ -1,6 +1,9 @@
 """A network of one's own: its blocks, and what is said where it cannot be used."""
 
 import io
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from rich.console import Console
 
 from agents.config import DqnConfig
 from agents.dqn import DqnAgent
+from agents.own_network import OwnNetwork
 from agents.training import train
 from rl_core import dense
 from rl_core.errors import ConfigError, ShapeError
@@ -25,22 +29,6 @@ def towers(observation):
     return tf.nn.relu(tf.concat([left, right], axis=1))
 
 
-def bare(observation):
-    return dense(observation, 3, "w") * tf.get_variable("scale", [])
-
-
-def flat(observation):
-    return tf.reduce_sum(observation, axis=1)
-
-
-def nothing(observation):
-    pass
-
-
-def broken(observation):
-    raise KeyError("no such layer")
-
-
 def pooled(observation):
     """Of an operation that XLA does not have."""
     features = tf.reshape(dense(observation, 16, "in"), [-1, 4, 4, 1])
@@ -51,8 +39,6 @@ def pooled(observation):
 @pytest.fixture
 def own(lab, monkeypatch):
     """An agent with a function of this module as its network."""
-    import sys
-
     monkeypatch.setitem(sys.modules, "mine", sys.modules[HERE])
     return lambda name, **settings: lab.agent(network=f"mine:{name}", **settings)
 
@@ -78,25 +64,219 @@ def test_its_target_is_guarded_from_gradients_and_copied(own, lab):
     assert lab.same(lab.weights(agent, "target"), lab.weights(agent, "online"))
 
 
+# What cannot be used: one line, before the agent's graph is built.
+
+CALLED = """
+import numpy as np
+import tensorflow as tf2
+import tensorflow.compat.v1 as tf
+from rl_core import dense
+
+FLOATS = np.ones([2, 3], np.float32)
+not_a_function = 3
+
+
+def scoped(build):
+    def function(observation):
+        with tf.variable_scope("block"):
+            return build(observation)
+    return function
+
+
+class Module(tf2.Module):
+    w = None
+
+    def __call__(self, observation):
+        if self.w is None:
+            self.w = tf2.Variable(FLOATS)
+        return tf.matmul(observation, self.w)
+
+
+def keras_layer(observation):
+    with tf.variable_scope("block"):
+        return tf2.keras.layers.Dense(3)(observation)
+
+
+def own_keras(observation):
+    import keras
+    return keras.Sequential([keras.layers.Dense(3)])(observation)
+
+
+def layer_of_tf_1(observation):
+    return tf.layers.dense(observation, 3)
+
+
+def older_keras(observation):
+    import tf_keras
+
+
+def helped(observation):
+    return in_two_lines(observation)
+
+
+def in_two_lines(observation):
+    raise KeyError("no such\\nlayer")
+
+
+def exits(observation):
+    raise SystemExit(3)
+
+
+def no_argument():
+    pass
+
+
+variable = scoped(lambda x: tf.matmul(x, tf.Variable(FLOATS)))
+variable_of_tf_2 = scoped(lambda x: tf.matmul(x, tf2.Variable(FLOATS)))
+module = scoped(lambda x: Module()(x))
+one_module = scoped(Module())
+once = tf2.Variable(FLOATS)
+made_at_import = scoped(lambda x: tf.matmul(x, once))
+array = scoped(lambda x: FLOATS)
+nothing = scoped(lambda x: None)
+several = scoped(lambda x: [x, x])
+flat = scoped(lambda x: tf.reduce_sum(x, axis=1))
+of_no_known_size = scoped(lambda x: tf.reshape(x, [tf.shape(x)[0], -1]))
+of_no_known_rank = scoped(lambda x: tf.py_func(lambda v: v, [x], tf.float32))
+of_no_size = scoped(lambda x: x[:, :0])
+more_rows = scoped(lambda x: tf.reshape(x, [-1, 1]))
+one_row = scoped(lambda x: tf.reduce_mean(x, axis=0, keepdims=True))
+doubles = scoped(lambda x: tf.cast(x, tf.float64))
+integers = scoped(lambda x: tf.cast(x, tf.int32))
+bare = lambda x: dense(x, 3, "w") * tf.get_variable("scale", [])
+heads = scoped(lambda x: dense(x, 3, "in"))
+unused = scoped(lambda x: [tf.get_variable("u", [3]), dense(x, 3, "in")][1])
+constant = scoped(lambda x: dense(x, 3, "in") * tf.get_variable("c", [], trainable=False))
+wide = scoped(lambda x: x * tf.cast(tf.get_variable("w", [], tf.float64), tf.float32))
+not_dense = scoped(lambda x: dense(x[:, None], 3, "in"))
+
+
+def head(observation):
+    with tf.variable_scope("head"):
+        return dense(observation, 3, "in")
+"""
+FEATURES = "must return features [B, F], a float32 tensor of rank 2 with a row for each observation"
+SCOPES = "Keras layers, tf.Variable and tf.Module ignore variable scopes and custom getters"
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Writes a module that is imported anew, beside where the process is."""
+    names = []
+
+    def write(text, name="towers"):
+        (tmp_path / f"{name}.py").write_text(text)
+        names.append(name)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    yield write
+    for name in names:
+        sys.modules.pop(name, None)
+
+
 @pytest.mark.parametrize(
-    ("name", "error", "said"),
+    ("name", "said"),
     [
-        ("tower", ConfigError, "'mine:tower' cannot be imported"),
-        ("bare", ConfigError, "makes the variable 'scale' outside any scope"),
-        ("flat", ShapeError, "must return features [B, F], a tensor of rank 2"),
-        ("nothing", ShapeError, "got NoneType"),
-        ("broken", ConfigError, "failed (KeyError: 'no such layer'); TARGETNET_DEBUG=1"),
+        ("keras_layer", f"makes 'block/dense/bias', which is not a variable by .*: {SCOPES}"),
+        ("own_keras", SCOPES),
+        ("layer_of_tf_1", "failed .* at towers.py:{tf.layers.dense}; " + SCOPES),
+        ("older_keras", "No module named 'tf_keras'. at towers.py:{import tf_keras}; " + SCOPES),
+        ("variable", f"makes 'block/Variable', which is not .*: {SCOPES}"),
+        ("variable_of_tf_2", SCOPES),
+        ("module", SCOPES),
+        ("one_module", SCOPES),
+        ("made_at_import", "failed .ValueError: .* must be from the same graph"),
+        (
+            "helped",
+            "KeyError: 'no such.*layer'. at towers.py:{raise KeyError}; TARGETNET_DEBUG",
+        ),
+        ("exits", "failed .SystemExit: 3. at towers.py:{raise SystemExit}"),
+        ("no_argument", "failed .TypeError: no_argument.. takes 0 positional"),
+        ("not_a_function", "module 'towers' has no function 'not_a_function'"),
+        ("hed", "module 'towers' has no function 'hed'; did you mean 'head'"),
+        ("array", re.escape(FEATURES) + ".*got numpy.ndarray"),
+        ("nothing", "got NoneType"),
+        ("several", "got list"),
+        ("flat", re.escape("got shape (3,) of observations of shape (3, 2)")),
+        ("of_no_known_size", re.escape("got shape (None, None) of")),
+        ("of_no_known_rank", "got shape <unknown> of"),
+        ("of_no_size", re.escape("got shape (3, 0) of")),
+        ("more_rows", re.escape("got shape (6, 1) of observations of shape (3, 2)")),
+        ("one_row", re.escape("got shape (1, 2) of")),
+        ("doubles", "got float64"),
+        ("integers", "got int32"),
+        ("bare", "makes the variable 'scale' outside any scope"),
+        ("head", "has a scope 'head', which is the head's"),
+        ("unused", "variable 'block/u' on which its features do not depend"),
+        ("constant", "makes 'block/c' with trainable=False, .* use tf.constant"),
+        ("wide", "variable 'block/w' of float64, which must be float32"),
+        (
+            "not_dense",
+            "ShapeError: dense 'in' needs inputs of rank 2.*towers.py:{not_dense =}",
+        ),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_one_line(own, name, error, said):
-    with pytest.raises(error) as caught:
-        own(name)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+def test_what_cannot_be_used_is_refused_in_one_line(written, lab, name, said):
+    written(CALLED)
+    # "{text}" stands for the number of the line that has the text.
+    said = re.sub("{(.*)}", lambda text: str(CALLED[: CALLED.index(text[1])].count("\n") + 1), said)
+    with pytest.raises((ConfigError, ShapeError), match=said) as caught:
+        lab.agent(network=f"towers:{name}")
+    assert f"network 'towers:{name}'" in str(caught.value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import os\nraise ValueError('at\\nimport')", "ValueError: at import. at towers.py:2"),
+        ("import os\nos.no_such", "AttributeError: .* at towers.py:2"),
+        ("import sys\nsys.exit('bye')", "SystemExit: bye. at towers.py:2"),
+        ("def two(", "SyntaxError: .*towers.py, line 1"),
+        (
+            "\nimport no_such_module",
+            ".*No module named 'no_such_module'. at towers.py:2",
+        ),
+        (
+            "import tf_keras",
+            f".*No module named 'tf_keras'. at towers.py:1; {SCOPES}",
+        ),
+    ],
+)
+def test_a_module_that_cannot_be_imported_says_its_line(written, lab, text, said):
+    written(text)
+    with pytest.raises(ConfigError, match=f"'towers:two' cannot be imported .{said}") as caught:
+        lab.agent(network="towers:two")
+    assert "\n" not in str(caught.value)
 
 
 def test_a_module_that_is_not_there_is_said_so(lab):
     with pytest.raises(ConfigError, match="No module named 'no_such_module'"):
         lab.agent(network="no_such_module:torso")
+    with pytest.raises(ConfigError, match="cannot be imported"):
+        lab.agent(network=".relative:torso")
+
+
+def test_a_keras_layer_ends_the_command_with_one_line_and_nothing_on_disk(written, tmp_path):
+    """In a process that has TensorFlow without Keras, as every command."""
+    written(CALLED)
+    command = [sys.executable, "-m", "agents.cli", "train", "cartpole", "--run", "run"]
+    done = subprocess.run(
+        [*command, "--set", "network=towers:keras_layer"], capture_output=True, text=True
+    )
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("targetnet: network 'towers:keras_layer' makes")
+    assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["towers.py"]
+
+
+def test_trying_it_out_leaves_nothing_in_the_agents_graph(own, monkeypatch):
+    def operations():
+        return [op.name for op in own("towers").engine.session.graph.get_operations()]
+
+    tried = operations()
+    monkeypatch.setattr(OwnNetwork, "_try_out", lambda self, shape: None)
+    assert tried == operations()
 
 
 @pytest.mark.parametrize("network", ["minatar", "nature", "impala"])
