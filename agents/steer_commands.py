@@ -6,7 +6,9 @@ inside `replay`.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -81,8 +83,13 @@ class Status:
     """Until Ctrl-C or the run's end."""
     json: bool = False
     """One JSON object; with --follow one a line."""
+    pid: bool = False
+    """Only the number of its process, as in: kill -9 $(targetnet status RUN --pid)"""
 
     def __call__(self, console: Console) -> int:
+        if self.pid:
+            print(_pid(self.run))
+            return 0
         from rich.live import Live
 
         from agents.run_tables import status_table
@@ -238,6 +245,29 @@ def _ask(
     if refusals:
         raise RlCoreError("; ".join(refusals))
     return 0
+
+
+def _pid(run: Path) -> int:
+    """Of the process that holds the run's lock: a number alone may be another process' by now."""
+    files = ControlFiles(run)
+    state, alive = read_state(files)
+    if not alive:
+        raise RunDirError(f"{run} is not running, so it has no process")
+    if state.host != socket.gethostname():
+        raise RunDirError(f"{run} runs on {state.host}: ask for its process there")
+    if not _holds(state.pid, files.lock):
+        raise RunDirError(f"{run} is starting and has not said which process it is: try again")
+    return state.pid
+
+
+def _holds(pid: int, lock: Path) -> bool:
+    """Whether a process has the file open."""
+    with contextlib.suppress(OSError):  # it ended, or it is somebody else's
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                if descriptor.samefile(lock):
+                    return True
+    return False
 
 
 def _assignment(text: str) -> tuple[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents.cli import main
-from rl_core.control.files import ControlFiles, is_alive
+from rl_core.control.files import ControlFiles, RunLock, is_alive
 from rl_core.control.log import read_log
 from rl_core.control.state import read_state
 
@@ -214,6 +214,31 @@ def test_status_as_json_is_the_state(capsys, long):
     state = json.loads(out)
     assert code == 0 and state["alive"] is True and state["status"] == "running"
     assert {v["name"] for v in state["values"]} >= {"sync_period", "epsilon", "exempt"}
+
+
+def test_the_pid_is_that_of_the_process_that_runs_it(capsys, long, ended):
+    code, out, err = ran(capsys, "status", long, "--pid")
+    assert (code, err) == (0, "")
+    assert str(long).encode() in Path(f"/proc/{int(out)}/cmdline").read_bytes().split(b"\0")
+    code, out, err = ran(capsys, "status", ended, "--pid")
+    assert (code, out) == (2, "") and "is not running, so it has no process" in err
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [("pid", "is starting and has not said which process it is"), ("host", "runs on elsewhere")],
+)
+def test_the_pid_of_another_process_is_never_given(capsys, ended, tmp_path, field, said):
+    """After a kill the number may be another process', while a resumed run has the lock."""
+    other = {"pid": os.getppid(), "host": "elsewhere"}
+    state = json.loads((ended / "control/state.json").read_text()) | {field: other[field]}
+    files = ControlFiles(tmp_path)
+    files.make()
+    files.state.write_text(json.dumps(state))
+    lock = RunLock(files)
+    code, out, err = ran(capsys, "status", tmp_path, "--pid")
+    lock.release()
+    assert (code, out) == (2, "") and said in err and err.count("\n") == 1
 
 
 def test_status_follows_a_run_until_its_end(capsys, ended, long):
