@@ -66,17 +66,18 @@ def serve(
     """Runs TensorBoard in this process until Ctrl-C, and prints its address.
 
     Args:
-      logdir: a run directory, or a directory of them.
+      logdir: a run directory, or a directory of them, which may be made later.
       host: name or address to listen at.
       port: None takes DEFAULT_PORT, or the next free one; 0 any free one.
       full: leave TensorFlow in, for third-party plugins that need it.
       arguments: more of TensorBoard's own arguments, such as "--reload_interval=1".
 
     Raises:
-      BoardError: no such directory, the port is taken, or an argument is refused.
+      BoardError: not a directory, the port is taken, or an argument is refused.
     """
     _require_logdir(logdir)
     _require_port(port)
+    _say_if_empty(logdir)
     argv = ["tensorboard", f"--logdir={logdir}"]
     if host != "localhost":  # TensorBoard's default; naming it would forbid --bind_all
         argv.append(f"--host={host}")
@@ -127,8 +128,15 @@ def start_beside(
 
 
 def _require_logdir(logdir: Path) -> None:
-    if not logdir.is_dir():
-        raise BoardError(f"no such directory: {str(logdir)!r}; nothing to show")
+    """One that is not there yet will do: TensorBoard looks again and again."""
+    existing = next(p for p in (logdir, *logdir.absolute().parents) if p.exists())
+    if not existing.is_dir():
+        raise BoardError(f"cannot show {str(logdir)!r}: {str(existing)!r} is not a directory")
+
+
+def _say_if_empty(logdir: Path) -> None:
+    if not logdir.exists() or next(logdir.iterdir(), None) is None:
+        print(f"there is no run in {logdir} yet; it appears once one has begun", flush=True)
 
 
 def _require_port(port: int | None) -> None:

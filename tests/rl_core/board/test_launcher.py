@@ -302,13 +302,49 @@ def test_what_tensorboard_refuses_is_one_clear_line(tmp_path, arguments, line):
     assert run_board(tmp_path, *arguments) == (2, "", line + "\n")
 
 
-def test_a_missing_directory_is_one_clear_line(tmp_path):
-    missing = tmp_path / "missing"
-    line = f"no such directory: {str(missing)!r}; nothing to show"
-    assert run_board(missing) == (2, "", line + "\n")
-    with pytest.raises(BoardError) as error:
-        start_beside(missing)
-    assert str(error.value) == line
+def test_what_is_no_directory_is_one_clear_line(tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    for path in (file, file / "runs"):
+        line = f"cannot show {str(path)!r}: {str(file)!r} is not a directory"
+        assert run_board(path) == (2, "", line + "\n")
+        with pytest.raises(BoardError) as error:
+            start_beside(path)
+        assert str(error.value) == line
+
+
+# --- before there is a run
+
+
+def test_a_run_that_begins_later_appears_in_a_board_that_waits(tmp_path):
+    logdir = tmp_path / "later" / "runs"
+    board = start_beside(logdir, port=0, arguments=["--reload_interval=1"])
+    try:
+        with urllib.request.urlopen(board.url + "data/plugin/steer/runs") as reply:
+            assert json.load(reply)["runs"] == []
+        with EventWriter(logdir / "first") as writer:
+            writer.scalars({"learn/loss": 1.0}, 1)
+
+        def runs():
+            with urllib.request.urlopen(board.url + "data/runs") as reply:
+                return json.load(reply)
+
+        assert wait_for(runs, "the run") == ["first"]
+    finally:
+        board.stop()
+
+
+@pytest.mark.parametrize("content", [None, "directory", "a run"])
+def test_serving_says_whether_there_is_a_run_yet(tmp_path, monkeypatch, capsys, content):
+    program = types.SimpleNamespace(main=lambda: None)
+    monkeypatch.setattr(launcher, "_configured", lambda argv: program)
+    monkeypatch.setattr(launcher, "_leave_out_tensorflow", lambda: None)
+    logdir = tmp_path / "runs"
+    if content:
+        (logdir if content == "directory" else logdir / "cartpole-1").mkdir(parents=True)
+    serve(logdir)
+    said = f"there is no run in {logdir} yet; it appears once one has begun\n"
+    assert capsys.readouterr().out == ("" if content == "a run" else said)
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
