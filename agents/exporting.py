@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -55,7 +56,7 @@ def export(
             (making / "policy.safetensors").write_bytes(weights_bytes(weights))
             return out
         policy = build_policy(directory, weights)
-        with contextlib.closing(policy.session):
+        with contextlib.closing(policy.session), _no_deprecations():
             FORMATS[to](policy, making)
             describe = {
                 "input": {n: t.shape.as_list()[1:] for n, t in _inputs(policy).items()},
@@ -128,6 +129,18 @@ def _rename(graph: object, names: dict[str, str]) -> None:
     for node in graph.node:  # type: ignore[attr-defined]
         for field in (node.input, node.output):
             field[:] = [names.get(name, name) for name in field]
+
+
+@contextlib.contextmanager
+def _no_deprecations() -> Iterator[None]:
+    """Keeps TensorFlow from warning that functions for graphs are of its first version."""
+    logger = tf.get_logger()
+    level = logger.level
+    logger.setLevel(max(level, logging.ERROR))
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextlib.contextmanager

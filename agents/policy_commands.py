@@ -122,7 +122,7 @@ class Export:
         with console.status("importing TensorFlow"), quiet_import(onednn=onednn):
             from agents.exporting import export
 
-        with console.status(f"writing {self.to}"), quiet_import():
+        with console.status(f"writing {self.to}"):
             out = export(self.run, self.to, self.dir, averaged=self.ema, best=self.best)
         for path in sorted(p for p in out.rglob("*") if p.is_file()):
             console.print(str(path), highlight=False)

@@ -1,6 +1,6 @@
 """Importing TensorFlow: without what its C++ side has to say, without Keras, and timed.
 
-Imports: rl_core, a name.
+Imports: rl_core, a name; rl_core.lazy.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_core import ONEDNN_VARIABLE
+from rl_core.lazy import without_log_lines
 
 # TensorFlow imports Keras at its end, pandas and matplotlib with it if they are there, and goes on
 # if it cannot: 1.7 s for what nothing here uses. Who asks for `tensorflow.keras` later, gets it.
@@ -43,23 +44,13 @@ class Startup:
 def quiet_import(*, onednn: bool = False) -> Iterator[float]:
     """Imports TensorFlow and gives the seconds that took; within, import what needs it.
 
-    Nothing reaches file descriptor 2 meanwhile.
-
     Args:
       onednn: whether its operations are to be oneDNN's; too late if it was imported before.
     """
     if "tensorflow" not in sys.modules:
         os.environ[ONEDNN_VARIABLE] = str(int(onednn))
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    sys.stderr.flush()
-    saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)
-    try:
+    with without_log_lines():
         yield _import_tensorflow()
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(null)
 
 
 def process_began() -> float:

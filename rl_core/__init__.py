@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from rl_core.lazy import lazy_names
+from rl_core.lazy import LOG_LEVEL_VARIABLE, lazy_names
 
 if TYPE_CHECKING:
     from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore
@@ -74,6 +74,9 @@ if TYPE_CHECKING:
 # which doubles the time of acting; for small networks the plain ones are as fast in learning.
 ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 os.environ.setdefault(ONEDNN_VARIABLE, "0")
+# Read when TensorFlow logs for the first time. What fails is raised; below 3 it also logs that a
+# machine without a GPU has none.
+os.environ.setdefault(LOG_LEVEL_VARIABLE, "3")
 
 _NAMES_OF = {
     "checkpoint.store": "Checkpoint CheckpointError CheckpointStore",

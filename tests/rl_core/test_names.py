@@ -1,6 +1,7 @@
 """The flat names of `rl_core`: all there, known to type checkers, and loaded only when used."""
 
 import ast
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import rl_core
+from rl_core import lazy
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ["rl_core", "agents"]
@@ -83,3 +85,54 @@ def test_a_name_that_needs_no_tensorflow_imports_none_and_one_that_does_does():
         "from rl_core import Engine\n"
         "print('tensorflow' in sys.modules)"
     ) == ["False", "True"]
+
+
+# Importing TensorFlow quietly; tests/test_pages.py has the empty standard error of every snippet.
+
+NOISE = (
+    "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
+    "I0000 00:00:1795343304.458230    7262 cudart_stub.cc:31] Could not find cuda drivers\n"
+    "W0000 00:00:1795343304.458231    7262 some.cc:1] slow\n"
+)
+
+
+def written_within(capfd, monkeypatch, level, *texts):
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
+    with lazy.without_log_lines():
+        for text in texts:
+            os.write(2, text.encode())
+    return capfd.readouterr().err
+
+
+def test_only_log_lines_of_infos_and_warnings_are_dropped(capfd, monkeypatch):
+    said = written_within(
+        capfd, monkeypatch, "3", "before\n", NOISE, "E0000 00:00: failed\n", "no end"
+    )
+    assert said == "before\nE0000 00:00: failed\nno end"
+
+
+@pytest.mark.parametrize("level", ["0", "1", "2", ""])
+def test_who_chose_a_log_level_sees_all_of_it(capfd, monkeypatch, level):
+    assert written_within(capfd, monkeypatch, level, NOISE) == NOISE
+
+
+def test_standard_error_is_brought_back_after_an_exception_and_within_another_import(capfd):
+    with pytest.raises(KeyError), lazy.without_log_lines(), lazy.without_log_lines():
+        os.write(2, b"kept\n")
+        raise KeyError
+    os.write(2, b"after\n")
+    assert capfd.readouterr().err == "kept\nafter\n"
+
+
+def test_a_process_without_standard_error_imports_too():
+    code = "import os; os.close(2); from rl_core import Linear; print(Linear.__name__)"
+    assert in_a_new_process(code) == ["Linear"]
+
+
+def test_a_log_level_that_the_user_has_set_is_left_and_shown():
+    code = "import os; from rl_core import Engine; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "0"},
+    )  # fmt: skip
+    assert done.stdout == "0\n" and "cpu_feature_guard" in done.stderr
