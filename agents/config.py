@@ -80,13 +80,15 @@ class DqnConfig(Settings):
         meaning="share of the online network in a copy; 1 is hard",
         effect="next sync",
     )
-    discount: LiveFloat = live(0.99, ge=0, le=1, unit="1", meaning="of the next state's value")
+    discount: LiveFloat = live(
+        0.99, ge=0, le=1, unit="1", meaning="factor of the next state's value"
+    )
     munchausen: bool = False  # Vieillard et al. (2020)
     munchausen_alpha: LiveFloat = live(
         0.9, ge=0, le=1, unit="1", meaning="share of the log policy that is added to the reward"
     )
     munchausen_temperature: LiveFloat = live(
-        0.03, gt=0, unit="reward", meaning="of the softmax policy that the target is of"
+        0.03, gt=0, unit="reward", meaning="temperature of the target's softmax policy"
     )
     munchausen_clip: LiveFloat = live(
         -1.0, lt=0, unit="reward", meaning="least scaled log policy that is added"
@@ -105,10 +107,14 @@ class DqnConfig(Settings):
         le=1,
         unit="1",
         meaning="how much priorities count when sampling; 0 is uniform",
-        effect="next update, which raises all priorities to it anew",
+        effect="next update, which recomputes all priorities",
     )
     priority_beta: LiveFloat = live(
-        0.4, ge=0, le=1, unit="1", meaning="how much of the bias of that is taken out; 1 is all"
+        0.4,
+        ge=0,
+        le=1,
+        unit="1",
+        meaning="share of the sampling bias that importance weights remove",
     )
 
     # Learning.
@@ -137,7 +143,7 @@ class DqnConfig(Settings):
         ge=0,
         lt=1,
         unit="1",
-        meaning="of the averaged weights, per update; 0 in the config: none are kept",
+        meaning="decay of the averaged weights per update; 0 in the config keeps none",
         effect="next update",
     )
     freeze: tuple[FreezeArm, ...] = Field((), strict=False)  # arms in turn; empty: all trained
@@ -148,7 +154,7 @@ class DqnConfig(Settings):
         ge=0,
         le=1,
         unit="probability",
-        meaning="of a uniformly random action",
+        meaning="probability of a uniformly random action",
         effect="next action",
     )
 
@@ -157,7 +163,7 @@ class DqnConfig(Settings):
         1.0,
         gt=0,
         unit="reward",
-        meaning="of that softmax",
+        meaning="temperature of Boltzmann exploration; higher is more random",
         effect="next action",
     )
 

@@ -26,7 +26,9 @@ ACTIONS: dict[Action, str] = {
     "counters, replay and live values stay as they are, and the state now becomes the last "
     "snapshot",
     "checkpoint": "writes a checkpoint now; nothing waits for the disk",
-    "evaluate": "plays the greedy policy on envs of its own; changes nothing that is learned",
+    "evaluate": "plays the greedy policy on envs of its own; changes nothing that is learned; "
+    "answered when it begins, and its return is then in the run's terminal and in "
+    "`evaluation/return`",
     "pause": "stops stepping and learning and waits, without using the processor",
     "resume": "goes on where it was paused; no bit differs from a run that was never paused",
     "stop": "ends the run here: weights, checkpoint and digest are saved, nothing is evaluated",
