@@ -1,0 +1,313 @@
+"""Every fenced block of README and docs is run, or stands in a list here that says why it is not.
+
+    ```python   a script: twice in the same place, with nothing on standard error
+    ```toml     a config
+    ```         commands, after `$` if their output follows, else each line; the commands of a
+                page are run in order, in one place, and what they print is compared with the page
+
+Numbers may differ, everything else may not; two digests that are the same on the page are the same.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+import time
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from agents.cli import _COMMANDS, _parse, main
+from agents.config import DqnConfig
+from agents.config_files import read_config
+from rl_core.control.files import ControlFiles
+from rl_core.control.state import read_state
+from rl_core.errors import RunDirError
+
+ROOT = Path(__file__).parents[1]
+PAGES = {path.name: path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+NOT_RUN = {
+    r"make (train|test|\.venv/\.ready)": "sets up an environment and downloads TensorFlow",
+    r"source \.venv/bin/activate": "is of the shell that a user types in",
+    r"targetnet results .*": "trains for hours; tests/agents/results run it on small configs",
+    r"python -m tests\.benchmarks\.performance .*": "measures for minutes, beside peers",
+    r"targetnet board --host 0\.0\.0\.0 .*": "opens a port to other machines",
+    r"tensorboard .* --bind_all .*": "opens a port to other machines",
+}
+# Pages whose commands are run in one place, one page after the other.
+SESSIONS = [("family.md", "README.md"), ("nothing_lost.md",), ("tutorial.md",)]
+# Files that are there before, each with the page and the language of its block.
+FILES = {"towers.py": ("family.md", "python"), "my.toml": ("family.md", "toml")}
+OTHER_LINES = {"targetnet log runs/cartpole-1": "the page's run was also steered in the browser"}
+# So that a run of a page takes seconds; it lasts until it is ended.
+SMALL = [
+    "hidden=[8]", "batch_size=8", "learn_start=50", "learn_period=4", "updates_per_learn=1",
+    "xla=false", "checkpoint_seconds=1", "eval_period=1000000000",
+    "eval_episodes=1", "final_eval_episodes=1",
+]  # fmt: skip
+ENDLESS = "env_steps=1000000000"
+
+
+class Block(NamedTuple):
+    page: str
+    language: str
+    text: str
+
+    def commands(self):
+        """(command, lines printed), in order; without `$` nothing is said of what is printed."""
+        lines = self.text.splitlines()
+        if not any(line.startswith("$ ") for line in lines):
+            return [(line.partition(" #")[0].rstrip(), []) for line in lines]
+        commands = []
+        for line in lines:
+            if line.startswith("$ "):
+                commands.append((line[2:].partition(" #")[0].rstrip(), []))
+            else:
+                commands[-1][1].append(line)
+        return commands
+
+
+def blocks_of(page):
+    found = re.findall(r"^```(.*)\n((?s:.*?))^```$", PAGES[page].read_text(), re.MULTILINE)
+    return [Block(page, language, text) for language, text in found]
+
+
+def why_not_run(command):
+    return next((why for pattern, why in NOT_RUN.items() if re.fullmatch(pattern, command)), None)
+
+
+def commands_of(page):
+    return [c for block in blocks_of(page) if not block.language for c in block.commands()]
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+SCRIPTS = [b for b in BLOCKS if b.language == "python" and "runs/" not in b.text]
+CONFIGS = [b for b in BLOCKS if b.language == "toml"]
+SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
+
+
+# Every block is of a kind that is run.
+
+
+def test_there_are_blocks_of_every_kind():
+    assert len(SCRIPTS) == 4 and len(CONFIGS) == 2 and len(SHELL) > 40
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda b: f"{b.page}: {b.text.splitlines()[0]}")
+def test_a_block_is_of_a_language_that_is_run(block):
+    assert block.language in ("", "python", "toml"), "say how it is run, or mark it otherwise"
+
+
+def test_every_page_with_commands_that_are_run_is_in_a_session():
+    to_run = {page for page, command in SHELL if why_not_run(command) is None}
+    assert sorted(to_run) == sorted(page for session in SESSIONS for page in session)
+
+
+@pytest.mark.parametrize("pattern", NOT_RUN)
+def test_what_is_not_run_is_on_a_page_and_could_be(pattern):
+    commands = [command for _, command in SHELL if re.fullmatch(pattern, command)]
+    assert commands
+    for command in commands:
+        program, *words = shlex.split(command)
+        if program == "targetnet":
+            assert _parse(words)
+        elif program == "make":
+            assert f"\n{words[0].replace('.venv', '$(VENV)')}: " in MAKEFILE
+        elif program == "python":
+            assert find_spec(words[1])
+
+
+# Scripts and configs.
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda b: f"{b.page}: {b.text.splitlines()[0]}")
+def test_a_script_runs_twice_in_one_place_and_logs_nothing(script, tmp_path, monkeypatch):
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    (tmp_path / "script.py").write_text(script.text)
+    twice = "import runpy; [runpy.run_path('script.py', run_name='__main__') for _ in range(2)]"
+    done = subprocess.run(
+        [sys.executable, "-c", twice], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(re.findall(r"\d", done.stdout)) >= 2 * script.text.count("print(")
+
+
+@pytest.mark.parametrize("block", CONFIGS, ids=lambda b: b.page)
+def test_a_config_is_one(block, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(block.text)
+    assert read_config(path) != DqnConfig()
+
+
+# Commands.
+
+
+@pytest.mark.parametrize("pages", SESSIONS, ids=" ".join)
+def test_the_commands_of_a_page_print_what_it_says(pages, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for name, (page, language) in FILES.items():
+        (tmp_path / name).write_text(
+            next(b.text for b in blocks_of(page) if b.language == language)
+        )
+    with Session(capsys) as session:
+        for block in (block for page in pages for block in blocks_of(page)):
+            if block.language == "python" and block not in SCRIPTS:
+                session.script(block.text)
+            for command, printed in block.commands() if not block.language else []:
+                if why_not_run(command) is None:
+                    session.command(command, printed)
+    sys.modules.pop("towers", None)
+
+
+class Session:
+    """Runs the commands of pages: runs that train in the background, all others in this process."""
+
+    def __init__(self, capsys):
+        self._capsys = capsys
+        self._runs = []
+        self._digests = {}  # on the page -> here
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self._runs:
+            process.kill()
+            process.wait()
+
+    def command(self, command, printed):
+        code, got = self._ran(command)
+        expected = [] if command in OTHER_LINES else printed
+        assert code == (2 if "targetnet: " in "".join(printed) else 0), f"{command}: {got}"
+        found = re.fullmatch(like(expected), got) if expected else re.match("", got)
+        assert found, f"$ {command}\n{got}--- is not as on the page:\n" + "\n".join(expected)
+        digests = re.findall(DIGEST, "\n".join(expected))
+        for on_page, here in zip(digests, found.groups(), strict=True):
+            assert self._digests.setdefault(on_page, here) == here
+
+    def script(self, text):
+        for _ in range(2):
+            done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+            assert (done.returncode, done.stderr) == (0, "") and done.stdout
+
+    def _ran(self, command):
+        words = shlex.split(command)
+        if "$(" in command:
+            targetnet = f'targetnet() {{ {sys.executable} -m agents.cli "$@"; }}\n'
+            done = subprocess.run(
+                ["bash", "-c", targetnet + command], capture_output=True, text=True
+            )
+            self._wait_for_the_end_of_one(command)
+            return done.returncode, done.stdout + done.stderr
+        if words[1] == "train" and "--init-from" not in words:
+            return 0, self._begin(words)
+        more = {
+            "train": [*SMALL, "env_steps=200"],
+            "resume": [f"env_steps={self._steps(words) + 200}"],
+        }
+        code = main([*words[1:], *(["--set", *more[words[1]]] if words[1] in more else [])])
+        self._wait_for_the_end_of_one(command)
+        return code, "".join(self._capsys.readouterr())
+
+    def _begin(self, words):
+        """Starts a run and returns what it has printed once it learns."""
+        run = Path(words[words.index("--run") + 1] if "--run" in words else f"runs/{words[2]}-1")
+        output = Path(f"{run.name}.txt")
+        command = [sys.executable, "-m", "agents.cli", *words[1:], "--set", *SMALL, ENDLESS]
+        with output.open("w") as file:
+            self._runs.append(subprocess.Popen(command, stdout=file, stderr=file))
+        deadline = time.monotonic() + 200
+        while self._updates(run) < 20:
+            assert self._runs[-1].poll() is None and time.monotonic() < deadline, output.read_text()
+            time.sleep(0.1)
+        return output.read_text()
+
+    @staticmethod
+    def _updates(run):
+        try:
+            return read_state(ControlFiles(run))[0].update
+        except RunDirError:
+            return 0
+
+    @staticmethod
+    def _steps(words):
+        files = ControlFiles(Path(words[2]))
+        return read_state(files)[0].env_step if words[1] == "resume" else 0
+
+    def _wait_for_the_end_of_one(self, command):
+        if command.startswith("kill") or command.endswith(" stop"):
+            self._runs.pop().wait(60)
+
+
+DIGEST, NUMBER = r"\b[0-9a-f]{64}\b", r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
+
+
+def like(lines):
+    """A pattern of what is printed with other numbers; `...` is any lines, digests are groups."""
+    patterns = []
+    for line in lines:
+        parts = re.split(f"({DIGEST}|{NUMBER})", line)
+        kinds = ["([0-9a-f]{64})" if re.fullmatch(DIGEST, n) else NUMBER for n in parts[1::2]]
+        words = [re.escape(words) for words in parts[::2]]
+        whole = "".join(a + b for a, b in zip(words, [*kinds, ""], strict=True))
+        patterns.append(r"(?:.*\n)*" if line == "..." else whole + r"\s*\n")
+    return "".join(patterns)
+
+
+def test_numbers_may_differ_and_words_may_not():
+    page = [
+        "sync_period 106 -> 50 at update 11,088 (env step 23,187)",
+        "...",
+        "identical " + "a" * 64,
+    ]
+    got = "sync_period 1 -> 2e-05 at update 3 (env step 4)\nmore\nidentical " + "b" * 64 + "\n"
+    assert re.fullmatch(like(page), got)[1] == "b" * 64
+    assert not re.fullmatch(like(page), got.replace("update", "step"))
+    assert not re.fullmatch(like(page), got + "more\n")
+
+
+# Commands within a sentence or a table.
+
+
+WITHIN = [
+    (page, words)
+    for page, path in PAGES.items()
+    for words in re.findall(r"`([^`\n]+)`", re.sub(r"(?ms)^```.*?^```$", "", path.read_text()))
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "command"), [(p, c) for p, c in WITHIN if c.startswith("targetnet ")]
+)
+def test_a_command_in_a_sentence_is_one(page, command):
+    given = {"name=value": "tau=1", "K": "2", "ACTION": "sync", "FORMAT": "onnx"}
+    words = [given.get(w, w) for w in re.sub(r"\.\.\.|[][]", " ", command).split()[1:]]
+    bare = words[1:2] == [] or words[1].startswith("-")
+    if bare and words[0] not in ("configs", "board", "ls"):  # of which run, the sentence says
+        words.insert(1, "RUN")
+    assert _parse(words)
+
+
+@pytest.mark.parametrize("row", re.findall(r"\| `targetnet .*", PAGES["README.md"].read_text()))
+def test_every_flag_in_the_table_of_commands_is_one(row):
+    command = row.split()[2].rstrip("`")
+    kind = _COMMANDS[command]
+    fields = getattr(import_module(f"agents.{kind.module}"), kind.name).__dataclass_fields__
+    flags = re.findall(r"--([a-z-]+)", row)
+    assert {flag.replace("-", "_") for flag in flags} <= fields.keys()
+
+
+@pytest.mark.parametrize(("page", "target"), [(p, c) for p, c in WITHIN if c.startswith("make ")])
+def test_a_make_target_in_a_sentence_is_one(page, target):
+    assert f"\n{target.split()[1]}: " in MAKEFILE
+
+
+@pytest.mark.parametrize(("page", "setting"), [(p, c) for p, c in WITHIN if re.match(r"\w+ = ", c)])
+def test_a_setting_in_a_sentence_is_one_of_a_config(page, setting):
+    assert setting.split()[0] in {*DqnConfig.model_fields, "base"}
