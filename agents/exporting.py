@@ -30,8 +30,6 @@ INPUT, MASK, OUTPUTS = "observation", "action_mask", ("action", "q")
 class ExportError(RlCoreError, OSError):
     """A policy that cannot be exported there, or in that format."""
 
-    __str__ = Exception.__str__
-
 
 def export(
     run: Path | str, to: str, out: Path | str, *, averaged: bool = False, best: bool = False

@@ -29,8 +29,6 @@ KINDS = (".mp4", ".gif")
 class PlayError(RlCoreError, OSError):
     """A policy that cannot be watched here."""
 
-    __str__ = Exception.__str__
-
 
 def play(
     run: Path | str,

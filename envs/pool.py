@@ -10,7 +10,6 @@ step its time limit cuts it off is said to be truncated, not both.
 Imports: rl_core.errors, envs.registry.
 """
 
-import difflib
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -19,7 +18,7 @@ import gymnasium as gym
 import numpy as np
 
 from envs.registry import quiet_gymnasium
-from rl_core.errors import EnvError, did_you_mean, in_one_line
+from rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
 
 # What is not env_kwargs' to say: the driver decides it, or its rows would be other ones.
 _OURS = {"num_envs", "batch_size", "seed", "env_seed", "gym_reset_return_info", "max_num_players"}
@@ -91,7 +90,7 @@ class PoolEnv(gym.vector.VectorEnv[Any, Any, Any]):
         for name in self._env_kwargs:
             if name not in taken:
                 raise EnvError(
-                    f"envpool's {self._env_id!r} takes no argument {name!r} (env_kwargs)"
+                    f"envpool's {self._env_id!r} takes no argument {shown(name)} (env_kwargs)"
                     f"{did_you_mean(name, taken)}; it takes {', '.join(taken)}"
                 )
 
@@ -110,8 +109,8 @@ def _envpool() -> ModuleType:
 def _require_id(envpool: ModuleType, env_id: str) -> None:
     known = envpool.list_all_envs()
     if env_id not in known:
-        near = difflib.get_close_matches(env_id.rpartition("/")[2], known, n=1)
+        near = nearest(env_id.rpartition("/")[2], known)
         raise EnvError(
-            f"envpool has no env {env_id!r}"
-            + (f"; did you mean {near[0]!r}?" if near else "; see envpool.list_all_envs()")
+            f"envpool has no env {shown(env_id)}"
+            + (f"; did you mean {near!r}?" if near else "; see envpool.list_all_envs()")
         )

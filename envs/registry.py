@@ -3,7 +3,6 @@
 Imports: rl_core.errors, envs.minatar, envs.in_graph.table, envs.spaces.
 """
 
-import difflib
 import importlib
 import inspect
 import re
@@ -18,7 +17,7 @@ from gymnasium.envs.registration import EnvCreator, EnvSpec, VectorEnvCreator, l
 from envs import minatar
 from envs.in_graph import table as in_graph
 from envs.spaces import make_contains_quick
-from rl_core.errors import EnvError, did_you_mean, in_one_line
+from rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
 
 EntryPoint = EnvCreator | VectorEnvCreator | str | None
 
@@ -65,26 +64,27 @@ def _import_registering_module(module: str, env_id: str) -> None:
         if module in INSTALL:
             advice = f"run: pip install '{INSTALL[module]}'"
         raise EnvError(
-            f"env {env_id!r}: the module {module!r} that should register it cannot be imported "
-            f"({in_one_line(error)}); {advice}"
+            f"env {shown(env_id)}: the module {shown(module)} that should register it cannot be "
+            f"imported ({in_one_line(error)}); {advice}"
         ) from error
 
 
 def _unregistered(module: str, name: str) -> str:
-    problem = f"{f'module {module!r} registers no env' if module else 'there is no env'} {name!r}"
+    of = f"module {shown(module)} registers no env" if module else "there is no env"
+    problem = f"{of} {shown(name)}"
     by_version = sorted(REGISTERED.values(), key=lambda spec: spec.version or 0)
     latest = {_without_version(spec.id): spec.id for spec in by_version}
     # Names are compared without their versions: in "Foo-v0" those are half of what is alike.
-    near = difflib.get_close_matches(_without_version(name), latest, n=1)
-    if near:
-        return f"{problem}; did you mean {latest[near[0]]!r}?"
+    near = nearest(_without_version(name), latest)
+    if near is not None:
+        return f"{problem}; did you mean {latest[near]!r}?"
     if module:
         return f"{problem}; correct the name, or register it there"
     # Atari's is the one namespace that everybody meets without its module.
     module = "ale_py" if name.startswith("ALE/") else "module"
     return (
         f"{problem}; name a registered one with its version, such as 'CartPole-v1', or write "
-        f"'{module}:{name}' to import the module that registers it"
+        f"'{module}:{in_one_line(name)}' to import the module that registers it"
     )
 
 
@@ -175,7 +175,7 @@ def _refused(
     for name in env_kwargs:
         if taken and name not in taken:
             return (
-                f"env {spec.id!r} takes no argument {name!r} (env_kwargs)"
+                f"env {spec.id!r} takes no argument {shown(name)} (env_kwargs)"
                 f"{did_you_mean(name, taken)}; it takes {', '.join(taken)}"
             )
     given = in_one_line(dict(env_kwargs))

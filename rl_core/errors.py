@@ -7,12 +7,22 @@ Imports: nothing of ours.
 """
 
 import difflib
-import textwrap
+import reprlib
 from collections.abc import Iterable
+
+_MOST_SHOWN = 200  # characters of a value
+_LONGEST_NAME = 100  # that a nearest one is looked for: the time goes with the square of it
 
 
 class RlCoreError(Exception):
-    """Base of every error this project raises on purpose."""
+    """Base of every error this project raises on purpose.
+
+    Its text is one line, and no name in it can send a terminal what the terminal obeys.
+    """
+
+    def __str__(self) -> str:
+        # KeyError and OSError, which some refine, show something else than their message.
+        return _escaped(Exception.__str__(self))
 
 
 class ScopeMismatch(RlCoreError, ValueError):
@@ -34,9 +44,6 @@ class BoundsError(RlCoreError, ValueError):
 class UnknownName(RlCoreError, KeyError):
     """A name that nothing has; the message offers the nearest one."""
 
-    # KeyError shows the repr of its argument; the message is a sentence.
-    __str__ = Exception.__str__
-
 
 class StaticHyperparameter(RlCoreError, TypeError):
     """A value fixed when the graph was built cannot change during the run."""
@@ -53,8 +60,6 @@ class EnvError(RlCoreError, ValueError):
 class RunDirError(RlCoreError, OSError):
     """A run directory that cannot be used."""
 
-    __str__ = Exception.__str__
-
 
 class MemoryLimitError(RlCoreError, MemoryError):
     """The replay would need more memory than there is."""
@@ -62,10 +67,66 @@ class MemoryLimitError(RlCoreError, MemoryError):
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Returns "; did you mean 'x'?" for the nearest of `names`, or an empty string."""
-    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(name, names, cutoff=0.5)
+    return "" if near is None else f"; did you mean {near!r}?"
 
 
-def in_one_line(value: object) -> str:
-    """The text of anything on one line: spaces and other people's errors may take several."""
-    return textwrap.shorten(str(value), width=160, placeholder=" ...")
+def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Returns the name that is most alike; None if none is, or if `name` is too long to be one."""
+    if len(name) > _LONGEST_NAME:
+        return None
+    known = [known for known in names if len(known) <= _LONGEST_NAME]
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), None)
+
+
+def shown(value: object) -> str:
+    """The repr of a value from outside: on one line, at most 200 characters, none that acts.
+
+    Whatever the value: huge, deep, an integer of more digits than Python prints.
+    """
+    return _cut(_escaped(" ".join(_BRIEF.repr(value).split())), _MOST_SHOWN)
+
+
+def in_one_line(value: object, most: int = 160) -> str:
+    """The text of anything on one line, at most `most` characters, none that acts.
+
+    Spaces and other people's errors may take several lines.
+    """
+    try:
+        text = str(value)
+    except (ValueError, RecursionError):  # too many digits; too deep
+        text = shown(value)
+    # Cut before, too: of a text of megabytes the rest is not worth looking at.
+    return _cut(_escaped(" ".join(text[: 10 * most].split())), most)
+
+
+class _Brief(reprlib.Repr):
+    """`repr` of a bounded number of parts, of bounded size and depth."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxlong = self.maxother = _MOST_SHOWN
+        self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdict = 20
+
+    def repr_int(self, x: int, level: int) -> str:
+        try:
+            return super().repr_int(x, level)
+        except ValueError:
+            return "a whole number of more digits than Python prints"
+
+    def repr_str(self, x: str, level: int) -> str:
+        return repr(x) if len(x) < self.maxstring else repr(x[: self.maxstring]) + "..."
+
+
+_BRIEF = _Brief()
+
+
+def _escaped(text: str) -> str:
+    """Newlines, escape sequences and half characters are written as Python writes them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 4] + " ..."

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gymnasium.envs.registration import EnvSpec
 
 from envs.minatar import MAX_EPISODE_STEPS
-from rl_core.errors import EnvError, did_you_mean
+from rl_core.errors import EnvError, did_you_mean, shown
 
 if TYPE_CHECKING:
     from envs.in_graph.interface import InGraphEnv
@@ -67,7 +67,7 @@ def make_rules(env_id: str, env_kwargs: Mapping[str, Any] | None = None) -> InGr
     """
     if env_id not in RULES:
         near = did_you_mean(env_id, RULES) or f"; there are {', '.join(RULES)}"
-        raise EnvError(f"there is no env {env_id!r} in the graph{near}")
+        raise EnvError(f"there is no env {shown(env_id)} in the graph{near}")
     module, name = RULES[env_id].rules.split(":")
     rules = getattr(importlib.import_module(module), name)
     given = dict(env_kwargs or {})
@@ -75,7 +75,7 @@ def make_rules(env_id: str, env_kwargs: Mapping[str, Any] | None = None) -> InGr
     for argument in given:
         if argument not in taken:
             raise EnvError(
-                f"env {env_id!r} takes no argument {argument!r} (env_kwargs)"
+                f"env {env_id!r} takes no argument {shown(argument)} (env_kwargs)"
                 f"{did_you_mean(argument, taken)}; it takes {', '.join(taken) or 'none'}"
             )
     return rules(**given)

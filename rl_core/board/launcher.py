@@ -35,8 +35,6 @@ _ANNOUNCEMENT = re.compile(r"^TensorBoard at (\S+) ", re.MULTILINE)
 class BoardError(RlCoreError, OSError):
     """A TensorBoard that cannot be started."""
 
-    __str__ = Exception.__str__
-
 
 @dataclass(frozen=True)
 class Board:

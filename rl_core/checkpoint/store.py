@@ -38,8 +38,6 @@ _MANIFEST_BYTES = 1 << 26  # more than a hundred thousand chunks
 class CheckpointError(RlCoreError, OSError):
     """A checkpoint that cannot be written or must not be believed."""
 
-    __str__ = Exception.__str__
-
 
 class FileRecord(BaseModel):
     """What a file has to be."""

@@ -229,8 +229,6 @@ class UnknownRun(RlCoreError, LookupError):
 class WrongToken(RlCoreError, PermissionError):
     """A command from another machine without the run's token."""
 
-    __str__ = Exception.__str__
-
 
 class TooLarge(RlCoreError, ValueError):
     """A body that no command has."""

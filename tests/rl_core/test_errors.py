@@ -2,6 +2,7 @@
 
 import inspect
 
+import numpy as np
 import pytest
 
 from rl_core import errors
@@ -18,6 +19,8 @@ from rl_core.errors import (
     StaticHyperparameter,
     UnknownName,
     did_you_mean,
+    in_one_line,
+    shown,
 )
 
 REFINES = {
@@ -58,3 +61,64 @@ def test_the_nearest_name_is_offered():
 def test_no_name_is_offered_when_none_is_near():
     assert did_you_mean("zzz", ["sync_period", "tau"]) == ""
     assert did_you_mean("zzz", []) == ""
+
+
+def test_a_huge_name_is_compared_with_nothing_and_a_huge_known_one_is_never_offered():
+    assert did_you_mean("sync_period" * 100_000, ["sync_period"]) == ""
+    assert did_you_mean("sync_perod", ["sync_period" * 100_000, "sync_period"]).endswith("'?")
+
+
+# Values from outside.
+
+DEEP: list = []
+for _ in range(100_000):
+    DEEP = [DEEP]
+HOSTILE = {
+    "a huge text": "x" * 10_000_000,
+    "a huge name with a newline first": "\n" + "x" * 10_000_000,
+    "many words": "x " * 1_000_000,
+    "control characters": "".join(map(chr, range(32))) + "\x7f\x9b2J",
+    "an escape sequence": "\x1b]0;title\x07\x1b[2J",
+    "right to left": "\u202egnp.exe",
+    "half a character": "\ud800",
+    "a huge integer": 10**5_000,
+    "many numbers": list(range(1_000_000)),
+    "deep": DEEP,
+    "a large dict": {str(i) * 100: "x" * 1_000 for i in range(1_000)},
+    "bytes": b"\x00" * 1_000_000,
+    "an array": np.arange(1_000_000).reshape(1_000, 1_000),
+    "itself": (lambda x: x.append(x) or x)([]),
+}
+
+
+@pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("show", [shown, in_one_line])
+def test_whatever_is_shown_is_one_short_line_that_no_terminal_obeys(show, value):
+    text = show(value)
+    assert 0 < len(text) <= 200 and text.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("hubber", "'hubber'"),
+        (2.5, "2.5"),
+        (True, "True"),
+        ([64, 2.5], "[64, 2.5]"),
+        ({"a": [1, {"b": 2}]}, "{'a': [1, {'b': 2}]}"),
+        ("it's\n\x1b[2J", '"it\'s\\n\\x1b[2J"'),
+    ],
+)
+def test_a_small_value_is_shown_as_python_writes_it(value, text):
+    assert shown(value) == text
+
+
+def test_the_beginning_of_what_is_cut_is_shown():
+    assert shown("abc" * 1_000).startswith("'abcabc") and shown("abc" * 1_000).endswith("...")
+    assert in_one_line("abc" * 1_000).startswith("abcabc")
+    assert in_one_line("two\n lines") == "two lines"
+
+
+@pytest.mark.parametrize("error", REFINES, ids=lambda e: e.__name__)
+def test_no_name_in_an_error_can_break_its_line_or_reach_the_terminal(error):
+    assert str(error("no run 'a\nb\x1b[2J\udcff'")) == "no run 'a\\nb\\x1b[2J\\udcff'"
