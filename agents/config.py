@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from agents.settings import LiveFloat, LiveInt, Settings, live
-from rl_core.errors import did_you_mean
+from rl_core.errors import did_you_mean, shown
 from rl_core.schedules import Linear
 
 Size = Annotated[int, Field(ge=1)]
@@ -185,7 +185,8 @@ class DqnConfig(Settings):
     chunk: int = Field(500, ge=1)  # time steps in one call of the compiled loop
 
     # The machine.
-    threads: int = Field(1, ge=1)  # inside one operation; with 1, same seed means same bits
+    # Inside one operation; with 1, same seed means same bits.
+    threads: int = Field(1, ge=1, le=1_024)
     xla: bool = True  # compile learning phases, those of one update only with one thread
     onednn: bool = False  # faster convolutions, slower small layers; other last bits
 
@@ -201,7 +202,7 @@ class DqnConfig(Settings):
     def _a_network_there_is(cls, name: str) -> str:
         if name not in NETWORKS and not all(name.partition(":")):
             raise ValueError(
-                f"there is no network {name!r} ({', '.join(NETWORKS)}, or your own as "
+                f"there is no network {shown(name)} ({', '.join(NETWORKS)}, or your own as "
                 f"'module:function'){did_you_mean(name, NETWORKS)}"
             )
         return name

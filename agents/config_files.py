@@ -1,6 +1,7 @@
 """Configs in TOML: shipped ones by name, any by path, with `name=value` changes on top.
 
-Imports: agents.config, agents.settings, rl_core.errors, rl_core.seal. Never tensorflow.
+Imports: agents.config, agents.settings, rl_core.errors, rl_core.regular_file, rl_core.seal. Never
+tensorflow.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import tomli_w
 
 from agents.config import DqnConfig
 from agents.settings import parse
-from rl_core.errors import ConfigError, did_you_mean
+from rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
+from rl_core.regular_file import read_regular
 from rl_core.seal import is_sealed_text
 
 # What a run may have otherwise when it goes on: nothing that its past depends on.
@@ -28,6 +30,11 @@ _MAY_CHANGE = (
     "checkpoint_steps",
     "checkpoint_keep",
 )
+_MOST_BYTES = 1 << 20  # of a config; a real one has a few thousand
+_MOST_DOTS = 5_000  # tomllib takes a time that goes with the square of a dotted name's length
+_DEEPEST = 20  # tables and lists in each other: what reads a config next goes by recursion
+_TOO_DEEP = f"is nested more than {_DEEPEST} deep"
+_MOST_BASES = 20  # one on top of the other
 
 
 def shipped_configs() -> dict[str, str]:
@@ -55,12 +62,12 @@ def load_config(source: str, changes: Iterable[str] = ()) -> DqnConfig:
 
 
 def read_config(path: Path) -> DqnConfig:
-    """The config in a TOML file.
+    """The config in a TOML file, which is no link.
 
     Raises:
       ConfigError: it cannot be read or used, or has a seal (rl_core/seal.py) of another text.
     """
-    text = _text_of(path)
+    text = _text_of(path, follow=False)
     try:
         is_sealed_text(text)
     except ValueError as error:
@@ -89,8 +96,8 @@ def require_can_go_on(before: DqnConfig, after: DqnConfig) -> None:
         was, is_ = getattr(before, name), getattr(after, name)
         if name not in _MAY_CHANGE and was != is_:
             raise ConfigError(
-                f"{name} is {was!r} in this run and cannot become {is_!r} when it goes on (only "
-                f"{', '.join(_MAY_CHANGE)} can; live values: targetnet set)"
+                f"{name} is {shown(was)} in this run and cannot become {shown(is_)} when it goes "
+                f"on (only {', '.join(_MAY_CHANGE)} can; live values: targetnet set)"
             )
 
 
@@ -106,60 +113,112 @@ def config_name(source: str) -> str:
 
 def _read(source: str) -> tuple[dict[str, Any], str]:
     if _is_path(source):
-        return _parse_toml(_text_of(Path(source)), source), source
+        return _parse_toml(_text_of(Path(source), follow=True), source), source
     shipped = shipped_configs()
     if source not in shipped:
         raise ConfigError(
-            f"no shipped config {source!r} (there are {', '.join(shipped)}) and no .toml path"
+            f"no shipped config {shown(source)} (there are {', '.join(shipped)}) and no .toml path"
             + did_you_mean(source, shipped)
         )
     return _parse_toml(shipped[source], source), source
 
 
-def _with_base(values: dict[str, Any], where: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
+def _with_base(values: dict[str, Any], where: str) -> dict[str, Any]:
     """The values on top of those of their `base`, which may have one as well."""
-    if "base" not in values:
-        return values
-    base = values["base"]
+    layers, places = [values], [where]
+    while "base" in layers[-1]:
+        below, place = _read(_base_of(layers[-1], places))
+        layers.append(below)
+        places.append(place)
+    merged: dict[str, Any] = {}
+    for layer in reversed(layers):
+        merged |= {name: value for name, value in layer.items() if name != "base"}
+    return merged
+
+
+def _base_of(values: dict[str, Any], places: list[str]) -> str:
+    """The name or path of what the config in the last of `places` begins with."""
+    base, where = values["base"], in_one_line(places[-1], 200)
     if not isinstance(base, str):
-        raise ConfigError(f"{where}: base must be a config's name or path, got {base!r}")
-    if _is_path(base):
-        base = str(Path(where).parent / base)
-    if base in (*above, where):
-        raise ConfigError(f"{where}: base = {values['base']!r} leads back to where it began")
-    below, base_where = _read(base)
-    rest = {name: value for name, value in values.items() if name != "base"}
-    return _with_base(below, base_where, (*above, where)) | rest
+        raise ConfigError(f"{where}: base must be a config's name or path, got {shown(base)}")
+    source = str(Path(places[-1]).parent / base) if _is_path(base) else base
+    if source in places:
+        raise ConfigError(f"{where}: base = {shown(base)} leads back to where it began")
+    # One that leads back by a longer way each time has a new path each time.
+    if len(places) > _MOST_BASES:
+        raise ConfigError(f"{where}: base leads through more than {_MOST_BASES} configs")
+    return source
 
 
 def _is_path(source: str) -> bool:
     return source.endswith(".toml") or "/" in source
 
 
-def _text_of(path: Path) -> str:
+def _text_of(path: Path, *, follow: bool) -> str:
     try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"cannot read config {str(path)!r}: {reason}") from None
+        return read_regular(path, most=_MOST_BYTES, follow=follow).decode()
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8 text"
+    except OSError as error:
+        reason = str(error.strerror)
+    except ValueError as error:  # a pipe, a device, too large; no path at all
+        reason = in_one_line(error)
+    raise ConfigError(f"cannot read config {shown(str(path))}: {reason}")
 
 
 def _parse_toml(text: str, where: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        return _loaded(text, where)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where} is not valid TOML: {error}") from None
+        name = in_one_line(where, 200)
+        raise ConfigError(f"{name} is not valid TOML: {in_one_line(error)}") from None
 
 
 def _parse_change(change: str) -> tuple[str, Any]:
     name, equals, text = change.partition("=")
     if not equals or not name.strip():
-        raise ConfigError(f"--set wants name=value, got {change!r}")
+        raise ConfigError(f"--set wants name=value, got {shown(change)}")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        values = _loaded(f"value = {text}", f"--set {name}")
     except tomllib.TOMLDecodeError:
-        value = text.strip()  # a bare word is a string, as in --set loss=squared
-    return name.strip(), value
+        return name.strip(), text.strip()  # a bare word is a string, as in --set loss=squared
+    if values.keys() != {"value"}:
+        raise ConfigError(f"--set wants one name=value, got several lines: {shown(change)}")
+    return name.strip(), values["value"]
+
+
+def _loaded(text: str, where: str) -> dict[str, Any]:
+    """TOML from outside.
+
+    Raises:
+      TOMLDecodeError: it is none.
+      ConfigError: it is, but no config looks like that.
+    """
+    problem = ""
+    if text.count(".") > _MOST_DOTS:
+        problem = f"has more than {_MOST_DOTS:,} dots, which no config needs"
+    else:
+        try:
+            values = tomllib.loads(text)
+            problem = "" if _is_shallow(values) else _TOO_DEEP
+        except tomllib.TOMLDecodeError:
+            raise
+        except RecursionError:
+            problem = _TOO_DEEP
+        except ValueError as error:
+            problem = f"has a number that cannot be read: {in_one_line(error)}"
+    if problem:
+        raise ConfigError(f"{in_one_line(where, 200)} {problem}")
+    return values
+
+
+def _is_shallow(values: Any) -> bool:
+    level = [values]
+    for _ in range(_DEEPEST):
+        tables = [value for value in level if isinstance(value, dict)]
+        level = [inner for value in level if isinstance(value, list) for inner in value]
+        level += [inner for table in tables for inner in table.values()]
+    return not any(isinstance(value, dict | list) for value in level)
 
 
 def _name(file: Any) -> str:

@@ -18,10 +18,11 @@ from pydantic import (
     model_validator,
 )
 
-from rl_core.errors import ConfigError, did_you_mean
-from rl_core.hyperparameters import Knob
+from rl_core.errors import BoundsError, ConfigError, did_you_mean, in_one_line, shown
+from rl_core.hyperparameters import LARGEST_FLOAT32, LARGEST_INT64, Knob
 from rl_core.schedules import SCHEDULES, Constant, Geometric, Linear, Piecewise, Schedule
 
+_MOST_SAID = 400  # characters of a reason, which may hold a value of 200
 _SCHEDULE: TypeAdapter[Schedule] = TypeAdapter(Schedule)
 _SCHEDULE_NAMES = [s.model_fields["schedule"].default for s in SCHEDULES]
 
@@ -84,6 +85,15 @@ class Settings(BaseModel):
         ]
 
     @model_validator(mode="after")
+    def _numbers_that_the_graph_can_hold(self) -> Settings:
+        for name, value in self:
+            if isinstance(value, int) and abs(value) > LARGEST_INT64:
+                raise BoundsError(f"{name} must fit into int64, got {shown(value)}")
+            if isinstance(value, float) and not abs(value) <= LARGEST_FLOAT32:
+                raise BoundsError(f"{name} must be finite and fit into float32, got {value!r}")
+        return self
+
+    @model_validator(mode="after")
     def _live_values_within_bounds(self) -> Settings:
         for knob in self.knobs():
             value = getattr(self, knob.name)
@@ -99,13 +109,14 @@ def first_error(error: ValidationError) -> str:
     if found["type"] == "missing":
         return f"{where} is missing"
     if found["type"] == "extra_forbidden":
-        return f"unknown key {where!r}"
-    message = found["msg"].removeprefix("Value error, ")
+        return f"unknown key {shown(where)}"
+    where, message = in_one_line(where, 200), found["msg"].removeprefix("Value error, ")
     if found["type"] == "value_error":
+        message = in_one_line(message, _MOST_SAID)
         return f"{where}: {message}" if where else message
     wanted = message.removeprefix("Input should be ")
     wanted = wanted.replace("a valid integer", "a whole number").replace("a valid ", "a ")
-    return f"{where} should be {wanted}, got {found['input']!r}"
+    return f"{where} should be {wanted}, got {shown(found['input'])}"
 
 
 _UNION_TAGS = {"int", "float", "finite-float", "constrained-float", *_SCHEDULE_NAMES}
@@ -121,9 +132,10 @@ def parse(model: type[Settings], values: dict[str, Any], source: str) -> Any:
     for key in values:
         if key not in model.model_fields:
             raise ConfigError(
-                f"{source}: unknown key {key!r}" + did_you_mean(key, model.model_fields)
+                f"{in_one_line(source, 200)}: unknown key {shown(key)}"
+                + did_you_mean(key, model.model_fields)
             )
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{source}: {first_error(error)}") from None
+        raise ConfigError(f"{in_one_line(source, 200)}: {first_error(error)}") from None

@@ -15,13 +15,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
-from rl_core.errors import BoundsError, StaticHyperparameter, UnknownName, did_you_mean
+from rl_core.errors import (
+    BoundsError,
+    StaticHyperparameter,
+    UnknownName,
+    did_you_mean,
+    in_one_line,
+    shown,
+)
 
 AUTO = "auto"
 NO_BLOCKS = "none"
 # What the graph can be fed.
-_LARGEST_INT64 = 2**63 - 1
-_LARGEST_FLOAT32 = 3.4028234663852886e38
+LARGEST_INT64 = 2**63 - 1
+LARGEST_FLOAT32 = 3.4028234663852886e38
 ANY = "any number"  # the bounds of what has none
 Source = Literal["config", "schedule", "override"]
 
@@ -81,9 +88,9 @@ class Knob:
             raise self._refusal(value)
         if self.whole and value != int(value):
             raise self._refusal(value)
-        if abs(value) > (_LARGEST_INT64 if self.whole else _LARGEST_FLOAT32):
+        if abs(value) > (LARGEST_INT64 if self.whole else LARGEST_FLOAT32):
             kind = "int64" if self.whole else "float32"
-            raise BoundsError(f"{self.name} must fit into {kind}, got {value!r}")
+            raise BoundsError(f"{self.name} must fit into {kind}, got {shown(value)}")
         return int(value) if self.whole else float(value)
 
     def _within(self, value: float) -> bool:
@@ -98,7 +105,7 @@ class Knob:
         kind = "a whole number" if self.whole else "a number"
         unit = "" if self.unit == "1" else f" of {self.unit}"
         bounds = "" if self.bounds == ANY else f" {self.bounds}"
-        return BoundsError(f"{self.name} must be {kind}{unit}{bounds}, got {value!r}")
+        return BoundsError(f"{self.name} must be {kind}{unit}{bounds}, got {shown(value)}")
 
 
 def _is_finite_number(value: Any) -> bool:
@@ -132,7 +139,7 @@ class BlocksKnob:
             value = [] if value == NO_BLOCKS else value.split(",")
             value = [name.strip() for name in value if name.strip()]
         if not isinstance(value, Iterable) or not all(isinstance(name, str) for name in value):
-            raise BoundsError(f"{self.name} must be names of blocks, got {value!r}")
+            raise BoundsError(f"{self.name} must be names of blocks, got {shown(value)}")
         return self.check_blocks(value)
 
 
@@ -223,7 +230,7 @@ class Hyperparameters:
             raise StaticHyperparameter(
                 f"{name} is fixed when the graph is built; start a new run with --set {name}=..."
             )
-        raise UnknownName(f"no live value {name!r}" + did_you_mean(name, self.knobs))
+        raise UnknownName(f"no live value {shown(name)}" + did_you_mean(name, self.knobs))
 
     def source(self, name: str) -> Source:
         """Where the present value comes from."""
@@ -256,9 +263,16 @@ def plain(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A live value or its schedule for people: 0.0005, 12,500, head+torso, none."""
+    """A live value or its schedule for people: 0.0005, 12,500, head+torso, none.
+
+    Anything else, as somebody may have asked for it, in at most 200 characters.
+    """
     if isinstance(value, list | tuple | set | frozenset):
-        return "+".join(sorted(value)) or NO_BLOCKS
+        if all(isinstance(name, str) for name in value):
+            return in_one_line("+".join(sorted(value)), 200) or NO_BLOCKS
+        return shown(value)
     if isinstance(value, float):
         return f"{value:.6g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, int) and abs(value) <= LARGEST_INT64:
+        return f"{value:,}"
+    return str(value) if hasattr(value, "value_at") else in_one_line(value, 200)

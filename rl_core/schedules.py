@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
+_EnvStep = Annotated[int, Field(ge=0, lt=2**63)]
+
 
 class _Schedule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,8 +54,8 @@ class Constant(_Schedule):
 class _Ramp(_Schedule):
     start: FiniteFloat
     end: FiniteFloat
-    steps: int = Field(ge=1)  # env steps from start to end
-    begin: int = Field(0, ge=0)  # env step at which it leaves `start`
+    steps: Annotated[_EnvStep, Field(ge=1)]  # env steps from start to end
+    begin: _EnvStep = 0  # env step at which it leaves `start`
 
     def __str__(self) -> str:
         name = type(self).__name__.lower()
@@ -99,7 +101,7 @@ class Piecewise(_Schedule):
     """Corners `points = [[env_step, value], ...]`, joined by lines or held until the next."""
 
     schedule: Literal["piecewise"] = "piecewise"
-    points: tuple[tuple[Annotated[int, Field(ge=0)], FiniteFloat], ...] = Field(min_length=1)
+    points: tuple[tuple[_EnvStep, FiniteFloat], ...] = Field(min_length=1)
     between: Literal["line", "hold"] = "line"
 
     @model_validator(mode="after")
