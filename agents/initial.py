@@ -13,7 +13,14 @@ import numpy as np
 from agents.policies import policy_weights
 from agents.rundir import RunDir
 from rl_core.checkpoint.weights_file import read_weights
-from rl_core.errors import ConfigError, RunDirError, ScopeMismatch, did_you_mean
+from rl_core.errors import (
+    ConfigError,
+    RunDirError,
+    ScopeMismatch,
+    did_you_mean,
+    in_one_line,
+    shown,
+)
 
 
 def weights_from(source: Path) -> dict[str, np.ndarray]:
@@ -24,9 +31,10 @@ def weights_from(source: Path) -> dict[str, np.ndarray]:
     """
     if source.suffix == ".safetensors":
         try:
-            return read_weights(source)
+            return read_weights(source, follow=True)
         except FileNotFoundError:
-            raise RunDirError(f"cannot begin with {source}: there is no such file") from None
+            path = in_one_line(source, 200)
+            raise RunDirError(f"cannot begin with {path}: there is no such file") from None
     return policy_weights(RunDir.open(source))
 
 
@@ -54,7 +62,7 @@ def fitted(
     for block in blocks:
         if block not in own_blocks:
             raise ConfigError(
-                f"--blocks: no block {block!r} (there are {', '.join(own_blocks)})"
+                f"--blocks: no block {shown(block)} (there are {', '.join(own_blocks)})"
                 f"{did_you_mean(block, own_blocks)}"
             )
     wanted = {n: w for n, w in own.items() if not blocks or n.split("/")[0] in blocks}
@@ -73,16 +81,17 @@ def fitted(
 def _renamed(weights: dict[str, np.ndarray], pair: str) -> dict[str, np.ndarray]:
     old, equals, new = (part.strip("/ ") for part in pair.partition("="))
     if not (old and equals and new):
-        raise ConfigError(f"--rename wants old=new, got {pair!r}")
+        raise ConfigError(f"--rename wants old=new, got {shown(pair)}")
     result = {}
     for name, value in weights.items():
         begins = name == old or name.startswith(old + "/")
         result[new + name[len(old) :] if begins else name] = value
     if result.keys() == weights.keys():
         near = did_you_mean(old, weights)
-        raise ConfigError(f"--rename {pair}: the weights have nothing named {old!r}{near}")
+        raise ConfigError(f"--rename: the weights have nothing named {shown(old)}{near}")
     if len(result) < len(weights):
-        raise ConfigError(f"--rename {pair}: two of the weights would have the same name")
+        names = in_one_line(pair)
+        raise ConfigError(f"--rename {names}: two of the weights would have the same name")
     return result
 
 

@@ -27,7 +27,7 @@ from rl_core.control.files import ControlFiles, write_whole
 from rl_core.control.log import read_log, require_length
 from rl_core.control.state import require_answers
 from rl_core.control.trace import require_trace
-from rl_core.errors import RunDirError, in_one_line
+from rl_core.errors import RunDirError, reason_of
 from rl_core.regular_file import read_regular
 from rl_core.seal import sealed_json, sealed_text, unsealed_json
 
@@ -213,8 +213,7 @@ class RunDir:
                 f"{self.path} has no {_DIGEST}: it is written when the run's training ends"
             ) from None
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else in_one_line(error)
-            raise RunDirError(f"cannot read {path}: {reason}") from None
+            raise RunDirError(f"cannot read {path}: {reason_of(error)}") from None
 
     def _write(self, name: str, data: bytes) -> Path:
         path = self.path / name

@@ -100,6 +100,12 @@ def in_one_line(value: object, most: int = 160) -> str:
     return _cut(_escaped(" ".join(text[: 10 * most].split())), most)
 
 
+def reason_of(error: Exception) -> str:
+    """Why a file could not be read or written, in a few words without its path."""
+    named = isinstance(error, OSError) and error.strerror
+    return in_one_line(error.strerror if named else error)
+
+
 class _Brief(reprlib.Repr):
     """`repr` of a bounded number of parts, of bounded size and depth."""
 

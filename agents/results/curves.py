@@ -37,6 +37,8 @@ def read_curves(run: Path, tags: Iterable[str]) -> dict[str, Curve]:
 
 
 def _events(path: Path) -> Iterator[event_pb2.Event]:
+    if not path.is_file():  # a pipe, say, which would be waited for
+        raise RunDirError(f"{path} is damaged: it is not a regular file")
     reader = PyRecordReader_New(str(path))
     try:
         while True:

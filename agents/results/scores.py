@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agents.results.curves import read_curves
-from rl_core.errors import RunDirError
+from rl_core.errors import RunDirError, reason_of
 from rl_core.regular_file import read_regular
 from rl_core.seal import unsealed_json
 
 TRAINING_EPISODES = 100  # at the end of training, whose mean return `--training` shows
-_MOST_BYTES = 1 << 26  # of a result
 _EVALUATION, _EPISODE = "evaluation/return", "episode/return"
+_MOST_BYTES = 1 << 24  # of a result; one of a hundred episodes has a few thousand
 
 
 # Evaluations of two seeds this share of the run apart are one point of the curve: where time
@@ -185,7 +185,7 @@ _Result = TypeVar("_Result", bound=BaseModel)
 def _read(path: Path, model: type[_Result]) -> _Result:
     try:
         return model.model_validate(unsealed_json(read_regular(path, most=_MOST_BYTES)))
-    except OSError as error:
-        raise RunDirError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError:
+    except ValidationError:
         raise RunDirError(f"{path} is damaged: it is no result of a run") from None
+    except (OSError, ValueError) as error:
+        raise RunDirError(f"cannot read {path}: {reason_of(error)}") from None

@@ -3,7 +3,7 @@
 safetensors has no checksum, so ours carries one in its metadata; a file without it, another
 tool's, is read as it is.
 
-Imports: rl_core.errors.
+Imports: rl_core.errors, rl_core.regular_file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from rl_core.errors import RlCoreError, in_one_line
+from rl_core.errors import RlCoreError, in_one_line, reason_of
+from rl_core.regular_file import open_regular
 
 
 class WeightsError(RlCoreError, ValueError):
@@ -30,15 +31,19 @@ def weights_bytes(weights: Mapping[str, np.ndarray]) -> bytes:
     return save(arrays, metadata={"sha256": _digest(arrays)})
 
 
-def read_weights(path: Path) -> dict[str, np.ndarray]:
+def read_weights(path: Path, *, follow: bool = False) -> dict[str, np.ndarray]:
     """Name -> array.
+
+    Args:
+      follow: whether the file may be a symbolic link, as a path that the user typed.
 
     Raises:
       FileNotFoundError: there is no such file.
       WeightsError: it cannot be read, is no safetensors file, or is not what was written.
     """
     try:
-        data = path.read_bytes()
+        with open_regular(path, follow=follow) as file:
+            data = file.read()
         weights = load(data)
         size = int.from_bytes(data[:8], "little")
         wanted = json.loads(data[8 : 8 + size]).get("__metadata__", {}).get("sha256")
@@ -47,8 +52,8 @@ def read_weights(path: Path) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise
     except (OSError, ValueError, AttributeError, KeyError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) else in_one_line(error)
-        raise WeightsError(f"cannot read {path}: {reason}") from None
+        where = in_one_line(path, 200)
+        raise WeightsError(f"cannot read {where}: {reason_of(error)}") from None
     return weights
 
 

@@ -15,7 +15,7 @@ from rl_core.control.commands import Command, Who, do_command, set_command
 from rl_core.control.files import ControlFiles, is_alive, submit
 from rl_core.control.log import Entry, LogTail
 from rl_core.control.state import LIVE, read_state
-from rl_core.errors import RlCoreError
+from rl_core.errors import RlCoreError, RunDirError, in_one_line
 
 _LOOK_SECONDS = 0.01
 _GRACE_SECONDS = 0.5
@@ -82,7 +82,7 @@ class RunClient:
 
         if not wait(self._timeout):
             for letter in letters.values():
-                letter.unlink(missing_ok=True)
+                _withdraw(letter)
             # One that the run was reading while it was withdrawn is answered all the same.
             if not wait(_GRACE_SECONDS):
                 raise NotRunning(self._silence())
@@ -94,14 +94,21 @@ class RunClient:
             return
         status = "killed" if state.status in LIVE else state.status
         raise NotRunning(
-            f"{self.files.run} is not running: {status} at env step {state.env_step:,}, "
-            f"last heartbeat {ago(state.time)}"
+            f"{in_one_line(self.files.run, 200)} is not running: {status} at env step "
+            f"{state.env_step:,}, last heartbeat {ago(state.time)}"
         )
 
     def _silence(self) -> str:
         state, alive = read_state(self.files)
         what = f"did not answer within {self._timeout:g} s" if alive else "is not running any more"
         return f"{self.files.run} {what} (last heartbeat {ago(state.time)}): command withdrawn"
+
+
+def _withdraw(letter: Path) -> None:
+    try:
+        letter.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunDirError(f"cannot withdraw {letter}: {error.strerror}") from None
 
 
 def ago(moment: float) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from rl_core.errors import RlCoreError, did_you_mean, in_one_line
+from rl_core.errors import RlCoreError, did_you_mean, in_one_line, shown
 
 Action = Literal["sync", "snapshot", "rewind", "checkpoint", "evaluate", "pause", "resume", "stop"]
 ACTIONS: dict[Action, str] = {
@@ -81,10 +81,11 @@ def do_command(action: str, who: Who, value: int | None = None) -> DoCommand:
     """Raises: BadCommand if there is no such action, or it takes no such value."""
     if action not in ACTIONS:
         raise BadCommand(
-            f"cannot do {action!r}: there are {', '.join(ACTIONS)}{did_you_mean(action, ACTIONS)}"
+            f"cannot do {shown(action)}: there are {', '.join(ACTIONS)}"
+            f"{did_you_mean(action, ACTIONS)}"
         )
     if value is not None and action != "rewind":
-        raise BadCommand(f"{action} takes no number, got {value}")
+        raise BadCommand(f"{action} takes no number, got {shown(value)}")
     return _made(DoCommand, who, do=action, value=value)
 
 

@@ -1,19 +1,22 @@
 """Where control files are, writing them so that they appear whole, and whether a run is alive.
 
-Imports: rl_core.control.commands, rl_core.errors.
+Imports: rl_core.control.commands, rl_core.errors, rl_core.regular_file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
+import stat
 import time
 from pathlib import Path
 
 from rl_core.control.commands import Command, dump
-from rl_core.errors import RunDirError
+from rl_core.errors import RunDirError, in_one_line, reason_of
+from rl_core.regular_file import open_regular
 
 _instant, _sent_in_it = 0, 0
 
@@ -53,17 +56,25 @@ class RunLock:
     """Held by a run as long as it lives; the system lets go of it also when it is killed.
 
     Raises:
-      RunDirError: another process holds it.
+      RunDirError: another process holds it, or it is no file that can be held.
     """
 
     def __init__(self, files: ControlFiles) -> None:
-        self._file: int | None = os.open(files.lock, os.O_RDWR | os.O_CREAT, 0o644)
-        # Whoever asks whether the run is alive holds it for an instant: try more than once.
-        for _ in range(20):
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            time.sleep(0.01)
+        self._file: int | None = None
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            self._file = os.open(files.lock, flags, 0o644)
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):
+                raise OSError(errno.EINVAL, "it is not a regular file")
+            # Whoever asks whether the run is alive holds it for an instant: try more than once.
+            for _ in range(20):
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                time.sleep(0.01)
+        except OSError as error:
+            self.release()
+            raise RunDirError(f"cannot lock {files.lock}: {error.strerror}") from None
         self.release()
         raise RunDirError(f"another process is running {files.run}")
 
@@ -86,17 +97,21 @@ def clear_leftovers(files: ControlFiles) -> None:
 
 
 def is_alive(files: ControlFiles) -> bool:
-    """Whether a process is running this run, on this machine or one that shares its locks."""
+    """Whether a process is running this run, on this machine or one that shares its locks.
+
+    Raises:
+      RunDirError: that cannot be told, as the lock cannot be read.
+    """
     try:
-        file = os.open(files.lock, os.O_RDONLY)
-    except OSError:
+        with open_regular(files.lock) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
         return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    finally:
-        os.close(file)
+    except (OSError, ValueError) as error:
+        lock = in_one_line(files.lock, 200)
+        raise RunDirError(f"cannot tell whether {lock} is held: {reason_of(error)}") from None
     return False
 
 
@@ -109,8 +124,9 @@ def submit(files: ControlFiles, command: Command) -> Path:
     path = files.inbox / f"{_moment(command.time):017d}-{command.id}.json"
     try:
         write_whole(path, dump(command))
-    except OSError as error:
-        raise RunDirError(f"cannot send a command to {files.run}: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        run = in_one_line(files.run, 200)
+        raise RunDirError(f"cannot send a command to {run}: {reason_of(error)}") from None
     return path
 
 

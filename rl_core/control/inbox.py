@@ -1,6 +1,6 @@
 """The run's side of the inbox: one `stat` when nothing has come.
 
-Imports: rl_core.control.commands, rl_core.control.files.
+Imports: rl_core.control.commands, rl_core.control.files, rl_core.errors, rl_core.regular_file.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from rl_core.control.commands import MAX_BYTES, BadCommand, Command, parse
 from rl_core.control.files import ControlFiles
-from rl_core.errors import in_one_line
+from rl_core.errors import reason_of
+from rl_core.regular_file import open_regular
 
 _FILE = re.compile(r"\d{1,20}-([0-9a-f]{32})\.json")
 # A directory's time stamp advances in ticks of some milliseconds: a file that comes in the same
@@ -51,7 +51,7 @@ class Inbox:
                 return []
             settled = time.time_ns() - changed_ns > _SETTLED_NS
             names = sorted(self._names())
-        except FileNotFoundError:  # somebody removed the directory: nothing can come
+        except OSError:  # somebody removed the directory, or closed it: nothing can come
             return []
         self._seen_ns = changed_ns if settled and len(names) <= _AT_ONCE else -1
         found = (_read(self._path / name) for name in names[:_AT_ONCE])
@@ -73,29 +73,17 @@ def _read(path: Path) -> Letter | None:
     """None if it was withdrawn in between."""
     data = b""
     try:
-        data = _bytes_of(path)
+        with open_regular(path) as file:
+            data = file.read(MAX_BYTES + 1)
         command = parse(data)
         match = _FILE.fullmatch(path.name)
         if match is None or match[1] != command.id:
             raise BadCommand("the file's name is not <time>-<id of the command>.json")
     except FileNotFoundError:
         return None
-    except (OSError, BadCommand) as error:
-        problem = error.strerror if isinstance(error, OSError) else str(error)
-        return Letter(path, _stand_in_id(path, data), None, in_one_line(problem))
+    except (OSError, ValueError) as error:
+        return Letter(path, _stand_in_id(path, data), None, reason_of(error))
     return Letter(path, command.id, command, None)
-
-
-def _bytes_of(path: Path) -> bytes:
-    """Of a regular file, without waiting for a pipe or following a link."""
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise BadCommand("not a regular file")
-        with os.fdopen(file, "rb", closefd=False) as reader:
-            return reader.read(MAX_BYTES + 1)
-    finally:
-        os.close(file)
 
 
 def _stand_in_id(path: Path, data: bytes) -> str:

@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from rl_core.errors import RunDirError
+from rl_core.errors import RunDirError, reason_of
 from rl_core.hyperparameters import as_text
 from rl_core.regular_file import open_regular
 
@@ -241,8 +241,7 @@ def _reading(path: Path) -> Iterator[None]:
     except RunDirError:
         raise
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise RunDirError(f"cannot read {path}: {reason}") from None
+        raise RunDirError(f"cannot read {path}: {reason_of(error)}") from None
 
 
 def _entries(path: Path) -> tuple[list[Entry], int]:

@@ -1,6 +1,7 @@
 """What a run says of itself: `control/state.json`, replaced once a second and after commands.
 
-Imports: rl_core.control.files, rl_core.control.log, rl_core.errors, rl_core.hyperparameters.
+Imports: rl_core.control.files, rl_core.control.log, rl_core.errors, rl_core.hyperparameters,
+rl_core.regular_file.
 """
 
 from __future__ import annotations
@@ -12,17 +13,21 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from rl_core.control.files import ControlFiles, is_alive, write_whole
 from rl_core.control.log import require_length
-from rl_core.errors import RunDirError
+from rl_core.errors import RunDirError, in_one_line, reason_of
 from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob, as_text, plain
+from rl_core.regular_file import read_regular
 
 Status = Literal["running", "paused", "evaluating", "finished", "stopped", "interrupted", "failed"]
 LIVE: tuple[Status, ...] = ("running", "paused", "evaluating")  # those of a process at work
+_MOST_BYTES = 1 << 20  # of a state; a real one has about ten thousand
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+_Moment = Annotated[FiniteFloat, Field(ge=0, le=1e11)]  # seconds since the epoch
 
 
 class LiveValue(BaseModel):
@@ -31,7 +36,7 @@ class LiveValue(BaseModel):
     model_config = ConfigDict(defer_build=True)
 
     name: str
-    value: float | int | list[str]
+    value: FiniteFloat | int | list[str]
     source: Literal["config", "schedule", "override"]
     configured: str  # what "auto" returns to
     unit: str
@@ -39,8 +44,8 @@ class LiveValue(BaseModel):
     meaning: str
     effect: str
     whole: bool
-    low: float | None  # the bounds as numbers, whether or not they belong to the range
-    high: float | None
+    low: FiniteFloat | None  # the bounds as numbers, whether or not they belong to the range
+    high: FiniteFloat | None
     scale: Literal["linear", "log"]
     blocks: list[str]  # of which a set is the value; empty for a number
 
@@ -60,24 +65,24 @@ class RunState(BaseModel):
     model_config = ConfigDict(defer_build=True)
 
     status: Status
-    pid: int
+    pid: _Count
     host: str
-    started: float
-    time: float
+    started: _Moment
+    time: _Moment
     env_id: str
-    tick: int
-    env_step: int
-    env_steps: int
-    update: int
-    env_steps_per_second: float
-    eta_seconds: float | None
-    episodes: int
-    mean_return: float | None  # of the last episodes
-    target_age: int | None
-    recent: dict[str, tuple[int, float | None]]
+    tick: _Count
+    env_step: _Count
+    env_steps: _Count
+    update: _Count
+    env_steps_per_second: FiniteFloat
+    eta_seconds: FiniteFloat | None
+    episodes: _Count
+    mean_return: FiniteFloat | None  # of the last episodes
+    target_age: _Count | None
+    recent: dict[str, tuple[_Count, FiniteFloat | None]]
     values: list[LiveValue]
     actions: list[str]
-    log_bytes: int = Field(0, ge=0)
+    log_bytes: _Count = 0
     note: str | None = None
 
 
@@ -126,18 +131,18 @@ def read_state(files: ControlFiles) -> tuple[RunState, bool]:
     """The last state, and whether the run is alive.
 
     Raises:
-      RunDirError: there is none, or it is damaged.
+      RunDirError: there is none, it is damaged, or it cannot be read.
     """
+    path = in_one_line(files.state, 200)
     try:
-        state = RunState.model_validate(json.loads(files.state.read_bytes()))
+        state = RunState.model_validate_json(read_regular(files.state, most=_MOST_BYTES))
     except FileNotFoundError:
-        raise RunDirError(
-            f"{files.run} cannot be steered: it has no {files.state.relative_to(files.run)}"
-        ) from None
-    except OSError as error:
-        raise RunDirError(f"cannot read {files.state}: {error.strerror}") from None
-    except (ValueError, ValidationError):
-        raise RunDirError(f"{files.state} is damaged: it is no state of a run") from None
+        run, name = in_one_line(files.run, 200), files.state.relative_to(files.run)
+        raise RunDirError(f"{run} cannot be steered: it has no {name}") from None
+    except ValidationError:
+        raise RunDirError(f"{path} is damaged: it is no state of a run") from None
+    except (OSError, ValueError) as error:
+        raise RunDirError(f"cannot read {path}: {reason_of(error)}") from None
     return state, is_alive(files)
 
 

@@ -17,7 +17,7 @@ from zlib import crc32
 
 import numpy as np
 
-from rl_core.errors import RunDirError
+from rl_core.errors import RunDirError, reason_of
 from rl_core.regular_file import open_regular
 
 _BYTES = 4  # of one checksum
@@ -121,8 +121,7 @@ def read_trace(path: Path) -> np.ndarray:
     except FileNotFoundError:
         data = b""
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise RunDirError(f"cannot read {path}: {reason}") from None
+        raise RunDirError(f"cannot read {path}: {reason_of(error)}") from None
     return np.frombuffer(data[: len(data) // _BYTES * _BYTES], "<u4")
 
 
