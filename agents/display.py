@@ -1,6 +1,6 @@
 """What a run shows on the terminal: a progress bar, or plain lines where there is none.
 
-Imports: agents.dqn, agents.quiet, agents.runner.
+Imports: agents.dqn, agents.quiet, agents.runner, rl_core.errors.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rich.text import Text
 from agents.dqn import DqnAgent
 from agents.quiet import Startup
 from agents.runner import Tick
+from rl_core.errors import escaped
 
 _RECENT = 20  # episodes whose mean return is shown
 _COMPILED = 1.0  # seconds from which on a first call is said to compile
@@ -108,8 +109,8 @@ class Display:
             self.line(f"env step {tick.env_step:,}: {state}")
 
     def line(self, text: str) -> None:
-        """A line that stays, above the bar."""
-        self._progress.console.print(text, highlight=False, soft_wrap=True, markup=False)
+        """A line that stays, above the bar. It may name what somebody else has asked for."""
+        self._progress.console.print(escaped(text), highlight=False, soft_wrap=True, markup=False)
 
     def _state(self) -> str:
         recent = f"{np.mean(self.recent_returns):,.1f}" if self.recent_returns else "-"

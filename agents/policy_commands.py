@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from agents.quiet import quiet_import
-from rl_core.errors import RlCoreError
+from rl_core.errors import RlCoreError, escaped, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_INT64 = 2**63
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,9 @@ class Play:
         )  # fmt: skip
         console.print(f"mean return {sum(returns) / len(returns):,.1f}", highlight=False)
         if self.video:
-            console.print(f"video: {self.video}", highlight=False)
+            console.print(
+                escaped(f"video: {self.video}"), highlight=False, markup=False, soft_wrap=True
+            )
         return 0
 
 
@@ -125,12 +129,16 @@ class Export:
         with console.status(f"writing {self.to}"):
             out = export(self.run, self.to, self.dir, averaged=self.ema, best=self.best)
         for path in sorted(p for p in out.rglob("*") if p.is_file()):
-            console.print(str(path), highlight=False)
+            console.print(escaped(str(path)), highlight=False, markup=False, soft_wrap=True)
         return 0
 
 
 def _require_episodes(episodes: int, seed: int | None) -> None:
-    if episodes < 1:
-        raise RlCoreError(f"--episodes must be a whole number >= 1, got {episodes}")
-    if seed is not None and seed < 0:
-        raise RlCoreError(f"--seed must be a whole number >= 0, got {seed}")
+    if not 1 <= episodes < _INT64:
+        raise RlCoreError(
+            f"--episodes must be a whole number >= 1 that fits into int64, got {shown(episodes)}"
+        )
+    if seed is not None and not 0 <= seed < _INT64:
+        raise RlCoreError(
+            f"--seed must be a whole number >= 0 that fits into int64, got {shown(seed)}"
+        )

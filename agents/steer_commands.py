@@ -23,12 +23,13 @@ from rl_core.control.commands import ACTIONS, Command, do_command, set_command
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import Entry, LogTail
 from rl_core.control.state import read_state, require_answers
-from rl_core.errors import RlCoreError, RunDirError
+from rl_core.errors import RlCoreError, RunDirError, escaped, in_one_line, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 REFUSED, DIFFERENT, INTERRUPTED = 2, 1, 130
+_MOST_SAID = 600  # characters of a log entry, which may hold two values of 200 and a name
 Run = Annotated[Positional[Path], arg(metavar="RUN")]
 
 
@@ -131,8 +132,9 @@ class Log:
         if self.last < 0:
             raise RlCoreError(f"--last must be a whole number >= 0, got {self.last}")
         files = ControlFiles(self.run)
-        if not files.directory.is_dir():
-            raise RunDirError(f"{self.run} has no log: it is not the directory of a run")
+        if not _is_directory(files.directory):
+            run = in_one_line(self.run, 200)
+            raise RunDirError(f"{run} has no log: it is not the directory of a run")
         require_answers(files)
         tail = LogTail(files.log, last=self.last) if self.last else LogTail(files.log, position=0)
         if tail.position:
@@ -148,8 +150,8 @@ class Log:
             if self.json:
                 print(json.dumps(entry.model_dump()), flush=True)
                 continue
-            when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time))
-            _say(console, f"{when}  {entry.who:<8}  {entry.describe()}")
+            who, what = in_one_line(entry.who), in_one_line(entry.describe(), _MOST_SAID)
+            _say(console, f"{_moment(entry.time)}  {who:<8}  {what}")
 
 
 @dataclass(frozen=True)
@@ -162,16 +164,22 @@ class Ls:
     """One JSON object a line."""
 
     def __call__(self, console: Console) -> int:
-        from agents.run_tables import find_runs, runs_table
+        from agents.run_tables import DAMAGED, find_runs, runs_table
 
-        if not self.dir.is_dir():
-            raise RunDirError(f"no such directory: {str(self.dir)!r}")
+        if not _is_directory(self.dir):
+            raise RunDirError(f"no such directory: {shown(str(self.dir))}")
         runs = find_runs(self.dir)
         if self.json:
-            for path, state, alive in runs:
-                _print_state(state, alive, run=str(path))
+            for run in runs:
+                if run.state is None:
+                    print(json.dumps({"run": str(run.path), "problem": run.problem}), flush=True)
+                else:
+                    _print_state(run.state, run.alive, run=str(run.path))
         elif runs:
             console.print(runs_table(runs))
+            for run in runs:
+                if run.problem:
+                    _say(console, f"{DAMAGED}: {run.problem}")
         else:
             _say(console, f"no runs below {self.dir}; start one with: targetnet train cartpole")
         return 0
@@ -188,7 +196,7 @@ class Digest:
         from agents.rundir import RunDir
 
         end = RunDir.open(self.run).load_digest()
-        print(f"env step {end.env_step:,}, update {end.update:,}: {end.digest}")
+        print(f"env step {end.env_step:,}, update {end.update:,}: {in_one_line(end.digest)}")
         return 0
 
 
@@ -274,7 +282,7 @@ def _assignment(text: str) -> tuple[str, Any]:
     """ "sync_period=50" -> ("sync_period", 50); what is no number is a text."""
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
-        raise RlCoreError(f"a change is written name=value, got {text!r}")
+        raise RlCoreError(f"a change is written name=value, got {shown(text)}")
     number = value.replace("_", "")
     for kind in (int, float):
         try:
@@ -288,5 +296,20 @@ def _print_state(state: Any, alive: bool, **more: Any) -> None:
     print(json.dumps(more | {"alive": alive} | state.model_dump(mode="json")), flush=True)
 
 
+def _is_directory(path: Path) -> bool:
+    """Raises: RunDirError where that cannot be told."""
+    try:
+        return path.is_dir()
+    except OSError as error:
+        raise RunDirError(f"cannot read {in_one_line(path, 200)}: {error.strerror}") from None
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):  # of no calendar
+        return "?"
+
+
 def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
+    console.print(escaped(text), highlight=False, soft_wrap=True, markup=False)

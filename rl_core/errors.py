@@ -22,7 +22,7 @@ class RlCoreError(Exception):
 
     def __str__(self) -> str:
         # KeyError and OSError, which some refine, show something else than their message.
-        return _escaped(Exception.__str__(self))
+        return escaped(Exception.__str__(self))
 
 
 class ScopeMismatch(RlCoreError, ValueError):
@@ -84,7 +84,7 @@ def shown(value: object) -> str:
 
     Whatever the value: huge, deep, an integer of more digits than Python prints.
     """
-    return _cut(_escaped(" ".join(_BRIEF.repr(value).split())), _MOST_SHOWN)
+    return _cut(escaped(" ".join(_BRIEF.repr(value).split())), _MOST_SHOWN)
 
 
 def in_one_line(value: object, most: int = 160) -> str:
@@ -97,7 +97,14 @@ def in_one_line(value: object, most: int = 160) -> str:
     except (ValueError, RecursionError):  # too many digits; too deep
         text = shown(value)
     # Cut before, too: of a text of megabytes the rest is not worth looking at.
-    return _cut(_escaped(" ".join(text[: 10 * most].split())), most)
+    return _cut(escaped(" ".join(text[: 10 * most].split())), most)
+
+
+def escaped(text: str) -> str:
+    """The same text with newlines, escape sequences and half characters as Python writes them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def reason_of(error: Exception) -> str:
@@ -125,13 +132,6 @@ class _Brief(reprlib.Repr):
 
 
 _BRIEF = _Brief()
-
-
-def _escaped(text: str) -> str:
-    """Newlines, escape sequences and half characters are written as Python writes them."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _cut(text: str, most: int) -> str:

@@ -4,7 +4,7 @@ TensorBoard has no login, does not look at where a request comes from, answers t
 may be framed by any page. So a page of ours gets a token that no other site can read, and a
 command needs that token, JSON, POST, and a Host and an Origin that we know.
 
-Imports: nothing of ours.
+Imports: rl_core.errors.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from rl_core.errors import in_one_line, shown
 
 TOKEN_HEADER = "X-Targetnet-Token"
 _PAGES = 1_000  # open at once; the oldest is forgotten, and asks for a token again
@@ -64,8 +66,8 @@ class Guard:
         if not self._knows(host):
             return Refusal(
                 403,
-                f"the Steer tab does not answer to the host name {host!r}; start TensorBoard "
-                f"with --steer_allow_host={host or 'NAME'} if it is yours",
+                f"the Steer tab does not answer to the host name {shown(host)}; start TensorBoard "
+                f"with --steer_allow_host={in_one_line(host) or 'NAME'} if it is yours",
             )
         if headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
             return Refusal(403, "the Steer tab does not answer to other sites")
@@ -83,7 +85,7 @@ class Guard:
             return refusal
         origin = headers.get("Origin")
         if origin is None or not self._same_origin(origin, headers.get("Host", "")):
-            return Refusal(403, f"a request from {origin!r} may not steer")
+            return Refusal(403, f"a request from {shown(origin)} may not steer")
         return None
 
     def refuse_writing(self, method: str, headers: Mapping[str, str]) -> Refusal | None:

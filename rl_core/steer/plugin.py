@@ -1,6 +1,7 @@
 """The routes of the Steer tab. Reading gives JSON; writing puts commands into a run's inbox.
 
-Imports: rl_core.control, rl_core.errors, rl_core.steer, tensorboard. Never tensorflow.
+Imports: rl_core.control, rl_core.errors, rl_core.regular_file, rl_core.steer, tensorboard. Never
+tensorflow.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from rl_core.control.commands import (
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import LogTail
 from rl_core.control.state import read_state, require_answers
-from rl_core.errors import RlCoreError, RunDirError, in_one_line
+from rl_core.errors import RlCoreError, RunDirError, in_one_line, shown
+from rl_core.regular_file import read_regular
 from rl_core.steer.guard import Guard
 from rl_core.steer.runs import Runs, log_directories
 
@@ -41,6 +43,7 @@ STATIC = Path(__file__).parent / "static"
 CURVES = ("episode/return", "target/age", "learn/q_mean", "learn/td_error_mean_abs")
 _POINTS = 500  # of a curve's history
 _ENTRIES = 500  # of the log, at first
+_TOKEN_BYTES = 1_000  # of a run's token; a real one has 33
 # Not from the system's table, which may say otherwise; a browser runs no module of another kind.
 _KINDS = {".js": "text/javascript", ".css": "text/css"}
 
@@ -108,7 +111,7 @@ class SteerPlugin(base_plugin.TBPlugin):
         }
 
     def is_active(self) -> bool:
-        return bool(self._runs.all())
+        return bool(self._runs.all() or self._runs.problems())
 
     def frontend_metadata(self) -> base_plugin.FrontendMetadata:
         return base_plugin.FrontendMetadata(
@@ -125,14 +128,17 @@ class SteerPlugin(base_plugin.TBPlugin):
         }
 
     def _list_runs(self, request: Request) -> Any:
-        runs = []
-        for name, files in sorted(self._runs.all().items()):
+        problems = self._runs.problems()
+        runs = [_damaged(name, problem) for name, problem in problems.items()]
+        for name, files in self._runs.all().items():
             try:
                 state, alive = read_state(files)
-            except RunDirError:  # being written, or damaged: the others count
+            except RunDirError as error:  # the others count
+                runs.append(_damaged(name, str(error)))
                 continue
-            shown = state.model_dump(include={"status", "env_id", "env_step", "env_steps", "time"})
-            runs.append({"name": name, "alive": alive} | shown)
+            listed = state.model_dump(include={"status", "env_id", "env_step", "env_steps", "time"})
+            runs.append({"name": name, "alive": alive, "problem": None} | listed)
+        runs.sort(key=lambda run: run["name"])
         return {"runs": runs, "directories": self._runs.directories}
 
     def _show_run(self, request: Request) -> Any:
@@ -186,7 +192,10 @@ class SteerPlugin(base_plugin.TBPlugin):
     def _run(self, name: str) -> ControlFiles:
         files = self._runs.get(name)
         if files is None:
-            raise UnknownRun(f"no run {in_one_line(name)!r} below the log directory")
+            problem = self._runs.problems().get(name)
+            if problem:
+                raise RunDirError(problem)
+            raise UnknownRun(f"no run {shown(name)} below the log directory")
         return files
 
     # What is common to them.
@@ -245,17 +254,26 @@ def _bytes_of(request: Request) -> bytes:
     return request.get_data(cache=False)
 
 
+def _damaged(name: str, problem: str) -> dict[str, Any]:
+    """In the list of runs; `time` 0 is before every other's."""
+    return {"name": name, "alive": False, "status": "damaged", "time": 0, "problem": problem}
+
+
 def _require_token(files: ControlFiles, given: str) -> None:
     try:
-        wanted = files.token.read_text().strip()
-    except OSError:
+        wanted = read_regular(files.token, most=_TOKEN_BYTES).decode().strip()
+    except (OSError, ValueError):
         raise WrongToken(f"TensorBoard cannot read {files.token}") from None
-    if not wanted or not hmac.compare_digest(given.strip().encode(), wanted.encode()):
+    # "replace" as a text from JSON may hold half a character, which is in no token.
+    if not wanted or not hmac.compare_digest(
+        given.strip().encode(errors="replace"), wanted.encode()
+    ):
         raise WrongToken("this board listens to other machines: type the token of the run")
 
 
 def _refused(request: Request, status: int, reason: str) -> Response:
-    logger.warning("refused %s %s: %s", request.method, request.path, in_one_line(reason))
+    method, path = in_one_line(request.method), in_one_line(request.path)
+    logger.warning("refused %s %s: %s", method, path, in_one_line(reason))
     return _json(request, {"error": reason}, status)
 
 

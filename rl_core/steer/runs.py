@@ -1,6 +1,6 @@
 """The runs below TensorBoard's log directories, by the names TensorBoard gives them.
 
-Imports: rl_core.control.
+Imports: rl_core.control, rl_core.errors.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rl_core.control.files import ControlFiles
+from rl_core.errors import in_one_line
 
 _DEPTH = 4  # directories below a log directory
 _MOST_DIRECTORIES = 5_000
@@ -26,6 +27,13 @@ class LogDirectory(NamedTuple):
 
     group: str
     path: Path
+
+
+class Seen(NamedTuple):
+    """What a look at the log directories has found, by name."""
+
+    runs: dict[str, ControlFiles]
+    problems: dict[str, str]  # of what cannot be shown
 
 
 class Runs:
@@ -41,34 +49,53 @@ class Runs:
     def __init__(self, logdirs: Iterable[LogDirectory]) -> None:
         self._logdirs = list(logdirs)
         self.directories = [str(path) for _, path in self._logdirs]
-        self._found: dict[str, ControlFiles] = {}
+        self._seen = Seen({}, {})
         self._next = 0.0
         self._lock = threading.Lock()
 
     def all(self) -> dict[str, ControlFiles]:
-        """Name -> files of every run."""
-        with self._lock:
-            begin = time.monotonic()
-            if begin >= self._next:
-                found: dict[str, ControlFiles] = {}
-                for name, files in self._look():
-                    found.setdefault(name, files)
-                self._found = found
-                end = time.monotonic()
-                self._next = end + max(_CACHE_SECONDS, _CACHE_SHARE * (end - begin))
-            return self._found
+        """Name -> files of every run whose files may be read."""
+        return self._look().runs
+
+    def problems(self) -> dict[str, str]:
+        """Name -> what is wrong with a run that is left out, or a directory that is closed."""
+        return self._look().problems
 
     def get(self, name: str) -> ControlFiles | None:
         return self.all().get(name)
 
-    def _look(self) -> Iterator[tuple[str, ControlFiles]]:
+    def _look(self) -> Seen:
+        """What there is; a look that took long is kept for longer."""
+        with self._lock:
+            begin = time.monotonic()
+            if begin >= self._next:
+                seen = Seen({}, {})
+                for name, files, problem in self._entries():
+                    if name in seen.runs or name in seen.problems:
+                        continue
+                    if problem:
+                        seen.problems[name] = problem
+                    else:
+                        seen.runs[name] = files
+                self._seen = seen
+                end = time.monotonic()
+                self._next = end + max(_CACHE_SECONDS, _CACHE_SHARE * (end - begin))
+            return self._seen
+
+    def _entries(self) -> Iterator[tuple[str, ControlFiles, str]]:
+        """Name, files, and what is wrong with them or ""."""
         for group, path in self._logdirs:
-            top = path.resolve()
-            for directory in _directories(top):
+            try:
+                top = path.resolve()
+            except (OSError, RuntimeError):  # a link to itself
+                continue
+            for directory, problem in _directories(top):
                 files = ControlFiles(directory)
-                if _is_run(files, top):
+                found = problem or _problem(files, top)
+                if found is not None:
                     # Not by pathlib: TensorBoard calls a run that is `top` itself "group/.".
-                    yield os.path.join(group, directory.relative_to(top)), files  # noqa: PTH118
+                    name = os.path.join(group, directory.relative_to(top))  # noqa: PTH118
+                    yield name, files, found
 
 
 def log_directories(logdir: str, logdir_spec: str) -> list[LogDirectory]:
@@ -88,29 +115,47 @@ def log_directories(logdir: str, logdir_spec: str) -> list[LogDirectory]:
     return found
 
 
-def _is_run(files: ControlFiles, top: Path) -> bool:
-    """Whether these are a run's files, and all of them below `top`."""
+def _problem(files: ControlFiles, top: Path) -> str | None:
+    """Why a run's files must not be shown, "" if they may; None if there is no run."""
     try:
-        if not files.state.is_file():
-            return False
-        # A link in the log directory must not lead the tab to files outside of it.
-        used = (files.state, files.inbox, files.log, files.lock, files.token)
-        return all(path.resolve().is_relative_to(top) for path in used)
-    except (OSError, RuntimeError):  # not ours to read; a link to itself
-        return False
+        files.state.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return _cannot_read(files.run, error)
+    # A link in the log directory must not lead the tab to files outside of it.
+    for path in (files.state, files.inbox, files.log, files.lock, files.token):
+        try:
+            if not path.resolve().is_relative_to(top):
+                return f"{in_one_line(path, 200)} leads out of the log directory"
+        except OSError as error:
+            return _cannot_read(path, error)
+        except RuntimeError:
+            return f"{in_one_line(path, 200)} is a link to itself"
+    return ""
 
 
-def _directories(top: Path) -> Iterator[Path]:
-    """`top` and what is below it, the shallow ones first, without following links."""
+def _directories(top: Path) -> Iterator[tuple[Path, str]]:
+    """`top` and what is below it, the shallow ones first, without following links.
+
+    With each, why it cannot be looked into, or "".
+    """
     waiting, seen = deque([(top, 0)]), 0
     while waiting and seen < _MOST_DIRECTORIES:
         directory, depth = waiting.popleft()
         seen += 1
-        yield directory
         try:
             with os.scandir(directory) as entries:
                 names = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
-        except OSError:  # gone, or not ours to read
+        except FileNotFoundError:  # gone
             continue
+        except OSError as error:
+            yield directory, _cannot_read(directory, error)
+            continue
+        yield directory, ""
         if depth < _DEPTH and "control" not in names:  # a run has no runs inside
             waiting += [(directory / name, depth + 1) for name in names if name[0] != "."]
+
+
+def _cannot_read(path: Path, error: OSError) -> str:
+    return f"cannot read {in_one_line(path, 200)}: {error.strerror}"

@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from rl_core.control.files import ControlFiles, RunLock, is_alive
 from rl_core.control.log import read_log
 from rl_core.control.state import read_state
 
+ROOT = Path(__file__).parents[2]
 # Its epsilon has no corner before its end: nothing but what is asked for comes into the log.
 LONG = """
 env_id = "tests.agents.slow_cartpole:Slow/CartPole-v1"
@@ -287,11 +290,139 @@ def test_ls_of_an_empty_directory_says_how_to_start(capsys, tmp_path):
     assert "targetnet train cartpole" in ran(capsys, "ls", tmp_path)[1]
 
 
-def test_ls_passes_over_what_is_damaged(capsys, folder, tmp_path):
-    for name, content in (("a", b"{"), ("b", b"\xff")):
-        (tmp_path / name / "control").mkdir(parents=True)
-        (tmp_path / name / "control" / "state.json").write_bytes(content)
-    assert ran(capsys, "ls", tmp_path)[0] == 0
+def device(path):
+    path.symlink_to("/dev/zero")
+
+
+def loop(path):
+    path.symlink_to(path.name)
+
+
+DAMAGE = {
+    "cut": lambda path: path.write_bytes(b"{"),
+    "no text": lambda path: path.write_bytes(b"\xff"),
+    "of no time": lambda path: path.write_text('{"time": -Infinity}'),
+    "deep": lambda path: path.write_text("[" * 100_000),
+    "a pipe": os.mkfifo,
+    "a device": device,
+    "a link to itself": loop,
+    "a directory": lambda path: path.mkdir(),
+}
+
+
+@pytest.mark.parametrize("name", ["state.json", "lock"])
+def test_ls_lists_the_damaged_with_what_is_wrong_and_hides_no_other(capsys, ended, tmp_path, name):
+    shutil.copytree(ended / "control", tmp_path / "good" / "control")
+    told = [*DAMAGE][4 if name == "lock" else 0 :]  # a lock's content is nobody's business
+    for run in told:
+        shutil.copytree(ended / "control", tmp_path / run / "control")
+        (tmp_path / run / "control" / name).unlink()
+        DAMAGE[run](tmp_path / run / "control" / name)
+    code, out, _ = ran(capsys, "ls", tmp_path)
+    lines = out.splitlines()
+    assert code == 0 and f"{tmp_path}/good " in lines[1] and "finished" in lines[1]
+    assert sum("  damaged  " in line for line in lines) == len(told)
+    for run in told:
+        assert any(line.startswith("damaged: ") and f"/{run}/" in line for line in lines), run
+    as_json = [json.loads(line) for line in ran(capsys, "ls", tmp_path, "--json")[1].splitlines()]
+    assert as_json[0]["status"] == "finished"
+    assert {Path(run["run"]).name for run in as_json[1:]} == {*told}
+    assert all(run.keys() == {"run", "problem"} and name in run["problem"] for run in as_json[1:])
+
+
+def test_ls_tells_of_a_directory_that_is_closed_to_it(capsys, ended, tmp_path, monkeypatch):
+    shutil.copytree(ended / "control", tmp_path / "good" / "control")
+    for name in ("listed", "searched"):
+        (tmp_path / "closed" / name / "inner").mkdir(parents=True)
+    # Root may read everything, so the system is asked as another user.
+    (tmp_path / "closed").chmod(0o700)
+    tmp_path.chmod(0o755)
+    scandir, lstat = os.scandir, Path.lstat
+
+    def no(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", lambda p: no(p) if p.name == "listed" else scandir(p))
+    monkeypatch.setattr(Path, "lstat", lambda p: no(p) if "searched" in p.parts else lstat(p))
+    code, out, _ = ran(capsys, "ls", tmp_path)
+    lines = out.splitlines()
+    assert code == 0 and "good" in lines[1] and "finished" in lines[1]
+    problems = [line for line in lines if line.startswith("damaged: cannot read")]
+    assert ["listed" in problems[0], "searched" in problems[1]] == [True, True]
+
+
+# All is imported before: the interpreter's own files may be closed to another user too.
+AS_NOBODY = """
+import contextlib, io, json, os, sys
+from agents.cli import main
+
+def ran(arguments):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(arguments)
+    return code, out.getvalue(), err.getvalue()
+
+for arguments in ("ls .", "ls none", "status good", "log good", "digest good"):
+    ran(arguments.split())
+os.seteuid(65534)
+print(json.dumps([ran(arguments) for arguments in json.loads(sys.argv[1])]))
+"""
+
+
+def test_what_another_user_has_closed_is_told_in_one_line(ended, tmp_path):
+    """As another user, in a process of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        folder.chmod(0o755)
+        for run, closed_path in [
+            ("good", None),
+            ("state", "control/state.json"),
+            ("lock", "control/lock"),
+            ("log", "control/log.jsonl"),
+            ("config", "config.toml"),
+            ("control", "control"),
+            ("whole", "."),
+        ]:
+            shutil.copytree(ended, folder / run)
+            if closed_path:
+                (folder / run / closed_path).chmod(0)
+        refused = [
+            ("status", "state"), ("status", "lock"), ("status", "control"), ("status", "whole"),
+            ("log", "whole"),
+        ]  # fmt: skip
+        commands = [["ls", "."], *map(list, refused)]
+        done = subprocess.run(
+            [sys.executable, "-c", AS_NOBODY, json.dumps(commands)],
+            capture_output=True, text=True, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        listing, *answers = json.loads(done.stdout)
+        assert listing[0] == 0 and listing[2] == ""
+        lines = listing[1].splitlines()
+        assert sum(line.startswith("damaged: ") for line in lines) == 4, lines
+        for run in ("good", "log", "config"):
+            assert any(
+                line.strip().startswith(f"{run} ") and "finished" in line for line in lines
+            ), run
+        for command, (code, _, err) in zip(refused, answers, strict=True):
+            assert (code, err.count("\n"), err[:11]) == (2, 1, "targetnet: "), (command, err)
+
+
+def test_what_a_run_says_reaches_no_terminal_as_it_is(capsys, ended, tmp_path):
+    run = tmp_path / os.fsdecode(b"r\xff\x1b[2J[red]")
+    shutil.copytree(ended / "control", run / "control")
+    state = json.loads((run / "control" / "state.json").read_text())
+    state |= {"env_id": "\x1b[2J[/red]", "note": "\x1b]0;x\x07" * 1_000, "mean_return": 1e300}
+    state["values"][0] |= {"name": "[/bold]\x1b[2J", "configured": "\x1b", "source": "override"}
+    (run / "control" / "state.json").write_text(json.dumps(state))
+    for arguments in (["ls", tmp_path], ["status", run], ["log", run]):
+        code, out, err = ran(capsys, *arguments)
+        assert (code, err) == (0, "")
+        assert out.replace("\n", "").isprintable() and "\\x1b[2J" in out + "\\x1b[2J" * (
+            "log" in arguments
+        )
 
 
 def test_digest_and_replay_end_with_the_same_word(capsys, ended):
@@ -303,8 +434,6 @@ def test_digest_and_replay_end_with_the_same_word(capsys, ended):
 
 
 def test_a_replay_that_differs_says_where_with_exit_code_1(capsys, ended, tmp_path):
-    import shutil
-
     copy = shutil.copytree(ended, tmp_path / "copy")
     config = (copy / "config.toml").read_text()
     unsealed = config.partition("\n")[2]  # as of version 0.1, or the change would be noticed

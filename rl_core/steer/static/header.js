@@ -46,12 +46,23 @@ export class Header {
   }
 
   listRuns(runs, picked) {
-    const options = runs.map((run) => [run.name, `${run.name} (${word(run.status, run.alive)})`]);
+    const options = runs.map((run) => [run.name, `${run.name} (${word(run.status, run.alive)})`, run.problem]);
     const key = JSON.stringify(options);
     if (key === this.options) return; // or an open list would close
     this.options = key;
-    this.picker.replaceChildren(...options.map(([name, text]) => el('option', {value: name}, text)));
+    this.picker.replaceChildren(...options.map(([name, text, title]) => el('option', {value: name, title}, text)));
     if (picked) this.picker.value = picked;
+  }
+
+  /** Nothing is known of a run that was just picked; of a damaged one nothing ever is. */
+  clear() {
+    say(this.status, '');
+    this.status.className = 'status';
+    say(this.heartbeat, '');
+    this.progress.value = 0;
+    this.actions = [];
+    this.showFacts([]);
+    this.tell('', '');
   }
 
   show({state, alive, now, token_file: tokenFile}) {

@@ -88,7 +88,7 @@ class Page {
     this.position = 0;
     this.answers.forget('another run was chosen');
     this.knobs.clear();
-    this.header.tell('', '');
+    this.header.clear();
     this.log.replaceChildren();
     for (const plot of this.plots.values()) plot.clear();
     await Promise.all([this.refresh(), this.history()]);

@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -143,11 +145,12 @@ def test_a_foreign_host_gets_no_token(board):
 @pytest.mark.parametrize(
     "name",
     ["../logdir/some/run", "some/../some/run", "/etc", "some/run/", "", "some", "plain", "..",
-     "some/run/control", "x\n"],
+     "some/run/control", "x\n", "x" * 10_000, "\x1b[2J"],
 )  # fmt: skip
 def test_a_run_name_with_tricks_is_not_found(board, nothing_arrives, name):
     answer = ask(board, "POST", "command", command(run=name), page_headers(board))
-    assert answer.status == 404 and "\n" not in answer.json["error"]
+    assert answer.status == 404 and answer.json["error"].isprintable()
+    assert len(answer.json["error"]) <= 600
     query = urllib.parse.urlencode({"name": name})
     assert ask(board, "GET", f"run?{query}").status == 404
     assert ask(board, "GET", f"history?{query}").status == 404
@@ -177,6 +180,14 @@ BODIES = {
     "an unknown key": b'{"run": "some/run", "commands": [{"do": "stop", "now": 1}]}',
     "one bad among good": b'{"run": "some/run", "commands": [{"do": "stop"}, {"do": "rm"}]}',
     "a run that is no text": b'{"run": 3, "commands": [{"do": "stop"}]}',
+    "a huge action": json.dumps({"run": RUN, "commands": [{"do": "x" * 15_000}]}).encode(),
+    "a huge name": json.dumps({"run": RUN, "commands": [{"set": "x" * 15_000}]}).encode(),
+    "a huge value": json.dumps(
+        {"run": RUN, "commands": [{"do": "stop", "value": "x" * 15_000}]}
+    ).encode(),
+    "a huge key": json.dumps({"run": RUN, "commands": [{"x" * 15_000: 1}]}).encode(),
+    "half a character": b'{"run": "some/run", "commands": [{"set": "\\ud800", "value": 1}]}',
+    "5,000 digits": raw(b"9" * 5_000),
     "20 kB": raw(b'"' + b"x" * 20_000 + b'"'),
     "10 MB": raw(b'"' + b"x" * 10_000_000 + b'"'),
 }
@@ -190,7 +201,7 @@ def test_a_body_that_is_no_command_is_refused_with_one_line(board, nothing_arriv
         assert len(body) > 1_000_000  # it does not wait for the rest
         return
     assert answer.status in (400, 413)
-    assert answer.json["error"] and "\n" not in answer.json["error"]
+    assert answer.json["error"].isprintable() and 0 < len(answer.json["error"]) <= 600
 
 
 def test_a_body_of_unknown_length_is_refused(board, nothing_arrives):
@@ -227,17 +238,67 @@ def test_the_pages_files_have_the_kinds_that_browsers_want(board):
         assert answer.headers["Content-Type"].split(";")[0] == kinds[path.suffix]
 
 
-@pytest.mark.parametrize("spoil", ["log.jsonl", "state.json"])
-def test_a_damaged_run_is_said_to_be_so_in_one_line_and_the_others_go_on(board, logdir, run, spoil):
-    other = logdir / f"damaged-{spoil}" / "control"
-    other.mkdir(parents=True)
-    (other / "inbox").mkdir()
-    (other / "state.json").write_bytes(run.state.read_bytes())
-    (other / spoil).write_text("no JSON\n")
-    time.sleep(1.1)  # the list of runs is kept for a second
+@pytest.fixture
+def spoiled(logdir, run):
+    """Makes a run with files of which one is not what it should be; returns its control files."""
+    made = []
+
+    def make(name, spoil):
+        other = logdir / f"damaged-{len(made)}-{name}" / "control"
+        other.mkdir(parents=True)
+        (other / "inbox").mkdir()
+        (other / "lock").touch()
+        (other / "state.json").write_bytes(run.state.read_bytes())
+        (other / name).unlink(missing_ok=True)
+        spoil(other / name)
+        made.append(other.parent)
+        time.sleep(1.1)  # the list of runs is kept for a second
+        return other
+
+    yield make
+    for path in made:
+        shutil.rmtree(path)
+
+
+def not_json(path):
+    path.write_text("no JSON\n")
+
+
+def of_no_time(path):
+    path.write_text('{"time": -Infinity}')
+
+
+def deep(path):
+    path.write_text("[" * 100_000)
+
+
+def device(path):
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        *(("state.json", spoil) for spoil in (not_json, of_no_time, deep, os.mkfifo, device)),
+        *(("lock", spoil) for spoil in (os.mkfifo, device)),
+    ],
+)
+def test_a_damaged_run_is_listed_as_such_and_the_others_go_on(board, spoiled, name, spoil):
+    other = spoiled(name, spoil)
     answer = ask(board, "GET", f"run?name={other.parent.name}")
-    assert answer.status == 409 and f"{spoil} is damaged" in answer.json["error"]
-    assert RUN in {run["name"] for run in ask(board, "GET", "runs").json["runs"]}
+    assert answer.status == 409 and name in answer.json["error"]
+    assert answer.json["error"].isprintable()
+    runs = {run["name"]: run for run in ask(board, "GET", "runs").json["runs"]}
+    damaged = runs[other.parent.name]
+    assert damaged["status"] == "damaged" and not damaged["alive"]
+    assert damaged["problem"] == answer.json["error"]
+    assert runs[RUN]["status"] == "running" and runs[RUN]["problem"] is None
+
+
+def test_a_damaged_log_is_said_to_be_so_in_one_line(board, spoiled):
+    other = spoiled("log.jsonl", not_json)
+    answer = ask(board, "GET", f"run?name={other.parent.name}")
+    assert answer.status == 409 and "log.jsonl is damaged" in answer.json["error"]
 
 
 # Reachable from other machines.
@@ -254,6 +315,16 @@ def test_an_open_board_wants_the_runs_token(open_board, nothing_arrives, given):
     answer = ask(open_board, "POST", "command", body, page_headers(open_board))
     # Not 401, at which the page would only get itself another token of its own.
     assert answer.status == 403 and "token of the run" in answer.json["error"]
+
+
+@pytest.mark.parametrize("given", ["", "\ud800", "x" * 10_000])
+@pytest.mark.parametrize("spoil", [os.mkfifo, device, deep])
+def test_a_token_that_is_none_lets_nobody_in(open_board, spoiled, run, given, spoil):
+    other = spoiled("token", spoil)
+    body = command(run=other.parent.name, run_token=given)
+    answer = ask(open_board, "POST", "command", body, page_headers(open_board))
+    assert answer.status in (403, 409) and answer.json["error"].isprintable()
+    assert list((other / "inbox").iterdir()) == []
 
 
 def test_an_open_board_steers_with_the_runs_token(open_board, run):

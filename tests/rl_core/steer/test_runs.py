@@ -1,5 +1,6 @@
 """Which runs the tab finds, and under which names."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,10 @@ def runs_in(top):
 
 def names(top):
     return sorted(runs_in(top).all())
+
+
+def problems(top):
+    return sorted(f"{name}: {problem}" for name, problem in runs_in(top).problems().items())
 
 
 def test_runs_have_the_names_that_tensorboard_gives_them(tmp_path):
@@ -47,6 +52,9 @@ def test_links_out_of_the_log_directory_are_not_followed(tmp_path):
     (inside / "half/control/state.json").write_text("{}")
     (inside / "half/control/inbox").symlink_to(outside / "control/inbox")
     assert names(inside) == []
+    assert problems(inside) == [
+        f".: {inside}/control/state.json leads out of the log directory",
+    ]
 
 
 def test_the_log_directory_itself_may_be_a_link(tmp_path):
@@ -76,6 +84,7 @@ def test_a_run_with_a_file_elsewhere_is_not_shown(tmp_path, name):
     assert names(tmp_path / "logdir") == ([] if name == "state.json" else ["a"])
     path.symlink_to(tmp_path / "moved")
     assert names(tmp_path / "logdir") == []
+    assert problems(tmp_path / "logdir") == [f"a: {path} leads out of the log directory"]
 
 
 def test_a_link_to_itself_hides_no_other_run(tmp_path):
@@ -85,20 +94,53 @@ def test_a_link_to_itself_hides_no_other_run(tmp_path):
     (tmp_path / "worse").symlink_to("worse")
     (make_run(tmp_path / "token") / "control" / "token").symlink_to("token")
     assert names(tmp_path) == ["good"]
+    assert [problem.split(": ")[0] for problem in problems(tmp_path)] == ["bad", "token"]
+    assert all(problem.endswith("is a link to itself") for problem in problems(tmp_path))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
+def test_a_run_whose_state_is_no_file_is_not_left_out(tmp_path, make):
+    (tmp_path / "a" / "control").mkdir(parents=True)
+    make(tmp_path / "a" / "control" / "state.json")
+    assert names(tmp_path) == ["a"]
 
 
 def test_a_directory_that_may_not_be_read_hides_no_other_run(tmp_path, monkeypatch):
     make_run(tmp_path / "good")
     make_run(tmp_path / "somebody_elses")
-    is_file = Path.is_file
+    lstat = Path.lstat
 
     def of_another_user(path):
         if "somebody_elses" in path.parts:
             raise PermissionError(13, "Permission denied", str(path))
-        return is_file(path)
+        return lstat(path)
 
-    monkeypatch.setattr(Path, "is_file", of_another_user)
+    monkeypatch.setattr(Path, "lstat", of_another_user)
     assert names(tmp_path) == ["good"]
+    (problem,) = problems(tmp_path)
+    assert problem.startswith("somebody_elses: cannot read") and "Permission denied" in problem
+
+
+def test_a_directory_that_may_not_be_listed_is_told_and_hides_no_other_run(tmp_path, monkeypatch):
+    make_run(tmp_path / "good")
+    (tmp_path / "closed").mkdir()
+    scandir = os.scandir
+
+    def of_another_user(path):
+        if path.name == "closed":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", of_another_user)
+    assert names(tmp_path) == ["good"]
+    assert problems(tmp_path) == [f"closed: cannot read {tmp_path / 'closed'}: Permission denied"]
+
+
+def test_a_log_directory_that_is_a_link_to_itself_hides_no_other(tmp_path):
+    make_run(tmp_path / "good" / "a")
+    (tmp_path / "loop").symlink_to("loop")
+    found = Runs(log_directories("", f"{tmp_path / 'loop'},{tmp_path / 'good'}"))
+    assert sorted(found.all()) == ["a"]
 
 
 def test_a_list_that_took_long_is_kept_ten_times_as_long(tmp_path, monkeypatch):
