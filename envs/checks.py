@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rl_core.errors import EnvError, in_one_line
+from rl_core.errors import EnvError, in_one_line, shown
 
 
 def require_discrete_actions(env_id: str, space: gym.Space[Any]) -> gym.spaces.Discrete:
@@ -32,7 +32,7 @@ def require_discrete_actions(env_id: str, space: gym.Space[Any]) -> gym.spaces.D
         kind = "the action space"
         advice = "register it in a wrapper with one Discrete action for each combination"
     raise EnvError(
-        f"env {env_id!r} has {kind} {in_one_line(space)}, but the agent chooses among a finite "
+        f"env {shown(env_id)} has {kind} {_named(space)}, but the agent chooses among a finite "
         f"number of actions, a Discrete space; {advice}"
     )
 
@@ -47,14 +47,28 @@ def require_array_observations(
     """
     if isinstance(space, gym.spaces.Box | gym.spaces.Discrete):
         return space
-    if space.is_np_flattenable:
+    if _is_flattenable(space):
         advice = "register it wrapped in gymnasium.wrappers.FlattenObservation"
     else:
         advice = "register it in a wrapper that turns its observation into a Box"
     raise EnvError(
-        f"env {env_id!r} has the observation space {in_one_line(space)}, but the agent stores "
+        f"env {shown(env_id)} has the observation space {_named(space)}, but the agent stores "
         f"each observation as one array, a Box or a Discrete space; {advice}"
     )
+
+
+def _is_flattenable(space: Any) -> bool:
+    try:
+        return bool(space.is_np_flattenable)
+    except Exception:  # a Space class of the env's own, maybe within a Dict, need not say
+        return False
+
+
+def _named(space: Any) -> str:
+    try:
+        return in_one_line(space)
+    except Exception:  # nor need it have a text
+        return type(space).__name__
 
 
 def require_matching_observation(
@@ -81,6 +95,6 @@ def require_matching_observation(
         problem = "one with NaN or infinite numbers"
     if problem:
         raise EnvError(
-            f"env {env_id!r}: reset must give an observation of its observation space "
+            f"env {shown(env_id)}: reset must give an observation of its observation space "
             f"{in_one_line(space)}, got {problem}; correct the env or its observation_space"
         )

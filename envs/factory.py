@@ -2,7 +2,7 @@
 
 Everything that could stop a run because of its env is found here, before the run begins.
 
-Imports: rl_core.errors and the rest of envs.
+Imports: rl_core.errors, rl_core.memory and the rest of envs.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing
 from typing import Any, Literal, get_args
 
 import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
 
 from envs.async_driver import AsyncEnvs
 from envs.checks import require_matching_observation
@@ -21,9 +22,15 @@ from envs.registry import find_spec, make_single, make_vector
 from envs.rewards import RewardTransform, reward_transform
 from envs.seeding import episode_seed
 from envs.spaces import Spaces, read_spaces
-from rl_core.errors import EnvError, did_you_mean
+from rl_core.errors import EnvError, did_you_mean, shown
+from rl_core.memory import check_memory, memory_limit, resident_bytes
 
 Vectorization = Literal["sync", "async", "vector_entry_point", "envpool"]
+# Bytes of one env, at least. A CartPole has 5,000; in a vector env most are arrays' elements.
+_LEAST_BYTES = {"sync": 2_000, "async": 2_000, "vector_entry_point": 300, "envpool": 300}
+# Envs after which is looked how much memory they took, and from when on that tells even if it is
+# little: of few light ones it is mostly chance.
+_FIRST_LOOK, _MANY = 8, 4_096
 
 
 def make_envs(
@@ -57,8 +64,10 @@ def make_envs(
 
     Raises:
       EnvError: there is no such env, it cannot be made, or it cannot be trained on.
+      MemoryLimitError: so many envs need more memory than there is.
     """
     _require_arguments(num_envs, vectorization, seed)
+    _require_room(num_envs, _LEAST_BYTES[vectorization])
     transform = reward_transform(reward_scale, reward_clip)
     make = _MAKE[vectorization]
     return make(env_id, num_envs, seed, dict(env_kwargs or {}), transform)
@@ -66,15 +75,39 @@ def make_envs(
 
 def _require_arguments(num_envs: int, vectorization: str, seed: int) -> None:
     if num_envs < 1:
-        raise EnvError(f"num_envs must be a whole number of envs >= 1, got {num_envs}")
+        raise EnvError(f"num_envs must be a whole number of envs >= 1, got {shown(num_envs)}")
     if seed < 0:
-        raise EnvError(f"seed must be a whole number >= 0, got {seed}")
+        raise EnvError(f"seed must be a whole number >= 0, got {shown(seed)}")
     known = get_args(Vectorization)
     if vectorization not in known:
         raise EnvError(
-            f"vectorization must be one of {', '.join(map(repr, known))}, got {vectorization!r}"
-            f"{did_you_mean(vectorization, known)}"
+            f"vectorization must be one of {', '.join(map(repr, known))}, got "
+            f"{shown(vectorization)}{did_you_mean(vectorization, known)}"
         )
+
+
+def _require_room(num_envs: int, each: int) -> None:
+    check_memory(
+        num_envs * each, f"num_envs = {num_envs:,}", advice="lower num_envs", once_full=False
+    )
+
+
+def _make_all(
+    spec: EnvSpec, num_envs: int, env_kwargs: Mapping[str, Any], opened: ExitStack
+) -> list[gym.Env[Any, Any]]:
+    """Makes single envs; of many the first few are weighed before the rest is made."""
+    envs: list[gym.Env[Any, Any]] = []
+    before, look = 0, _FIRST_LOOK
+    for made in range(num_envs):
+        if made == 1:  # the first also brings its modules
+            before = resident_bytes()
+        if made == look:
+            look *= 8
+            grown = resident_bytes() - before
+            if made >= _MANY or grown > memory_limit() / 50:
+                _require_room(num_envs, grown // (made - 1))
+        envs.append(opened.enter_context(closing(make_single(spec, env_kwargs))))
+    return envs
 
 
 def _make_sync(
@@ -86,9 +119,7 @@ def _make_sync(
 ) -> Envs:
     spec = find_spec(env_id)
     with ExitStack() as opened:  # closes what was made if a later line raises
-        envs = [
-            opened.enter_context(closing(make_single(spec, env_kwargs))) for _ in range(num_envs)
-        ]
+        envs = _make_all(spec, num_envs, env_kwargs, opened)
         spaces, masks = _checked_single(env_id, envs[0], seed)
         opened.pop_all()
         driver = SingleEnv if num_envs == 1 else SyncEnvs

@@ -62,7 +62,7 @@ class RunDirError(RlCoreError, OSError):
 
 
 class MemoryLimitError(RlCoreError, MemoryError):
-    """The replay would need more memory than there is."""
+    """A run would need more memory than there is."""
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

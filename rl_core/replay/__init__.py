@@ -1,7 +1,7 @@
 """Replay: rows as variables in the graph."""
 
+from rl_core.memory import check_memory, format_bytes
 from rl_core.replay.contents import ReplayContents
-from rl_core.replay.memory import check_memory, format_bytes
 from rl_core.replay.prioritized import PrioritizedReplay
 from rl_core.replay.rows import Rows
 from rl_core.replay.uniform import Transitions, UniformReplay

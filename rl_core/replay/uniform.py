@@ -5,7 +5,7 @@ when the ring overwrites it (the queue's head is the place at which the oldest t
 entered). A uniform draw from the queue is thus a uniform draw from the valid rows, always
 exactly B of them, without any rejection.
 
-Imports: rl_core.errors, rl_core.random, rl_core.replay. Never agents, never envs.
+Imports: rl_core.errors, rl_core.memory, rl_core.random, rl_core.replay. Never agents, never envs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.errors import ConfigError
+from rl_core.memory import check_memory
 from rl_core.random import Stream
-from rl_core.replay.memory import check_memory
 from rl_core.replay.n_step import n_steps, one_step
 from rl_core.replay.rows import Ring, Rows, lazy_variable, row_bytes, write_at
 

@@ -7,8 +7,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from envs import make_envs
-from rl_core.errors import EnvError
+from envs import factory, make_envs
+from rl_core.errors import EnvError, MemoryLimitError
 
 Box, Discrete = gym.spaces.Box, gym.spaces.Discrete
 
@@ -268,3 +268,61 @@ def test_gymnasium_warns_as_before_once_an_env_is_made(monkeypatch):
     assert gym.logger.min_level == gym.logger.WARN
     refusal("FrozenLake-v1", env_kwargs={"map_name": "9x9"})
     assert gym.logger.min_level == gym.logger.WARN
+
+
+@pytest.mark.parametrize(("each", "made"), [(10**9, 8), (10**7, 64), (10**4, None)])
+def test_of_many_envs_the_first_few_are_weighed_before_the_rest_is_made(monkeypatch, each, made):
+    make, opened = factory.make_single, []
+    monkeypatch.setattr(factory, "memory_limit", lambda: 20 * 10**9)
+    monkeypatch.setattr("rl_core.memory.memory_limit", lambda: 20 * 10**9)
+    monkeypatch.setattr(factory, "resident_bytes", lambda: 10**9 + each * len(opened))
+    monkeypatch.setattr(factory, "make_single", lambda *a: opened.append(make(*a)) or opened[-1])
+    if made is None:
+        make_envs("CartPole-v1", 3_000, seed=0).close()
+        return
+    with pytest.raises(MemoryLimitError) as caught:
+        make_envs("CartPole-v1", 3_000, seed=0)
+    assert len(opened) == made
+    assert str(caught.value) == (
+        f"num_envs = 3,000 needs at least {'3 TB' if made == 8 else '30 GB'}, but the limit is "
+        "20 GB; lower num_envs"
+    )
+
+
+def test_a_hundred_million_envs_are_refused_before_any_is_made(monkeypatch):
+    monkeypatch.setattr(factory, "make_single", None)
+    monkeypatch.setattr("rl_core.memory.memory_limit", lambda: 20 * 10**9)
+    for vectorization in ("sync", "async", "vector_entry_point", "envpool"):
+        with pytest.raises(MemoryLimitError, match="num_envs = 100,000,000 needs at least"):
+            make_envs("CartPole-v1", 10**8, seed=0, vectorization=vectorization)
+
+
+class OwnSpace(gym.Space):
+    """As minigrid's MissionSpace: a Space that does not say what it may leave open."""
+
+    def __init__(self):
+        super().__init__(None, str)
+
+    def sample(self, mask=None, probability=None):
+        return "go"
+
+    def contains(self, x):
+        return isinstance(x, str)
+
+
+class Unshown(OwnSpace):
+    def __repr__(self):
+        raise RuntimeError("two\nlines")
+
+
+@pytest.mark.parametrize(
+    "space",
+    [OwnSpace(), Unshown(), gym.spaces.Dict({"image": Box(0, 1, (2,)), "mission": OwnSpace()}),
+     gym.spaces.Tuple([OwnSpace()]), gym.spaces.Sequence(OwnSpace()), None],
+    ids=lambda space: type(space).__name__,
+)  # fmt: skip
+def test_a_space_class_of_its_own_is_refused_in_one_line(space):
+    message = fixed_refusal(observation_space=space)
+    assert "has the observation space" in message and "a Box or a Discrete" in message
+    assert len(message) < 600
+    assert "has the action space" in fixed_refusal(action_space=space)

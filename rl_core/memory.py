@@ -1,0 +1,89 @@
+"""How much memory there is, and whether what a run needs fits into it.
+
+Imports: rl_core.errors. Never agents, never envs, never tensorflow.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rl_core.errors import MemoryLimitError
+
+_CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+def memory_limit() -> int:
+    """Bytes this process may use: the machine's memory, or its container's limit if lower."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _CGROUP_LIMITS:
+        try:
+            limits.append(int(path.read_text()))
+        except (OSError, ValueError):  # no such file, or "max"
+            continue
+    return min(limits)
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in use now; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def check_memory(
+    needed: int,
+    what: str,
+    limit: int | None = None,
+    *,
+    advice: str = "lower replay_capacity",
+    once_full: bool = True,
+) -> None:
+    """Raises MemoryLimitError with the numbers if `needed` bytes are more than the limit."""
+    limit = memory_limit() if limit is None else limit
+    if needed > limit:
+        amount = (
+            f"{format_bytes(needed)} once full" if once_full else f"at least {format_bytes(needed)}"
+        )
+        raise MemoryLimitError(
+            f"{what} needs {amount}, but the limit is {format_bytes(limit)}; {advice}"
+        )
+
+
+class Need(NamedTuple):
+    """One of the things that a run needs memory for."""
+
+    what: str  # "a replay of 1,000 rows"
+    nbytes: int
+    lower: str  # what to lower: "replay_capacity"
+
+
+def check_needs(needs: Sequence[Need], limit: int | None = None) -> None:
+    """Raises MemoryLimitError with the numbers if all needs together are more than the limit."""
+    limit = memory_limit() if limit is None else limit
+    total = sum(need.nbytes for need in needs)
+    if total <= limit:
+        return
+    largest = sorted(needs, key=lambda need: -need.nbytes)
+    each = ", ".join(f"{need.what} {format_bytes(need.nbytes)}" for need in largest)
+    raise MemoryLimitError(
+        f"this run needs at least {format_bytes(total)}, but the limit is {format_bytes(limit)} "
+        f"({each}); lower {largest[0].lower}"
+    )
+
+
+def format_bytes(count: float) -> str:
+    """ "1.5 GB": decimal units, three digits."""
+    count = min(count, 10**100)  # an integer may be too large for a float
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
