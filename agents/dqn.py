@@ -8,7 +8,7 @@ target, which replay and which exploration: each is one choice of the config, an
 they meet.
 
 Imports: agents.acting, agents.config, agents.kept_state, agents.live_feeds,
-agents.live_values, agents.networks, rl_core. Never envs: it sees shapes.
+agents.live_values, agents.memory, agents.networks, rl_core. Never envs: it sees shapes.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from agents.device_loop import Chunk, Counts, DeviceLoop
 from agents.kept_state import KeptState
 from agents.live_feeds import LiveFeeds
 from agents.live_values import arm_name, live_knobs, live_values
+from agents.memory import require_memory
 from agents.networks import Networks
 from envs.in_graph.interface import InGraphEnv
 from rl_core.errors import RlCoreError
@@ -122,6 +123,7 @@ class DqnAgent(KeptState):
     Raises:
       ConfigError: the config's own network cannot be used.
       ShapeError: the network does not fit the observations.
+      MemoryLimitError: it would need more memory than there is.
     """
 
     def __init__(
@@ -134,6 +136,7 @@ class DqnAgent(KeptState):
         action_masks: bool = False,
         rules: InGraphEnv | None = None,
     ) -> None:
+        require_memory(config, observation_shape, observation_dtype, num_actions)
         self.config = config
         self.num_actions = num_actions
         self.action_masks = action_masks
