@@ -17,19 +17,21 @@ import sys
 import time
 import traceback
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, fields, make_dataclass
 from functools import reduce
 from importlib import import_module
 from operator import or_
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import tyro
 from tyro.conf import arg, subcommand
 
 from agents.quiet import process_began
-from rl_core.errors import RlCoreError
+from rl_core.errors import RlCoreError, in_one_line, reason_of, shown
 
 USER_MISTAKE, INTERRUPTED = 2, 130
+_MOST_SAID = 400  # characters of a complaint about the command line, which may hold all of it
 
 
 class _Command(NamedTuple):
@@ -105,6 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.path.append("")
         began = process_began() if arguments is None else time.perf_counter()
         command = _parse(sys.argv[1:] if arguments is None else arguments)
+        for field in fields(command):
+            _require_usable(getattr(command, field.name))
         from rich.console import Console
 
         if getattr(command, "says_how_it_started", False):
@@ -132,6 +136,21 @@ def _parse(arguments: Sequence[str]) -> Any:
         with contextlib.suppress(RlCoreError):
             return _parsed(line, arguments).command
     return _parsed(_one_of(_COMMANDS), arguments)
+
+
+def _require_usable(argument: Any) -> None:
+    """Raises: RlCoreError if it is a path that the system will not look at, whatever it is for."""
+    if not isinstance(argument, Path):
+        return
+    try:
+        # Of a directory also whether one may look for a file in it.
+        os.stat(f"{argument}/." if argument.is_dir() else argument)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):  # the command knows whether it is to be there
+        return
+    except (OSError, ValueError) as error:
+        raise RlCoreError(
+            f"cannot use the path {shown(str(argument))}: {reason_of(error)}"
+        ) from None
 
 
 def _one_of(named: Collection[str]) -> Any:
@@ -169,7 +188,8 @@ def _in_one_line(box: str) -> str:
     complaint, _, near = words.partition(" Perhaps you meant:")
     flags = dict.fromkeys(re.findall(r"--[a-z][a-z-]*", near.split(" in targetnet")[0]))
     hint = f"; did you mean {next(iter(flags))}?" if flags else ""
-    return f"{complaint.split(' (required)')[0]}{hint} (see targetnet --help)"
+    said = in_one_line(complaint.split(" (required)")[0], _MOST_SAID)
+    return f"{said}{hint} (see targetnet --help)"
 
 
 if __name__ == "__main__":
