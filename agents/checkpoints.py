@@ -43,6 +43,7 @@ class Checkpoints:
 
     Attributes:
       due: when it is time for one.
+      last_env_step: of the last one that is on disk; None if there is none.
     """
 
     def __init__(
@@ -60,7 +61,9 @@ class Checkpoints:
         self._chunks = dict(resumed.chunks) if resumed else {}
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[dict[str, FileRecord]] | None = None
-        self.due = self._after(resumed.host["loop"]["env_step"] if resumed else 0)
+        self.last_env_step = resumed.host["loop"]["env_step"] if resumed else None
+        self._writing_env_step = 0
+        self.due = self._after(self.last_env_step or 0)
         agent.prepare_state()
 
     def is_due(self, env_step: int) -> bool:
@@ -101,6 +104,7 @@ class Checkpoints:
             rows = iter(list(rows))  # or the ring would overwrite them before they are read
         else:
             rows = self._while_there(rows)
+        self._writing_env_step = env_step
         self._writing = self._writer.submit(
             self._write, files, tick, state.variables | newest,
             dict(host) | {"agent": state.host}, kept, rows, score,
@@ -122,6 +126,7 @@ class Checkpoints:
             return
         try:
             self._chunks = self._writing.result()
+            self.last_env_step = self._writing_env_step
         except OSError as error:
             self._warn(f"no checkpoint: {error}")
         self._writing = None

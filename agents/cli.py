@@ -28,9 +28,9 @@ import tyro
 from tyro.conf import arg, subcommand
 
 from agents.quiet import process_began
-from rl_core.errors import RlCoreError, in_one_line, reason_of, shown
+from rl_core.errors import EnvFailed, RlCoreError, in_one_line, reason_of, shown
 
-USER_MISTAKE, INTERRUPTED = 2, 130
+USER_MISTAKE, INTERRUPTED = RlCoreError.exit_code, 130
 _MOST_SAID = 400  # characters of a complaint about the command line, which may hold all of it
 
 
@@ -100,7 +100,10 @@ _COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code: 2 for a user's mistake, 130 for Ctrl-C."""
+    """Runs one command and returns its exit code.
+
+    2 for a user's mistake, 1 for a run that broke off, 130 for Ctrl-C.
+    """
     try:
         # A config may name a function in a module beside it; `python -m` looks there anyway.
         if "" not in sys.path:
@@ -117,8 +120,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RlCoreError as error:
         if os.environ.get("TARGETNET_DEBUG") == "1":
             traceback.print_exc()
+        elif isinstance(error, EnvFailed) and error.__cause__:
+            traceback.print_exception(error.__cause__)  # for whoever wrote the env
         print(f"targetnet: {error}", file=sys.stderr)
-        return USER_MISTAKE
+        return error.exit_code
     except KeyboardInterrupt:
         print("targetnet: interrupted", file=sys.stderr)
         return INTERRUPTED

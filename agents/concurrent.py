@@ -21,7 +21,7 @@ import numpy as np
 
 from agents.dqn import DqnAgent
 from agents.row_buffer import RowBuffer
-from agents.runner import LoopState, Tick
+from agents.runner import LoopState, Tick, telling_env_step
 from envs import Envs, Episode, Step
 
 
@@ -34,9 +34,9 @@ def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None)
     config, live = agent.config, agent.hyperparameters
     state = state or LoopState(next_log=config.log_period)
     live.env_step = state.env_step
-    step = state.step or envs.reset()
     longest = longest_phase(agent)
-    with ThreadPoolExecutor(1, "learner") as learner:
+    with telling_env_step(state), ThreadPoolExecutor(1, "learner") as learner:
+        step = state.step or envs.reset()
         while state.env_step < config.env_steps:
             agent.follow()
             learned = None

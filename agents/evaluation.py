@@ -1,6 +1,6 @@
 """Greedy evaluation on envs of its own.
 
-Imports: agents.acting, agents.config, agents.dqn, agents.made_envs.
+Imports: agents.acting, agents.config, agents.dqn, agents.made_envs, rl_core.errors.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from agents.acting import Policy
 from agents.config import DqnConfig
 from agents.dqn import DqnAgent
 from agents.made_envs import envs_beside
+from rl_core.errors import EnvFault
 
 _AT_ONCE = 10  # envs: one call into the graph serves them all
 _SEED_OFFSET = 1_000_003  # evaluation episodes are never training episodes
@@ -49,5 +50,8 @@ def evaluate(
             step = envs.step(np.asarray(act(step.observation, step.legal)))
             returns += [e.episode_return for e in step.episodes if e.number < quota[e.env]]
         return returns
+    except EnvFault as fault:
+        fault.add(before="in an evaluation, ")
+        raise
     finally:
         envs.close()

@@ -55,16 +55,17 @@ class Recording:
             raise RunDirError(f"{run.path} is still running: stop it before it is replayed")
         self.note = f"repeats {run.path}"
         self.script = read_log(run.control.log)
-        # Of a run that was killed there is no digest; what it recorded until then is compared.
-        killed = not run.has_digest()
-        end = None if killed else run.load_digest()
+        end = run.load_digest() if run.has_digest() else None
+        # Of a run that was killed or failed there is no digest to compare; what it recorded is.
+        if end is not None and not end.whole:
+            end = None
         self._trace = read_trace(run.control.trace)
         if end is not None:
             require_trace(run.control.trace, max(0, end.tick - 1), end.trace_crc)
         self.digest = end.digest if end else None
         # The outcome of a time step is traced with the one after it.
         self.end_tick = end.tick if end else len(self._trace) + 1
-        if killed and not len(self._trace):
+        if end is None and not len(self._trace):
             raise RunDirError(f"{run.path} recorded no step, so there is nothing to replay")
         self.first_difference: int | None = None
 

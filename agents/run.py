@@ -34,7 +34,7 @@ from rl_core.control.files import RunLock
 from rl_core.control.log import Entry, entries_to_do
 from rl_core.control.state import Status
 from rl_core.control.steering import Due, Position, Refused, Steering
-from rl_core.errors import RunDirError
+from rl_core.errors import EnvFault, RunDirError
 from rl_core.replay import format_bytes
 
 _PAUSE_SECONDS = 0.05  # between two looks into the inbox while paused
@@ -120,6 +120,7 @@ class Run:
         self._snapshot_tick = host["snapshot_tick"]
         self._display.recent_returns.extend(host["recent_returns"])
         self._paused = self._evaluating = self._stop_asked = self._training_over = False
+        self._whole = False  # whether training ended between two time steps
         self._evaluations_asked = host.get("evaluations_asked", 0)
         self._seconds_before, self._began = host.get("seconds", 0.0), time.perf_counter()
         self._reporter = Reporter(directory.path, agent, self.warn, host["reporter"])
@@ -157,13 +158,16 @@ class Run:
                     if self._stopped():
                         by = "interrupted" if self._interrupt else "stopped"
                         self._display.line(f"{by} at env step {self._state.env_step:,}")
-                # Not after an exception, which may have come in the middle of a time step.
-                self._take_checkpoint(must=True)
+                self._whole = True
             finally:
                 # Whatever ended the loop, an env's exception too, what was learned is kept.
-                digest = self._save()
+                digest = self._keep()
             returns = self._final_evaluation()
             ended = self._how_it_ended()
+        except EnvFault as fault:
+            if not self._repeat:
+                fault.add(after=self._what_is_kept())
+            raise
         finally:
             # Each of them, also when one before cannot write: last of all the lock is let go of.
             with contextlib.ExitStack() as last:
@@ -277,19 +281,40 @@ class Run:
             return "interrupted"
         return "stopped" if self._stop_asked else "finished"
 
+    def _keep(self) -> str:
+        """A checkpoint and the weights."""
+        try:
+            # An exception may have come in the middle of a time step: rows are stored and updates
+            # made of which the envs know nothing, and no checkpoint could go on from there.
+            if self._whole:
+                self._take_checkpoint(must=True)
+        finally:
+            digest = self._save()
+        return digest
+
+    def _what_is_kept(self) -> str:
+        """What there is of a run that an env has ended."""
+        self._checkpoints.finish()
+        env_step = self._checkpoints.last_env_step
+        weights = f"; saved: {self._weights_saved} (update {self._agent.updates:,})"
+        if env_step is None:
+            return f"{weights}; there is no checkpoint: resume begins again"
+        return f"{weights} and the checkpoint of env step {env_step:,}, where resume goes on"
+
     def _save(self) -> str:
         state, updates = self._state, self._agent.updates
         self._training_over = True
         self._steering.refusal = "the training of this run is over"
-        self._tracer.update(state.tick)
-        saved = self._directory.save_weights(self._agent.weights())
+        # After an exception in the midst of a concurrent phase some time steps are not stored.
+        self._tracer.update(min(state.tick, self._agent.contents.written()))
+        saved = self._weights_saved = self._directory.save_weights(self._agent.weights())
         averaged = self._agent.averaged_weights()
         if averaged is not None:
             self._directory.save_weights(averaged, averaged=True)
         digest = self._agent.digest(**state.position())
         end = EndDigest(
             digest=digest, tick=state.tick, env_step=state.env_step, update=updates,
-            trace_crc=self._tracer.crc,
+            trace_crc=self._tracer.crc, whole=self._whole,
         )  # fmt: skip
         self._directory.save_digest(end)
         if not self._repeat:
@@ -349,10 +374,15 @@ class Run:
             return []
         begin, self._evaluating = time.perf_counter(), True
         agent, averaged = self._agent, []
-        returns = evaluate(agent, self._config, episodes, stop=self._stopped_meanwhile)
-        if agent.greedy_averaged:
-            policy, stop = agent.greedy_averaged, self._stopped_meanwhile
-            averaged = evaluate(agent, self._config, episodes, policy=policy, stop=stop)
+        try:
+            returns = evaluate(agent, self._config, episodes, stop=self._stopped_meanwhile)
+            if agent.greedy_averaged:
+                policy, stop = agent.greedy_averaged, self._stopped_meanwhile
+                averaged = evaluate(agent, self._config, episodes, policy=policy, stop=stop)
+        except EnvFault as fault:
+            fault.add(before=f"at env step {self._state.env_step:,}, ")
+            self._whole = True  # the envs that are trained on know nothing of it
+            raise
         self._evaluating = False
         self._leave_out(time.perf_counter() - begin)
         if self._stopped():

@@ -41,7 +41,12 @@ RUNS = Path("runs")
 
 
 class EndDigest(BaseModel):
-    """What a run was when its training ended, and when that was."""
+    """What a run was when its training ended, and when that was.
+
+    Attributes:
+      whole: False if an exception ended it, in the middle of a time step: a repeat of the run
+        never is where it was then.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -50,6 +55,7 @@ class EndDigest(BaseModel):
     env_step: int
     update: int
     trace_crc: int | None = None  # of its trace; None: not known
+    whole: bool = True
 
 
 class RunDir:

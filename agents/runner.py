@@ -1,11 +1,13 @@
 """The plain loop: step the envs, say when to learn. One item per time step, for whoever watches.
 
-Imports: agents.dqn, envs. Never the command line, the event files or the run directory.
+Imports: agents.dqn, envs, rl_core.errors. Never the command line, the event files or the run
+directory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +15,7 @@ import numpy as np
 
 from agents.dqn import DqnAgent, LearnStats
 from envs import Envs, Episode, Step
+from rl_core.errors import EnvFault
 
 
 class Tick(NamedTuple):
@@ -39,23 +42,34 @@ def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
     config, live = agent.config, agent.hyperparameters
     state = state or LoopState(next_log=config.log_period)
     live.env_step = state.env_step
-    step = state.step or envs.reset()
-    while state.env_step < config.env_steps:
-        actions = agent.step(
-            step.observation, step.reward, step.terminated, step.autoreset, legal=step.legal
-        )
-        # Learning comes after storing, so a phase sees every env step that it counts.
-        phases = state.clock.phases_due(state.new_steps, live["learn_period"])
-        stats = None
-        if phases and state.env_step >= config.learn_start:
-            log_due = state.env_step >= state.next_log
-            stats = agent.learn(phases * live["updates_per_learn"], stats=log_due)
-            state.next_log += log_due * config.log_period
-        step = envs.step(actions)
-        state.count(envs.num_envs - int(np.count_nonzero(step.autoreset)))
-        live.env_step = state.env_step
-        at = (state.env_step,) * len(step.episodes)
-        yield Tick(state.env_step, step.episodes, at, stats, actions, step)
+    with telling_env_step(state):
+        step = state.step or envs.reset()
+        while state.env_step < config.env_steps:
+            actions = agent.step(
+                step.observation, step.reward, step.terminated, step.autoreset, legal=step.legal
+            )
+            # Learning comes after storing, so a phase sees every env step that it counts.
+            phases = state.clock.phases_due(state.new_steps, live["learn_period"])
+            stats = None
+            if phases and state.env_step >= config.learn_start:
+                log_due = state.env_step >= state.next_log
+                stats = agent.learn(phases * live["updates_per_learn"], stats=log_due)
+                state.next_log += log_due * config.log_period
+            step = envs.step(actions)
+            state.count(envs.num_envs - int(np.count_nonzero(step.autoreset)))
+            live.env_step = state.env_step
+            at = (state.env_step,) * len(step.episodes)
+            yield Tick(state.env_step, step.episodes, at, stats, actions, step)
+
+
+@contextmanager
+def telling_env_step(state: LoopState) -> Iterator[None]:
+    """Adds the run's env step to an env's fault within."""
+    try:
+        yield
+    except EnvFault as fault:
+        fault.add(before=f"at env step {state.env_step + fault.env_steps:,}, ")
+        raise
 
 
 @dataclass

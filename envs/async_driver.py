@@ -27,7 +27,7 @@ from envs.interface import Envs, Episode, Step
 from envs.lanes import blank_step
 from envs.rewards import RewardTransform
 from envs.spaces import Spaces
-from rl_core.errors import EnvError, in_one_line
+from rl_core.errors import EnvError, EnvFault, in_one_line
 
 _MAIN = "from envs.async_worker import main; main()"
 _SECONDS_TO_END = 10.0  # for workers whose pipes were closed; after that they are killed
@@ -40,7 +40,7 @@ class AsyncEnvs(Envs):
     `SyncEnvs`, however many workers there are. Not gymnasium's AsyncVectorEnv, which gives no
     seed to the resets it does by itself.
 
-    An env that raises, or a worker that dies, ends them all with an EnvError.
+    An EnvFault of one env, or a worker that dies (an EnvError), ends them all.
     """
 
     def __init__(
@@ -117,9 +117,18 @@ class AsyncEnvs(Envs):
         try:
             for worker in self._workers:
                 worker.send(request, lanes)
-            return [worker.receive() for worker in self._workers]
+            return [self._reply(worker) for worker in self._workers]
         except BaseException:  # of an interrupt too: a reply that was not read would be the next
             self.close()
+            raise
+
+    def _reply(self, worker: "_Worker") -> Any:
+        try:
+            return worker.receive()
+        except EnvFault as fault:
+            # The workers before this one have replied: their envs have made the time step.
+            before = self._step.autoreset[: worker.first]
+            fault.env_steps += len(before) - int(np.count_nonzero(before))
             raise
 
 
@@ -128,6 +137,7 @@ class _Worker:
 
     def __init__(self, share: Share, memory: int) -> None:
         self._share = share
+        self.first = share.first  # env
         self._connection, theirs = Pipe()
         with theirs:
             fds = (theirs.fileno(), memory)
@@ -163,7 +173,8 @@ class _Worker:
         """Waits for the reply.
 
         Raises:
-          EnvError: an env raised, or the process is gone.
+          EnvFault: an env failed, or gave something that cannot be learned from.
+          EnvError: the process is gone.
         """
         try:
             good, reply = self._connection.recv()
@@ -171,8 +182,7 @@ class _Worker:
             raise EnvError(self._death()) from None
         if good:
             return reply
-        line, traceback = reply
-        raise EnvError(line) from RuntimeError(f"in the worker process:\n{traceback}")
+        raise reply.error()
 
     def disconnect(self) -> None:
         """Has the process end: it goes when its pipe is closed, also if the parent was killed."""

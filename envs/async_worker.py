@@ -24,7 +24,14 @@ from envs.lanes import blank_step
 from envs.registry import make_single
 from envs.rewards import RewardTransform
 from envs.spaces import read_spaces
-from rl_core.errors import EnvError, in_one_line
+from rl_core.errors import (
+    EnvContractError,
+    EnvError,
+    EnvFailed,
+    EnvFault,
+    EnvNotFinite,
+    in_one_line,
+)
 
 _ALIGNMENT = 64  # bytes: a cache line
 
@@ -127,19 +134,59 @@ class _Envs:
         self._envs.close()
 
 
+class Failure(NamedTuple):
+    """What a worker tells of the error that ends it.
+
+    Attributes:
+      line: the message.
+      traceback: of an env's own exception, or of whatever else was raised.
+      fault: name of the EnvFault in rl_core.errors; None for an EnvError that is none.
+      env_steps: of an EnvFault, within the worker's share of the envs.
+    """
+
+    line: str
+    traceback: str
+    fault: str | None = None
+    env_steps: int = 0
+
+    def error(self) -> EnvError | EnvFault:
+        """Returns the error as it is to be raised in the parent."""
+        if self.fault is None:
+            error: EnvError | EnvFault = EnvError(self.line)
+        else:
+            error = _FAULTS[self.fault](self.line)
+            error.env_steps = self.env_steps
+        error.__cause__ = WorkerTraceback(f"in the worker process:\n{self.traceback}")
+        return error
+
+
+class WorkerTraceback(RuntimeError):
+    """The traceback of an exception in a worker process, as text."""
+
+
+_FAULTS: dict[str, type[EnvFault]] = {
+    kind.__name__: kind for kind in (EnvContractError, EnvNotFinite, EnvFailed)
+}
+
+
 class _Failed(Exception):
-    """An env raised; the arguments are one line and the traceback."""
+    """The argument is a Failure."""
 
 
 @contextmanager
 def _told(who: object) -> Iterator[None]:
     try:
         yield
+    except EnvFault as fault:
+        raised = fault.__cause__ or fault
+        text = "".join(traceback.format_exception(raised))
+        name = type(fault).__name__
+        raise _Failed(Failure(str(fault), text, name, fault.env_steps)) from fault
     except EnvError as error:
-        raise _Failed(str(error), traceback.format_exc()) from error
+        raise _Failed(Failure(str(error), traceback.format_exc())) from error
     except Exception as error:
         line = f"{who}: {type(error).__name__} was raised ({in_one_line(error)}); correct the env"
-        raise _Failed(line, traceback.format_exc()) from error
+        raise _Failed(Failure(line, traceback.format_exc())) from error
 
 
 def main() -> None:
@@ -149,7 +196,7 @@ def main() -> None:
         try:
             _serve(connection, map_memory(int(sys.argv[2])))
         except _Failed as failed:
-            connection.send((False, failed.args))
+            connection.send((False, failed.args[0]))
 
 
 def _serve(connection: Connection, memory: mmap.mmap) -> None:

@@ -1,9 +1,9 @@
 """What an env must be like to be trained on, checked once, before the run.
 
 Gymnasium's own checker wraps every step; here only the spaces and the first observation are
-looked at, so a step of training pays nothing.
+looked at. What comes later is checked by envs.observations and envs.outcomes.
 
-Imports: rl_core.errors.
+Imports: envs.observations, rl_core.errors.
 """
 
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from envs.observations import can_store, finite_in_float32
 from rl_core.errors import EnvError, in_one_line, shown
 
 
@@ -80,19 +81,15 @@ def require_matching_observation(
     depends on them.
     """
     array = np.asarray(observation)
-    # Anything else would be cut to fit without a word.
-    fits = array.dtype == stored_dtype or (
-        stored_dtype == np.float32 and array.dtype.kind in "biuf"
-    )
     problem = ""
     if array.shape != space.shape:
         problem = f"one of shape {array.shape}"
     elif isinstance(space, gym.spaces.Discrete):
         problem = "" if space.contains(array) else in_one_line(array)
-    elif not fits:
+    elif not can_store(stored_dtype, array.dtype):
         problem = f"one of dtype {array.dtype}"
-    elif not np.isfinite(array).all():
-        problem = "one with NaN or infinite numbers"
+    elif not finite_in_float32(array).all():
+        problem = "one with NaN or infinite numbers, or numbers beyond float32"
     if problem:
         raise EnvError(
             f"env {shown(env_id)}: reset must give an observation of its observation space "

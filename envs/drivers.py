@@ -1,6 +1,7 @@
 """The drivers within one process: one env, several in a loop, and an env's own vector env.
 
-Imports: envs.interface, envs.lanes, envs.masks, envs.rewards, envs.seeding, envs.spaces.
+Imports: envs.interface, envs.lanes, envs.masks, envs.observations, envs.outcomes, envs.rewards,
+envs.seeding, envs.spaces, rl_core.errors.
 """
 
 from collections.abc import Sequence
@@ -13,9 +14,12 @@ import numpy as np
 from envs.interface import Envs, Episode, Step
 from envs.lanes import Lane, blank_step
 from envs.masks import write_legal
+from envs.observations import LARGEST
+from envs.outcomes import as_flags, as_rewards, bad_reward, env_error, not_a_step, reset_results
 from envs.rewards import RewardTransform
 from envs.seeding import episode_seed
 from envs.spaces import Spaces
+from rl_core.errors import EnvError, EnvFault
 
 
 class SyncEnvs(Envs):
@@ -114,13 +118,15 @@ class VectorEnvs(Envs):
         self._env = env
         self._seed = episode_seed(seed, env=0, episode=0)
         self._first_action = spaces.first_action
-        self._write = spaces.write
         self._transform = transform
         self._step = blank_step(env.num_envs, spaces, has_action_masks)
+        self._write = spaces.writer(self._step.observation)
         self._closed = False
         self._tick = 0  # rows so far
         self._raw = np.zeros(env.num_envs, np.float64)  # rewards as the env gave them
         self._over = np.zeros(env.num_envs, np.bool_)
+        self._sizes = np.empty(env.num_envs, np.float64)
+        self._good = np.empty(env.num_envs, np.bool_)
         # The envs of which the last row begins an episode, and those of which it ends one.
         self._fresh = self._ended = np.empty(0, np.int64)
         self._episode = np.zeros(env.num_envs, np.int64)
@@ -128,15 +134,38 @@ class VectorEnvs(Envs):
         self._return = np.zeros(env.num_envs, np.float64)
 
     def reset(self) -> Step:
-        observation, info = self._env.reset(seed=self._seed)
         self._ended = np.arange(self.num_envs)
         self._episode[:] = -1
-        return self._record(observation, 0.0, False, False, info)
+        try:
+            try:
+                result = self._env.reset(seed=self._seed)
+            except EnvError:  # of the pool, which is made now
+                raise
+            except Exception as error:
+                raise env_error(error) from error
+            observation, info = reset_results(result)
+            no = np.zeros(self.num_envs, np.bool_)
+            return self._record(observation, no, no, no, info)
+        except EnvFault as fault:
+            self._locate(fault, "reset")
+            raise
 
     def step(self, actions: np.ndarray) -> Step:
         if self._first_action:
             actions = actions + self._first_action
-        return self._record(*self._env.step(actions))
+        try:
+            try:
+                result = self._env.step(actions)
+            except Exception as error:
+                raise env_error(error) from error
+            try:
+                observation, reward, terminated, truncated, info = result
+            except (TypeError, ValueError):
+                raise not_a_step(result) from None
+            return self._record(observation, reward, terminated, truncated, info)
+        except EnvFault as fault:
+            self._locate(fault, "step")
+            raise
 
     def state(self) -> dict[str, Any]:
         return {}
@@ -158,21 +187,47 @@ class VectorEnvs(Envs):
     ) -> Step:
         step, raw = self._step, self._raw
         self._tick += 1
-        self._write(step.observation, observation)
-        raw[:] = reward
-        step.terminated[:] = terminated
-        step.truncated[:] = truncated
+        raw[:] = as_rewards(reward, self.num_envs)
+        step.terminated[:] = as_flags("terminated", terminated, self.num_envs)
+        step.truncated[:] = as_flags("truncated", truncated, self.num_envs)
         if len(self._fresh) or len(self._ended):
             self._begin_episodes()
-        step.reward[:] = raw if self._transform is None else self._transform.all(raw)
+        self._write(observation)
+        learned = raw if self._transform is None else self._transform.all(raw)
+        self._require_finite_rewards(learned)
+        step.reward[:] = learned
         self._return += raw
         np.logical_or(step.terminated, step.truncated, out=self._over)
         if step.legal is not None:
-            write_legal(self.env_id, step.legal, info, self._over)
+            write_legal(step.legal, info, self._over)
         self._ended = self._over.nonzero()[0]
         if not len(self._ended):
             return step
         return step._replace(episodes=tuple(map(self._finished, self._ended.tolist())))
+
+    def _require_finite_rewards(self, learned: np.ndarray) -> None:
+        sizes, good = self._sizes, self._good
+        np.less_equal(np.abs(learned, sizes), LARGEST, good)  # NaN is not
+        if learned is not self._raw:
+            good &= np.isfinite(self._raw)
+        if np.count_nonzero(good) < self.num_envs:
+            env = int(np.argmin(good))
+            fault = bad_reward(float(self._raw[env]), float(learned[env]))
+            fault.env = env
+            raise fault
+
+    def _locate(self, fault: EnvFault, call: str) -> None:
+        """Adds which env did it, and when."""
+        env = fault.env
+        if env is None:  # all at once
+            fault.add(before=f"envs 0 to {self.num_envs - 1} ({self.env_id}), {call}: ")
+            fault.env_steps = int(call == "step")
+            return
+        length = self._tick - int(self._began[env])
+        when = f"step {length:,} of" if length else "reset of"
+        fault.add(before=f"env {env} ({self.env_id}), {when} its episode {self._episode[env]}: ")
+        resets = np.count_nonzero(self._step.autoreset[: env + 1])
+        fault.env_steps = env + 1 - int(resets)
 
     def _begin_episodes(self) -> None:
         self._step.autoreset[self._fresh] = False

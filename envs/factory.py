@@ -17,6 +17,7 @@ from envs.checks import require_matching_observation
 from envs.drivers import SingleEnv, SyncEnvs, VectorEnvs
 from envs.interface import Envs
 from envs.masks import finds_masks
+from envs.outcomes import env_error
 from envs.pool import PoolEnv
 from envs.registry import find_spec, make_single, make_vector
 from envs.rewards import RewardTransform, reward_transform
@@ -64,6 +65,7 @@ def make_envs(
 
     Raises:
       EnvError: there is no such env, it cannot be made, or it cannot be trained on.
+      EnvFailed: its first reset raised an exception of its own.
       MemoryLimitError: so many envs need more memory than there is.
     """
     _require_arguments(num_envs, vectorization, seed)
@@ -210,7 +212,14 @@ def _first_reset(
     env_id: str, env: gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any], seed: int
 ) -> tuple[Any, Any]:
     # The run's own first reset comes later with the same seed and gives the same again.
-    result = env.reset(seed=episode_seed(seed, env=0, episode=0))
+    try:
+        result = env.reset(seed=episode_seed(seed, env=0, episode=0))
+    except EnvError:
+        raise
+    except Exception as error:
+        fault = env_error(error)
+        fault.add(before=f"env {env_id!r}, its first reset: ")
+        raise fault from error
     if not isinstance(result, tuple) or len(result) != 2:
         raise EnvError(
             f"env {env_id!r}: reset must return an observation and an info dict, got "

@@ -1,8 +1,10 @@
 """One single env among several: its running episode, and the rows it writes.
 
-Imports: envs.interface, envs.masks, envs.rewards, envs.seeding, envs.spaces.
+Imports: envs.interface, envs.masks, envs.observations, envs.outcomes, envs.rewards, envs.seeding,
+envs.spaces, rl_core.errors.
 """
 
+from math import isfinite
 from typing import Any
 from zlib import crc32
 
@@ -11,9 +13,21 @@ import numpy as np
 
 from envs.interface import Episode, Step
 from envs.masks import write_legal
+from envs.observations import LARGEST
+from envs.outcomes import (
+    as_flag,
+    as_number,
+    bad_reward,
+    env_error,
+    not_a_step,
+    reset_results,
+)
 from envs.rewards import RewardTransform
 from envs.seeding import episode_seed
 from envs.spaces import Spaces
+from rl_core.errors import EnvFault
+
+_LEAST = -LARGEST
 
 
 def blank_step(num_envs: int, spaces: Spaces, has_action_masks: bool) -> Step:
@@ -54,9 +68,9 @@ class Lane:
         self._number = number
         self._seed = seed
         self._first_action = spaces.first_action
-        self._write = spaces.write
-        self._observation = step.observation[row, ...]  # a view, also of a scalar
-        self._bytes = self._observation.data
+        observation = step.observation[row, ...]  # a view, also of a scalar
+        self._write = spaces.writer(observation)
+        self._bytes = observation.data
         self._legal = None if step.legal is None else step.legal[row]  # a view
         self._transform = transform
         self._row = row
@@ -65,7 +79,6 @@ class Lane:
         self._truncated = step.truncated
         self._autoreset = step.autoreset
         self._return = 0.0
-        self._length = 0
         self._checksum = 0
         self._actions: list[int] = []
 
@@ -94,47 +107,86 @@ class Lane:
         )
 
     def begin(self, episode: int) -> None:
-        """Writes the first row of `episode`."""
-        observation, info = self.env.reset(seed=episode_seed(self._seed, self._number, episode))
-        self._write(self._observation, observation)
+        """Writes the first row of `episode`.
+
+        Raises:
+          EnvFault: the env failed, or gave something that cannot be learned from.
+        """
+        try:
+            try:
+                result = self.env.reset(seed=episode_seed(self._seed, self._number, episode))
+            except Exception as error:
+                raise env_error(error) from error
+            observation, info = reset_results(result)
+            self._write(observation)
+            if self._legal is not None:
+                write_legal(self._legal, info, False)
+        except EnvFault as fault:
+            self._locate(fault, f"reset of its episode {episode}", 0)
+            raise
         self._checksum = crc32(self._bytes)
         row = self._row
         self._rewards[row] = 0.0
         self._terminated[row] = False
         self._truncated[row] = False
         self._autoreset[row] = True
-        if self._legal is not None:
-            write_legal(self._env_id, self._legal, info, False, self._number)
         self.episode = episode
         self.ended = False
         self._return = 0.0
-        self._length = 0
         self._actions = []
 
     def advance(self, action: int) -> tuple[Episode, ...]:
-        """Writes the row that `action` leads to; returns the episode if that ended it."""
-        observation, reward, terminated, truncated, info = self.env.step(
-            self._first_action + action
-        )
-        self._write(self._observation, observation)
+        """Writes the row that `action` leads to; returns the episode if that ended it.
+
+        Raises:
+          EnvFault: the env failed, or gave something that cannot be learned from.
+        """
+        try:
+            try:
+                result = self.env.step(self._first_action + action)
+            except Exception as error:
+                raise env_error(error) from error
+            try:
+                observation, reward, terminated, truncated, info = result
+            except (TypeError, ValueError):
+                raise not_a_step(result) from None
+            self._write(observation)
+            if reward.__class__ is not float:
+                reward = as_number(reward)
+            learned = reward if self._transform is None else self._transform.one(reward)
+            # What is beyond float32 would be stored as infinite. NaN is in no interval.
+            if not _LEAST <= learned <= LARGEST or (learned is not reward and not isfinite(reward)):
+                raise bad_reward(reward, learned)
+            if terminated is False and truncated is False:
+                ended = False
+            else:
+                terminated = as_flag("terminated", terminated)
+                truncated = as_flag("truncated", truncated)
+                ended = terminated or truncated
+            if self._legal is not None:
+                write_legal(self._legal, info, ended)
+        except EnvFault as fault:
+            self._locate(fault, f"step {len(self._actions) + 1:,} of its episode {self.episode}", 1)
+            raise
         self._checksum = crc32(self._bytes, self._checksum)
-        reward = float(reward)  # a NumPy float32 would make the sum float32
-        self._rewards[self._row] = (
-            reward if self._transform is None else self._transform.one(reward)
-        )
+        self._rewards[self._row] = learned
         # The flags are written where they change, which most steps are not.
-        if not self._length:
+        actions = self._actions
+        if not actions:
             self._autoreset[self._row] = False
         self._return += reward
-        self._length += 1
-        self._actions.append(action)
-        ended = terminated or truncated
-        if self._legal is not None:
-            write_legal(self._env_id, self._legal, info, bool(ended), self._number)
-        return self._end(bool(terminated), bool(truncated)) if ended else ()
+        actions.append(action)
+        return self._end(terminated, truncated) if ended else ()
+
+    def _locate(self, fault: EnvFault, when: str, env_steps: int) -> None:
+        """Adds which env did it, and when."""
+        fault.add(before=f"env {self._number} ({self._env_id}), {when}: ")
+        # The envs before this one have made their part of the time step.
+        transitions = self._row - np.count_nonzero(self._autoreset[: self._row])
+        fault.env_steps = int(transitions) + env_steps
 
     def _end(self, terminated: bool, truncated: bool) -> tuple[Episode, ...]:
         self._terminated[self._row] = terminated
         self._truncated[self._row] = truncated
         self.ended = True
-        return (Episode(self._number, self.episode, self._return, self._length, terminated),)
+        return (Episode(self._number, self.episode, self._return, len(self._actions), terminated),)

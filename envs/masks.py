@@ -5,7 +5,7 @@ observation it comes with, and `reset` gives one as well as `step`. Its entry 0 
 action of the action space, whatever number that has. A vector env gives [N, A], and may say in
 `info["_action_mask"]`, [N], which of its envs gave one.
 
-Imports: rl_core.errors.
+Imports: envs.observations, rl_core.errors.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rl_core.errors import EnvError, in_one_line
+from envs.observations import contract_error
+from rl_core.errors import EnvContractError, in_one_line
 
 NONE = "none, though the first reset gave one"
 
@@ -26,38 +27,42 @@ def finds_masks(env_id: str, info: Any, shape: tuple[int, ...]) -> bool:
     """
     if _mask_in(info) is None:
         return False
-    write_legal(env_id, np.empty(shape, np.bool_), info, ended=False)
+    try:
+        write_legal(np.empty(shape, np.bool_), info, ended=False)
+    except EnvContractError as error:
+        env = error.env or 0
+        owner = f"envs 0 to {shape[0] - 1}" if shape[1:] and error.env is None else f"env {env}"
+        error.add(before=f"{owner} ({env_id}): ")
+        raise
     return True
 
 
-def write_legal(env_id: str, rows: np.ndarray, info: Any, ended: Any, env: int = 0) -> None:
+def write_legal(rows: np.ndarray, info: Any, ended: Any) -> None:
     """Writes the masks of `info` into `rows`.
 
     Where an episode ended, terminated or truncated, and nothing is legal, all is: no action is
     chosen there. Elsewhere nothing legal is an error.
 
     Args:
-      env_id: for the message.
       rows: [A] bool, the row of one env, or [N, A], those of a vector env.
       info: what came with the observations.
       ended: [] or [N] bool.
-      env: the index of the env of an [A] row.
 
     Raises:
-      EnvError: a mask is missing, is of another shape, has other entries than 0 and 1, or
-        leaves nothing to choose.
+      EnvContractError: a mask is missing, is of another shape, has other entries than 0 and 1,
+        or leaves nothing to choose.
     """
     given = _mask_in(info)
     if given is None:
-        raise _refusal(env_id, _owner(rows, env), rows, NONE)
+        raise _refusal(rows, NONE)
     mask = np.asarray(given)
     if mask.shape != rows.shape or mask.dtype.kind not in "biuf":
         got = f"one of shape {mask.shape} and dtype {mask.dtype}"
-        raise _refusal(env_id, _owner(rows, env), rows, got)
+        raise _refusal(rows, got)
     if rows.ndim == 2:
         present = np.asarray(info.get("_action_mask", True), np.bool_)  # [] or [N]
         if not present.all():
-            raise _refusal(env_id, f"env {np.argmin(present)}", rows, NONE)
+            raise _refusal(rows, NONE, int(np.argmin(present)))
 
     np.not_equal(mask, 0, out=rows)
     # A number other than 0 and 1, or NaN, is not equal to the bool it was stored as.
@@ -69,7 +74,7 @@ def write_legal(env_id: str, rows: np.ndarray, info: Any, ended: Any, env: int =
         if not good.all():
             first = int(np.argmin(good))  # 0 for []
             got = in_one_line(mask.reshape(-1, rows.shape[-1])[first].tolist())
-            raise _refusal(env_id, f"env {env + first}", rows, got)
+            raise _refusal(rows, got, first)
         rows[~some] = True
 
 
@@ -77,13 +82,11 @@ def _mask_in(info: Any) -> Any:
     return info.get("action_mask") if isinstance(info, Mapping) else None
 
 
-def _owner(rows: np.ndarray, env: int) -> str:
-    return f"env {env}" if rows.ndim == 1 else f"envs 0 to {len(rows) - 1}"
-
-
-def _refusal(env_id: str, owner: str, rows: np.ndarray, got: str) -> EnvError:
-    return EnvError(
-        f"{owner} ({env_id}): info['action_mask'] must be 0 or 1 for each of "
+def _refusal(rows: np.ndarray, got: str, env: int | None = None) -> EnvContractError:
+    error = contract_error(
+        f"info['action_mask'] must be 0 or 1 for each of "
         f"{' envs and '.join(map(str, rows.shape))} actions, with at least one 1 unless the "
-        f"episode ended, got {got}; correct the env"
+        f"episode ended, got {got}"
     )
+    error.env = env if rows.ndim == 2 else None
+    return error

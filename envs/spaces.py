@@ -1,15 +1,15 @@
 """An env's spaces as the agent sees them: stored rows of one dtype, actions from 0.
 
-Imports: envs.checks.
+Imports: envs.checks, envs.observations.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
 from envs.checks import require_array_observations, require_discrete_actions
+from envs.observations import Writer, box_writer, channels_last_writer, one_hot_writer
 
 # Stored as they are: in a replay they take a quarter of the memory of float32.
 KEPT_DTYPES = (np.dtype(np.uint8), np.dtype(np.bool_))
@@ -20,7 +20,7 @@ class Spaces(NamedTuple):
 
     observation_shape: tuple[int, ...]
     observation_dtype: np.dtype  # as stored
-    write: Callable[[np.ndarray, Any], None]  # one observation into a row, or N into N rows
+    writer: Writer
     num_actions: int
     first_action: int  # the env's own number for the agent's action 0
 
@@ -42,13 +42,14 @@ def read_spaces(
     num_actions, first_action = int(actions.n), int(actions.start)
     float32 = np.dtype(np.float32)
     if isinstance(observations, gym.spaces.Discrete):
-        write = _one_hot_writer(observations)
-        return Spaces((int(observations.n),), float32, write, num_actions, first_action)
+        writer = one_hot_writer(observations)
+        return Spaces((int(observations.n),), float32, writer, num_actions, first_action)
     dtype = observations.dtype if observations.dtype in KEPT_DTYPES else float32
-    shape, write = observations.shape, _write_box
+    shape = observations.shape
     if _is_image_with_channels_first(observations):
-        shape, write = (*shape[1:], shape[0]), _write_channels_last
-    return Spaces(shape, dtype, write, num_actions, first_action)
+        writer = channels_last_writer(shape, dtype)
+        return Spaces((*shape[1:], shape[0]), dtype, writer, num_actions, first_action)
+    return Spaces(shape, dtype, box_writer(shape, dtype), num_actions, first_action)
 
 
 class _QuickDiscrete(gym.spaces.Discrete):
@@ -79,23 +80,3 @@ def make_contains_quick(space: gym.Space[Any] | None) -> None:
 def _is_image_with_channels_first(space: gym.spaces.Box) -> bool:
     shape = space.shape
     return space.dtype == np.uint8 and len(shape) == 3 and 2 * shape[0] <= min(shape[1:])
-
-
-def _write_box(rows: np.ndarray, observation: Any) -> None:
-    rows[...] = observation
-
-
-def _write_channels_last(rows: np.ndarray, observation: Any) -> None:
-    observation = np.asarray(observation)  # [..., C, H, W]
-    # One channel at a time: a transposed copy of the whole takes four times as long.
-    for channel in range(rows.shape[-1]):
-        rows[..., channel] = observation[..., channel, :, :]
-
-
-def _one_hot_writer(space: gym.spaces.Discrete) -> Callable[[np.ndarray, Any], None]:
-    values = space.start + np.arange(space.n)  # [n]
-
-    def write(rows: np.ndarray, observation: Any) -> None:
-        rows[...] = np.asarray(observation)[..., np.newaxis] == values
-
-    return write

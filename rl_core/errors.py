@@ -1,7 +1,7 @@
 """The exception family: one clear line each, never a traceback for a user's mistake.
 
 Every class also inherits the built-in it refines, so `except ValueError` keeps working. The
-command line prints `str(error)` and exits with code 2.
+command line prints `str(error)` and exits with the class's `exit_code`.
 
 Imports: nothing of ours.
 """
@@ -9,6 +9,7 @@ Imports: nothing of ours.
 import difflib
 import reprlib
 from collections.abc import Iterable
+from typing import ClassVar
 
 _MOST_SHOWN = 200  # characters of a value
 _LONGEST_NAME = 100  # that a nearest one is looked for: the time goes with the square of it
@@ -18,7 +19,12 @@ class RlCoreError(Exception):
     """Base of every error this project raises on purpose.
 
     Its text is one line, and no name in it can send a terminal what the terminal obeys.
+
+    Attributes:
+      exit_code: of the command line: 2 is a user's mistake, 1 a run that broke off.
     """
+
+    exit_code: ClassVar[int] = 2
 
     def __str__(self) -> str:
         # KeyError and OSError, which some refine, show something else than their message.
@@ -55,6 +61,40 @@ class ConfigError(RlCoreError, ValueError):
 
 class EnvError(RlCoreError, ValueError):
     """An env that does not exist or cannot be trained on."""
+
+
+class EnvFault(RlCoreError, RuntimeError):
+    """Something an env did after its first reset that ends the run.
+
+    Whoever passes it on adds what it knows: which env, which env step, what was saved.
+
+    Attributes:
+      env: index of the env among the rows of a vector env; None where it is not known.
+      env_steps: transitions of the same time step up to the fault, itself included.
+    """
+
+    env: int | None = None
+    env_steps: int = 0
+
+    def add(self, *, before: str = "", after: str = "") -> None:
+        """Extends the message."""
+        self.args = (f"{before}{self}{after}",)
+
+
+class EnvContractError(EnvFault, EnvError):
+    """An env returned something that gymnasium's interface does not allow."""
+
+
+class EnvNotFinite(EnvFault, ArithmeticError):
+    """A reward or observation is NaN, infinite, or beyond float32."""
+
+    exit_code = 1
+
+
+class EnvFailed(EnvFault):
+    """An env raised an exception of its own, which is the cause."""
+
+    exit_code = 1
 
 
 class RunDirError(RlCoreError, OSError):

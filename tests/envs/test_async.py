@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from envs import Envs, Step, async_driver, make_envs
-from rl_core.errors import EnvError
+from rl_core.errors import EnvError, EnvFailed, EnvFault
 
 ROOT = Path(__file__).parents[2]
 # Each with its env_kwargs and steps: some episodes terminate, some are cut off, Taxi has masks,
@@ -117,7 +117,7 @@ def gone(processes: list[int]) -> bool:
 
 
 def message_of(envs: Envs, actions: list[int]) -> str:
-    with pytest.raises(EnvError) as raised:
+    with pytest.raises((EnvError, EnvFault)) as raised:
         envs.step(np.array(actions))
     assert "\n" not in str(raised.value)
     return str(raised.value)
@@ -264,12 +264,13 @@ def test_an_env_that_raises_gives_one_line_and_its_traceback_as_the_cause(made, 
     monkeypatch.setattr(async_driver, "_cores", lambda: 2)
     envs = moody(made, 4)
     processes = pids(envs)
-    with pytest.raises(EnvError) as raised:
+    with pytest.raises(EnvFailed) as raised:
         envs.step(np.array([GO_ON, GO_ON, GO_ON, RAISE]))
     assert str(raised.value) == (
-        "envs 2 to 3 (moody_envs:Moody-v0): RuntimeError was raised (not today, not here); "
-        "correct the env"
+        "env 3 (moody_envs:Moody-v0), step 1 of its episode 0: RuntimeError was raised (not "
+        "today, not here); correct the env"
     )
+    assert raised.value.env_steps == 4
     assert 'raise RuntimeError("not today' in str(raised.value.__cause__)
     assert gone(processes)
     with pytest.raises(ValueError, match="are closed"):
@@ -279,7 +280,8 @@ def test_an_env_that_raises_gives_one_line_and_its_traceback_as_the_cause(made, 
 def test_an_error_of_an_env_is_not_taken_for_the_end_of_the_pipe(made):
     message = message_of(moody(made, 1), [RAISE_EOF])
     assert message == (
-        "env 0 (moody_envs:Moody-v0): EOFError was raised (of its own); correct the env"
+        "env 0 (moody_envs:Moody-v0), step 1 of its episode 0: EOFError was raised (of its own); "
+        "correct the env"
     )
 
 
@@ -290,7 +292,8 @@ def test_a_mask_that_is_missing_later_is_refused_as_in_sync(made):
         envs.reset()
         messages.append(message_of(envs, [GO_ON, GO_ON]))
     assert messages[0] == messages[1]
-    assert messages[0].startswith("env 0 (moody_envs:FirstMaskOnly-v0): info['action_mask'] must")
+    assert messages[0].startswith("env 0 (moody_envs:FirstMaskOnly-v0), step 1 of its episode 0: ")
+    assert "info['action_mask'] must" in messages[0]
 
 
 def test_a_worker_that_exits_gives_one_line(made, monkeypatch):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from envs import Envs, Episode, Step, episode_seed, make_envs
+from rl_core.errors import EnvFailed
 
 GO_ON, TERMINATE, TRUNCATE = 0, 1, 2
 IGNORED = TERMINATE  # would end the new episode at once if the env saw it
@@ -217,11 +218,12 @@ def test_a_wrong_number_of_actions_is_an_error(num_envs):
             envs.step(np.zeros(wrong, np.int32))
 
 
-def test_what_an_env_raises_while_it_runs_is_left_as_it_is():
+def test_what_an_env_raises_while_it_runs_is_the_cause_of_what_is_raised():
     envs = make_envs("FrozenLake-v1", seed=1)
     envs.reset()
-    with pytest.raises(KeyError):
+    with pytest.raises(EnvFailed, match="KeyError was raised") as raised:
         envs.step(np.array([17]))
+    assert isinstance(raised.value.__cause__, KeyError)
 
 
 def plain_gymnasium_rows(env_id: str, kwargs: dict, seed: int, env_index: int, actions) -> list:

@@ -148,11 +148,13 @@ BROKEN = [
 
 @pytest.mark.parametrize(("mask", "got"), BROKEN)
 def test_a_mask_that_cannot_be_used_names_env_index_and_what_came(mask, got):
-    message = f"(test/Masked-v0): {WANTED}, got {got}; correct the env"
-    assert refusal(masked([1, 1, 1], mask), [[GO_ON]]) == f"env 0 {message}"
+    message = f"{WANTED}, got {got}; correct the env"
+    where = "(test/Masked-v0), step 1 of its episode 0"
+    assert refusal(masked([1, 1, 1], mask), [[GO_ON]]) == f"env 0 {where}: {message}"
     # Env 0 begins its second episode while env 1 goes on to the second mask.
     envs = masked([1, 1, 1], [1, 1, 1], mask, num_envs=2)
-    assert refusal(envs, [[TERMINATE, GO_ON], [GO_ON, GO_ON]]) == f"env 1 {message}"
+    where = "(test/Masked-v0), step 2 of its episode 0"
+    assert refusal(envs, [[TERMINATE, GO_ON], [GO_ON, GO_ON]]) == f"env 1 {where}: {message}"
 
 
 @pytest.mark.parametrize("mask", [mask for mask, _ in BROKEN[1:]], ids=str)
@@ -206,7 +208,8 @@ BROKEN_VECTORS = [
 def test_a_mask_of_a_vector_env_that_cannot_be_used_names_the_env(info, owner, got):
     envs = masked_vector({"action_mask": ALL}, info)
     message = refusal(envs, [[TERMINATE, GO_ON]])
-    assert message.startswith(f"{owner} (test/Masked-v0): {ONE_OF_TWO}, got {got}")
+    when = "step 1 of its episode 0" if owner == "env 1" else "step"
+    assert message.startswith(f"{owner} (test/Masked-v0), {when}: {ONE_OF_TWO}, got {got}")
 
 
 def test_the_presence_array_of_gymnasiums_own_vector_envs_is_understood():

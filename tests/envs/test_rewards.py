@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from envs import make_envs
-from rl_core.errors import EnvError
+from rl_core.errors import EnvError, EnvNotFinite
 
 GO_ON, TERMINATE = 0, 1
 BOTH = pytest.mark.parametrize("vectorization", ["sync", "vector_entry_point"])
@@ -78,9 +78,10 @@ def test_the_scaling_is_rounded_once(vectorization):
 
 
 @BOTH
-def test_nan_is_not_hidden(vectorization):
+def test_nan_is_not_clipped_away(vectorization):
     envs = scripted(vectorization, env_kwargs={"pay": np.nan}, reward_clip=1.0)
-    assert np.isnan(played(envs)[0]).all()
+    with pytest.raises(EnvNotFinite, match="got nan"):
+        played(envs)
 
 
 def test_what_was_clipped_comes_back_the_same():

@@ -6,6 +6,7 @@ import pytest
 
 from envs import make_envs
 from envs.spaces import make_contains_quick
+from rl_core.errors import EnvFailed
 
 Box, Discrete = gym.spaces.Box, gym.spaces.Discrete
 
@@ -92,7 +93,8 @@ def test_an_env_that_asks_at_each_step_whether_its_action_is_one_does_not_ask_nu
     envs.reset()
     monkeypatch.delattr(Discrete, "contains")
     envs.step(np.array([0, 1]))
-    with pytest.raises(NotImplementedError):  # what is no action is asked of gymnasium still
+    # What is no action is asked of gymnasium still.
+    with pytest.raises(EnvFailed, match="NotImplementedError"):
         envs.step(np.array([0, 2]))
 
 

@@ -9,7 +9,11 @@ from rl_core import errors
 from rl_core.errors import (
     BoundsError,
     ConfigError,
+    EnvContractError,
     EnvError,
+    EnvFailed,
+    EnvFault,
+    EnvNotFinite,
     FeedError,
     MemoryLimitError,
     RlCoreError,
@@ -32,6 +36,10 @@ REFINES = {
     StaticHyperparameter: TypeError,
     ConfigError: ValueError,
     EnvError: ValueError,
+    EnvFault: RuntimeError,
+    EnvContractError: EnvError,
+    EnvNotFinite: ArithmeticError,
+    EnvFailed: EnvFault,
     RunDirError: OSError,
     MemoryLimitError: MemoryError,
 }
@@ -122,3 +130,15 @@ def test_the_beginning_of_what_is_cut_is_shown():
 @pytest.mark.parametrize("error", REFINES, ids=lambda e: e.__name__)
 def test_no_name_in_an_error_can_break_its_line_or_reach_the_terminal(error):
     assert str(error("no run 'a\nb\x1b[2J\udcff'")) == "no run 'a\\nb\\x1b[2J\\udcff'"
+
+
+def test_only_what_breaks_a_run_off_is_no_mistake_of_the_command_line():
+    broken_off = {error for error in REFINES if error.exit_code == 1}
+    assert broken_off == {EnvNotFinite, EnvFailed}
+    assert all(error.exit_code == 2 for error in set(REFINES) - broken_off)
+
+
+def test_who_passes_a_fault_on_adds_what_it_knows():
+    fault = EnvNotFinite("the reward is nan")
+    fault.add(before="env 3: ", after="; weights saved")
+    assert str(fault) == "env 3: the reward is nan; weights saved"

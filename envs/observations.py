@@ -1,0 +1,228 @@
+"""Observations on their way into rows: checked, converted, written.
+
+Every observation of every step is checked, so the checks are the cheapest that find anything: a
+copy that takes nothing but the right dtype and shape, and one operation over all numbers. Only
+where these fail, numbers are looked at one by one.
+
+Imports: rl_core.errors.
+"""
+
+import math
+from collections.abc import Callable
+from struct import Struct
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from rl_core.errors import EnvContractError, EnvNotFinite, in_one_line
+
+Write = Callable[[Any], None]  # one observation into a row, or those of N envs into N rows
+Writer = Callable[[np.ndarray], Write]  # row or rows -> how to write there
+
+ADVICE = "; correct the env"
+LARGEST = 3.4028234663852886e38  # of float32
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_FEW = 32  # up to so many numbers Python is quicker than NumPy
+
+
+def contract_error(problem: str) -> EnvContractError:
+    """Returns the error of an env that broke gymnasium's interface."""
+    return EnvContractError(problem + ADVICE)
+
+
+def not_finite(what: str, value: Any, place: str = "") -> EnvNotFinite:
+    """Returns the error of a number that cannot be learned from."""
+    return EnvNotFinite(f"{what} must be finite in float32, got {float(value):g}{place}{ADVICE}")
+
+
+def box_writer(shape: tuple[int, ...], dtype: np.dtype) -> Writer:
+    """Returns how observations of `shape` are written into rows of the same shape and `dtype`."""
+
+    def writer(rows: np.ndarray) -> Write:
+        lead = rows.shape[: rows.ndim - len(shape)]
+        if dtype != _FLOAT32:
+            return _exact_write(rows, (*lead, *shape), dtype)
+        if rows.ndim == 1 and not lead and rows.size <= _FEW:
+            return _write_few(rows)
+        return _write_floats(rows, lead)
+
+    return writer
+
+
+def channels_last_writer(shape: tuple[int, ...], dtype: np.dtype) -> Writer:
+    """Returns how observations [C, H, W] are written into rows [H, W, C]."""
+
+    def writer(rows: np.ndarray) -> Write:
+        wanted = (*rows.shape[: rows.ndim - len(shape)], *shape)
+
+        def write(observation: Any) -> None:
+            array = _fitting(observation, wanted, dtype)  # [..., C, H, W]
+            # One channel at a time: a transposed copy of the whole takes four times as long.
+            for channel in range(rows.shape[-1]):
+                rows[..., channel] = array[..., channel, :, :]
+
+        return write
+
+    return writer
+
+
+def one_hot_writer(space: gym.spaces.Discrete) -> Writer:
+    """Returns how the numbers of `space` are written into one-hot rows."""
+    first, count = int(space.start), int(space.n)
+    values = space.start + np.arange(count)  # [n]
+
+    def writer(rows: np.ndarray) -> Write:
+        lead = rows.shape[:-1]
+        kinds = () if lead else (int, np.integer)
+
+        def write(observation: Any) -> None:
+            if isinstance(observation, kinds) and 0 <= observation - first < count:
+                rows[...] = 0.0
+                rows[observation - first] = 1.0
+                return
+            array = np.asarray(observation)
+            if array.shape != lead or array.dtype.kind not in "biu":
+                wanted = f"{lead[0]} whole numbers" if lead else "a whole number"
+                raise contract_error(
+                    f"the observation must be {wanted}, got {what_came(observation)}"
+                )
+            ones = array[..., np.newaxis] == values  # [..., n]
+            if np.count_nonzero(ones) != array.size:
+                raise _outside(array, ones.any(axis=-1), first, first + count - 1)
+            rows[...] = ones
+
+        return write
+
+    return writer
+
+
+def _outside(array: np.ndarray, good: np.ndarray, low: int, high: int) -> EnvContractError:
+    env = int(np.argmin(good))  # 0 for []
+    error = contract_error(
+        f"the observation must be a whole number from {low} to {high}, got {array.flat[env]}"
+    )
+    error.env = env if array.shape else None
+    return error
+
+
+def _exact_write(rows: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> Write:
+    """For rows that keep the env's own dtype, uint8 or bool: nothing in them is not finite."""
+
+    def write(observation: Any) -> None:
+        rows[...] = _fitting(observation, shape, dtype)
+
+    return write
+
+
+def _write_few(row: np.ndarray) -> Write:
+    """For one row of few float32."""
+    careful, shape = _careful_write(row, ()), row.shape
+    view, unpack, hypot, infinity = row.data, Struct(f"{row.size}f").unpack, math.hypot, math.inf
+    strict = True
+
+    def write(observation: Any) -> None:
+        nonlocal strict
+        if strict:
+            try:
+                view[:] = observation  # unlike NumPy, takes neither another dtype nor shape
+            except (TypeError, ValueError):
+                strict = False  # an env that gives float64 or lists once does so again
+            else:
+                if hypot(*unpack(view)) < infinity:
+                    return
+        elif (
+            observation.__class__ is np.ndarray
+            and observation.dtype is _FLOAT64
+            and observation.shape == shape
+            and hypot(*observation.tolist()) <= LARGEST
+        ):
+            row[...] = observation
+            return
+        careful(observation)
+
+    return write
+
+
+def _write_floats(rows: np.ndarray, lead: tuple[int, ...]) -> Write:
+    """For float32 rows of any shape."""
+    careful = _careful_write(rows, lead)
+    shape, size, finite = rows.shape, rows.size, np.empty(rows.shape, np.bool_)
+
+    def write(observation: Any) -> None:
+        if (
+            observation.__class__ is np.ndarray
+            and observation.dtype is _FLOAT32
+            and observation.shape == shape
+            and np.count_nonzero(np.isfinite(observation, finite)) == size
+        ):
+            rows[...] = observation
+        else:
+            careful(observation)
+
+    return write
+
+
+def _careful_write(rows: np.ndarray, lead: tuple[int, ...]) -> Write:
+    """For float32 rows, of anything that may be given; says what is wrong with the rest."""
+
+    def write(observation: Any) -> None:
+        array = _fitting(observation, rows.shape, _FLOAT32)
+        if array.dtype.kind == "f":
+            _require_finite(array, lead)
+        rows[...] = array
+
+    return write
+
+
+def _fitting(observation: Any, shape: tuple[int, ...], stored: np.dtype) -> np.ndarray:
+    """Returns `observation` as an array that can be stored; the first reset is checked alike."""
+    if observation.__class__ is np.ndarray:
+        array = observation
+    else:
+        try:
+            array = np.asarray(observation)
+        except (TypeError, ValueError):  # a list of lists of several lengths
+            raise contract_error(
+                f"the observation must be an array of shape {shape}, got {what_came(observation)}"
+            ) from None
+    if array.shape != shape:
+        raise contract_error(
+            f"the observation must be of shape {shape}, got {what_came(observation)}"
+        )
+    if array.dtype is not stored and not can_store(stored, array.dtype):
+        raise contract_error(f"the observation must be of dtype {stored}, got {array.dtype}")
+    return array
+
+
+def can_store(stored: np.dtype, given: np.dtype) -> bool:
+    """Whether numbers of `given` fit into rows of `stored`; others would be cut to fit."""
+    return given == stored or (stored == _FLOAT32 and given.kind in "biuf")
+
+
+def finite_in_float32(array: np.ndarray) -> np.ndarray:
+    """Returns which numbers of `array` float32 can hold, as bool of the same shape."""
+    good = np.isfinite(array)
+    if array.dtype.itemsize > _FLOAT32.itemsize:
+        good &= np.abs(array) <= LARGEST
+    return good
+
+
+def _require_finite(array: np.ndarray, lead: tuple[int, ...]) -> None:
+    good = finite_in_float32(array)
+    if good.all():
+        return
+    place = [int(i) for i in np.argwhere(~good)[0]]
+    within = place[len(lead) :]
+    fault = not_finite("the observation", array[tuple(place)], f" at {within}" if within else "")
+    fault.env = place[0] if lead else None
+    raise fault
+
+
+def what_came(value: Any) -> str:
+    """Describes something that is not what it should be."""
+    if isinstance(value, np.ndarray):
+        return f"shape {value.shape}" if value.shape else f"the single number {value}"
+    if isinstance(value, list | tuple):
+        return f"a {type(value).__name__} of {len(value)}"
+    return in_one_line(repr(value))

@@ -1,0 +1,100 @@
+"""What comes of a reset or a step beside the observation: taken apart, checked, located.
+
+Imports: envs.observations, rl_core.errors.
+"""
+
+import math
+import traceback
+from typing import Any
+
+import numpy as np
+
+from envs.observations import contract_error, not_finite, what_came
+from rl_core.errors import EnvFailed, EnvFault, EnvNotFinite, in_one_line
+
+_FLAGS = (bool, np.bool_)
+STEP = "(observation, reward, terminated, truncated, info)"
+
+
+def reset_results(result: Any) -> tuple[Any, Any]:
+    """Returns observation and info of what `reset` returned."""
+    if isinstance(result, tuple) and len(result) == 2:
+        return result
+    raise contract_error(f"reset must return an observation and an info dict, got {_kind(result)}")
+
+
+def not_a_step(result: Any) -> EnvFault:
+    """Returns the error of a `step` that returned something else than five things."""
+    return contract_error(f"step must return {STEP}, got {_kind(result)}")
+
+
+def as_number(reward: Any) -> float:
+    """Returns the reward of one env as a float; a NumPy float32 would make sums float32."""
+    try:
+        return float(reward)
+    except (TypeError, ValueError):
+        raise contract_error(f"the reward must be one number, got {what_came(reward)}") from None
+
+
+def bad_reward(reward: float, learned: float) -> EnvNotFinite:
+    """Returns the error of a reward that is, scaled and clipped or as it came, not finite."""
+    if not math.isfinite(reward) or reward == learned:
+        return not_finite("the reward", reward)
+    return not_finite(f"the reward {reward:g}, scaled,", learned)
+
+
+def as_flag(name: str, value: Any) -> bool:
+    """Returns `terminated` or `truncated` of one env as a bool."""
+    if value.__class__ in _FLAGS:
+        return bool(value)
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf" or array.item() not in (0, 1):
+        raise contract_error(f"{name} must be True or False, got {what_came(value)}")
+    return bool(array.item())
+
+
+def as_rewards(rewards: Any, num_envs: int) -> np.ndarray:
+    """Returns the rewards of a vector env, [N]."""
+    return _row("the rewards", rewards, num_envs, "biuf", "numbers")
+
+
+def as_flags(name: str, values: Any, num_envs: int) -> np.ndarray:
+    """Returns `terminated` or `truncated` of a vector env, [N]."""
+    array = _row(name, values, num_envs, "biu", "times True or False")
+    if array.dtype.kind != "b" and array.astype(np.uint64).max() > 1:
+        raise contract_error(f"{name} must be True or False for each env, got {array.max()}")
+    return array
+
+
+def _row(name: str, values: Any, num_envs: int, kinds: str, wanted: str) -> np.ndarray:
+    array = np.asarray(values)
+    if array.shape != (num_envs,):
+        raise contract_error(f"{name} must be {num_envs} {wanted}, got {what_came(values)}")
+    if array.dtype.kind not in kinds:
+        raise contract_error(f"{name} must be {num_envs} {wanted}, got dtype {array.dtype}")
+    return array
+
+
+def env_error(error: Exception) -> EnvFault:
+    """Returns what is to be raised where an env's reset or step raised `error`."""
+    if _unpacked_in_vain(error):
+        return contract_error(f"step must return {STEP} ({error})")
+    text = f" ({in_one_line(error)})" if str(error) else ""
+    failed = EnvFailed(f"{type(error).__name__} was raised{text}; correct the env")
+    failed.__cause__ = error
+    return failed
+
+
+def _unpacked_in_vain(error: Exception) -> bool:
+    """Whether one of gymnasium's wrappers, such as a time limit, got no five things of a step."""
+    if not isinstance(error, TypeError | ValueError) or "unpack" not in str(error):
+        return False
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    module = str(frame.f_globals.get("__name__"))
+    return module.startswith("gymnasium.") and not module.startswith("gymnasium.envs.")
+
+
+def _kind(result: Any) -> str:
+    if isinstance(result, tuple | list):
+        return f"a {type(result).__name__} of {len(result)}"
+    return in_one_line(type(result).__name__)
