@@ -171,6 +171,7 @@ class DqnConfig(Settings):
     log_period: int = Field(1_000, ge=1)  # env steps between points of a curve
     eval_period: int = Field(10_000, ge=1)  # env steps between greedy evaluations
     eval_episodes: int = Field(10, ge=1)
+    eval_max_steps: int = Field(27_000, ge=1)  # env steps after which an evaluation cuts an episode
     final_eval_episodes: int = Field(100, ge=1)
 
     # Checkpoints.

@@ -25,6 +25,7 @@ _MAY_CHANGE = (
     "env_steps",
     "eval_period",
     "eval_episodes",
+    "eval_max_steps",
     "final_eval_episodes",
     "checkpoint_seconds",
     "checkpoint_steps",

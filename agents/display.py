@@ -1,10 +1,11 @@
 """What a run shows on the terminal: a progress bar, or plain lines where there is none.
 
-Imports: agents.dqn, agents.quiet, agents.runner, rl_core.errors.
+Imports: agents.dqn, agents.evaluation, agents.quiet, agents.runner, rl_core.errors.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 
 from agents.dqn import DqnAgent
+from agents.evaluation import Watch
 from agents.quiet import Startup
 from agents.runner import Tick
 from rl_core.errors import escaped
@@ -24,6 +26,7 @@ from rl_core.errors import escaped
 _RECENT = 20  # episodes whose mean return is shown
 _COMPILED = 1.0  # seconds from which on a first call is said to compile
 _REFRESHES = 400  # of the bar, over the whole run
+_STATUS_SECONDS, _LINE_SECONDS = 0.5, 60.0  # from one word on a long evaluation to the next
 
 
 class Display:
@@ -112,6 +115,20 @@ class Display:
         """A line that stays, above the bar. It may name what somebody else has asked for."""
         self._progress.console.print(escaped(text), highlight=False, soft_wrap=True, markup=False)
 
+    @contextlib.contextmanager
+    def evaluating(self, episodes: int) -> Iterator[Watch]:
+        """As `evaluation_shown`, in the bar while there is one."""
+        if not self._progress.live.is_started:
+            with evaluation_shown(self._console, episodes) as watch:
+                yield watch
+            return
+
+        def show(text: str) -> None:
+            self._progress.update(self._task, state=text)
+
+        yield _watch(episodes, show, _STATUS_SECONDS)
+        show(self._state())
+
     def _state(self) -> str:
         recent = f"{np.mean(self.recent_returns):,.1f}" if self.recent_returns else "-"
         epsilon = self._agent.hyperparameters["epsilon"]
@@ -124,6 +141,35 @@ class Display:
     def _compiling(self) -> bool:
         begin = self._called_at
         return begin is not None and time.perf_counter() - begin >= _COMPILED
+
+
+@contextlib.contextmanager
+def evaluation_shown(console: Console, episodes: int) -> Iterator[Watch]:
+    """Yields what shows how far an evaluation of `episodes` is, if that takes long.
+
+    On a terminal it goes away at the end; elsewhere there is a line now and then.
+    """
+    if not console.is_terminal:
+
+        def line(text: str) -> None:
+            console.print(text, highlight=False, soft_wrap=True)
+
+        yield _watch(episodes, line, _LINE_SECONDS)
+        return
+    with console.status("evaluating") as status:
+        yield _watch(episodes, status.update, _STATUS_SECONDS)
+
+
+def _watch(episodes: int, show: Callable[[str], None], period: float) -> Watch:
+    due = time.monotonic() + period
+
+    def watch(done: int, env_steps: int) -> None:
+        nonlocal due
+        if (now := time.monotonic()) >= due:
+            due = now + period
+            show(f"evaluating: {done:,} of {episodes:,} episodes, {env_steps:,} env steps")
+
+    return watch
 
 
 class _State(ProgressColumn):

@@ -1,6 +1,6 @@
 """Watch a policy play: in a window, or as a video.
 
-Imports: agents.made_envs, agents.policies, agents.rundir, envs, rl_core.
+Imports: agents.evaluation, agents.made_envs, agents.policies, agents.rundir, envs, rl_core.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from agents.evaluation import Returns, TooLong, Watch
 from agents.made_envs import envs_beside
 from agents.policies import build_policy, policy_weights
 from agents.rundir import RunDir
@@ -40,7 +41,8 @@ def play(
     best: bool = False,
     to_board: bool = False,
     on_episode: Callable[[Episode], None] = lambda _: None,
-) -> list[float]:
+    watch: Watch = lambda done, env_steps: None,
+) -> Returns:
     """Plays the greedy policy and returns the undiscounted return of every episode.
 
     Args:
@@ -48,7 +50,8 @@ def play(
       seed: of the episodes.
       averaged, best: which weights, as for `policy_weights`.
       to_board: also adds the video's beginning to the run's Images tab.
-      on_episode: called after each.
+      on_episode: called after each; one is cut off at the config's `eval_max_steps`.
+      watch: as for `evaluate`.
 
     Raises:
       PlayError: no display, no video library, or the video cannot be written.
@@ -75,25 +78,29 @@ def play(
         raise EnvError(
             f"the vector env of {config.env_id!r} draws no pictures (no render_mode {mode!r})"
         ) from None
-    returns: list[float] = []
+    returns, env_steps = Returns(), 0
     with (
         contextlib.closing(envs),
         contextlib.closing(policy.session),
         _video(video, envs.frames_per_second) as add,
         _board(directory, to_board, envs.frames_per_second) as show,
     ):
-        step = envs.reset()
+        step, ended = envs.reset(), ()
+        too_long = TooLong(envs, config.eval_max_steps)
         while True:
             if mode == "rgb_array":
                 frame = _picture(envs.render(), config.env_id)
                 add(frame)
                 show(frame)
-            for episode in step.episodes:
-                returns.append(episode.episode_return)
+            returns.add(ended)
+            for episode in ended:
                 on_episode(episode)
             if len(returns) == episodes:
                 return returns
             step = envs.step(policy.act(step.observation, step.legal) - envs.first_action)
+            ended = step.episodes + too_long.cut(step)
+            env_steps += 1
+            watch(len(returns), env_steps)
 
 
 def _picture(frame: Any, env_id: str) -> np.ndarray:

@@ -36,7 +36,7 @@ class Eval:
     best: bool = False
     """With the weights of the best evaluation."""
     json: bool = False
-    """One JSON object: episodes, mean, std, min, max."""
+    """One JSON object: episodes, mean, std, min, max, and how many were cut at eval_max_steps."""
 
     def __call__(self, console: Console) -> int:
         from agents.rundir import RunDir
@@ -45,18 +45,24 @@ class Eval:
         directory = RunDir.open(self.run)
         config = directory.config()
         with quiet_import(onednn=config.onednn):
+            from agents.display import evaluation_shown
+            from agents.evaluation import cut_note
             from agents.policies import policy_weights
             from agents.run import summary
             from agents.training import evaluate_weights
         weights = policy_weights(directory, averaged=self.ema, best=self.best)
-        result = summary(evaluate_weights(config, weights, self.episodes, seed=self.seed))
+        with evaluation_shown(_beside(), self.episodes) as watch:
+            returns = evaluate_weights(config, weights, self.episodes, seed=self.seed, watch=watch)
+        result = summary(returns)
         if self.json:
             print(json.dumps(result))
         else:
             console.print(
                 f"greedy return {result['mean']:,.1f} +- {result['std']:,.1f} (mean and std of "
-                f"{self.episodes} episodes, {result['min']:,.1f} to {result['max']:,.1f})",
+                f"{self.episodes} episodes, {result['min']:,.1f} to {result['max']:,.1f}"
+                f"{cut_note(returns.cut, config)})",
                 highlight=False,
+                soft_wrap=True,
             )
         return 0
 
@@ -84,19 +90,24 @@ class Play:
         from agents.rundir import RunDir
 
         _require_episodes(self.episodes, self.seed)
-        onednn = RunDir.open(self.run).config().onednn
-        with console.status("importing TensorFlow"), quiet_import(onednn=onednn):
+        config = RunDir.open(self.run).config()
+        with console.status("importing TensorFlow"), quiet_import(onednn=config.onednn):
+            from agents.display import evaluation_shown
+            from agents.evaluation import cut_note
             from agents.playing import play
 
-        returns = play(
-            self.run, self.episodes, video=self.video, seed=self.seed, averaged=self.ema,
-            best=self.best, to_board=self.to_board,
-            on_episode=lambda episode: console.print(
-                f"episode {episode.number + 1}: return {episode.episode_return:,.1f}, "
-                f"{episode.length:,} env steps", highlight=False,
-            ),
-        )  # fmt: skip
-        console.print(f"mean return {sum(returns) / len(returns):,.1f}", highlight=False)
+        with evaluation_shown(_beside(), self.episodes) as watch:
+            returns = play(
+                self.run, self.episodes, video=self.video, seed=self.seed, averaged=self.ema,
+                best=self.best, to_board=self.to_board, watch=watch,
+                on_episode=lambda episode: console.print(
+                    f"episode {episode.number + 1}: return {episode.episode_return:,.1f}, "
+                    f"{episode.length:,} env steps{' (cut there)' if episode.cut else ''}",
+                    highlight=False,
+                ),
+            )  # fmt: skip
+        cut = cut_note(returns.cut, config)
+        console.print(f"mean return {sum(returns) / len(returns):,.1f}{cut}", highlight=False)
         if self.video:
             console.print(
                 escaped(f"video: {self.video}"), highlight=False, markup=False, soft_wrap=True
@@ -131,6 +142,13 @@ class Export:
         for path in sorted(p for p in out.rglob("*") if p.is_file()):
             console.print(escaped(str(path)), highlight=False, markup=False, soft_wrap=True)
         return 0
+
+
+def _beside() -> Console:
+    """Shows progress where it is not taken for the result."""
+    from rich.console import Console
+
+    return Console(stderr=True)
 
 
 def _require_episodes(episodes: int, seed: int | None) -> None:

@@ -16,11 +16,12 @@ from typing import Any, Protocol
 import numpy as np
 from rich.console import Console
 
+from agents.acting import Policy
 from agents.checkpoints import Checkpoints
 from agents.config import DqnConfig
 from agents.display import Display
 from agents.dqn import DqnAgent
-from agents.evaluation import evaluate
+from agents.evaluation import Returns, cut_note, evaluate
 from agents.interrupts import StopRequest
 from agents.loops import LOOPS, longest_tick
 from agents.quiet import Startup
@@ -147,6 +148,12 @@ class Run:
             f"{what}: {self._config.env_id}, replay of {rows.capacity:,} rows "
             f"({format_bytes(rows.nbytes)} once full)"
         )
+        if not self._envs.has_time_limit and not self._repeat:
+            self._display.line(
+                f"{self._config.env_id} is registered without a time limit: an episode may last "
+                f"for ever; an evaluation cuts it after {self._config.eval_max_steps:,} env steps "
+                "(eval_max_steps); for a limit: --set env_kwargs={max_episode_steps=1000}"
+            )
         ended: Status = "failed"
         try:
             try:
@@ -369,16 +376,16 @@ class Run:
 
     # Evaluation.
 
-    def _evaluate(self, episodes: int) -> list[float]:
+    def _evaluate(self, episodes: int) -> Returns:
         if self._repeat:
-            return []
+            return Returns()
         begin, self._evaluating = time.perf_counter(), True
-        agent, averaged = self._agent, []
+        agent = self._agent
         try:
-            returns = evaluate(agent, self._config, episodes, stop=self._stopped_meanwhile)
+            returns = self._returns_of(agent.greedy, episodes)
+            averaged = Returns()
             if agent.greedy_averaged:
-                policy, stop = agent.greedy_averaged, self._stopped_meanwhile
-                averaged = evaluate(agent, self._config, episodes, policy=policy, stop=stop)
+                averaged = self._returns_of(agent.greedy_averaged, episodes)
         except EnvFault as fault:
             fault.add(before=f"at env step {self._state.env_step:,}, ")
             self._whole = True  # the envs that are trained on know nothing of it
@@ -386,14 +393,25 @@ class Run:
         self._evaluating = False
         self._leave_out(time.perf_counter() - begin)
         if self._stopped():
-            return []
+            return Returns()
         self._reporter.evaluation(returns, averaged, self._state.env_step)
-        ema = f"; averaged weights {np.mean(averaged):,.1f}" if averaged else ""
+        ema = ""
+        if averaged:
+            cut = cut_note(averaged.cut, self._config)
+            ema = f"; averaged weights {np.mean(averaged):,.1f}{cut}"
         self._display.line(
             f"env step {self._state.env_step:,}: greedy return {np.mean(returns):,.1f} "
-            f"(mean of {episodes} episodes, {min(returns):,.1f} to {max(returns):,.1f}){ema}"
+            f"(mean of {episodes} episodes, {min(returns):,.1f} to {max(returns):,.1f}"
+            f"{cut_note(returns.cut, self._config)}){ema}"
         )
         return returns
+
+    def _returns_of(self, policy: Policy, episodes: int) -> Returns:
+        stop = self._stopped_meanwhile
+        with self._display.evaluating(episodes) as watch:
+            return evaluate(
+                self._agent, self._config, episodes, policy=policy, stop=stop, watch=watch
+            )
 
     def _leave_out(self, seconds: float) -> None:
         """Of speed and training time."""
@@ -405,9 +423,9 @@ class Run:
         self._steering.safe_point()
         return self._stopped()
 
-    def _final_evaluation(self) -> list[float]:
+    def _final_evaluation(self) -> Returns:
         if self._stopped():
-            return []
+            return Returns()
         returns = self._evaluate(self._config.final_eval_episodes)
         if returns:
             steps, updates = self._state.env_step, self._agent.updates
@@ -510,11 +528,12 @@ def _new_host(config: DqnConfig) -> dict[str, Any]:
 
 
 def summary(returns: list[float]) -> dict[str, float]:
-    """Episodes, mean, std, min and max."""
+    """Episodes, mean, std, min and max; how many of the episodes were cut off."""
     return {
         "episodes": len(returns),
         "mean": float(np.mean(returns)),
         "std": float(np.std(returns)),
         "min": float(np.min(returns)),
         "max": float(np.max(returns)),
+        "cut": returns.cut if isinstance(returns, Returns) else 0,
     }

@@ -16,7 +16,7 @@ from agents.checkpoints import restore_agent
 from agents.config import DqnConfig
 from agents.config_files import require_can_go_on
 from agents.dqn import DqnAgent
-from agents.evaluation import evaluate
+from agents.evaluation import Returns, Watch, evaluate
 from agents.interrupts import stop_on_interrupt
 from agents.made_envs import envs_beside, training_envs
 from agents.quiet import Startup
@@ -171,8 +171,12 @@ def evaluate_weights(
     episodes: int,
     *,
     seed: int | None = None,
-) -> list[float]:
+    watch: Watch = lambda done, env_steps: None,
+) -> Returns:
     """Returns of a greedy policy given by its weights.
+
+    Args:
+      seed, watch: as for `evaluate`.
 
     Raises:
       ScopeMismatch: the weights are not of the config's network.
@@ -181,7 +185,7 @@ def evaluate_weights(
     envs.close()
     agent = _agent_for(config, envs)
     agent.load_weights(weights)
-    return evaluate(agent, config, episodes, seed=seed)
+    return evaluate(agent, config, episodes, seed=seed, watch=watch)
 
 
 def _agent_for(config: DqnConfig, envs: Envs) -> DqnAgent:

@@ -90,6 +90,9 @@ class AsyncEnvs(Envs):
         episodes: tuple[Episode, ...] = tuple(chain(*self._ask("step")))
         return self._step._replace(episodes=episodes) if episodes else self._step
 
+    def cut(self, which: np.ndarray) -> tuple[Episode, ...]:
+        return tuple(chain(*self._ask("cut", which.tolist())))
+
     def state(self) -> dict[str, Any]:
         return {"lanes": list(chain(*self._ask("state")))}
 
@@ -111,7 +114,11 @@ class AsyncEnvs(Envs):
             worker.end(deadline)
 
     def _ask(self, request: str, lanes: list[Any] | None = None) -> list[Any]:
-        """Returns each worker's reply to `request`, in the order of the envs."""
+        """Returns each worker's reply to `request`, in the order of the envs.
+
+        Args:
+          lanes: one value for each env.
+        """
         if not self._workers:
             raise ValueError(f"the envs of {self.env_id!r} are closed")
         try:

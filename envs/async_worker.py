@@ -121,6 +121,9 @@ class _Envs:
     def step(self, _: Any) -> Any:
         return self._envs.step(self._actions).episodes
 
+    def cut(self, lanes: list[bool]) -> Any:
+        return self._envs.cut(np.array(lanes))
+
     def state(self, _: Any) -> Any:
         return self._envs.state()["lanes"]
 

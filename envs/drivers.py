@@ -67,6 +67,9 @@ class SyncEnvs(Envs):
                 episodes += lane.advance(action)
         return self._step._replace(episodes=episodes) if episodes else self._step
 
+    def cut(self, which: np.ndarray) -> tuple[Episode, ...]:
+        return tuple(self._lanes[row].cut() for row in which.nonzero()[0])
+
     def state(self) -> dict[str, Any]:
         return {"lanes": [lane.state() for lane in self._lanes]}
 
@@ -166,6 +169,16 @@ class VectorEnvs(Envs):
         except EnvFault as fault:
             self._locate(fault, "step")
             raise
+
+    def cut(self, which: np.ndarray) -> tuple[Episode, ...]:
+        cut = tuple(
+            self._finished(env)._replace(terminated=False, cut=True)
+            for env in which.nonzero()[0].tolist()
+        )
+        self._return[which] = 0.0
+        self._began[which] = self._tick
+        self._episode[which] += 1
+        return cut
 
     def state(self) -> dict[str, Any]:
         return {}

@@ -72,7 +72,18 @@ def make_envs(
     _require_room(num_envs, _LEAST_BYTES[vectorization])
     transform = reward_transform(reward_scale, reward_clip)
     make = _MAKE[vectorization]
-    return make(env_id, num_envs, seed, dict(env_kwargs or {}), transform)
+    kwargs = dict(env_kwargs or {})
+    envs = make(env_id, num_envs, seed, kwargs, transform)
+    if vectorization != "envpool":  # whose envs all have one
+        envs.has_time_limit = _has_time_limit(find_spec(env_id), kwargs)
+    return envs
+
+
+def _has_time_limit(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> bool:
+    kwargs = spec.kwargs | dict(env_kwargs)
+    # Atari's own one is an argument of the env.
+    limits = (spec.max_episode_steps, kwargs.get("max_num_frames_per_episode"))
+    return "max_episode_steps" in kwargs or any(limit is not None for limit in limits)
 
 
 def _require_arguments(num_envs: int, vectorization: str, seed: int) -> None:

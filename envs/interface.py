@@ -19,6 +19,7 @@ class Episode(NamedTuple):
     episode_return: float  # sum of the raw rewards, as the env gave them, in float64
     length: int  # transitions
     terminated: bool  # False: cut off by truncation
+    cut: bool = False  # by `Envs.cut`
 
 
 class Step(NamedTuple):
@@ -58,6 +59,7 @@ class Envs(ABC):
         self.first_action = spaces.first_action  # the env's own number for action 0
         self.has_action_masks = has_action_masks  # whether every step has `legal`
         self.frames_per_second = 30.0  # at which the env is watched
+        self.has_time_limit = True  # False: an episode may last for ever
 
     @abstractmethod
     def reset(self) -> Step:
@@ -66,6 +68,15 @@ class Envs(ABC):
     @abstractmethod
     def step(self, actions: np.ndarray) -> Step:
         """Applies `actions`, [N] int32 or int64, and returns what came of them."""
+
+    @abstractmethod
+    def cut(self, which: np.ndarray) -> tuple[Episode, ...]:
+        """Ends the running episodes of the envs `which`, [N] bool, and returns them.
+
+        Their next step is the reset that begins new ones. A vector env cannot reset one of its
+        envs: there the episode goes on, and what follows counts as another one. Not for envs
+        that are trained on: no `truncated` is set.
+        """
 
     @abstractmethod
     def state(self) -> dict[str, Any]:

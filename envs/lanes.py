@@ -178,6 +178,12 @@ class Lane:
         actions.append(action)
         return self._end(terminated, truncated) if ended else ()
 
+    def cut(self) -> Episode:
+        """Ends the running episode, which is returned."""
+        self.ended = True
+        length = len(self._actions)
+        return Episode(self._number, self.episode, self._return, length, False, cut=True)
+
     def _locate(self, fault: EnvFault, when: str, env_steps: int) -> None:
         """Adds which env did it, and when."""
         fault.add(before=f"env {self._number} ({self._env_id}), {when}: ")

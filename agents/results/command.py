@@ -244,9 +244,11 @@ def _env_steps(files: ControlFiles) -> Progressed | None:
 
 def _in_a_line(summary: Summary) -> str:
     row = summary.row
+    cut = sum(seed.cut for seed in row.seeds)
     return (
         f"{row.env_id}, {row.name}: mean {summary.mean.value:,.1f}, IQM {summary.iqm.value:,.1f} "
-        f"({len(row.seeds)} seeds, {summary.worst.mean:,.1f} to {summary.best.mean:,.1f})"
+        f"({len(row.seeds)} seeds, {summary.worst.mean:,.1f} to {summary.best.mean:,.1f}"
+        f"{f'; {cut:,} episodes cut at eval_max_steps' if cut else ''})"
     )
 
 

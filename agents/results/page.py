@@ -28,6 +28,7 @@ def as_markdown(
     for env_id, of_env in by_env(summaries).items():
         parts += [f"## {env_id}", _table(of_env, training)]
         parts += [_about(s) for s in of_env if s.row.peer]
+        parts += [_cut(s) for s in of_env if any(seed.cut for seed in s.row.seeds)]
         parts.append(_picture(env_id, of_env, pictures[env_id]))
     parts += ["## Every seed", _every_seed(summaries)]
     return "\n\n".join(parts) + "\n"
@@ -100,6 +101,14 @@ def _about(summary: Summary) -> str:
     return (
         f"{summary.row.name}: settings of [rl-baselines3-zoo]({source}){note}: "
         f"{listed}; with {with_}."
+    )
+
+
+def _cut(summary: Summary) -> str:
+    cut = sum(seed.cut for seed in summary.row.seeds)
+    return (
+        f"{_count(cut, 'greedy episode')} of {_agent(summary)} were cut off at `eval_max_steps` "
+        "and count with the return until then."
     )
 
 

@@ -39,6 +39,7 @@ class Seed:
       seconds: of training, evaluations left out; None if it was not written down.
       training: mean return of the last training episodes; None if not known.
       returns: of the final greedy episodes, where they were written down.
+      cut: how many of these were cut off at the config's `eval_max_steps`.
     """
 
     seed: int
@@ -52,6 +53,7 @@ class Seed:
     seconds: float | None = None
     training: float | None = None
     returns: list[float] | None = None
+    cut: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class _RunResult(BaseModel):
     max: float
     returns: list[float] | None = None
     seconds: float | None = None
+    cut: int = 0
 
 
 class _PeerResult(BaseModel):
@@ -143,6 +146,7 @@ def run_seed(run: Path, seed: int, *, training: bool = False) -> Seed | None:
         seconds=result.seconds,
         training=float(np.mean(episodes)) if episodes else None,
         returns=result.returns,
+        cut=result.cut,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from envs.in_graph.interface import InGraphEnv
-from envs.interface import Envs, Step
+from envs.interface import Envs, Episode, Step
 from envs.spaces import Spaces
 from rl_core.errors import EnvError
 
@@ -39,6 +39,9 @@ class ResidentEnvs(Envs):
         raise _not_from_here(self.env_id)
 
     def step(self, actions: np.ndarray) -> Step:
+        raise _not_from_here(self.env_id)
+
+    def cut(self, which: np.ndarray) -> tuple[Episode, ...]:
         raise _not_from_here(self.env_id)
 
     def state(self) -> dict[str, Any]:

@@ -237,8 +237,8 @@ def test_eval_json_is_one_object_with_the_returns_summed_up(trained, capsys):
     out, err = capsys.readouterr()
     assert err == ""
     result = json.loads(out)
-    assert list(result) == ["episodes", "mean", "std", "min", "max"]
-    assert result["episodes"] == 4
+    assert list(result) == ["episodes", "mean", "std", "min", "max", "cut"]
+    assert (result["episodes"], result["cut"]) == (4, 0)
     assert result["min"] <= result["mean"] <= result["max"]
     assert listing(trained) == before
 

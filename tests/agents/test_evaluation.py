@@ -1,11 +1,14 @@
 """Greedy evaluation: which episodes, and that it leaves no trace."""
 
+import io
 import itertools
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from rich.console import Console
 
+from agents.display import evaluation_shown
 from agents.evaluation import evaluate
 
 
@@ -150,6 +153,133 @@ def test_nothing_is_stored_and_nothing_is_learned(lab):
     for one in (agent, twin):
         one.learn(3)
     assert lab.same(agent.weights(), twin.weights())
+
+
+class Endless(Ramp):
+    """Pays 1, 2, 3, ... for ever, but for every second episode, which ends after 4 steps."""
+
+    episodes = itertools.count()
+
+    def reset(self, *, seed=None, options=None):
+        self.ends = seed is not None and next(Endless.episodes) % 2
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        observation, reward, *_ = super().step(action)
+        return observation, reward, bool(self.ends and self.t == 4), False, {}
+
+
+class EndlessVector(gym.vector.VectorEnv):
+    """Two envs that pay 1 and 2 at every step; the first ends an episode every 3 steps."""
+
+    metadata = {"autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP}  # noqa: RUF012
+    single_observation_space = Lottery.observation_space
+    single_action_space = Lottery.action_space
+
+    def __init__(self, num_envs):
+        self.num_envs = num_envs
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return np.zeros((self.num_envs, 2), np.float32), {}
+
+    def step(self, actions):
+        self.t += 1
+        terminated = np.zeros(self.num_envs, bool)
+        terminated[0] = self.t % 4 == 3
+        rewards = np.arange(1.0, self.num_envs + 1)
+        no = np.zeros(self.num_envs, bool)
+        return np.zeros((self.num_envs, 2), np.float32), rewards, terminated, no, {}
+
+
+@pytest.fixture
+def endless():
+    gym.register("test/Endless-v0", Endless, vector_entry_point=EndlessVector)
+    Endless.episodes = itertools.count()
+    yield "test/Endless-v0"
+    del gym.registry["test/Endless-v0"]
+
+
+def test_an_episode_that_does_not_end_is_cut_and_counts_with_the_return_until_then(
+    lab, agent, endless
+):
+    # make_envs makes one reset; then come episodes 1, 2, ...: those with an odd number end.
+    config = lab.config(env_id=endless, eval_max_steps=6)
+    returns = evaluate(agent, config, 1)
+    assert (list(returns), returns.cut) == ([10.0], 0)  # 1 + 2 + 3 + 4
+    Endless.episodes = itertools.count(1)
+    returns = evaluate(agent, config, 1)
+    assert (list(returns), returns.cut) == ([21.0], 1)  # 1 + ... + 6
+    Endless.episodes = itertools.count()
+    returns = evaluate(agent, config, 25)
+    assert len(returns) == 25 and returns.cut == list(returns).count(21.0) > 0
+    assert set(returns) == {10.0, 21.0}
+
+
+def test_one_that_ends_on_the_very_step_is_not_cut(lab, agent, endless):
+    returns = evaluate(agent, lab.config(env_id=endless, eval_max_steps=4), 1)
+    assert (list(returns), returns.cut) == ([10.0], 0)
+    returns = evaluate(agent, lab.config(env_id="test/Ramp-v0", eval_max_steps=3), 2)
+    assert (list(returns), returns.cut) == ([6.0, 6.0], 0)  # its own time limit
+
+
+def test_a_vector_envs_episode_goes_on_after_a_cut_and_counts_as_another_one(lab, agent, endless):
+    config = lab.config(
+        env_id=endless, vectorization="vector_entry_point", eval_max_steps=5, num_envs=2
+    )
+    returns = evaluate(agent, config, 2)
+    assert (sorted(returns), returns.cut) == ([3.0, 10.0], 1)  # 3 * 1, and 5 * 2 cut
+    many = evaluate(agent, config, 20)
+    assert len(many) == 20 and set(many) <= {3.0, *(5.0 * k for k in range(1, 11))}
+
+
+def test_cut_episodes_are_named_by_env_and_number_also_by_workers():
+    from envs import Episode, make_envs
+
+    for vectorization in ("sync", "async"):
+        envs = make_envs("CartPole-v1", 3, vectorization=vectorization, seed=1)
+        try:
+            envs.reset()
+            for _ in range(3):
+                envs.step(np.zeros(3, int))
+            cut = envs.cut(np.array([True, False, True]))
+            assert cut == (
+                Episode(0, 0, 3.0, 3, False, cut=True),
+                Episode(2, 0, 3.0, 3, False, cut=True),
+            )
+            step = envs.step(np.zeros(3, int))
+            assert step.autoreset.tolist() == [True, False, True]
+        finally:
+            envs.close()
+
+
+def test_who_watches_is_told_how_far_it_is(lab, agent):
+    seen = []
+    returns_of(lab, agent, "Ramp", 4, watch=lambda done, env_steps: seen.append((done, env_steps)))
+    assert seen == [(0, 4), (0, 8), (4, 12)]
+
+
+def test_a_long_evaluation_shows_where_there_is_no_terminal_a_line_now_and_then(monkeypatch):
+    from agents import display
+
+    console = Console(file=io.StringIO(), width=200)
+    now = [0.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    with display.evaluation_shown(console, 10) as watch:
+        for now[0] in (1.0, 59.0, 60.0, 61.0, 119.0, 120.0):
+            watch(3, 1_000 * int(now[0]))
+    assert console.file.getvalue().splitlines() == [
+        "evaluating: 3 of 10 episodes, 60,000 env steps",
+        "evaluating: 3 of 10 episodes, 120,000 env steps",
+    ]
+
+
+def test_on_a_terminal_it_shows_it_in_a_line_that_goes_away():
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    with evaluation_shown(console, 10) as watch:
+        watch(1, 10)
+    shown = console.file.getvalue()
+    assert "evaluating" in shown and shown.endswith("\x1b[2K")  # cleared
 
 
 def test_a_stop_request_gives_the_returns_so_far(lab, agent):

@@ -99,6 +99,7 @@ def test_the_summary_of_returns_by_hand():
         "std": pytest.approx(np.sqrt(14 / 3)),  # (4 + 1 + 9) / 3
         "min": 1.0,
         "max": 6.0,
+        "cut": 0,
     }
 
 

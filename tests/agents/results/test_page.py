@@ -1,5 +1,6 @@
 """The page, the JSON and the pictures of results made by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,13 @@ def test_ours_come_before_the_peer(summaries):
     envs = by_env(summaries)
     assert [s.row.name for s in envs["CartPole-v1"]] == ["cartpole", "SB3 DQN"]
     assert list(envs) == ["CartPole-v1", "LunarLander-v3"]
+
+
+def test_the_page_says_how_many_episodes_were_cut_off(row):
+    seeds = row()
+    cut = [replace(seed, cut=2) if seed.seed < 2 else seed for seed in seeds.seeds]
+    page = as_markdown([summarize(replace(seeds, seeds=cut))], MADE, {"CartPole-v1": "a.png"})
+    assert "4 greedy episodes of `cartpole` were cut off at `eval_max_steps`" in page
 
 
 def test_the_json_has_what_the_page_has_and_every_seed(summaries):
