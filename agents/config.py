@@ -49,6 +49,8 @@ class DqnConfig(Settings):
     network: str = "mlp"  # mlp, minatar, nature, impala, or your own "module:function"
     hidden: tuple[Size, ...] = Field((256, 256), strict=False)  # units per dense layer of the torso
     layer_norm: bool = False  # in the torso
+    # uint8 observations are scaled to [0, 1] by the bounds of their Box, or divided by 255.
+    byte_scale: Literal["bounds", "255"] = "bounds"
     dueling: bool = False  # Wang et al. (2016)
     head_hidden: tuple[Size, ...] = Field((), strict=False)  # units per layer of the head's streams
     noisy: bool = False  # noisy layers in the head, Fortunato et al. (2018)

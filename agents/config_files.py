@@ -7,9 +7,10 @@ tensorflow.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import tomli_w
@@ -62,8 +63,11 @@ def load_config(source: str, changes: Iterable[str] = ()) -> DqnConfig:
     return parse(DqnConfig, values, where)
 
 
-def read_config(path: Path) -> DqnConfig:
+def read_config(path: Path, absent: Mapping[str, Any] = MappingProxyType({})) -> DqnConfig:
     """The config in a TOML file, which is no link.
+
+    Args:
+      absent: values of keys that it may lack.
 
     Raises:
       ConfigError: it cannot be read or used, or has a seal (rl_core/seal.py) of another text.
@@ -74,7 +78,7 @@ def read_config(path: Path) -> DqnConfig:
     except ValueError as error:
         raise ConfigError(f"cannot use {path}: {error}") from None
     values = _parse_toml(text, str(path))
-    return parse(DqnConfig, _with_base(values, str(path)), str(path))
+    return parse(DqnConfig, {**absent, **_with_base(values, str(path))}, str(path))
 
 
 def changed_config(config: DqnConfig, changes: Iterable[str]) -> DqnConfig:
@@ -95,7 +99,9 @@ def require_can_go_on(before: DqnConfig, after: DqnConfig) -> None:
     """
     for name in DqnConfig.model_fields:
         was, is_ = getattr(before, name), getattr(after, name)
-        if name not in _MAY_CHANGE and was != is_:
+        # A run of version 0.1 goes on as it was begun, whatever later configs say.
+        as_begun = name == "byte_scale" and was == "255"
+        if name not in _MAY_CHANGE and was != is_ and not as_begun:
             raise ConfigError(
                 f"{name} is {shown(was)} in this run and cannot become {shown(is_)} when it goes "
                 f"on (only {', '.join(_MAY_CHANGE)} can; live values: targetnet set)"

@@ -51,7 +51,7 @@ from rl_core.losses import (
     quantile_q_learning,
     support,
 )
-from rl_core.networks import Values
+from rl_core.networks import ByteBounds, Values
 from rl_core.random import Draws, Stream
 from rl_core.replay import PrioritizedReplay, Rows, Transitions, UniformReplay
 
@@ -109,6 +109,9 @@ class DqnAgent(KeptState):
       num_actions: A.
       action_masks: whether the envs say which actions are legal.
       rules: of the env in the graph, for the compiled loop.
+      byte_bounds: least and greatest byte of uint8 observations, each one number or one for each
+        element, as `envs.byte_bounds` has them: by these they are scaled to [0, 1]. None: by 0
+        and 255.
 
     Attributes:
       device_loop: many time steps in one call, if there are `rules`.
@@ -135,6 +138,7 @@ class DqnAgent(KeptState):
         *,
         action_masks: bool = False,
         rules: InGraphEnv | None = None,
+        byte_bounds: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> None:
         require_memory(config, observation_shape, observation_dtype, num_actions)
         self.config = config
@@ -154,7 +158,8 @@ class DqnAgent(KeptState):
             )  # fmt: skip
             shape, dtype = [None, *observation_shape], tf.as_dtype(observation_dtype)
             self._observations = tf.placeholder(dtype, shape, "observations")
-            self._networks = Networks(config, num_actions, self._observations)
+            bounds = None if byte_bounds is None else ByteBounds(*byte_bounds)
+            self._networks = Networks(config, num_actions, self._observations, bounds)
             self._acting = Acting(
                 config, self._networks, self.replay, self._observations, num_actions, action_masks
             )

@@ -5,6 +5,8 @@ Imports: agents.config, envs.
 
 from __future__ import annotations
 
+import numpy as np
+
 from agents.config import DqnConfig
 from envs import Envs, Vectorization, make_envs
 from envs.in_graph.resident import ResidentEnvs
@@ -25,6 +27,11 @@ def training_envs(config: DqnConfig) -> Envs:
         reward_scale=config.reward_scale,
         reward_clip=config.reward_clip or None,
     )
+
+
+def byte_bounds(config: DqnConfig, envs: Envs) -> tuple[np.ndarray, np.ndarray] | None:
+    """By what an agent scales bytes that `envs` show; None: by 0 and 255."""
+    return envs.byte_bounds if config.byte_scale == "bounds" else None
 
 
 def envs_beside(

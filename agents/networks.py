@@ -21,6 +21,7 @@ from rl_core.graph.scopes import stop_gradient_getter
 from rl_core.graph.sync import copy_vars
 from rl_core.losses.categorical import support
 from rl_core.networks import (
+    ByteBounds,
     Network,
     Streams,
     Values,
@@ -30,6 +31,7 @@ from rl_core.networks import (
     minatar_torso,
     mlp_torso,
     nature_torso,
+    of_scaled_bytes,
     q_head,
     q_network,
     quantile_head,
@@ -52,6 +54,7 @@ class Networks:
       config: one run.
       num_actions: A.
       observations: [M, ...] placeholder.
+      byte_bounds: of observations of bytes; None: 0 and 255.
 
     Attributes:
       online, target, ema, behaviour: full names of their scopes; the last two are None if there
@@ -60,8 +63,14 @@ class Networks:
       greedy_ema: the same of the averaged weights, or None.
     """
 
-    def __init__(self, config: DqnConfig, num_actions: int, observations: tf.Tensor) -> None:
-        self._network = build_network(config, num_actions)
+    def __init__(
+        self,
+        config: DqnConfig,
+        num_actions: int,
+        observations: tf.Tensor,
+        byte_bounds: ByteBounds | None = None,
+    ) -> None:
+        self._network = of_scaled_bytes(build_network(config, num_actions), byte_bounds)
         with tf.variable_scope("online") as online:
             self.greedy = self._network(observations)
         self.online = online.name

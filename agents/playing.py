@@ -85,7 +85,8 @@ def play(
         _video(video, envs.frames_per_second) as add,
         _board(directory, to_board, envs.frames_per_second) as show,
     ):
-        step, ended = envs.reset(), ()
+        step = envs.reset()
+        ended: tuple[Episode, ...] = ()
         too_long = TooLong(envs, config.eval_max_steps)
         while True:
             if mode == "rgb_array":

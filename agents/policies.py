@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.made_envs import envs_beside
+from agents.made_envs import byte_bounds, envs_beside
 from agents.networks import build_network
 from agents.rundir import RunDir
 from rl_core.checkpoint.store import CheckpointStore
@@ -18,6 +18,7 @@ from rl_core.errors import RunDirError
 from rl_core.graph.scopes import variables_in
 from rl_core.graph.weights import require_same_kinds
 from rl_core.losses import legal_only
+from rl_core.networks import ByteBounds, of_scaled_bytes
 
 
 def policy_weights(
@@ -87,7 +88,11 @@ def build_policy(directory: RunDir, weights: dict[str, np.ndarray]) -> Policy:
         shape = [None, *envs.observation_shape]
         observation = tf.placeholder(envs.observation_dtype, shape, "observation")
         with tf.variable_scope("online") as scope:
-            values = build_network(config, envs.num_actions)(observation)
+            bounds = byte_bounds(config, envs)
+            network = of_scaled_bytes(
+                build_network(config, envs.num_actions), bounds and ByteBounds(*bounds)
+            )
+            values = network(observation)
         q = tf.identity(values.q, "q")
         legal = None
         if envs.has_action_masks:

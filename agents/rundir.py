@@ -35,6 +35,8 @@ _CONFIG, _WEIGHTS, _RESULT, _DIGEST = (
     "config.toml", "weights.safetensors", "result.json", "digest.json",
 )  # fmt: skip
 _AVERAGED, _INITIAL = "weights_ema.safetensors", "initial.safetensors"
+# What a run meant that was begun before there was this key.
+_OF_VERSION_0_1 = {"byte_scale": "255"}
 _EVENTS = "events.out.tfevents.*"
 _MOST_BYTES = 1 << 16  # of a digest
 RUNS = Path("runs")
@@ -164,7 +166,7 @@ class RunDir:
 
     def config(self) -> DqnConfig:
         """Raises: ConfigError if it cannot be read, or is not what was written."""
-        return read_config(self.path / _CONFIG)
+        return read_config(self.path / _CONFIG, absent=_OF_VERSION_0_1)
 
     def save_weights(self, weights: Mapping[str, np.ndarray], *, averaged: bool = False) -> Path:
         return self._write(_AVERAGED if averaged else _WEIGHTS, weights_bytes(weights))

@@ -18,7 +18,7 @@ from agents.config_files import require_can_go_on
 from agents.dqn import DqnAgent
 from agents.evaluation import Returns, Watch, evaluate
 from agents.interrupts import stop_on_interrupt
-from agents.made_envs import envs_beside, training_envs
+from agents.made_envs import byte_bounds, envs_beside, training_envs
 from agents.quiet import Startup
 from agents.run import Outcome, Repeat, Run
 from agents.rundir import RunDir, require_free
@@ -115,6 +115,8 @@ def resume(
     try:
         config = config or directory.config()
         require_can_go_on(directory.config(), config)
+        # The weights are of observations scaled that way.
+        config = config.model_copy(update={"byte_scale": directory.config().byte_scale})
         store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
         checkpoint = store.latest()
         done = checkpoint.host["loop"]["env_step"] if checkpoint else 0
@@ -196,4 +198,5 @@ def _agent_for(config: DqnConfig, envs: Envs) -> DqnAgent:
         envs.num_actions,
         action_masks=envs.has_action_masks,
         rules=envs.rules if isinstance(envs, ResidentEnvs) else None,
+        byte_bounds=byte_bounds(config, envs),
     )

@@ -77,8 +77,8 @@ def require_matching_observation(
 ) -> None:
     """Raises EnvError unless the `observation` of a reset can be stored as `space` promises.
 
-    The bounds of a Box are not looked at: many envs stray a little outside, and nothing here
-    depends on them.
+    The bounds of a Box are not looked at: many envs stray a little outside, and nothing but the
+    scale of bytes depends on them.
     """
     array = np.asarray(observation)
     problem = ""

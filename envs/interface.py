@@ -55,6 +55,7 @@ class Envs(ABC):
         self.num_envs = num_envs
         self.observation_shape = spaces.observation_shape  # of one env
         self.observation_dtype = spaces.observation_dtype  # as stored: float32, uint8 or bool
+        self.byte_bounds = spaces.byte_bounds  # (low, high) of uint8 ones; None: 0 and 255
         self.num_actions = spaces.num_actions  # 0 .. num_actions - 1, whatever the env's start
         self.first_action = spaces.first_action  # the env's own number for action 0
         self.has_action_masks = has_action_masks  # whether every step has `legal`

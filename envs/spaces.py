@@ -23,6 +23,7 @@ class Spaces(NamedTuple):
     writer: Writer
     num_actions: int
     first_action: int  # the env's own number for the agent's action 0
+    byte_bounds: tuple[np.ndarray, np.ndarray] | None = None  # None: 0 and 255, or no bytes
 
 
 def read_spaces(
@@ -45,11 +46,23 @@ def read_spaces(
         writer = one_hot_writer(observations)
         return Spaces((int(observations.n),), float32, writer, num_actions, first_action)
     dtype = observations.dtype if observations.dtype in KEPT_DTYPES else float32
-    shape = observations.shape
+    shape, bounds = observations.shape, _byte_bounds(observations)
     if _is_image_with_channels_first(observations):
         writer = channels_last_writer(shape, dtype)
-        return Spaces((*shape[1:], shape[0]), dtype, writer, num_actions, first_action)
-    return Spaces(shape, dtype, box_writer(shape, dtype), num_actions, first_action)
+        if bounds is not None and bounds[0].ndim:
+            bounds = np.moveaxis(bounds[0], 0, -1), np.moveaxis(bounds[1], 0, -1)
+        return Spaces((*shape[1:], shape[0]), dtype, writer, num_actions, first_action, bounds)
+    return Spaces(shape, dtype, box_writer(shape, dtype), num_actions, first_action, bounds)
+
+
+def _byte_bounds(space: gym.spaces.Box) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns low and high of bytes, as two numbers where all elements have the same."""
+    low, high = space.low, space.high
+    if space.dtype != np.uint8 or (not low.any() and (high == 255).all()):
+        return None
+    if (low == low.flat[0]).all() and (high == high.flat[0]).all():
+        return np.array(low.flat[0]), np.array(high.flat[0])
+    return low, high
 
 
 class _QuickDiscrete(gym.spaces.Discrete):

@@ -15,10 +15,11 @@ from rl_core.networks.heads import (
     q_head,
     quantile_head,
 )
-from rl_core.networks.network import Network, Values, q_network
+from rl_core.networks.network import ByteBounds, Network, Values, of_scaled_bytes, q_network
 from rl_core.networks.torsos import impala_torso, minatar_torso, mlp_torso, nature_torso
 
 __all__ = [
+    "ByteBounds",
     "Network",
     "Streams",
     "Values",
@@ -28,6 +29,7 @@ __all__ = [
     "minatar_torso",
     "mlp_torso",
     "nature_torso",
+    "of_scaled_bytes",
     "q_head",
     "q_network",
     "quantile_head",

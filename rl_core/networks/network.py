@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.random import Draws
@@ -55,8 +56,37 @@ def q_network(torso: Torso, head: Head, *, block: str | None = "torso") -> Netwo
     return network
 
 
+class ByteBounds(NamedTuple):
+    """The least and the greatest byte that observations may have.
+
+    Each is one number, or one for each element of an observation.
+    """
+
+    low: np.ndarray  # [] or [...] uint8
+    high: np.ndarray  # [] or [...] uint8
+
+
+def of_scaled_bytes(network: Network, bounds: ByteBounds | None) -> Network:
+    """Returns `network` for observations whose bytes are scaled to [0, 1] by their `bounds`.
+
+        (byte - low) / (high - low)
+
+    A byte that can only be one number, low = high, becomes 0. None returns `network` as it is,
+    which divides bytes by 255.
+    """
+    if bounds is None:
+        return network
+    low, high = (np.asarray(bound, np.float32) for bound in bounds)
+    span = np.where(high > low, high - low, np.float32(1))
+
+    def scaled(observation: tf.Tensor, draws: Draws | None = None) -> Values:
+        return network((tf.cast(observation, tf.float32) - low) / span, draws)
+
+    return scaled
+
+
 def as_float(observation: tf.Tensor) -> tf.Tensor:
-    """float32 of the same shape; bytes, which are pixels, are brought to [0, 1]."""
+    """float32 of the same shape; bytes are pixels here, and are divided by 255."""
     if observation.dtype == tf.uint8:
         return tf.cast(observation, tf.float32) / 255.0
     return tf.cast(observation, tf.float32)

@@ -41,6 +41,34 @@ def test_observations_are_stored_as_they_should(space, observation, stored):
         np.testing.assert_array_equal(step.observation, stored[np.newaxis])
 
 
+LOWS, HIGHS = np.arange(16).reshape(1, 4, 4), np.arange(20, 36).reshape(1, 4, 4)
+BYTES = [
+    (Box(0, 255, (2,), np.uint8), None),
+    (Box(0, 255, (2,), np.float32), None),
+    (Box(0, 1, (2,), np.bool_), None),
+    (Discrete(3), None),
+    (Box(0, 1, (2,), np.uint8), (0, 1)),
+    (Box(7, 7, (2,), np.uint8), (7, 7)),
+    (Box(0, 9, (), np.uint8), (0, 9)),
+    (Box(np.uint8([0, 1]), np.uint8([255, 2]), dtype=np.uint8), ([0, 1], [255, 2])),
+    # Channels come last in a row, and so do their bounds.
+    (Box(LOWS.astype(np.uint8), HIGHS.astype(np.uint8), dtype=np.uint8),
+     (LOWS.reshape(4, 4, 1), HIGHS.reshape(4, 4, 1))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("space", "bounds"), BYTES, ids=lambda value: str(value)[:40])
+def test_the_bounds_of_bytes_are_those_of_the_space_unless_0_and_255(space, bounds):
+    envs = fixed(observation_space=space, observation=space.sample())
+    if bounds is None:
+        assert envs.byte_bounds is None
+        return
+    for ours, wanted in zip(envs.byte_bounds, bounds, strict=True):
+        assert ours.dtype == np.uint8
+        np.testing.assert_array_equal(ours, wanted)
+        assert ours.shape in ((), envs.observation_shape)
+
+
 def test_discrete_observations_of_a_vector_env_become_one_hot_rows():
     class Places(gym.vector.VectorEnv):
         metadata = {"autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP}  # noqa: RUF012

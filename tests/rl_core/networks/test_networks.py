@@ -8,6 +8,7 @@ from rl_core.errors import ShapeError
 from rl_core.graph.scopes import blocks_of, variables_in
 from rl_core.losses import support
 from rl_core.networks import (
+    ByteBounds,
     Streams,
     categorical_head,
     impala_torso,
@@ -15,6 +16,7 @@ from rl_core.networks import (
     minatar_torso,
     mlp_torso,
     nature_torso,
+    of_scaled_bytes,
     q_head,
     q_network,
     quantile_head,
@@ -148,6 +150,28 @@ def test_bytes_are_pixels_and_are_scaled_to_between_0_and_1(evaluate, network):
         pixels = network(tf.constant([[0, 255]], tf.uint8)).q
         floats = network(tf.constant([[0.0, 1.0]])).q
     np.testing.assert_allclose(evaluate(pixels), evaluate(floats), rtol=1e-5, atol=1e-6)
+
+
+# low, high -> what a network sees of the bytes 2, 6
+SCALED = [
+    (np.uint8(0), np.uint8(8), [0.25, 0.75]),
+    (np.uint8(2), np.uint8(6), [0.0, 1.0]),
+    (np.uint8([0, 4]), np.uint8([4, 6]), [0.5, 1.0]),  # each by its own
+    (np.uint8([2, 4]), np.uint8([2, 8]), [0.0, 0.5]),  # the first can only be 2
+]
+
+
+@pytest.mark.parametrize(("low", "high", "seen"), SCALED, ids=str)
+def test_bytes_are_scaled_by_their_own_bounds(evaluate, low, high, seen):
+    of_bytes = of_scaled_bytes(PLAIN, ByteBounds(low, high))
+    with tf.variable_scope("online", reuse=tf.AUTO_REUSE):
+        scaled = of_bytes(tf.constant([[2, 6]], tf.uint8)).q
+        floats = PLAIN(tf.constant([seen])).q
+    np.testing.assert_array_equal(evaluate(scaled), evaluate(floats))
+
+
+def test_without_bounds_a_network_is_the_very_same():
+    assert of_scaled_bytes(PLAIN, None) is PLAIN
 
 
 def test_bools_are_0_and_1(evaluate):
