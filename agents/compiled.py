@@ -1,7 +1,7 @@
 """The compiled loop: chunks of many time steps, each one call into the graph.
 
-Imports: agents.device_loop, agents.dqn, agents.runner, envs. Never the command line, the event
-files or the run directory.
+Imports: agents.device_loop, agents.diverging, agents.dqn, agents.runner, envs. Never the command
+line, the event files or the run directory.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from agents.device_loop import Chunk, Counts
+from agents.diverging import DivergedInChunk
 from agents.dqn import DqnAgent, LearnStats
 from agents.runner import LoopState, Tick
 from envs import Envs, Episode
@@ -30,15 +31,24 @@ def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
         live.env_step = state.env_step
         log_due = state.env_step >= state.next_log
         updates = agent.updates
-        chunk = agent.run_chunk(_counts(state), longest - state.tick % longest)
-        episodes, ended_at = _episodes(chunk)
-        state.tick += int(chunk.time_steps)
-        state.env_step, state.new_steps = int(chunk.counts.env_step), int(chunk.counts.new_steps)
-        state.clock.age = int(chunk.counts.learn_age)
-        live.env_step = state.env_step
+        try:
+            chunk = agent.run_chunk(_counts(state), longest - state.tick % longest)
+        except DivergedInChunk as error:
+            error.tick = _tick(error.chunk, state, None)
+            raise
         stats = LearnStats(*chunk.stats) if log_due and agent.updates > updates else None
         state.next_log += (stats is not None) * config.log_period
-        yield Tick(state.env_step, episodes, ended_at, stats, np.zeros(0, np.int32), None)
+        tick = _tick(chunk, state, stats)
+        live.env_step = state.env_step
+        yield tick
+
+
+def _tick(chunk: Chunk, state: LoopState, stats: LearnStats | None) -> Tick:
+    """Counts a chunk."""
+    state.tick += int(chunk.time_steps)
+    state.env_step, state.new_steps = int(chunk.counts.env_step), int(chunk.counts.new_steps)
+    state.clock.age = int(chunk.counts.learn_age)
+    return Tick(state.env_step, *_episodes(chunk), stats, np.zeros(0, np.int32), None)
 
 
 def _episodes(chunk: Chunk) -> tuple[tuple[Episode, ...], tuple[int, ...]]:

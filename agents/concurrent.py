@@ -48,8 +48,12 @@ def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None)
             try:
                 step, actions = phase.collect(step, state, longest)
             finally:
-                stats = learned.result() if learned else None
-            agent.store(phase.shown.rows())
+                # Whoever of the two failed: what was counted is stored, so that it can be read.
+                try:
+                    stats = learned.result() if learned else None
+                finally:
+                    if phase.shown.count:
+                        agent.store(phase.shown.rows())
             state.due_updates = 0
             if state.env_step >= config.learn_start:
                 state.due_updates = phase.phases_due * live["updates_per_learn"]

@@ -132,7 +132,7 @@ class DqnConfig(Settings):
         1, ge=1, unit="updates", meaning="updates in one learning phase", effect="next phase"
     )
     learning_rate: LiveFloat = live(1e-3, gt=0, unit="1", meaning="Adam's step size")
-    adam_epsilon: float = Field(1e-8, gt=0)
+    adam_epsilon: float = Field(1e-8, ge=1e-30)  # less, and weights could leave float32
     loss: Literal["huber", "squared"] = "huber"
     huber_delta: LiveFloat = live(
         1.0, gt=0, unit="reward", meaning="TD error at which the Huber loss turns linear"

@@ -29,8 +29,8 @@ from rl_core.random import Draws
 from rl_core.replay import UniformReplay
 
 # Builds one update from Adam's moments, of the blocks that are trained, {block: bool scalar}; gives
-# its outcome, a named tuple, the moments after it, and the op that ends it.
-Update = Callable[[Moments, Mapping[str, tf.Tensor]], tuple[Any, Moments, tf.Operation]]
+# its outcome, a named tuple, the moments after it, the op that ends it, and whether it was made.
+Update = Callable[[Moments, Mapping[str, tf.Tensor]], tuple[Any, Moments, tf.Operation, tf.Tensor]]
 
 
 class Counts(NamedTuple):
@@ -53,6 +53,9 @@ class Chunk(NamedTuple):
     returns: Any  # [T, N] float64 of these
     finished: Any  # [N] int64, episodes of each env, when it ended
     stats: Any  # of the last update in the chunk
+    signs: (
+        Any  # of the last one that was tried; if not finite, it was not made, and ended the chunk
+    )
 
 
 class EnvState(NamedTuple):
@@ -199,13 +202,15 @@ class DeviceLoop:
             seen = (
                 tf.zeros([T], tf.int64), tf.zeros([T, N], tf.int32), tf.zeros([T, N], tf.float64),
             )  # fmt: skip
-            small = tf.zeros([], tf.int64), state, self._counts, self._arm
+            # Whether every update was made, as a number that is packed with others.
+            good = tf.ones([], tf.int64)
+            small = tf.zeros([], tf.int64), state, self._counts, self._arm, good
 
             def goes_on(packed: Any, *_: Any) -> tf.Tensor:
                 return self._goes_on(*unpacked(packed, small))
 
             def iteration(packed: Any, seen: Any, learned: Learned) -> Any:
-                i, state, counts, arm = unpacked(packed, small)
+                i, state, counts, arm, _ = unpacked(packed, small)
                 *now, seen, learned = self._iteration(i, state, counts, arm, seen, learned)
                 return pack(now), seen, learned
 
@@ -214,7 +219,7 @@ class DeviceLoop:
                 packed, seen, learned = tf.while_loop(
                     goes_on, iteration, start, parallel_iterations=1
                 )
-            i, state, counts, arm = unpacked(packed, small)
+            i, state, counts, arm, _ = unpacked(packed, small)
             with tf.control_dependencies([i]):
                 saved = tf2.nest.map_structure(
                     lambda variable, value: variable.assign(value, read_value=False),
@@ -226,14 +231,16 @@ class DeviceLoop:
                 env_steps, lengths, returns = seen
                 return Chunk(
                     counts, arm, i, updates, env_steps, lengths, returns, state.finished,
-                    learned.last.stats(),
+                    learned.last.stats(), learned.last.signs,
                 )  # fmt: skip
 
         return loop()
 
-    def _goes_on(self, i: tf.Tensor, state: EnvState, counts: Counts, arm: tf.Tensor) -> tf.Tensor:
+    def _goes_on(
+        self, i: tf.Tensor, state: EnvState, counts: Counts, arm: tf.Tensor, good: tf.Tensor
+    ) -> tf.Tensor:
         left = counts.env_step < self._config.env_steps
-        return tf.logical_and(i < self._time_steps, left)
+        return tf.reduce_all([i < self._time_steps, left, good > 0])
 
     def _iteration(
         self,
@@ -244,7 +251,7 @@ class DeviceLoop:
         seen: Any,
         learned: Learned,
     ) -> Any:
-        """One time step: act and store, learn, step the envs."""
+        """One time step: act and store, learn, step the envs unless learning diverged."""
         config, now = self._config, self._replay.rows_written.read_value()
         observation = self._rules.observe(state.rules)
 
@@ -260,16 +267,21 @@ class DeviceLoop:
         )
         with tf.control_dependencies([write]):
             due, learn_age = self._due(counts)
-        arm, learned, ended = self._learn(due, arm, learned)
-        with tf.control_dependencies([ended]):
-            state, length, episode_return = self._step(state, action, now + 1)
-            new_steps = config.num_envs - tf.math.count_nonzero(state.autoreset)
-            env_step = counts.env_step + new_steps
+        arm, learned, made = self._learn(due, arm, learned)
+        with tf.control_dependencies([made]):
+            stepped, length, episode_return = self._step(state, action, now + 1)
+            state = tf2.nest.map_structure(lambda a, b: tf.where_v2(made, a, b), stepped, state)
+            length = tf.where_v2(made, length, 0)
+            new_steps = config.num_envs - tf.math.count_nonzero(stepped.autoreset)
+            new_steps = tf.where_v2(made, new_steps, counts.new_steps)
+            good = tf.cast(made, tf.int64)
+            env_step = counts.env_step + good * new_steps
         seen = tuple(
             _put(array, i, value)
             for array, value in zip(seen, (env_step, length, episode_return), strict=True)
         )
-        return i + 1, state, Counts(env_step, new_steps, learn_age), arm, seen, learned
+        counts = Counts(env_step, new_steps, learn_age)
+        return i + good, state, counts, arm, good, seen, learned
 
     def _due(self, counts: Counts) -> tuple[tf.Tensor, tf.Tensor]:
         """How many updates, and the learn clock's age; as `LearnClock.phases_due`."""
@@ -279,17 +291,21 @@ class DeviceLoop:
         return begun * phases * self._per_phase, age
 
     def _learn(self, due: tf.Tensor, arm: tf.Tensor, learned: Learned) -> Any:
+        """The updates that are due; also whether all were made."""
+
         def body(j: tf.Tensor, arm: tf.Tensor, learned: Learned) -> Any:
-            arm, chosen = self._turn(arm)
+            turned, chosen = self._turn(arm)
             trained = dict(zip(self._blocks, tf.unstack(chosen), strict=True))
-            new, moments, end = self._update(learned.moments, trained)
+            new, moments, end, made = self._update(learned.moments, trained)
             with tf.control_dependencies([end]):
                 after = Learned(moments, learned.last._make(new))
-                return j + 1, *tf2.nest.map_structure(tf.identity, (arm, after))
+                # One more than are due says what a tensor of its own would: each costs a copy.
+                j, arm = tf.where_v2(made, j + 1, due + 1), tf.where_v2(made, turned, arm)
+                return j, *tf2.nest.map_structure(tf.identity, (arm, after))
 
         start = (tf.zeros([], tf.int64), arm, learned)
         j, arm, learned = tf.while_loop(lambda j, *_: j < due, body, start, parallel_iterations=1)
-        return arm, learned, j
+        return arm, learned, j <= due
 
     def _turn(self, arm: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The schedule's position after one more update, and what this update trains."""

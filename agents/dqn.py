@@ -7,7 +7,7 @@ Every number that may change is a feed; everything with state is a variable. Whi
 target, which replay and which exploration: each is one choice of the config, and here is where
 they meet.
 
-Imports: agents.acting, agents.config, agents.kept_state, agents.live_feeds,
+Imports: agents.acting, agents.config, agents.diverging, agents.kept_state, agents.live_feeds,
 agents.live_values, agents.memory, agents.networks, rl_core. Never envs: it sees shapes.
 """
 
@@ -22,18 +22,20 @@ import tensorflow.compat.v1 as tf
 from agents.acting import Acting
 from agents.config import DqnConfig
 from agents.device_loop import Chunk, Counts, DeviceLoop
+from agents.diverging import DivergedInChunk, diverged
 from agents.kept_state import KeptState
 from agents.live_feeds import LiveFeeds
 from agents.live_values import arm_name, live_knobs, live_values
 from agents.memory import require_memory
 from agents.networks import Networks
 from envs.in_graph.interface import InGraphEnv
-from rl_core.errors import RlCoreError
+from rl_core.errors import Diverged, RlCoreError
 from rl_core.graph.adam import Adam
 from rl_core.graph.engine import Engine
+from rl_core.graph.finite import NotFinite, checked, where
 from rl_core.graph.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
 from rl_core.graph.fused import fused_updates
-from rl_core.graph.loop_adam import LoopAdam, LoopMoments, Moments
+from rl_core.graph.loop_adam import Applied, LoopAdam, LoopMoments, Moments
 from rl_core.graph.phase import Fused, PhaseCalls
 from rl_core.graph.scopes import blocks_of
 from rl_core.graph.sync import TargetAge, copy_vars, paired_variables
@@ -55,9 +57,8 @@ from rl_core.networks import ByteBounds, Values
 from rl_core.random import Draws, Stream
 from rl_core.replay import PrioritizedReplay, Rows, Transitions, UniformReplay
 
-# Loss [] -> (global gradient norm [], Adam's moments after it where a loop carries them, what is
-# there once every trained block was applied).
-Apply = Callable[[tf.Tensor], tuple[tf.Tensor, Moments | None, Any]]
+# Applies the gradients of a loss [].
+Apply = Callable[[tf.Tensor], Applied]
 _OF_FRAMES = ("nature", "impala")
 # Live values that the loop and the choice of an action read; updates are fed all others.
 _NOT_OF_UPDATES = ("epsilon", "temperature", "learn_period", "updates_per_learn")
@@ -80,13 +81,22 @@ class Outcome(NamedTuple):
     target: Any  # [B]
     td_error: Any  # [B]
     q_tm1: Any  # [B, A]
-    grad_norm: Any  # []
+    signs: Any  # [3] of `rl_core.graph.finite`
 
     def stats(self) -> LearnStats:
         # In a compiled loop each mean would be made in every update, for the last one alone.
         q_mean = tf.reduce_mean(self.target - self.td_error)  # []
         q_max = tf.reduce_max(self.q_tm1)  # []
-        return LearnStats(tf.reduce_mean(self.loss), q_mean, q_max, self.grad_norm, self.td_error)
+        return LearnStats(tf.reduce_mean(self.loss), q_mean, q_max, self.signs[1], self.td_error)
+
+
+class Update(NamedTuple):
+    """One update in the graph."""
+
+    outcome: Outcome
+    moments: Any  # Adam's after it, where a loop carries them
+    end: Any  # the op that ends it
+    made: Any  # [] bool; None if nothing else is run where it is not
 
 
 class Inspection(NamedTuple):
@@ -236,6 +246,10 @@ class DqnAgent(KeptState):
         """Makes `updates` gradient steps, and syncs the target whenever it is old enough.
 
         The phase is cut where a freeze arm ends. Returns the last update's statistics if asked.
+
+        Raises:
+          Diverged: the loss or the gradient norm of an update is not finite. That update and those
+            after it were not made: everything is as after the update before.
         """
         return self.plan(updates, stats=stats)()
 
@@ -246,16 +260,22 @@ class DqnAgent(KeptState):
         self._acting.flush()
         if not self._can_learn:
             self._require_rows()
+        before = self.freeze.position
         live, phases = self._live.values(), tuple(self._phases(updates))
         period = self.hyperparameters["sync_period"]
         if self._age.now is None:
             self._age.now = self.target_age
 
         def learn() -> LearnStats | None:
-            result = None
-            for exempt, count in phases:
-                result = self._calls.run(exempt, count, live, stats, self._age, period)
-                self.updates += count
+            result, first = None, self.updates
+            try:
+                for exempt, count in phases:
+                    result = self._calls.run(exempt, count, live, stats, self._age, period)
+                    self.updates += count
+            except NotFinite as error:
+                self.updates = int(self.engine.run(self._updates))
+                self._went_by(before, self.updates - first)
+                raise self._diverged(error.signs, live) from None
             return result
 
         return learn
@@ -266,8 +286,11 @@ class DqnAgent(KeptState):
         Args:
           counts: where the loop is.
           time_steps: how many to make, unless the last env step comes before.
+
+        Raises:
+          Diverged: an update was not made, and nothing after it; see `learn`.
         """
-        live = self.hyperparameters
+        live, fed = self.hyperparameters, self._live.values()
         follow = live.source("exempt") != "override"
         exempt = self.freeze.exempt if follow else live["exempt"]
         for arm in range(len(self.config.freeze)):
@@ -285,11 +308,13 @@ class DqnAgent(KeptState):
             np.float32(live["temperature"] if self.config.boltzmann else 1.0),
             np.int64(live["learn_period"]),
             np.int64(live["updates_per_learn"]),
-            *self._live.values(),
+            *fed,
         )
         self.updates, self._age.now = int(chunk.updates), None
         arm, done = chunk.arm.tolist()
         self.freeze.position = arm, done
+        if not np.isfinite(chunk.signs).all():
+            raise DivergedInChunk(str(self._diverged(chunk.signs, fed)), chunk)
         return chunk
 
     def sync(self) -> None:
@@ -330,18 +355,21 @@ class DqnAgent(KeptState):
         self._weights = ScopeWeights(self.engine, networks.online)
         self._averaged = ScopeWeights(self.engine, networks.ema) if networks.ema else None
 
-        def single(loss: tf.Tensor) -> tuple[tf.Tensor, None, tf.Tensor]:
+        def single(loss: tf.Tensor) -> Applied:
+            rate = self._live["learning_rate"]
             self._ops = ApplyOps(
                 loss,
                 blocks_of(networks.online),
-                lambda: Adam(self._live["learning_rate"], epsilon=config.adam_epsilon),
+                lambda: Adam(rate, epsilon=config.adam_epsilon),
                 max_grad_norm=self._live["max_grad_norm"],
+                learning_rate=rate,
             )
-            return self._ops.grad_norm, None, self._ops.done
+            return Applied(self._ops.signs, None, None, self._ops.done)
 
-        self._outcome, _, end = self._build_update(single)
+        known_age = tf.placeholder(tf.int64, [], "known_age")
+        self._outcome, _, end, _ = self._build_update(single, known_age)
         self._moments = LoopMoments(self.engine, self._ops)
-        stats, age_after = self._outcome.stats(), self._age_after
+        stats = self._outcome.stats()
         arms = [Arm(self._ops.check(arm.exempt), arm.updates) for arm in config.freeze]
         self.freeze = FreezeSchedule(arms) if arms else FreezeSchedule.constant()
         # Compiled calls are for what the config says will be used; with any other exempt set plain
@@ -354,8 +382,8 @@ class DqnAgent(KeptState):
         fused_arms = {arm.exempt for arm in self.freeze.arms if used}
         fused = {exempt: self._build_fused(exempt, count) for exempt in fused_arms}
         self._calls = PhaseCalls(
-            self.engine, self._ops, self._moments, end, stats, fused, 1 if one_too else 2,
-            self._live.tensors, age_after,
+            self.engine, self._ops, self._moments, end, self._young_end, stats, fused,
+            1 if one_too else 2, self._live.tensors, known_age,
         )  # fmt: skip
 
         with tf.control_dependencies([networks.sync()]):
@@ -370,24 +398,33 @@ class DqnAgent(KeptState):
         )
         self._in_queue = tail - head
 
-    def _build_update(self, apply: Apply) -> tuple[Outcome, Any, tf.Operation]:
-        """One update in the default graph: sample, loss, gradients, sync."""
+    def _build_update(self, apply: Apply, known_age: tf.Tensor | None = None) -> Update:
+        """One update in the default graph: sample, loss, gradients, sync.
+
+        Given the target's age after it, it also builds an end in which no sync is due.
+        """
         counter = self._updates.read_value()
         batch = self._sample(counter)
         td, now = self._td_loss(batch, counter)
         weighted = td.loss if batch.weight is None else batch.weight * td.loss  # [B]
-        grad_norm, moments, applied = apply(tf.reduce_mean(weighted))
-        outcome = Outcome(weighted, td.target, td.td_error, now.q, grad_norm)
+        signs, made, moments, applied = apply(tf.reduce_mean(weighted))
+        outcome = Outcome(weighted, td.target, td.td_error, now.q, signs)
         with tf.control_dependencies([applied, counter]):
-            changes = [self._updates.assign_add(1, read_value=False), self._sync_due()]
+            one = where(made, np.int64(1), np.int64(0))
+            changes = [self._updates.assign_add(one, read_value=False)]
             if isinstance(self.replay, PrioritizedReplay):
                 # Hessel et al. (2018) take the loss where it is a distance of distributions.
                 priority = tf.abs(td.td_error) if self.config.head == "scalar" else td.loss
-                changes.append(self.replay.update_priorities(batch.row, priority))
+                changes.append(self.replay.update_priorities(batch.row, priority, made))
             if self._networks.ema:
                 share = tf.subtract(1.0, self._live["ema_decay"])
-                changes.append(copy_vars(self._networks.online, self._networks.ema, tau=share))
-            return outcome, moments, tf.group(*changes)
+                online, ema = self._networks.online, self._networks.ema
+                changes.append(copy_vars(online, ema, tau=share, only_if=made))
+            end = tf.group(*changes, self._sync_due(one, made))
+            if known_age is not None:
+                aged = self._target_age.assign(known_age, read_value=False)
+                self._young_end = tf.group(*changes, aged)
+            return Update(outcome, moments, end, made)
 
     def _build_device_loop(self, rules: InGraphEnv | None) -> DeviceLoop | None:
         if rules is None:
@@ -395,9 +432,7 @@ class DqnAgent(KeptState):
 
         adam = LoopAdam(self._moments, self._ops.names)
 
-        def update(
-            moments: Moments, trained: Mapping[str, tf.Tensor]
-        ) -> tuple[Outcome, Moments, tf.Operation]:
+        def update(moments: Moments, trained: Mapping[str, tf.Tensor]) -> Update:
             return self._update_in_loop(adam, moments, trained)
 
         return DeviceLoop(
@@ -461,13 +496,19 @@ class DqnAgent(KeptState):
         random = self.config.noisy or self.config.head == "implicit"
         return Draws(self.config.seed, purpose, counter) if random else None
 
-    def _sync_due(self) -> tf.Operation:
-        """One update older; copied, and of age 0, if that is the period or more."""
-        older = self._target_age.read_value() + 1
+    def _sync_due(self, updates: Any, made: tf.Tensor | None) -> tf.Operation:
+        """One update older; copied, and of age 0, if that is the period or more.
+
+        Args:
+          updates: int64 scalar: 1, or 0 if the update was not `made`.
+        """
+        older = self._target_age.read_value() + updates
         due = older >= self._live["sync_period"]
+        if made is not None:
+            due = tf.logical_and(made, due)
         copied = when(due, lambda: self._networks.sync(self._live["tau"]))
-        self._age_after = tf.where(copied, tf.zeros_like(older), older)
-        return self._target_age.assign(self._age_after, read_value=False)
+        age = tf.where(copied, tf.zeros_like(older), older)
+        return self._target_age.assign(age, read_value=False)
 
     def _build_fused(self, exempt: Exempt, count: tf.Tensor | None) -> Fused:
         adam = LoopAdam(self._moments, [name for name in self._ops.names if name not in exempt])
@@ -478,11 +519,12 @@ class DqnAgent(KeptState):
             adam,
             compiled=self.config.xla,
         )
-        return Fused(Outcome(*last).stats(), last[0].op, count)
+        outcome = Outcome(*last)
+        return Fused(outcome.stats(), checked(outcome.signs).op, count)
 
     def _update_in_loop(
         self, adam: LoopAdam, moments: Moments, trained: Mapping[str, tf.Tensor] | None = None
-    ) -> tuple[Outcome, Moments, tf.Operation]:
+    ) -> Update:
         rates = {name: self._live[name] for name in ("learning_rate", "max_grad_norm")}
         return self._build_update(lambda loss: adam.apply(loss, moments, trained, **rates))
 
@@ -491,6 +533,15 @@ class DqnAgent(KeptState):
     def _begin_with_online(self) -> None:
         self.engine.callable(None, targets=[self._begin_op])()
         self._age.now = 0
+
+    def _diverged(self, signs: Sequence[float], live: Sequence[np.ndarray]) -> Diverged:
+        rate = self._live.among(live)["learning_rate"]
+        return diverged(signs, self.updates, rate, self.config)
+
+    def _went_by(self, position: tuple[int, int], updates: int) -> None:
+        """Sets the freeze schedule to where it is so many updates after `position`."""
+        self.freeze.position = position
+        tuple(self._phases(updates))
 
     def _phases(self, updates: int) -> Iterator[tuple[Exempt, int]]:
         live = self.hyperparameters

@@ -5,7 +5,7 @@ Imports: rl_core.hyperparameters. Never envs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -56,6 +56,11 @@ class LiveFeeds:
         if self._scheduled or self._live.revision != self._revision:
             self._make()
         return self._arrays
+
+    def among(self, values: Sequence[np.ndarray]) -> dict[str, float]:
+        """By name, those that are in `values`, as that gave them."""
+        pairs = zip(self._names, values, strict=True)
+        return {n: v for names, array in pairs for n, v in zip(names, array.tolist(), strict=True)}
 
     def _make(self) -> None:
         self._revision = self._live.revision

@@ -20,6 +20,7 @@ from agents.acting import Policy
 from agents.checkpoints import Checkpoints
 from agents.config import DqnConfig
 from agents.display import Display
+from agents.diverging import DivergedInChunk
 from agents.dqn import DqnAgent
 from agents.evaluation import Returns, cut_note, evaluate
 from agents.interrupts import StopRequest
@@ -160,6 +161,9 @@ class Run:
                 with self._display:
                     try:
                         self._train()
+                    except DivergedInChunk as error:
+                        self._news.append(error.tick)
+                        raise
                     finally:
                         self._show_news()
                     if self._stopped():

@@ -57,8 +57,8 @@ def _found(directory: Path, depth: int) -> Iterator[Found]:
         yield Found(directory, None, False, str(error))
         return
     except OSError as error:
-        path = in_one_line(directory, 200)
-        yield Found(directory, None, False, f"cannot read {path}: {error.strerror}")
+        where = in_one_line(directory, 200)
+        yield Found(directory, None, False, f"cannot read {where}: {error.strerror}")
         return
     for path in inside:
         yield from _found(path, depth - 1)

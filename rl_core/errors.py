@@ -105,6 +105,12 @@ class MemoryLimitError(RlCoreError, MemoryError):
     """A run would need more memory than there is."""
 
 
+class Diverged(RlCoreError, ArithmeticError):
+    """Learning left what is finite; the update that would have been the first was not made."""
+
+    exit_code = 1
+
+
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Returns "; did you mean 'x'?" for the nearest of `names`, or an empty string."""
     near = nearest(name, names, cutoff=0.5)
@@ -149,8 +155,9 @@ def escaped(text: str) -> str:
 
 def reason_of(error: Exception) -> str:
     """Why a file could not be read or written, in a few words without its path."""
-    named = isinstance(error, OSError) and error.strerror
-    return in_one_line(error.strerror if named else error)
+    if isinstance(error, OSError) and error.strerror:
+        return in_one_line(error.strerror)
+    return in_one_line(error)
 
 
 class _Brief(reprlib.Repr):

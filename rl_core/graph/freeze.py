@@ -6,7 +6,7 @@ and its share of the gradient norm): what is fed is not computed, so the executo
 block's apply op and every gradient that only it needed. n apply ops thus serve all 2^n - 1
 exempt sets, each one a callable over a graph that stays finalized.
 
-Imports: rl_core.errors, rl_core.graph.engine, rl_core.graph.xla. Never agents, never envs.
+Imports: rl_core.errors, rl_core.graph. Never agents, never envs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import tensorflow.compat.v1 as tf
 
 from rl_core.errors import RlCoreError, UnknownName, did_you_mean
 from rl_core.graph.engine import Engine
+from rl_core.graph.finite import checked, signs_of
 from rl_core.graph.xla import sum_of_squares
 
 Blocks = Mapping[str, Sequence[tf.Variable]]
@@ -52,11 +53,17 @@ class ApplyOps:
       max_grad_norm: gradients are scaled down together so that their global norm over the
         *trained* blocks is at most this (Pascanu et al. 2013,
         https://arxiv.org/abs/1211.5063); a number, a scalar tensor, or None for no clipping.
+      learning_rate: of the optimizers, scalar tensor, if the weights must stay finite too: see
+        `rl_core.graph.finite`.
+
+    A call whose loss or gradient norm is not finite raises InvalidArgumentError, and applies
+    nothing.
 
     Attributes:
       done: int32 scalar that is 0 once every block that is not exempt was applied. Put what
         must follow an update behind it (`tf.control_dependencies([ops.done])`).
       grad_norm: scalar, global norm over the trained blocks, before clipping.
+      signs: loss, gradient norm and what more must be finite, as `signs_of` gives them.
 
     Raises:
       ValueError: no blocks, a block without variables, or one the loss does not depend on.
@@ -69,16 +76,19 @@ class ApplyOps:
         make_optimizer: Callable[[], tf.train.Optimizer],
         *,
         max_grad_norm: float | tf.Tensor | None = None,
+        learning_rate: tf.Tensor | None = None,
     ) -> None:
         gradients = block_gradients(loss, blocks)
         with tf.name_scope("gradient_norm"):
             squares = {name: sum_of_squares(grads) for name, grads in gradients.items()}
             self.grad_norm = tf.sqrt(tf.add_n(list(squares.values())))
             scale = clip_scale(self.grad_norm, max_grad_norm)
+            self.signs = signs_of(loss, self.grad_norm, learning_rate)
+            good = checked(self.signs)
         self._blocks: dict[str, _Block] = {}
         for name, variables in blocks.items():
             optimizer = make_optimizer()
-            with tf.name_scope(f"apply_{name}"):
+            with tf.name_scope(f"apply_{name}"), tf.control_dependencies([good]):
                 pairs = list(zip(scaled(gradients[name], scale), variables, strict=True))
                 apply_op = optimizer.apply_gradients(pairs)
                 with tf.control_dependencies([apply_op]):
@@ -139,12 +149,29 @@ class ApplyOps:
         exempt = self.check(exempt)
         key = (exempt, _key(fetches), _key(feeds), _key(targets))
         if key not in self._cache:
-            left_out = [self._blocks[name] for name in self.names if name in exempt]
-            cut = [t for block in left_out for t in (block.done, block.square_norm)]
-            zeros = [np.zeros((), t.dtype.as_numpy_dtype) for t in cut]
-            call = engine.callable(fetches, [*feeds, *cut], [*targets, self.done])
-            self._cache[key] = (lambda *values: call(*values, *zeros)) if cut else call
+            self._cache[key] = self._cut(engine, exempt, fetches, feeds, [*targets, self.done])
         return self._cache[key]
+
+    def signs_of_next(
+        self, engine: Engine, exempt: Iterable[str], feeds: Sequence[tf.Tensor]
+    ) -> Callable[..., np.ndarray]:
+        """The engine's callable that gives the signs of an update that is not made."""
+        return self._cut(engine, self.check(exempt), self.signs, feeds, [])
+
+    def _cut(
+        self,
+        engine: Engine,
+        exempt: Exempt,
+        fetches: Any,
+        feeds: Sequence[tf.Tensor],
+        targets: Sequence[Any],
+    ) -> Callable[..., Any]:
+        """The engine's callable without the exempt blocks."""
+        left_out = [self._blocks[name] for name in self.names if name in exempt]
+        cut = [t for block in left_out for t in (block.done, block.square_norm)]
+        zeros = [np.zeros((), t.dtype.as_numpy_dtype) for t in cut]
+        call = engine.callable(fetches, [*feeds, *cut], targets)
+        return (lambda *values: call(*values, *zeros)) if cut else call
 
 
 def _key(tensors: Any) -> Any:

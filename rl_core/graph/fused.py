@@ -3,7 +3,7 @@
 Where a learning phase makes more than one update they are a loop. The number of updates is an
 input of it, so a shorter phase needs no new compilation.
 
-Imports: rl_core.graph.xla. Never agents, never envs.
+Imports: rl_core.graph. Never agents, never envs.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any, Protocol
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
+from rl_core.graph.finite import where
 from rl_core.graph.xla import built_for_xla
 
-# Builds one update from what the loop carries; gives tensors, what is carried on, and the op that
-# ends the update.
-Update = Callable[[Any], tuple[Sequence[tf.Tensor], Any, tf.Operation]]
+# Builds one update from what the loop carries; gives tensors, what is carried on, the op that
+# ends the update, and whether it was made (None: always).
+Update = Callable[[Any], tuple[Sequence[tf.Tensor], Any, tf.Operation, tf.Tensor | None]]
 
 
 class Carried(Protocol):
@@ -49,6 +50,8 @@ def fused_updates(
 ) -> tuple[tf.Tensor, ...]:
     """Runs `update` `updates` times in one call; gives what the last one returned.
 
+    An update that was not made is the last one.
+
     Args:
       update: builds one update in the default graph. Variables and optimizer slots must exist
         already.
@@ -59,19 +62,19 @@ def fused_updates(
     """
     kept = carried or _Nothing()
 
-    def one(values: Any) -> tuple[list[tf.Tensor], Any]:
+    def one(values: Any) -> tuple[list[tf.Tensor], Any, tf.Tensor | None]:
         with built_for_xla(compiled):
-            tensors, values, end = update(values)
+            tensors, values, end, made = update(values)
         with tf.control_dependencies([end]):
-            return [*map(tf.identity, tensors)], tf2.nest.map_structure(tf.identity, values)
+            return [*map(tf.identity, tensors)], tf2.nest.map_structure(tf.identity, values), made
 
     def body(i: tf.Tensor, values: Any, _: Any) -> Any:
-        tensors, values = one(values)
-        return i + 1, values, tensors
+        tensors, values, made = one(values)
+        return where(made, i + 1, tf.constant(tf.int32.max)), values, tensors
 
     @tf2.function(jit_compile=compiled, autograph=False)
     def once() -> tuple[tf.Tensor, ...]:
-        final, values = one(kept.read())
+        final, values, _ = one(kept.read())
         with tf.control_dependencies([kept.write(values)]):
             return tuple(map(tf.identity, final))
 

@@ -14,6 +14,7 @@ import tensorflow.compat.v1 as tf
 
 from rl_core.graph.adam import Adam
 from rl_core.graph.engine import Engine
+from rl_core.graph.finite import all_finite, signs_of, where
 from rl_core.graph.freeze import ApplyOps, block_gradients, clip_scale, scaled
 from rl_core.graph.xla import flat, sum_of_squares
 
@@ -24,6 +25,15 @@ class Moments(NamedTuple):
     m: tuple[Any, ...]  # [n] for each block: of all its variables, one after the other
     v: tuple[Any, ...]  # as m
     powers: Any  # [2, blocks]: beta1 ** t, beta2 ** t
+
+
+class Applied(NamedTuple):
+    """What came of one update."""
+
+    signs: tf.Tensor  # of `rl_core.graph.finite`
+    made: tf.Tensor  # [] bool; if a sign was not finite, nothing has changed
+    moments: Moments  # after it
+    end: tf.Operation  # ends it
 
 
 class LoopMoments:
@@ -122,22 +132,24 @@ class LoopAdam:
         *,
         learning_rate: tf.Tensor,
         max_grad_norm: float | tf.Tensor | None,
-    ) -> tuple[tf.Tensor, Moments, tf.Operation]:
+    ) -> Applied:
         """One update; Kingma & Ba (2015), in the order of its section 2's end.
 
         Args:
           trained: bool scalar for each block, where it is known only when it runs what is trained:
-            the gradients of all blocks are made, and those of the others dropped.
-
-        Returns:
-          (global gradient norm over the trained blocks, the moments after the update, the op that
-          ends it).
+            the gradients of all blocks are made, and those of the others dropped. The gradient
+            norm is over the trained blocks.
         """
         blocks = dict(zip(self._names, (b.variables for b in self._blocks), strict=True))
         gradient = tf.concat([flat(g) for g in block_gradients(loss, blocks).values()], axis=0)
         gradients = tf.split(gradient, [m.shape.num_elements() for m in moments.m])
         chosen = None if trained is None else [trained[name] for name in self._names]
         norm = tf.sqrt(_square_norm(gradient, gradients, chosen))
+        signs = signs_of(loss, norm, learning_rate)
+        made = all_finite(signs)
+        changed = [made] * len(blocks)
+        if chosen is not None:
+            changed = [tf.logical_and(made, block) for block in chosen]
         power1, power2 = tf.unstack(moments.powers)
         after = [
             block.after(*now)
@@ -147,7 +159,7 @@ class LoopAdam:
                 moments.m,
                 moments.v,
                 tf.unstack(learning_rate * tf.sqrt(1 - power2) / (1 - power1)),
-                chosen or [None] * len(blocks),
+                changed,
                 strict=True,
             )
         ]
@@ -155,9 +167,10 @@ class LoopAdam:
         variables = [variable for of_block in blocks.values() for variable in of_block]
         with tf.control_dependencies(weights):
             end = tf.group(*_assigned(variables, weights))
-        powers = _where(chosen and tf.stack(chosen), moments.powers * self._betas, moments.powers)
+        counted = made if chosen is None else tf.stack(changed)
+        powers = where(counted, moments.powers * self._betas, moments.powers)
         m, v = zip(*((m, v) for m, v, _ in after), strict=True)
-        return norm, Moments(m, v, powers), end
+        return Applied(signs, made, Moments(m, v, powers), end)
 
 
 class _Block:
@@ -182,18 +195,18 @@ class _Block:
         self.copy_out = tf.group(*_assigned([*m, *v, *adam.counters], slots))
 
     def after(
-        self, g: tf.Tensor, m: tf.Tensor, v: tf.Tensor, step: tf.Tensor, trained: tf.Tensor | None
+        self, g: tf.Tensor, m: tf.Tensor, v: tf.Tensor, step: tf.Tensor, changed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        """(m, v, weights) after an update by the gradient g, [n]; as they were if not trained."""
+        """(m, v, weights) after an update by the gradient g, [n]; as they were if not changed."""
         beta1, beta2 = self.betas
         # The step goes by what is kept of the two: XLA then changes them in place.
-        m = _where(trained, m + (g - m) * (1 - beta1), m)
-        v = _where(trained, v + (tf.square(g) - v) * (1 - beta2), v)
+        m = where(changed, m + (g - m) * (1 - beta1), m)
+        v = where(changed, v + (tf.square(g) - v) * (1 - beta2), v)
         weights = []
         for of, part_m, part_v in zip(self.variables, self.parts(m), self.parts(v), strict=True):
             weight = of.read_value()
             moved = weight - part_m * step / (tf.sqrt(part_v) + self.adam._epsilon)
-            weights.append(_where(trained, moved, weight))
+            weights.append(where(changed, moved, weight))
         return m, v, weights
 
     def parts(self, values: tf.Tensor) -> list[tf.Tensor]:
@@ -211,10 +224,6 @@ def _square_norm(
         return sum_of_squares([gradient])
     squares = zip(trained, map(sum_of_squares, ([g] for g in of_blocks)), strict=True)
     return tf.add_n([tf.where_v2(counts, square, 0.0) for counts, square in squares])
-
-
-def _where(condition: tf.Tensor | None, new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
-    return new if condition is None else tf.where_v2(condition, new, old)
 
 
 def _assigned(variables: Sequence[tf.Variable], values: Sequence[tf.Tensor]) -> list[tf.Operation]:

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.graph.engine import Engine
+from rl_core.graph.finite import NotFinite, was_not_finite
 from rl_core.graph.freeze import ApplyOps, Exempt
 from rl_core.graph.loop_adam import LoopMoments
 from rl_core.graph.sync import TargetAge
@@ -22,7 +23,7 @@ class Fused(NamedTuple):
     """Updates in one call, as `rl_core.graph.fused.fused_updates` builds them."""
 
     stats: Any  # (named) tuple of tensors of the last one
-    end: tf.Operation
+    end: tf.Operation  # raises as `rl_core.graph.finite.checked`
     updates: tf.Tensor | None  # how many: int32, is fed; None if it is always one
 
 
@@ -35,12 +36,12 @@ class PhaseCalls:
       engine: started or not; the callables are made at first use.
       ops: of the single update, of plain operations.
       moments: of both kinds of updates.
-      end: the operation that ends a single update.
+      end: the operation that ends a single update; young_end: one in which no copy is due.
       stats: (named) tuple of tensors of the single update.
       fused: exempt set -> what serves it instead.
       fewest: updates from which on it does.
       feeds: what both read, in the order of the values given to `run`.
-      age: of the target, after a single update; is fed where it is known.
+      age: of the target after a single update; is fed to `young_end`.
 
     Attributes:
       not_compiled: why single updates are made where a fused call should have; None if it could.
@@ -52,13 +53,15 @@ class PhaseCalls:
         ops: ApplyOps,
         moments: LoopMoments,
         end: tf.Operation,
+        young_end: tf.Operation,
         stats: Any,
         fused: Mapping[Exempt, Fused],
         fewest: int,
         feeds: Sequence[tf.Tensor],
         age: tf.Tensor,
     ) -> None:
-        self._engine, self._ops, self._moments, self._end = engine, ops, moments, end
+        self._engine, self._ops, self._moments = engine, ops, moments
+        self._end, self._young_end = end, young_end
         self._stats, self._fused, self._fewest = stats, dict(fused), fewest
         self.not_compiled: str | None = None
         self._feeds, self._age = tuple(feeds), age
@@ -74,7 +77,29 @@ class PhaseCalls:
         age: TargetAge,
         period: int,
     ) -> Any:
-        """Makes `updates` updates; returns the last one's statistics if `wanted`, else None."""
+        """Makes `updates` updates; returns the last one's statistics if `wanted`, else None.
+
+        Raises:
+          NotFinite: an update was not made, and none after it; those before it were.
+        """
+        try:
+            return self._run(exempt, updates, values, wanted, age, period)
+        except tf.errors.InvalidArgumentError as error:
+            if not was_not_finite(error):
+                raise
+        age.now = None
+        signs = self._ops.signs_of_next(self._engine, exempt, self._feeds)
+        raise NotFinite(signs(*values))
+
+    def _run(
+        self,
+        exempt: Exempt,
+        updates: int,
+        values: Sequence[Any],
+        wanted: bool,
+        age: TargetAge,
+        period: int,
+    ) -> Any:
         fused = self._fused.get(exempt)
         if fused is not None and updates >= self._fewest:
             self._moments.to_loops()
@@ -125,6 +150,6 @@ class PhaseCalls:
                 exempt,
                 fetches=self._stats if wanted else None,
                 feeds=(*self._feeds, self._age) if young else self._feeds,
-                targets=[self._end],
+                targets=[self._young_end if young else self._end],
             )
         return self._singles[key]

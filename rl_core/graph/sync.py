@@ -3,7 +3,7 @@
 A copy op is built once; running it is one assignment per variable and nothing passes
 through Python. Deciding *when* to run it belongs to the caller (the agents).
 
-Imports: rl_core.errors, rl_core.graph.scopes. Never agents, never envs.
+Imports: rl_core.errors, rl_core.graph. Never agents, never envs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numbers
 import tensorflow.compat.v1 as tf
 
 from rl_core.errors import ScopeMismatch
+from rl_core.graph.finite import where
 from rl_core.graph.scopes import variables_in
 
 
@@ -22,6 +23,7 @@ def copy_vars(
     *,
     tau: float | tf.Tensor | None = None,
     allow_missing: bool = False,
+    only_if: tf.Tensor | None = None,
     name: str = "copy_vars",
 ) -> tf.Operation:
     """One op that copies the trainable variables of scope `source` into scope `target`.
@@ -38,6 +40,7 @@ def copy_vars(
       tau: share of the source in (0, 1]: a number, or a scalar float tensor, which may be fed.
         A soft copy with 1 gives the source's bits.
       allow_missing: copy the variables both scopes have and leave the others alone.
+      only_if: bool scalar tensor of a soft copy: if false, the target keeps its values.
 
     Raises:
       ScopeMismatch: the scopes have no variables, different names, or different shapes.
@@ -50,7 +53,7 @@ def copy_vars(
         if tau is None:
             copies = [to.assign(of.read_value(), read_value=False) for of, to in pairs]
             return tf.group(*copies, name="hard")
-        return tf.group(*[_move(of, to, tau) for of, to in pairs], name="soft")
+        return tf.group(*[_move(of, to, tau, only_if) for of, to in pairs], name="soft")
 
 
 def paired_variables(
@@ -85,12 +88,15 @@ def paired_variables(
     return pairs
 
 
-def _move(source: tf.Variable, target: tf.Variable, tau: float | tf.Tensor) -> tf.Operation:
+def _move(
+    source: tf.Variable, target: tf.Variable, tau: float | tf.Tensor, only_if: tf.Tensor | None
+) -> tf.Operation:
     tau = tf.cast(tau, target.dtype.base_dtype)
     now, goal = target.read_value(), source.read_value()
     moved = now + tau * (goal - now)
     # now + 1 * (goal - now) differs from goal in the last bit; a hard copy must not.
-    return target.assign(tf.where(tf.equal(tau, 1), goal, moved), read_value=False)
+    moved = where(only_if, tf.where(tf.equal(tau, 1), goal, moved), now)
+    return target.assign(moved, read_value=False)
 
 
 class TargetAge:

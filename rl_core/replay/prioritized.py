@@ -5,7 +5,7 @@
 
 Schaul et al. (2016), https://arxiv.org/abs/1511.05952, proportional variant.
 
-Imports: rl_core.random, rl_core.replay. Never agents, never envs.
+Imports: rl_core.graph.finite, rl_core.random, rl_core.replay. Never agents, never envs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from rl_core.graph.finite import where
 from rl_core.random import Stream
 from rl_core.replay.rows import write_at
 from rl_core.replay.sum_tree import SumTree
@@ -95,27 +96,38 @@ class PrioritizedReplay(UniformReplay):
             weight = (tf.reduce_min(leaf) / leaf) ** beta  # [B]
             return self._transitions(source, discount, n_step, weight)
 
-    def update_priorities(self, row: tf.Tensor, priority: tf.Tensor) -> tf.Operation:
+    def update_priorities(
+        self, row: tf.Tensor, priority: tf.Tensor, only_if: tf.Tensor | None = None
+    ) -> tf.Operation:
         """p = abs(priority) + 1e-6 of these rows; of a row that occurs twice, the larger.
 
-        A row that may not be sampled any more, because it was overwritten, is left alone.
+        A row that may not be sampled any more, because it was overwritten, is left alone. If p is
+        not finite it is the largest seen so far, as of a row that enters.
 
         Args:
           row: [B] int64, as sampled.
           priority: [B] float32, usually TD errors.
+          only_if: bool scalar: if false, all priorities stay; None is true.
         """
         with tf.name_scope("update_priorities"):
             was = self._tree.at(row)
             valid = tf.sign(was.value)  # [B] 0 or 1
-            new = (tf.abs(priority) + _LEAST) * valid
+            largest = self.max_priority.read_value()
+            new = tf.abs(priority) + _LEAST
+            new = tf.where_v2(tf.math.is_finite(new), new, largest) * valid
             # Of a row that occurs twice one mark is left, and then the largest: the same whatever
             # the order in which rows are visited.
             mark = -1.0 - tf.range(tf.shape(row)[0], dtype=tf.float32)  # [B]
+            if only_if is not None:
+                before = tf.gather(self.priority, row)
+                new = tf.where_v2(only_if, new, before)
+                # Before the marks are written in the eyes of XLA too: a mark is always less.
+                mark = tf.minimum(mark, before)
             with tf.control_dependencies([write_at(self.priority, row, mark)]):
                 left = tf.gather(self.priority, row)
             counted = tf.cast(tf.equal(left, mark), tf.float64)
-            # Marks are below 0: only what is no number is not above them, and becomes 0. This is
-            # after `left` in the eyes of XLA too: else it copies all priorities.
+            # Marks are below 0, so this changes nothing; but it is after `left` in the eyes of XLA
+            # too: else it copies all priorities.
             new = tf.where(new > left, new, tf.zeros_like(new))
             raised = tf.raw_ops.ResourceScatterMax(
                 resource=self.priority.handle, indices=row, updates=new
@@ -123,7 +135,8 @@ class PrioritizedReplay(UniformReplay):
             with tf.control_dependencies([raised]):
                 final = tf.gather(self.priority, row)
             leaf = self._leaf_of(final, self.alpha.read_value()) * valid
-            largest = tf.maximum(self.max_priority.read_value(), tf.reduce_max(new))
+            leaf = where(only_if, leaf, was.value)
+            largest = tf.maximum(largest, tf.reduce_max(new))
             return tf.group(
                 self._tree.set(was, leaf, counted),
                 self.max_priority.assign(largest, read_value=False),
@@ -138,8 +151,22 @@ class PrioritizedReplay(UniformReplay):
         return [self.priority, self.max_priority, self.alpha, self.leaf]
 
     def rebuild(self) -> tf.Operation:
-        """Makes all sums anew, bit for bit, after the kept variables were set."""
-        return self._tree.set_all(self.leaf.read_value())
+        """Makes all sums anew, bit for bit, after the kept variables were set.
+
+        A priority that is not finite, as the first release kept it, becomes the largest that is.
+        """
+        priority, largest = self.priority.read_value(), self.max_priority.read_value()
+        good = tf.math.is_finite(priority)
+        seen = tf.reduce_max(tf.where_v2(good, priority, 0.0))
+        largest = tf.where_v2(tf.math.is_finite(largest), largest, tf.maximum(seen, 1.0))
+        beyond = self.leaf.shape.num_elements() - self.capacity
+        kept = tf.reshape(tf.pad(good, [[0, beyond]], constant_values=True), self.leaf.shape)
+        anew = self._leaf_of(largest, self.alpha.read_value())
+        return tf.group(
+            self._tree.set_all(tf.where_v2(kept, self.leaf.read_value(), anew)),
+            self.priority.assign(tf.where_v2(good, priority, largest), read_value=False),
+            self.max_priority.assign(largest, read_value=False),
+        )
 
     def _turn_valid(
         self, before: tf.Tensor, written: tf.Tensor, entering: tf.Tensor

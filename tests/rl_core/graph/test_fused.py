@@ -51,12 +51,12 @@ class Regression:
         def update(moments):
             with tf.variable_scope("model", reuse=True):
                 loss, error = self.build()
-            norm, moments, applied = adam.apply(
+            signs, made, moments, applied = adam.apply(
                 loss, moments, learning_rate=self.rate, max_grad_norm=self.limit
             )
             with tf.control_dependencies([applied]):
-                counted = self.updates.assign_add(1, read_value=False)
-            return (loss, norm, error), moments, counted
+                counted = self.updates.assign_add(tf.cast(made, tf.int32), read_value=False)
+            return (loss, signs[1], error), moments, counted, made
 
         return fused_updates(update, self.count, self.stats, adam, compiled=compiled)
 
@@ -183,7 +183,7 @@ def test_each_update_sees_what_the_one_before_left_and_the_last_result_is_given(
             now = w.read_value()
             with tf.control_dependencies([now]):
                 doubled = w.assign(2.0 * now, read_value=False)
-            return (now, tf.cast(now, tf.int32)), carried, doubled
+            return (now, tf.cast(now, tf.int32)), carried, doubled, None
 
         like = (tf.zeros([]), tf.zeros([], tf.int32))
         loop = fused_updates(update, count, like, compiled=compiled)
@@ -215,7 +215,7 @@ def test_a_copy_may_be_made_inside_the_loop_when_it_is_due(engine, compiled):
                     return tf.constant(0)
 
             young = tf.cond(older >= period, copied, lambda: older)
-            return (older,), carried, age.assign(young, read_value=False)
+            return (older,), carried, age.assign(young, read_value=False), None
 
         loop = fused_updates(update, count, [tf.constant(0)], compiled=compiled)
         target = next(v for v in tf.global_variables() if v.op.name == "target/w")

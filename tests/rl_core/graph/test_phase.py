@@ -31,24 +31,24 @@ class Steps:
             self.counts = [
                 tf.get_variable(name, initializer=0, trainable=False) for name in ("single", "loop")
             ]
-            # How often the graph was asked for the age, which here is its answer too.
+            # How often the graph was asked for the age.
             self.asked = tf.get_variable("asked", initializer=np.int64(0), trainable=False)
-            age = tf.identity(self.asked.assign_add(1))
+            known_age = tf.placeholder(tf.int64, [])
             loss = tf.add_n([v.read_value() for v in self.variables])
             ops = ApplyOps(loss, blocks_of("model"), lambda: Adam(self.rate))
             kept = tf.get_variable("kept", initializer=np.int64(0), trainable=False)
             with tf.control_dependencies([ops.done]):
-                end = tf.group(
-                    self.counts[0].assign_add(1, read_value=False),
-                    kept.assign(age, read_value=False),
-                )
+                counted = self.counts[0].assign_add(1, read_value=False)
+                end = tf.group(counted, self.asked.assign_add(1, read_value=False))
+                young_end = tf.group(counted, kept.assign(known_age, read_value=False))
             stats = (loss, ops.grad_norm)
             count = tf.placeholder(tf.int32, []) if loop else None
             self.moments = LoopMoments(self.engine, ops)
             loops = {exempt: self.loop(ops, exempt, count, stats) for exempt in fused}
             self.calls = PhaseCalls(
-                self.engine, ops, self.moments, end, stats, loops, fewest, [self.rate], age
-            )
+                self.engine, ops, self.moments, end, young_end, stats, loops, fewest,
+                [self.rate], known_age,
+            )  # fmt: skip
             self.age = TargetAge()
         self.engine.start()
 
@@ -57,12 +57,12 @@ class Steps:
 
         def update(moments):
             loss = tf.add_n([v.read_value() for v in self.variables])
-            norm, moments, applied = adam.apply(
+            signs, made, moments, applied = adam.apply(
                 loss, moments, learning_rate=self.rate, max_grad_norm=None
             )
             with tf.control_dependencies([applied]):
                 counted = self.counts[1].assign_add(1, read_value=False)
-            return (loss, norm), moments, counted
+            return (loss, signs[1]), moments, counted, made
 
         last = fused_updates(update, count, like, adam, compiled=False)
         return Fused(last, last[0].op, count)

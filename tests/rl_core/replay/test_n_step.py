@@ -26,7 +26,7 @@ def draws(replay, *, fused=False):
     }
     if fused:
         count = tf.placeholder(tf.int32, [])
-        loop = fused_updates(lambda carried: (parts(n), carried, tf.no_op()), count, some)
+        loop = fused_updates(lambda kept: (parts(n), kept, tf.no_op(), None), count, some)
         calls["compiled"] = (loop, [count, counter, discount, n])
     return calls
 

@@ -31,7 +31,7 @@ def calls(replay):
         with tf.control_dependencies(batch):
             changed = replay.update_priorities(batch[2], error)
         with tf.control_dependencies([changed]):
-            return batch, carried, updates.assign_add(1, read_value=False)
+            return batch, carried, updates.assign_add(1, read_value=False), None
 
     drawn = draw(counter)
     like = [tf.zeros(part.shape, part.dtype) for part in drawn]
@@ -224,14 +224,17 @@ def test_an_error_of_zero_does_not_make_a_row_vanish(ring):
 
 
 @pytest.mark.parametrize("error", [np.nan, np.inf, -np.inf])
-def test_an_error_that_is_no_number_does_not_end_the_sampling(twin, error):
+def test_an_error_that_is_not_finite_counts_as_the_largest_priority_so_far(twin, error):
     rows = twin.draw(1.0)[2]
+    before = twin.ring._state()[1]
     errors = np.ones(BATCH, np.float32)
     errors[rows == rows[0]] = error
     twin.ring._update(rows, errors)
-    _, largest, _, leaf, sums = twin.ring._state()
-    assert np.isfinite(leaf).all() and np.isfinite(sums).all() and not np.isnan(largest)
-    assert leaf.reshape(-1)[rows[0]] == (1 if np.isnan(error) else leaf.max())
+    priority, largest, _, leaf, sums = twin.ring._state()
+    assert np.isfinite(leaf).all() and np.isfinite(sums).all()
+    assert largest == max(before, np.float32(1 + 1e-6))
+    assert priority[rows[0]] == before
+    assert leaf.reshape(-1)[rows[0]] == np.round(before * 2**20)
     assert set(twin.draw(1.0)[2]) <= twin.ring.valid().keys()
 
 

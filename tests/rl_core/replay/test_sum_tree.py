@@ -36,9 +36,9 @@ class Tree:
             find, changed, at = found(), set_at(), tree.find(draw)
             if compiled:
                 one = tf.constant(1)
-                find = fused_updates(lambda carried: (found(), carried, tf.no_op()), one, find)
+                find = fused_updates(lambda kept: (found(), kept, tf.no_op(), None), one, find)
                 still = tf.zeros([])
-                loop = fused_updates(lambda carried: ([still], carried, set_at()), one, [still])
+                loop = fused_updates(lambda kept: ([still], kept, set_at(), None), one, [still])
                 changed = loop[0].op
             sums = [tree.leaf.read_value(), tree._sums.read_value()]
             filled, again = tree.set_all(leaves), tree.set_all(tree.leaf.read_value())
