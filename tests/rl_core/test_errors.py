@@ -9,6 +9,7 @@ from rl_core import errors
 from rl_core.errors import (
     BoundsError,
     ConfigError,
+    Diverged,
     EnvContractError,
     EnvError,
     EnvFailed,
@@ -29,6 +30,7 @@ from rl_core.errors import (
 
 REFINES = {
     ScopeMismatch: ValueError,
+    Diverged: ArithmeticError,
     ShapeError: ValueError,
     FeedError: TypeError,
     BoundsError: ValueError,
@@ -134,7 +136,7 @@ def test_no_name_in_an_error_can_break_its_line_or_reach_the_terminal(error):
 
 def test_only_what_breaks_a_run_off_is_no_mistake_of_the_command_line():
     broken_off = {error for error in REFINES if error.exit_code == 1}
-    assert broken_off == {EnvNotFinite, EnvFailed}
+    assert broken_off == {Diverged, EnvNotFinite, EnvFailed}
     assert all(error.exit_code == 2 for error in set(REFINES) - broken_off)
 
 
