@@ -213,7 +213,8 @@ def _loaded(text: str, where: str) -> dict[str, Any]:
         except RecursionError:
             problem = _TOO_DEEP
         except ValueError as error:
-            problem = f"has a number that cannot be read: {in_one_line(error)}"
+            # Python goes on with how to raise the limit of an integer's digits.
+            problem = f"has a number that cannot be read: {in_one_line(str(error).split(';')[0])}"
     if problem:
         raise ConfigError(f"{in_one_line(where, 200)} {problem}")
     return values

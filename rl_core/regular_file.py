@@ -8,6 +8,7 @@ Imports: nothing of ours.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -27,7 +28,13 @@ def open_regular(path: Path, *, most: int | None = None, follow: bool = False) -
       ValueError: it is not a regular file, or it is larger than `most`; one line says which.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    file = os.open(path, flags)
+    try:
+        file = os.open(path, flags)
+    except OSError as error:
+        if error.errno == errno.ELOOP and Path(path).is_symlink() and not follow:
+            # The system speaks of too many levels of links, also where there is one.
+            raise OSError(errno.ELOOP, "it is a symbolic link", str(path)) from None
+        raise
     status = os.fstat(file)
     problem = ""
     if not stat.S_ISREG(status.st_mode):

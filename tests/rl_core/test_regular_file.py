@@ -39,7 +39,7 @@ def test_devices_and_directories_are_refused(path):
 def test_a_link_is_followed_only_where_the_caller_says_so(file):
     link = file.with_name("link")
     link.symlink_to(file)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="it is a symbolic link"):
         read_regular(link, most=100)
     assert read_regular(link, most=100, follow=True) == b"twelve bytes"
 
