@@ -40,7 +40,13 @@ NOT_RUN = {
     r"tensorboard .* --bind_all .*": "opens a port to other machines",
 }
 # Pages whose commands are run in one place, one page after the other.
-SESSIONS = [("family.md", "README.md"), ("nothing_lost.md",), ("tutorial.md",)]
+SESSIONS = [
+    ("family.md", "README.md"),
+    ("nothing_lost.md",),
+    ("tutorial.md",),
+]
+SLOW = [("tutorial.md",)]
+IN_SESSIONS = [page for session in SESSIONS for page in session]
 # Files that are there before, each with the page and the language of its block.
 FILES = {"towers.py": ("family.md", "python"), "my.toml": ("family.md", "toml")}
 OTHER_LINES = {"targetnet log runs/cartpole-1": "the page's run was also steered in the browser"}
@@ -86,7 +92,10 @@ def commands_of(page):
 
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
-SCRIPTS = [b for b in BLOCKS if b.language == "python" and "runs/" not in b.text]
+SCRIPTS = [
+    b for b in BLOCKS if b.language == "python" and "print(" in b.text and "runs/" not in b.text
+]
+MODULES = [next(b for b in blocks_of(page) if b.language == kind) for page, kind in FILES.values()]
 CONFIGS = [b for b in BLOCKS if b.language == "toml"]
 SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
@@ -95,17 +104,19 @@ SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 
 def test_there_are_blocks_of_every_kind():
-    assert len(SCRIPTS) == 4 and len(CONFIGS) == 2 and len(SHELL) > 40
+    assert len(SCRIPTS) == 3 and len(CONFIGS) == 2 and len(SHELL) > 40
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda b: f"{b.page}: {b.text.splitlines()[0]}")
 def test_a_block_is_of_a_language_that_is_run(block):
-    assert block.language in ("", "python", "toml"), "say how it is run, or mark it otherwise"
+    assert block.language in ("", "python", "toml"), "say here how it is run"
+    if block.language == "python":
+        assert block in [*SCRIPTS, *MODULES] or block.page in IN_SESSIONS
 
 
 def test_every_page_with_commands_that_are_run_is_in_a_session():
     to_run = {page for page, command in SHELL if why_not_run(command) is None}
-    assert sorted(to_run) == sorted(page for session in SESSIONS for page in session)
+    assert sorted(to_run) == sorted(IN_SESSIONS)
 
 
 @pytest.mark.parametrize("pattern", NOT_RUN)
@@ -147,7 +158,13 @@ def test_a_config_is_one(block, tmp_path):
 # Commands.
 
 
-@pytest.mark.parametrize("pages", SESSIONS, ids=" ".join)
+@pytest.mark.parametrize(
+    "pages",
+    [
+        pytest.param(s, id=" ".join(s), marks=pytest.mark.slow if s in SLOW else ())
+        for s in SESSIONS
+    ],
+)
 def test_the_commands_of_a_page_print_what_it_says(pages, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
@@ -157,7 +174,7 @@ def test_the_commands_of_a_page_print_what_it_says(pages, tmp_path, monkeypatch,
         )
     with Session(capsys) as session:
         for block in (block for page in pages for block in blocks_of(page)):
-            if block.language == "python" and block not in SCRIPTS:
+            if block.language == "python" and block not in [*SCRIPTS, *MODULES]:
                 session.script(block.text)
             for command, printed in block.commands() if not block.language else []:
                 if why_not_run(command) is None:
