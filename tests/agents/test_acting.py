@@ -191,8 +191,13 @@ def agree(one, other):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"prioritized": True, "double": True, "n_step": 3, "freeze": ARMS}],
-    ids=["", "prioritized, double, n-step, freezing"],
+    [
+        pytest.param({}, id="plain", marks=pytest.mark.slow),
+        pytest.param(
+            {"prioritized": True, "double": True, "n_step": 3, "freeze": ARMS},
+            id="prioritized, double, n-step, freezing",
+        ),
+    ],
 )
 def test_one_update_at_a_time_compiled_agrees_with_plain_operations(lab, settings):
     compiled, plain = (lab.filled(sync_period=3, xla=xla, **settings) for xla in (True, False))

@@ -141,14 +141,17 @@ KINDS = {
         "n_step": 3, "dueling": True, "double": True, "max_grad_norm": 0.5,
     },
     "truncated": {"env_id": "InGraph/MountainCar-v0", "env_steps": 450},
+    "truncated, arms of a freeze schedule": {
+        "env_id": "InGraph/MountainCar-v0", "env_steps": 450,
+        "freeze": [{"exempt": ["head"], "updates": 7}, {"exempt": ["torso"], "updates": 5}],
+    },
     "another game": {"env_id": "InGraph/Catch-v0"},
 }  # fmt: skip
 
 
 FAST = (
     "compiled by XLA, four envs, several phases a step",
-    "arms of a freeze schedule",
-    "truncated",
+    "truncated, arms of a freeze schedule",
 )
 
 

@@ -292,7 +292,7 @@ def test_networks_for_pictures_keep_the_observations_dtype_in_the_replay(lab, ne
     agent.close()
 
 
-@pytest.mark.parametrize("updates", [1, 4])
+@pytest.mark.parametrize("updates", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_what_xla_cannot_compile_learns_by_plain_operations_and_says_so(own, lab, updates):
     """The same bits as with xla = false, and not one update more or less."""
     asked, plain = own("pooled", xla=True, updates_per_learn=updates), own("pooled")

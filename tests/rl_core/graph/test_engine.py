@@ -78,7 +78,7 @@ def build(engine):
     return built
 
 
-THREADS = """
+THREADS_AND_COMPILED = """
 import os, sys, time
 import tensorflow.compat.v1 as tf
 from rl_core import Engine
@@ -89,23 +89,10 @@ engine.start()
 assert engine.callable(i)() == 9
 time.sleep(0.3)  # the thread of the first call is not gone at once
 print(len(os.listdir("/proc/self/task")))
-"""
 
-
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads as Linux has them")
-def test_there_are_as_many_threads_as_were_asked_for_not_one_for_each_core():
-    """With one for each core, which loops brought with them, an update took twice as long."""
-    command = [sys.executable, "-c", THREADS]
-    few, many = (int(subprocess.check_output([*command, n])) for n in ("1", "41"))
-    assert many - few == 40
-
-
-COMPILED = """
-import os
 import numpy as np
-import tensorflow.compat.v1 as tf, tensorflow.compat.v2 as tf2
-from rl_core import Engine
-engine = Engine()
+import tensorflow.compat.v2 as tf2
+engine = Engine(threads=int(sys.argv[1]))
 with engine.building():
     x = tf.placeholder(tf.float32, [64])
     y = tf2.function(lambda x: 2 * x, jit_compile=True)(x)
@@ -113,21 +100,38 @@ engine.start()
 assert engine.callable(y, [x])(np.ones(64, np.float32))[0] == 2
 print(os.environ["XLA_FLAGS"])
 """
+# XLA's flags of the user -> the width of vectors that is wanted.
+WIDTHS = {"": 512, " --xla_cpu_prefer_vector_width=128": 128}
 
 
-@pytest.mark.parametrize(
-    ("more", "width"), [("", 512), (" --xla_cpu_prefer_vector_width=128", 128)]
-)
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory):
+    """(threads, asked for, XLA's flags before and after, what it compiled) of two processes."""
+    found = []
+    for threads, more in zip((1, 41), WIDTHS, strict=True):
+        folder = tmp_path_factory.mktemp("dump")
+        flags = f"--xla_dump_to={folder}{more}"
+        command = [sys.executable, "-c", THREADS_AND_COMPILED, str(threads)]
+        out = subprocess.check_output(command, env=os.environ | {"XLA_FLAGS": flags}, text=True)
+        dumped = "".join(path.read_text() for path in folder.glob("*.ll"))
+        found.append((int(out.split()[0]), flags, out.split("\n")[1], dumped))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads as Linux has them")
+def test_there_are_as_many_threads_as_were_asked_for_not_one_for_each_core(two_processes):
+    """With one for each core, which loops brought with them, an update took twice as long."""
+    few, many = (threads for threads, *_ in two_processes)
+    assert many - few == 40
+
+
+@pytest.mark.parametrize("number", range(2), ids=WIDTHS)
 def test_what_is_compiled_uses_all_of_the_processors_vectors_unless_the_user_says_less(
-    tmp_path, more, width
+    two_processes, number
 ):
-    flags = f"--xla_dump_to={tmp_path}{more}"
-    after = subprocess.check_output(
-        [sys.executable, "-c", COMPILED], env=os.environ | {"XLA_FLAGS": flags}, text=True
-    )
-    assert after.strip() == flags  # other libraries read them too
-    dumped = "".join(path.read_text() for path in tmp_path.glob("*.ll"))
-    assert f'"prefer-vector-width"="{width}"' in dumped
+    _, flags, after, dumped = two_processes[number]
+    assert after == flags  # other libraries read them too
+    assert f'"prefer-vector-width"="{[*WIDTHS.values()][number]}"' in dumped
 
 
 @pytest.mark.parametrize("flags", [None, "--xla_cpu_enable_fast_math=false"])

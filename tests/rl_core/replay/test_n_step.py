@@ -71,10 +71,15 @@ def test_n_steps_hold_where_no_env_goes_too(ring):
             check(ring, ring.some(np.int64(counter), HALF, np.int64(4)), 4)
 
 
+@pytest.fixture(scope="module")
+def fused_ring(make_ring):
+    return make_ring(60, 1, lambda replay: draws(replay, fused=True))
+
+
 @pytest.mark.parametrize("byte", [0x02, 0x36, 0x37, 0xFF], ids=hex)
 @pytest.mark.parametrize("way", ["plain", "compiled"])
-def test_what_was_never_written_is_never_looked_at(make_ring, make_episodes, way, byte):
-    ring = make_ring(60, 1, lambda replay: draws(replay, fused=True))
+def test_what_was_never_written_is_never_looked_at(fused_ring, make_episodes, way, byte):
+    ring = fused_ring
     rng = np.random.default_rng(byte)
     for counter in range(40):
         ring.restart()

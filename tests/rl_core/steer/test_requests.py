@@ -370,11 +370,16 @@ WAYS = {
 NAMES = {"spec": f"my/{RUN}", "spec of one run": "my/."}
 
 
-def test_the_tab_works_however_tensorboard_is_started(start_board, logdir, run):
+@pytest.mark.parametrize(
+    "ways",
+    [("board", "prefix", "plain"), pytest.param(tuple(WAYS), marks=pytest.mark.slow)],
+    ids=["some", "all"],
+)
+def test_the_tab_works_however_tensorboard_is_started(start_board, logdir, run, ways):
     # All at once: most of their time goes into importing TensorFlow.
     started = {}
-    for way, made in WAYS.items():
-        arguments, settings = made(logdir)
+    for way in ways:
+        arguments, settings = WAYS[way](logdir)
         started[way] = start_board(*arguments, **settings)
     for way, board in started.items():
         name = NAMES.get(way, RUN)
