@@ -5,6 +5,10 @@ it takes hundredths. So `DqnAgent` gives out agents of a pool here: one of the s
 no test has now, put back to what it was right after it was built, every variable of its graph and
 every attribute of our objects that can be reached from it, or a new one. Two agents in one test
 are always two, so a run that is resumed, repeated or compared has an agent of its own.
+
+A test that has replaced something in the modules that build gets agents built for it, and so does
+one that asks for the fixture `own_agents`: about building itself, or with something of TensorFlow
+replaced.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +29,23 @@ from rl_core.graph.engine import Engine
 _AT_MOST = 40  # that nobody has; the one that waited longest is closed first
 _BYTES_AT_MOST = 2_000_000  # of variables: a larger agent is not kept
 _NOT_KEPT = (Engine,)  # its calls of the graph stay made
+_BUILDING = (
+    "agents.acting", "agents.device_loop", "agents.dqn", "agents.exploring", "agents.kept_state",
+    "agents.live", "agents.networks", "rl_core.exploration", "rl_core.graph", "rl_core.hyper",
+    "rl_core.losses", "rl_core.networks", "rl_core.random", "rl_core.replay",
+)  # fmt: skip
+
+
+def _what_builds() -> dict[tuple[str, ...], int]:
+    """Every name in the modules that build, and in their classes -> which object it is."""
+    found = {}
+    for module in [m for n, m in sys.modules.items() if n.startswith(_BUILDING)]:
+        for name, value in list(vars(module).items()):
+            found[module.__name__, name] = id(value)
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                inside = vars(value).items()
+                found |= {(module.__name__, name, part): id(of) for part, of in inside}
+    return found
 
 
 class _First:
@@ -96,6 +118,7 @@ class Pool:
         self._lent: list[tuple[str, _First]] = []
         self._open = False
         self._build = DqnAgent.__init__
+        self._builds: dict[tuple[str, ...], int] = {}
 
     def install(self, patch: Any) -> None:
         """From here on agents come from the pool."""
@@ -104,13 +127,19 @@ class Pool:
         @functools.wraps(self._build)
         def init(agent: DqnAgent, config: Any, *args: Any, **how: Any) -> None:
             # A network of one's own may be another one next time.
-            if pool._open and ":" not in config.network:
+            if pool._open and ":" not in config.network and pool._builds_as_always():
                 pool._lend(agent, config, *args, **how)
             else:
                 pool._build(agent, config, *args, **how)
 
         patch.setattr(DqnAgent, "__init__", init)
         patch.setattr(DqnAgent, "close", lambda agent: None if pool._open else agent.engine.close())
+
+        self._builds = _what_builds()
+
+    def _builds_as_always(self) -> bool:
+        now = _what_builds()
+        return all(now.get(name, which) == which for name, which in self._builds.items())
 
     @contextlib.contextmanager
     def open(self, is_open: bool = True) -> Iterator[None]:

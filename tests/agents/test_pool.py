@@ -66,6 +66,20 @@ def test_an_agent_that_is_lent_again_lives_the_same_life(lending, lab, settings)
         assert life(lab, lab.agent(**settings)) == first
 
 
+def test_where_something_that_builds_was_replaced_the_agent_is_built(lending, lab, monkeypatch):
+    lab.agent()
+    lending.take_back()
+    with monkeypatch.context() as patch:
+        patch.setattr("rl_core.losses.td.squared", lambda td_error: td_error)
+        lab.agent()
+    with monkeypatch.context() as patch:
+        patch.setattr("rl_core.replay.UniformReplay.rebuild", lambda replay: None)
+        lab.agent()
+    assert (lending.built, lending.lent_again) == (1, 0)
+    lab.agent()
+    assert (lending.built, lending.lent_again) == (1, 1)
+
+
 def test_two_agents_in_one_test_are_two(lending, lab):
     first, second = lab.agent(), lab.agent()
     assert first.engine is not second.engine and lending.built == 2
