@@ -158,10 +158,14 @@ class RunDir:
         """An existing run.
 
         Raises:
-          RunDirError: there is none.
+          RunDirError: there is none, or the directory cannot be read.
         """
-        if not (path / _CONFIG).is_file():
-            raise RunDirError(f"{path} is not a run directory: it has no {_CONFIG}")
+        try:
+            (path / _CONFIG).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            raise RunDirError(f"{path} is not a run directory: it has no {_CONFIG}") from None
+        except OSError as error:
+            raise RunDirError(f"cannot read {path}: {error.strerror}") from None
         return cls(path)
 
     def config(self) -> DqnConfig:

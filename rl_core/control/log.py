@@ -79,7 +79,7 @@ class Entry(BaseModel):
             auto = " (auto)" if self.value == "auto" and self.who != "schedule" else ""
             return f"{self.name} {as_text(self.old)} -> {as_text(self.new)}{auto} {where}"
         if self.name == "rewind":
-            return f"rewind to what was learned at update {self.new:,}, {where}"
+            return f"rewind to what was learned at update {as_text(self.new)}, {where}"
         return f"{self.name} {where}"
 
 

@@ -390,7 +390,7 @@ def test_what_another_user_has_closed_is_told_in_one_line(ended, tmp_path):
                 (folder / run / closed_path).chmod(0)
         refused = [
             ("status", "state"), ("status", "lock"), ("status", "control"), ("status", "whole"),
-            ("log", "whole"), ("digest", "whole"),
+            ("log", "whole"), ("log", "control"), ("log", "log"), ("digest", "whole"),
         ]  # fmt: skip
         commands = [["ls", "."], *map(list, refused)]
         done = subprocess.run(
