@@ -35,6 +35,7 @@ ACTIONS: dict[Action, str] = {
 }
 Who = Literal["cli", "board", "api"]
 MAX_BYTES = 16_384  # of one command; a real one has about 150
+_DEEPEST = 8  # lists and objects within each other; a real command has two
 
 
 class BadCommand(RlCoreError, ValueError):
@@ -131,7 +132,20 @@ def read_object(data: bytes) -> dict[str, Any]:
         raise BadCommand(f"not JSON: {in_one_line(error)}") from None
     if not isinstance(fields, dict):
         raise BadCommand(f"a command is a JSON object, got {type(fields).__name__}")
+    _require_shallow(fields)
     return fields
+
+
+def _require_shallow(fields: dict[str, Any]) -> None:
+    # Before Python 3.13 the parser gives up; since then it reads any depth.
+    level: list[Any] = [fields]
+    for _ in range(_DEEPEST):
+        level = [
+            x for value in level for x in (value.values() if isinstance(value, dict) else value)
+        ]
+        level = [value for value in level if isinstance(value, dict | list)]
+    if level:
+        raise BadCommand(f"a command has at most {_DEEPEST} levels, got more")
 
 
 def _made(model: type[Any], who: Who, **fields: Any) -> Any:
