@@ -534,9 +534,9 @@ class DqnAgent(KeptState):
         self.engine.callable(None, targets=[self._begin_op])()
         self._age.now = 0
 
-    def _diverged(self, signs: Sequence[float], live: Sequence[np.ndarray]) -> Diverged:
+    def _diverged(self, signs: np.ndarray, live: Sequence[np.ndarray]) -> Diverged:
         rate = self._live.among(live)["learning_rate"]
-        return diverged(signs, self.updates, rate, self.config)
+        return diverged(signs.tolist(), self.updates, rate, self.config)
 
     def _went_by(self, position: tuple[int, int], updates: int) -> None:
         """Sets the freeze schedule to where it is so many updates after `position`."""

@@ -30,10 +30,10 @@ class Moments(NamedTuple):
 class Applied(NamedTuple):
     """What came of one update."""
 
-    signs: tf.Tensor  # of `rl_core.graph.finite`
-    made: tf.Tensor  # [] bool; if a sign was not finite, nothing has changed
-    moments: Moments  # after it
-    end: tf.Operation  # ends it
+    signs: Any  # [3] of `rl_core.graph.finite`
+    made: Any  # [] bool; if a sign was not finite, nothing has changed; None if the call raises
+    moments: Any  # `Moments` after it, where a loop carries them
+    end: Any  # what is there once it was made
 
 
 class LoopMoments:

@@ -238,6 +238,53 @@ def test_an_error_that_is_not_finite_counts_as_the_largest_priority_so_far(twin,
     assert set(twin.draw(1.0)[2]) <= twin.ring.valid().keys()
 
 
+def test_without_leave_no_priority_changes(make_ring):
+    """Rows occur twice, and the leaves are of another power than plain operations would make."""
+
+    def with_leave(replay):
+        row, new = tf.placeholder(tf.int64, [BATCH]), tf.placeholder(tf.float32, [BATCH])
+        allowed = tf.placeholder(tf.bool, [])
+        update = replay.update_priorities(row, new, allowed)
+        raised = replay.leaf.assign(replay.leaf.read_value() * 3)
+        return calls(replay) | {
+            "_update_if": (None, [row, new, allowed], [update]),
+            "_raise": (None, [], [raised]),
+        }
+
+    ring = make_ring(20, 2, with_leave, PrioritizedReplay)
+    four_rows(ring, [1, 2, 3, 4])
+    ring._raise()
+    ring._rebuild()
+    before = ring._state()
+    rows = np.int64(np.resize([0, 1, 1, 2, 7], BATCH))
+    for error in (5.0, np.nan, np.inf):
+        ring._update_if(rows, np.full(BATCH, error, np.float32), np.False_)
+        assert all(map(np.array_equal, ring._state(), before))
+    ring._update_if(rows, np.full(BATCH, 5, np.float32), np.True_)
+    assert ring._state()[0][:4].tolist() == pytest.approx([5, 5, 5, 4])
+
+
+def test_priorities_of_an_old_checkpoint_that_are_not_finite_become_the_largest_that_is(make_ring):
+    def with_loads(replay):
+        of = [tf.placeholder(tf.float32, v.shape) for v in (replay.priority, replay.max_priority)]
+        loads = [replay.priority.assign(of[0]), replay.max_priority.assign(of[1])]
+        return calls(replay) | {"_load": (None, of, loads)}
+
+    ring = make_ring(20, 2, with_loads, PrioritizedReplay)
+    twin = four_rows(ring, [1, 2, 3, 4])
+    priority, largest, *_ = ring._state()
+    priority = priority.copy()
+    priority[1] = np.inf
+    ring._load(priority, np.float32(np.inf))
+    ring._rebuild()
+    priority, largest, _, leaf, sums = ring._state()
+    assert priority[:4].tolist() == pytest.approx([1, 4, 3, 4]) and largest == priority[3]
+    assert leaf.reshape(-1)[1] == leaf.reshape(-1)[3] and np.isfinite(sums).all()
+    twin.p[1], twin.largest = priority[1], largest
+    twin.draw(1.0)
+    twin.check(1.0)
+
+
 def test_of_a_row_that_occurs_twice_the_larger_priority_stays(ring):
     twin = four_rows(ring, [1, 1, 1, 1])
     for errors in ([3.0, -5.0], [-5.0, 3.0], [5.0, 5.0]):
