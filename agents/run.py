@@ -463,9 +463,9 @@ class Run:
                 self._agent.snapshot()
             case "rewind":
                 return self._agent.updates, self._agent.rewind(value or 1)
+            case "checkpoint" | "evaluate" if self._repeat:
+                raise Refused(f"cannot {action}: this run repeats another one")
             case "checkpoint":
-                if self._repeat:
-                    raise Refused("cannot checkpoint: this run repeats another one")
                 self._take_checkpoint(must=True)
             case "pause" | "resume":
                 paused = action == "pause"

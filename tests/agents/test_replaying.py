@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from agents.config import DqnConfig
-from agents.replaying import replay
+from agents.replaying import Recording, replay
+from agents.rundir import RunDir
 from agents.training import train
-from rl_core.control.files import ControlFiles
+from rl_core.control.commands import do_command
+from rl_core.control.files import ControlFiles, submit
 from rl_core.control.state import read_state
 from rl_core.errors import RlCoreError, RunDirError
 
@@ -219,9 +221,6 @@ def test_a_digest_that_was_tampered_with_is_found_out(copy):
 
 
 def test_a_stopped_run_is_repeated_up_to_where_it_was_stopped(tmp_path):
-    from rl_core.control.commands import do_command
-    from rl_core.control.files import submit
-
     def on_tick(agent, tick):
         if tick.env_step == 200:
             submit(ControlFiles(tmp_path / "run"), do_command("stop", "cli"))
@@ -244,6 +243,20 @@ def test_a_killed_run_is_repeated_as_far_as_it_was_recorded(tmp_path):
         process.send_signal(signal.SIGKILL)
     verdict = replay(run)
     assert verdict.identical and not verdict.complete and verdict.env_steps > 1_500
+
+
+@pytest.mark.parametrize("action", ["evaluate", "checkpoint"])
+def test_a_repetition_refuses_what_it_never_does(run, tmp_path, action):
+    """An evaluation that is never made would be waited for without an end."""
+
+    def ask(directory):
+        directory.control.make()
+        submit(directory.control, do_command(action, "api"))
+
+    directory = RunDir.open(run)
+    train(directory.config(), tmp_path / "again", repeat=Recording(directory), on_start=ask)
+    (entry,) = (e for e in entries(tmp_path / "again") if e["name"] == action)
+    assert not entry["taken"] and "this run repeats another one" in entry["reason"]
 
 
 def test_a_run_that_is_alive_is_not_replayed(run, tmp_path):
