@@ -15,8 +15,8 @@ SEEDS ?= 10
 train: $(VENV)/.ready
 	$(BIN)/targetnet train cartpole --board
 
-# A file's tests go to one process, so that what they share is made once, and the agents' files, which
-# take longest, come first; every skip is told with
+# A file's tests go to one process, so that what they share is made once; the agents' files, which
+# take longest, come first. Every skip is told with
 # its reason, and the slowest tests with their times.
 TESTS := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -rs --durations=20
 
