@@ -104,7 +104,7 @@ def test_the_threads_give_the_bits_of_one_thread(pool, settings):
     assert digest == twin.digest()
 
 
-@pytest.mark.parametrize("late", ["envs", "learner"])
+@pytest.mark.parametrize("late", [pytest.param("envs", marks=pytest.mark.slow), "learner"])
 def test_timing_decides_nothing(late):
     """Whoever is late by whatever time: the same digest."""
     assert digest(late) == digest(None)
