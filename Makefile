@@ -18,7 +18,7 @@ train: $(VENV)/.ready
 # A file's tests go to one process, so that what they share is made once; the agents' files, which
 # take longest, come first. Every skip is told with
 # its reason, and the slowest tests with their times.
-TESTS := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -rs --durations=20
+TESTS := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -rfEs --durations=20
 
 test: $(VENV)/.ready
 	$(TESTS)

@@ -56,8 +56,9 @@ class Recording:
         self.note = f"repeats {run.path}"
         self.script = read_log(run.control.log)
         end = run.load_digest() if run.has_digest() else None
+        self.failed = end is not None and not end.whole
         # Of a run that was killed or failed there is no digest to compare; what it recorded is.
-        if end is not None and not end.whole:
+        if self.failed:
             end = None
         self._trace = read_trace(run.control.trace)
         if end is not None:

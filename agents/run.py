@@ -36,7 +36,7 @@ from rl_core.control.files import RunLock
 from rl_core.control.log import Entry, entries_to_do
 from rl_core.control.state import Status
 from rl_core.control.steering import Due, Position, Refused, Steering
-from rl_core.errors import EnvFault, RunDirError
+from rl_core.errors import Diverged, EnvFault, RunDirError
 from rl_core.replay import format_bytes
 
 _PAUSE_SECONDS = 0.05  # between two looks into the inbox while paused
@@ -72,6 +72,7 @@ class Repeat(Protocol):
     note: str  # "repeats runs/cartpole-1"
     script: list[Entry]
     end_tick: int  # where it ended
+    failed: bool  # whether an env or diverging learning ended it
 
     def compare(self, first: int, checksums: np.ndarray, env_steps: np.ndarray) -> None:
         """Takes in the trace of some time steps, from index `first` on."""
@@ -156,6 +157,7 @@ class Run:
                 "(eval_max_steps); for a limit: --set env_kwargs={max_episode_steps=1000}"
             )
         ended: Status = "failed"
+        returns: list[float] = []
         try:
             try:
                 with self._display:
@@ -175,10 +177,13 @@ class Run:
                 digest = self._keep()
             returns = self._final_evaluation()
             ended = self._how_it_ended()
-        except EnvFault as fault:
-            if not self._repeat:
-                fault.add(after=self._what_is_kept())
-            raise
+        except (EnvFault, Diverged) as fault:
+            if self._repeat is None:
+                if isinstance(fault, EnvFault):
+                    fault.add(after=self._what_is_kept())
+                raise
+            if not self._repeat.failed:  # else it came to the same end
+                raise
         finally:
             # Each of them, also when one before cannot write: last of all the lock is let go of.
             with contextlib.ExitStack() as last:

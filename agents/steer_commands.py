@@ -227,9 +227,7 @@ class Replay:
             _say(console, f"different: every step the same, but not the end: {verdict.digest}")
             return DIFFERENT
         if not verdict.complete:
-            record = (
-                f"up to env step {verdict.env_steps:,}, where the record of the killed run ends"
-            )
+            record = f"up to env step {verdict.env_steps:,}, where the record of the run ends"
             _say(console, f"identical {record}; digest there {verdict.digest}")
             return 0
         _say(console, f"identical {verdict.digest}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from agents.results.curves import read_curves
 from rl_core.errors import RunDirError, reason_of
@@ -188,8 +188,10 @@ _Result = TypeVar("_Result", bound=BaseModel)
 
 def _read(path: Path, model: type[_Result]) -> _Result:
     try:
-        return model.model_validate(unsealed_json(read_regular(path, most=_MOST_BYTES)))
-    except ValidationError:
-        raise RunDirError(f"{path} is damaged: it is no result of a run") from None
+        data = read_regular(path, most=_MOST_BYTES)
     except (OSError, ValueError) as error:
         raise RunDirError(f"cannot read {path}: {reason_of(error)}") from None
+    try:
+        return model.model_validate(unsealed_json(data))
+    except ValueError:
+        raise RunDirError(f"{path} is damaged: it is no result of a run") from None

@@ -75,7 +75,6 @@ def serve(
     """
     _require_logdir(logdir)
     _require_port(port)
-    _say_if_empty(logdir)
     argv = ["tensorboard", f"--logdir={logdir}"]
     if host != "localhost":  # TensorBoard's default; naming it would forbid --bind_all
         argv.append(f"--host={host}")
@@ -133,8 +132,10 @@ def _require_logdir(logdir: Path) -> None:
 
 
 def _say_if_empty(logdir: Path) -> None:
-    if not logdir.exists() or next(logdir.iterdir(), None) is None:
-        print(f"there is no run in {logdir} yet; it appears once one has begun", flush=True)
+    with contextlib.suppress(OSError):  # not there yet, say
+        if next(logdir.iterdir(), None) is not None:
+            return
+    print(f"there is no run in {logdir} yet; it appears once one has begun", flush=True)
 
 
 def _require_port(port: int | None) -> None:
@@ -187,6 +188,8 @@ def _bind_server(app: Any, flags: Any) -> Any:
 
         def print_serving_message(self) -> None:
             print(f"TensorBoard at {self.get_url()} (Ctrl-C to stop)", flush=True)
+            if flags.logdir:
+                _say_if_empty(Path(flags.logdir))
 
     try:
         return program.with_port_scanning(Server)(app, flags)

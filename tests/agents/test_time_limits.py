@@ -147,7 +147,7 @@ def test_do_stop_ends_a_run_in_a_long_evaluation(folder, capsys, monkeypatch):
     arguments = ["train", str(folder / "cliff.toml"), "--run", str(run)]
     assert main([*arguments, "--set", "eval_max_steps=1_000_000_000"]) == 0
     assert "stopped at env step 30" in capsys.readouterr().out
-    assert len(steps) == 100
+    assert 100 <= len(steps) < 100_000  # until the next look into the inbox
 
 
 LIMITS = [

@@ -246,6 +246,7 @@ def run_board(*arguments):
 
 @pytest.mark.parametrize("loader", ["auto", "false"])
 def test_ctrl_c_ends_the_foreground_quietly_and_only_the_address_was_said(tmp_path, loader):
+    (tmp_path / "run").mkdir()  # else it says that there is no run yet
     command = [sys.executable, "-m", "rl_core.board", tmp_path, "--port=0", f"--load_fast={loader}"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -335,14 +336,11 @@ def test_a_run_that_begins_later_appears_in_a_board_that_waits(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, "directory", "a run"])
-def test_serving_says_whether_there_is_a_run_yet(tmp_path, monkeypatch, capsys, content):
-    program = types.SimpleNamespace(main=lambda: None)
-    monkeypatch.setattr(launcher, "_configured", lambda argv: program)
-    monkeypatch.setattr(launcher, "_leave_out_tensorflow", lambda: None)
+def test_serving_says_whether_there_is_a_run_yet(tmp_path, capsys, content):
     logdir = tmp_path / "runs"
     if content:
         (logdir if content == "directory" else logdir / "cartpole-1").mkdir(parents=True)
-    serve(logdir)
+    launcher._say_if_empty(logdir)
     said = f"there is no run in {logdir} yet; it appears once one has begun\n"
     assert capsys.readouterr().out == ("" if content == "a run" else said)
 
