@@ -59,7 +59,15 @@ def spoil(lab, agent):
     return weights
 
 
-@pytest.mark.parametrize("way", WAYS)
+# The longest ones; "compiled one", "fused" and "single, everything" are always run.
+RARELY = {"compiled, everything", "fused, everything"}
+
+
+def always(name, names):
+    return pytest.param(name, marks=() if name in names else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("way", [always(way, WAYS.keys() - RARELY) for way in WAYS])
 def test_the_update_that_diverges_is_not_made_and_all_is_as_after_the_one_before(lab, way):
     agent = with_a_huge_reward(lab, **WAYS[way])
     rows, fresh = [(0, agent.contents.time_steps(0, agent.contents.written()))], agent.state()
@@ -87,9 +95,9 @@ def test_the_update_that_diverges_is_not_made_and_all_is_as_after_the_one_before
     "settings",
     [
         {"head": "categorical"},
-        {"head": "quantile"},
-        {"head": "implicit"},
-        {"munchausen": True},
+        pytest.param({"head": "quantile"}, marks=pytest.mark.slow),
+        pytest.param({"head": "implicit"}, marks=pytest.mark.slow),
+        pytest.param({"munchausen": True}, marks=pytest.mark.slow),
         {"double": True, "noisy": True},
     ],
     ids=lambda settings: next(iter(settings)),
@@ -208,7 +216,9 @@ def test_the_concurrent_loop_stores_what_it_counted():
     assert not_finite(agent) == [] and f"update {agent.updates + 1}:" in str(error)
 
 
-@pytest.mark.parametrize("loop", ["plain", "concurrent", "compiled"])
+@pytest.mark.parametrize(
+    "loop", [always(loop, {"plain"}) for loop in ("plain", "concurrent", "compiled")]
+)
 def test_a_run_that_diverges_ends_with_one_line_and_does_so_again_when_it_goes_on(
     tmp_path, capsys, loop
 ):

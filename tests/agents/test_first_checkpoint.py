@@ -33,6 +33,7 @@ LOOPS = {
     "async": {"num_envs": 2, "vectorization": "async"},
     "compiled": {"loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 20},
 }
+FAST = ("plain", "concurrent")
 
 
 def stop_at_once(directory):
@@ -41,7 +42,13 @@ def stop_at_once(directory):
     submit(directory.control, do_command("stop", "api"))
 
 
-@pytest.mark.parametrize("settings", LOOPS.values(), ids=LOOPS)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(settings, id=loop, marks=() if loop in FAST else pytest.mark.slow)
+        for loop, settings in LOOPS.items()
+    ],
+)
 def test_a_run_stopped_before_its_first_time_step_goes_on_as_if_it_were_not(tmp_path, settings):
     config = DqnConfig(**(SHORT | settings))
     stopped = train(config, tmp_path / "run", on_start=stop_at_once)

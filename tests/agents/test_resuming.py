@@ -523,7 +523,7 @@ def test_a_run_whose_disk_is_full_stops_in_one_line_and_goes_on_when_there_is_ro
 ):
     disk, give_room = small_disk
     toml = disk.parent / "short.toml"
-    toml.write_text(dump_config(config(log_period=1)))
+    toml.write_text(dump_config(config(log_period=1, env_steps=700)))
     command = ["train", str(toml), "--run", str(disk / "run"), "--resume"]
     assert main(command) == 2
     _out, err = capsys.readouterr()
@@ -531,7 +531,7 @@ def test_a_run_whose_disk_is_full_stops_in_one_line_and_goes_on_when_there_is_ro
     assert give_room()
     assert main(command) == 0
     assert "resumed at env step" in capsys.readouterr().out
-    straight = train(config(log_period=1), folder / "room")
+    straight = train(config(log_period=1, env_steps=700), folder / "room")
     assert digest_of(disk / "run") == straight.digest
     assert curves(disk / "run") == curves(straight.run)
 

@@ -342,9 +342,10 @@ def test_ls_tells_of_a_directory_that_is_closed_to_it(capsys, ended, tmp_path, m
     def no(path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(os, "scandir", lambda p: no(p) if p.name == "listed" else scandir(p))
-    monkeypatch.setattr(Path, "lstat", lambda p: no(p) if "searched" in p.parts else lstat(p))
-    code, out, _ = ran(capsys, "ls", tmp_path)
+    with monkeypatch.context() as asked:
+        asked.setattr(os, "scandir", lambda p: no(p) if p.name == "listed" else scandir(p))
+        asked.setattr(Path, "lstat", lambda p: no(p) if "searched" in p.parts else lstat(p))
+        code, out, _ = ran(capsys, "ls", tmp_path)
     lines = out.splitlines()
     assert code == 0 and "good" in lines[1] and "finished" in lines[1]
     problems = [line for line in lines if line.startswith("damaged: cannot read")]
