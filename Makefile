@@ -16,8 +16,8 @@ train: $(VENV)/.ready
 	$(BIN)/targetnet train cartpole --board
 
 # A file's tests go to one process, so that what they share is made once; the agents' files, which
-# take longest, come first. Every skip is told with
-# its reason, and the slowest tests with their times.
+# take longest, come first. Every skip is told with its reason, and the slowest tests with their
+# times.
 # Tests make thousands of small files and sync them: in memory, where there is room for them.
 ROOM := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 ] 2>/dev/null && echo TMPDIR=/dev/shm)
 TESTS := $(ROOM) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -rfEs --durations=20

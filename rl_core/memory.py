@@ -66,16 +66,26 @@ class Need(NamedTuple):
 
 
 def check_needs(needs: Sequence[Need], limit: int | None = None) -> None:
-    """Raises MemoryLimitError with the numbers if all needs together are more than the limit."""
+    """Checks that all needs together fit.
+
+    Args:
+      needs: those that grow with what others name to be lowered come after these.
+      limit: bytes; None takes `memory_limit`.
+
+    Raises:
+      MemoryLimitError: they do not fit; says how much each is, and what to lower.
+    """
     limit = memory_limit() if limit is None else limit
     total = sum(need.nbytes for need in needs)
     if total <= limit:
         return
     largest = sorted(needs, key=lambda need: -need.nbytes)
     each = ", ".join(f"{need.what} {format_bytes(need.nbytes)}" for need in largest)
+    # Batches grow with the network: while that alone is too large, smaller batches do not help.
+    alone = [need for need in needs if need.nbytes > limit]
     raise MemoryLimitError(
         f"this run needs at least {format_bytes(total)}, but the limit is {format_bytes(limit)} "
-        f"({each}); lower {largest[0].lower}"
+        f"({each}); lower {(alone or largest)[0].lower}"
     )
 
 

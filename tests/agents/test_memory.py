@@ -62,6 +62,7 @@ HUGE = 99_999_999_999
 REFUSED = [
     ({"hidden": (HUGE,)}, "lower hidden"),
     ({"hidden": (HUGE, HUGE)}, "lower hidden"),
+    ({"hidden": (HUGE,), "batch_size": 256}, "lower hidden"),
     ({"hidden": (10**4_000,)}, "lower hidden"),
     ({"head_hidden": (HUGE,)}, "lower head_hidden"),
     ({"batch_size": 9_999_999_999}, "lower batch_size"),
