@@ -118,8 +118,11 @@ class RunDir:
           What is missing and only shown, one line each: points of curves.
 
         Raises:
-          RunDirError: the log or the trace is damaged or was cut.
+          RunDirError: the log or the trace is damaged or was cut, or a curve is no regular file.
         """
+        for path in self.path.glob(_EVENTS):
+            if path.is_symlink() or not path.is_file():
+                raise RunDirError(f"cannot resume {self.path}: {path.name} is not a regular file")
         read_log(self.control.log)
         require_answers(self.control)
         if host is None:

@@ -147,8 +147,10 @@ def test_a_link_among_the_event_files_is_not_followed_out_of_the_run(run, tmp_pa
     elsewhere.write_bytes(b"x" * 1_000_000)
     events.unlink()
     events.symlink_to(elsewhere)
-    with pytest.raises(RlCoreError):
+    before = contents(run)
+    with pytest.raises(RlCoreError, match="is not a regular file"):
         resume(run, CONFIG.model_copy(update={"env_steps": 500}))
+    assert contents(run) == before
     assert elsewhere.stat().st_size == 1_000_000
 
 
