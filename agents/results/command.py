@@ -40,7 +40,9 @@ class Results:
     configs: Annotated[Positional[tuple[str, ...]], arg(metavar="CONFIG ...")]
     """Shipped names (see `targetnet configs`) or paths of TOML files."""
     seeds: Annotated[int, arg(metavar="N")] = 10
-    """Of each config: 0 to N-1."""
+    """How many of each config."""
+    first_seed: Annotated[int, arg(metavar="S")] = 0
+    """The first of them; the others follow it."""
     jobs: Annotated[int | None, arg(metavar="N")] = None
     """Seeds at work at once, each on one core. By default as many as there are cores."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("results")
@@ -84,6 +86,8 @@ class Results:
         for option, value in (("--seeds", self.seeds), ("--jobs", self._at_once)):
             if value < 1:
                 raise RlCoreError(f"{option} must be at least 1, got {value}")
+        if self.first_seed < 0:
+            raise RlCoreError(f"--first-seed must be at least 0, got {self.first_seed}")
         if self.page and self.page.suffix != ".md":
             raise RlCoreError(f"--page must be a file called .md, got {str(self.page)!r}")
         envs = {config: load_config(config).env_id for config in self.configs}
@@ -104,6 +108,10 @@ class Results:
         return [env for env in dict.fromkeys(envs.values()) if is_known(env)] if self.peer else []
 
     @property
+    def _each_seed(self) -> range:
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    @property
     def _at_once(self) -> int:
         return len(os.sched_getaffinity(0)) if self.jobs is None else self.jobs
 
@@ -121,11 +129,11 @@ class Results:
         from agents.results.peer import venv_jobs, venv_python
 
         # A child of ours looks itself whether its run is finished, of this config, or to go on.
-        jobs = [self._job(config, seed) for config in self.configs for seed in range(self.seeds)]
+        jobs = [self._job(config, seed) for config in self.configs for seed in self._each_seed]
         missing = [
             (env_id, seed)
             for env_id in peer_envs
-            for seed in range(self.seeds)
+            for seed in self._each_seed
             if not self._peer_file(env_id, seed).exists()
         ]
         python, made = self.peer_python, Ended()
@@ -176,7 +184,7 @@ class Results:
             for config, env_id in envs.items()
         ]
         peers = [
-            peer_row(env_id, NAME, [self._peer_file(env_id, seed) for seed in range(self.seeds)])
+            peer_row(env_id, NAME, [self._peer_file(env_id, seed) for seed in self._each_seed])
             for env_id in peer_envs
         ]
         return ours + peers
@@ -187,7 +195,7 @@ class Results:
         from agents.rundir import RunDir
 
         runs = {}
-        for seed in range(self.seeds):
+        for seed in self._each_seed:
             run = self._run_of(config, seed)
             if (run / "result.json").exists():
                 try:
@@ -228,6 +236,7 @@ class Results:
     def _command(self) -> str:
         """The command line, without what is only about this machine."""
         words = ["targetnet", "results", *self.configs, "--seeds", str(self.seeds)]
+        words += ["--first-seed", str(self.first_seed)] if self.first_seed else []
         words += ["--peer", self.peer] if self.peer else []
         words += ["--training"] if self.training else []
         words += ["--finished"] if self.finished else []

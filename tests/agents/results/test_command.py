@@ -56,6 +56,12 @@ def test_every_seed_is_trained_on_one_core_and_the_page_is_written(capsys):
     assert "CartPole-v1, good: mean 250.0, IQM 250.0 (4 seeds, 100.0 to 400.0)" in out
 
 
+def test_seeds_that_nobody_has_tuned_on_may_begin_anywhere():
+    assert results("good.toml", "--seeds", 2, "--first-seed", 1_000) == 0
+    assert [seed["seed"] for seed in rows()[0]["seeds"]] == [1_000, 1_001]
+    assert "good.toml --seeds 2 --first-seed 1000\n" in Path("results/results.md").read_text()
+
+
 def test_a_second_call_asks_every_run_again_and_writes_the_same_page():
     results("good.toml", "--seeds", 2)
     page = Path("results/results.md").read_bytes()
@@ -109,6 +115,7 @@ def test_without_its_environment_the_peer_is_left_out_and_ours_are_trained(monke
     ("arguments", "message"),
     [
         (["good.toml", "--seeds", 0], "--seeds must be at least 1, got 0"),
+        (["good.toml", "--first-seed", -1], "--first-seed must be at least 0, got -1"),
         (["good.toml", "--jobs", 0], "--jobs must be at least 1, got 0"),
         (["god"], "no shipped config 'god'"),
         ([], "name at least one config"),
