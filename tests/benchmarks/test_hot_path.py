@@ -64,7 +64,7 @@ def test_observe_and_act_costs_at_most_four_bare_env_steps():
 
 def test_logging_at_the_default_cadence_is_less_than_three_percent_of_a_run(tmp_path: Path):
     """Both in one run: the time inside the reporter, and the time of everything."""
-    config = load_config("cartpole", ["env_steps=20_000"])
+    config = load_config("cartpole-plain", ["env_steps=20_000"])
     envs = make_envs(config.env_id, seed=0)
     agent = DqnAgent(config, (4,), np.float32, 2)
     with EventWriter(tmp_path) as events:

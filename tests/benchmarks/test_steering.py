@@ -56,7 +56,7 @@ class Nobody:
 
 def test_control_costs_under_one_percent_of_a_cartpole_run(tmp_path):
     """Inbox, state, trace: the time in them beside the time of all, in one and the same loop."""
-    config = load_config("cartpole", ["env_steps=30000"])
+    config = load_config("cartpole-plain", ["env_steps=30000"])
     envs = make_envs(config.env_id, seed=0)
     agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
     clock, spent, number, nobody = time.perf_counter, 0.0, 0, Nobody(agent)
