@@ -27,7 +27,7 @@ from envs.interface import Envs, Episode, Step
 from envs.lanes import blank_step
 from envs.rewards import RewardTransform
 from envs.spaces import Spaces
-from rl_core.errors import EnvError, EnvFault, in_one_line
+from rl_core.errors import EnvError, EnvFault, EnvWorkerLost, in_one_line
 
 _MAIN = "from envs.async_worker import main; main()"
 _SECONDS_TO_END = 10.0  # for workers whose pipes were closed; after that they are killed
@@ -40,7 +40,7 @@ class AsyncEnvs(Envs):
     `SyncEnvs`, however many workers there are. Not gymnasium's AsyncVectorEnv, which gives no
     seed to the resets it does by itself.
 
-    An EnvFault of one env, or a worker that dies (an EnvError), ends them all.
+    An EnvFault of one env, or a worker that dies (an EnvWorkerLost), ends them all.
     """
 
     def __init__(
@@ -174,19 +174,19 @@ class _Worker:
         try:
             self._connection.send((request, part))
         except OSError:
-            raise EnvError(self._death()) from None
+            raise self._death() from None
 
     def receive(self) -> Any:
         """Waits for the reply.
 
         Raises:
-          EnvFault: an env failed, or gave something that cannot be learned from.
-          EnvError: the process is gone.
+          EnvFault: an env failed, or gave something that cannot be learned from, or the process
+            is gone.
         """
         try:
             good, reply = self._connection.recv()
         except (EOFError, OSError):
-            raise EnvError(self._death()) from None
+            raise self._death() from None
         if good:
             return reply
         raise reply.error()
@@ -205,14 +205,11 @@ class _Worker:
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
 
-    def _death(self) -> str:
+    def _death(self) -> EnvWorkerLost:
         self.end(time.monotonic() + _SECONDS_TO_END)
         code = self._process.returncode
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
-        return (
-            f"{self._share}: the worker process {how}; see whether memory ran out, and resume "
-            "the run"
-        )
+        return EnvWorkerLost(f"{self._share}: the worker process {how}; see whether memory ran out")
 
 
 def _cores() -> int:

@@ -97,6 +97,12 @@ class EnvFailed(EnvFault):
     exit_code = 1
 
 
+class EnvWorkerLost(EnvFault, EnvError):
+    """The process in which an env runs is gone."""
+
+    exit_code = 1
+
+
 class RunDirError(RlCoreError, OSError):
     """A run directory that cannot be used."""
 

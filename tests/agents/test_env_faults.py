@@ -15,12 +15,13 @@ from agents.rundir import RunDir
 from agents.training import resume, train
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.state import read_state
-from rl_core.errors import EnvContractError, EnvFailed, EnvNotFinite
+from rl_core.errors import EnvContractError, EnvFailed, EnvNotFinite, EnvWorkerLost
 
 AT = 120  # env step of the fault, in each env's first episode
 
 # A worker imports it too.
 MODULE = """
+import os, pathlib, signal
 import gymnasium as gym, numpy as np
 
 class Faulty(gym.Env):
@@ -49,6 +50,9 @@ class Faulty(gym.Env):
                 reward = None
             if self.fault == "nan":
                 reward = float("nan")
+            if pathlib.Path(self.fault).is_absolute() and os.path.exists(self.fault):
+                os.unlink(self.fault)
+                os.kill(os.getpid(), signal.SIGKILL)
             if self.fault == "inf":
                 seen[1] = np.inf
         return seen, reward, False, self.t == 200, {}
@@ -290,3 +294,21 @@ def test_eval_and_play_end_the_same_way(tmp_path, monkeypatch, capsys):
         f"targetnet: in an evaluation, env 0 (faulty_envs:Faulty-v0), step {AT} of its episode 0: "
         "the reward must be finite in float32, got nan; correct the env"
     ]
+
+
+def test_a_worker_that_is_killed_once_ends_the_run_and_a_resume_makes_it_whole(tmp_path, capsys):
+    """As the system does where memory runs out."""
+    once = tmp_path / "once"
+    settings = {"env_kwargs": {"fault": str(once)}, "vectorization": "async", "num_envs": 2}
+    straight = train(config(**settings), tmp_path / "straight")
+    once.touch()
+    run = tmp_path / "run"
+    with pytest.raises(EnvWorkerLost) as raised:
+        train(config(**settings), run)
+    said = str(raised.value)
+    assert said.count("\n") == 0 and raised.value.exit_code == 1
+    assert "at env step 23" in said and "was killed by SIGKILL" in said  # either env
+    assert f"saved: {run}" in said and "where resume goes on" in said
+    assert weights_are_finite(run)
+    assert main(["resume", str(run)]) == 0
+    assert json.loads((run / "digest.json").read_text())["digest"] == straight.digest

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.benchmark
 
 @pytest.fixture(scope="module")
 def made():
-    config = load_config("cartpole-plain", ["env_steps=20000", "checkpoint_steps=1", "past_states=4"])
+    config = load_config(
+        "cartpole-plain", ["env_steps=20000", "checkpoint_steps=1", "past_states=4"]
+    )
     envs = make_envs(config.env_id, seed=0)
     agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
     return agent, envs, training_loop(agent, envs)

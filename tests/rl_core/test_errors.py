@@ -15,6 +15,7 @@ from rl_core.errors import (
     EnvFailed,
     EnvFault,
     EnvNotFinite,
+    EnvWorkerLost,
     FeedError,
     MemoryLimitError,
     RlCoreError,
@@ -42,6 +43,7 @@ REFINES = {
     EnvContractError: EnvError,
     EnvNotFinite: ArithmeticError,
     EnvFailed: EnvFault,
+    EnvWorkerLost: EnvFault,
     RunDirError: OSError,
     MemoryLimitError: MemoryError,
 }
@@ -136,7 +138,7 @@ def test_no_name_in_an_error_can_break_its_line_or_reach_the_terminal(error):
 
 def test_only_what_breaks_a_run_off_is_no_mistake_of_the_command_line():
     broken_off = {error for error in REFINES if error.exit_code == 1}
-    assert broken_off == {Diverged, EnvNotFinite, EnvFailed}
+    assert broken_off == {Diverged, EnvNotFinite, EnvFailed, EnvWorkerLost}
     assert all(error.exit_code == 2 for error in set(REFINES) - broken_off)
 
 
