@@ -36,9 +36,10 @@ def means(tmp_path, seeds, *configs):
     return {row["name"]: [seed["mean"] for seed in row["seeds"]] for row in rows}
 
 
-def test_cartpole_is_solved_by_nine_of_ten_seeds(tmp_path):
+def test_cartpole_is_solved_by_every_seed(tmp_path):
+    """As docs/results_cartpole.md says of thirty others: 494.7 and more."""
     (returns,) = means(tmp_path, 10, "cartpole").values()
-    assert sum(mean >= 475 for mean in returns) >= 9, returns
+    assert min(returns) >= 475, returns
 
 
 def test_five_seeds_reach_the_bar(tmp_path):
