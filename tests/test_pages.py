@@ -45,7 +45,7 @@ SESSIONS = [
     ("nothing_lost.md",),
     ("tutorial.md",),
 ]
-SLOW = [("tutorial.md",)]
+SLOW = [("nothing_lost.md",), ("tutorial.md",)]
 IN_SESSIONS = [page for session in SESSIONS for page in session]
 # Files that are there before, each with the page and the language of its block.
 FILES = {"towers.py": ("family.md", "python"), "my.toml": ("family.md", "toml")}
@@ -91,6 +91,10 @@ def commands_of(page):
     return [c for block in blocks_of(page) if not block.language for c in block.commands()]
 
 
+def title(block):
+    return f"{block.page}: {block.text.splitlines()[0]}"
+
+
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 SCRIPTS = [
     b for b in BLOCKS if b.language == "python" and "print(" in b.text and "runs/" not in b.text
@@ -107,7 +111,7 @@ def test_there_are_blocks_of_every_kind():
     assert len(SCRIPTS) == 3 and len(CONFIGS) == 2 and len(SHELL) > 40
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda b: f"{b.page}: {b.text.splitlines()[0]}")
+@pytest.mark.parametrize("block", BLOCKS, ids=title)
 def test_a_block_is_of_a_language_that_is_run(block):
     assert block.language in ("", "python", "toml"), "say here how it is run"
     if block.language == "python":
@@ -137,7 +141,14 @@ def test_what_is_not_run_is_on_a_page_and_could_be(pattern):
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda b: f"{b.page}: {b.text.splitlines()[0]}")
+@pytest.mark.parametrize(
+    "script",
+    [
+        # One that trains and replays takes as long as all the others.
+        pytest.param(s, id=title(s), marks=pytest.mark.slow if "replay(" in s.text else ())
+        for s in SCRIPTS
+    ],
+)
 def test_a_script_runs_again_in_the_same_place_and_logs_nothing(
     script, times, tmp_path, monkeypatch
 ):

@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 # Each with its env_kwargs and steps: some episodes terminate, some are cut off, Taxi has masks,
 # and the steps of MinAtar are random.
 CASES = [
-    ("CartPole-v1", {"max_episode_steps": 30}, 3000),
-    ("Taxi-v4", {"max_episode_steps": 50}, 3000),
+    ("CartPole-v1", {"max_episode_steps": 30}, 1000),
+    ("Taxi-v4", {"max_episode_steps": 50}, 1000),
     ("MinAtar/Breakout-v1", {}, 1000),
     ("Acrobot-v1", {"max_episode_steps": 100}, 500),
     ("FrozenLake-v1", {}, 500),

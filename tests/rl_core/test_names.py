@@ -129,6 +129,7 @@ def test_a_process_without_standard_error_imports_too():
     assert in_a_new_process(code) == ["Linear"]
 
 
+@pytest.mark.slow  # in the default run it is asked of the importing alone
 def test_a_log_level_that_the_user_has_set_is_left_and_shown():
     code = "import os; from rl_core import Engine; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
     done = subprocess.run(

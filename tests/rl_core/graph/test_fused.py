@@ -94,6 +94,10 @@ def assert_same_state(one, other):
         assert_close(one[block], other[block])
 
 
+# Compiling costs most of these tests: three of them do both in the default run.
+RARELY_COMPILED = [pytest.param("compiled", marks=pytest.mark.slow), "plain"]
+
+
 @pytest.fixture(scope="module", params=["compiled", "plain"])
 def compiled(request):
     return request.param == "compiled"
@@ -130,6 +134,7 @@ def test_the_number_of_updates_and_the_rates_are_fed_and_the_graph_does_not_grow
     assert len(fused.engine.graph.get_operations()) == before
 
 
+@pytest.mark.parametrize("compiled", RARELY_COMPILED, indirect=True)
 def test_single_and_fused_updates_may_alternate(models):
     """They share slots and step counters, so Adam does not notice."""
     mixed, single = models
@@ -151,6 +156,7 @@ def test_a_fused_exempt_block_keeps_every_bit_and_the_others_move_as_singly(mode
     assert_same_state(fused, single)
 
 
+@pytest.mark.parametrize("compiled", RARELY_COMPILED, indirect=True)
 def test_after_a_fused_rest_a_blocks_step_is_as_long_as_after_a_single_one(models):
     fused, single = models
     for model, rest in [(fused, fused.fused), (single, single.single)]:
@@ -161,6 +167,7 @@ def test_after_a_fused_rest_a_blocks_step_is_as_long_as_after_a_single_one(model
         np.testing.assert_allclose(step, 0.01, rtol=1e-3)  # the first step of Adam is the rate
 
 
+@pytest.mark.parametrize("compiled", RARELY_COMPILED, indirect=True)
 def test_the_fused_norm_is_over_the_trained_blocks_before_clipping(models):
     fused, _ = models
     # No rate, so nothing moves: the parts' squares add up to the whole's.

@@ -102,7 +102,16 @@ class Prioritized:
         np.testing.assert_array_equal(blocks[: len(leaves)], leaves.sum(axis=1, dtype=np.float64))
 
 
-@pytest.fixture(scope="module", params=[(11, 1), (20, 3), (400, 1), (5000, 3)])
+# The smallest and the largest in the slow run: the tree's own test has all depths.
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((11, 1), marks=pytest.mark.slow),
+        (20, 3),
+        (400, 1),
+        pytest.param((5000, 3), marks=pytest.mark.slow),
+    ],
+)
 def large_or_small(request, make_ring):
     return make_ring(*request.param, calls, PrioritizedReplay)
 
@@ -303,7 +312,7 @@ def test_a_row_that_was_overwritten_meanwhile_is_left_alone(twin):
         twin.check(0.6)
 
 
-@pytest.mark.parametrize("loop", ["_plain", "_compiled"])
+@pytest.mark.parametrize("loop", ["_plain", pytest.param("_compiled", marks=pytest.mark.slow)])
 def test_saved_and_restored_it_draws_the_same(make_ring, make_episodes, loop):
     def with_contents(replay):
         made = calls(replay)

@@ -198,7 +198,7 @@ def test_however_far_apart_they_are(tree):
         np.testing.assert_array_equal(found, (leaves > 0) * (BATCH // count))
 
 
-@pytest.mark.parametrize("size", [250, 5000])
+@pytest.mark.parametrize("size", [250, pytest.param(5000, marks=pytest.mark.slow)])
 def test_compiled_and_plain_trees_are_one(size):
     plain, compiled = Tree(size), Tree(size, compiled=True)
     rng = np.random.default_rng(1)

@@ -372,7 +372,7 @@ NAMES = {"spec": f"my/{RUN}", "spec of one run": "my/."}
 
 @pytest.mark.parametrize(
     "ways",
-    [("board", "prefix", "plain"), pytest.param(tuple(WAYS), marks=pytest.mark.slow)],
+    [("board", "plain"), pytest.param(tuple(WAYS), marks=pytest.mark.slow)],
     ids=["some", "all"],
 )
 def test_the_tab_works_however_tensorboard_is_started(start_board, logdir, run, ways):
