@@ -6,6 +6,9 @@ no test has now, put back to what it was right after it was built, every variabl
 every attribute of our objects that can be reached from it, or a new one. Two agents in one test
 are always two, so a run that is resumed, repeated or compared has an agent of its own.
 
+The agent of a run is free again when the run has ended: whoever resumes or repeats it builds none.
+Configs are one when they differ only in what no agent is built from.
+
 A test that has replaced something in the modules that build gets agents built for it, and so does
 one that asks for the fixture `own_agents`: about building itself, or with something of TensorFlow
 replaced.
@@ -23,17 +26,48 @@ from typing import Any
 
 import numpy as np
 
+from agents.config import DqnConfig
 from agents.dqn import DqnAgent
+from agents.run import Run
 from rl_core.graph.engine import Engine
 
 _AT_MOST = 40  # that nobody has; the one that waited longest is closed first
 _BYTES_AT_MOST = 2_000_000  # of variables: a larger agent is not kept
+# What of a config no agent is built from, unless its loop is in the graph too: what runs read, and
+# live values that are looked up among the live values alone.
+_OF_RUNS = (
+    "checkpoint_keep", "checkpoint_seconds", "checkpoint_steps", "env_id", "env_kwargs",
+    "env_steps", "eval_episodes", "eval_max_steps", "eval_period", "final_eval_episodes",
+    "log_period", "vectorization",
+)  # fmt: skip
+_LIVE = (
+    "discount", "epsilon", "huber_delta", "learning_rate", "max_grad_norm", "sync_period", "tau",
+)  # fmt: skip
 _NOT_KEPT = (Engine,)  # its calls of the graph stay made
 _BUILDING = (
     "agents.acting", "agents.device_loop", "agents.dqn", "agents.exploring", "agents.kept_state",
     "agents.live", "agents.networks", "rl_core.exploration", "rl_core.graph", "rl_core.hyper",
     "rl_core.losses", "rl_core.networks", "rl_core.random", "rl_core.replay",
 )  # fmt: skip
+
+
+def _built_from(config: DqnConfig) -> DqnConfig:
+    if config.loop == "compiled":
+        return config
+    fields = DqnConfig.model_fields
+    return config.model_copy(update={name: fields[name].default for name in _OF_RUNS + _LIVE})
+
+
+def _reconfigure(agent: DqnAgent, config: DqnConfig) -> None:
+    """Gives an agent the values of another config that it could have been built from."""
+    agent.config, live = config, agent.hyperparameters
+    values = {name: getattr(config, name) for name in _LIVE}
+    live._configured.update(values)
+    for name, value in values.items():
+        live._schedules.pop(name, None)
+        if hasattr(value, "value_at"):
+            live._schedules[name] = value
+    agent._live.start(live)
 
 
 def _what_builds() -> dict[tuple[str, ...], int]:
@@ -80,6 +114,9 @@ class _First:
                 )
         self.agent.engine.session.run(self._set, self._values)
         return self.agent.__dict__
+
+    def is_of(self, agent: DqnAgent) -> bool:
+        return agent.engine is self.agent.engine
 
     def _walk(self, thing: Any, seen: set[int]) -> None:
         """Keeps what can change of everything that is reached from there."""
@@ -135,6 +172,16 @@ class Pool:
         patch.setattr(DqnAgent, "__init__", init)
         patch.setattr(DqnAgent, "close", lambda agent: None if pool._open else agent.engine.close())
 
+        go = Run.go
+
+        @functools.wraps(go)
+        def go_and_give_back(run: Run) -> Any:
+            try:
+                return go(run)
+            finally:
+                self._give_back(run._agent)
+
+        patch.setattr(Run, "go", go_and_give_back)
         self._builds = _what_builds()
 
     def _builds_as_always(self) -> bool:
@@ -153,9 +200,17 @@ class Pool:
     def take_back(self) -> None:
         """All that were lent."""
         for key, first in self._lent:
-            if first.nbytes <= _BYTES_AT_MOST:
-                self._free[key].append(first)
+            self._take(key, first)
         self._lent = []
+
+    def _give_back(self, agent: DqnAgent) -> None:
+        for lent in [(k, first) for k, first in self._lent if first.is_of(agent)]:
+            self._lent.remove(lent)
+            self._take(*lent)
+
+    def _take(self, key: str, first: _First) -> None:
+        if first.nbytes <= _BYTES_AT_MOST:
+            self._free[key].append(first)
         while sum(map(len, self._free.values())) > _AT_MOST:
             key = next(key for key, waiting in self._free.items() if waiting)
             self._free[key].pop(0).agent.engine.close()
@@ -163,7 +218,7 @@ class Pool:
     def _lend(self, agent: DqnAgent, config: Any, *args: Any, **how: Any) -> None:
         rules = how.get("rules")
         others = {name: value for name, value in how.items() if name != "rules"}
-        key = repr((config, args, sorted(others.items()), type(rules)))
+        key = repr((_built_from(config), args, sorted(others.items()), type(rules)))
         if self._free[key]:
             first = self._free[key].pop()
             self.lent_again += 1
@@ -176,6 +231,7 @@ class Pool:
         self._free[key] = self._free.pop(key)  # now the last one in line
         self._lent.append((key, first))
         agent.__dict__ = first.again()
+        _reconfigure(agent, config)
 
 
 POOL = Pool()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from agents.training import train
 from tests.agents.pool import Pool
 
 KINDS = {
@@ -17,7 +18,7 @@ KINDS = {
     "waiting rows": {"learn_period": 20},
 }  # fmt: skip
 
-FAST = ("prioritized, freezing", "waiting rows")
+FAST = ("prioritized, freezing",)
 
 
 @pytest.fixture
@@ -64,6 +65,30 @@ def test_an_agent_that_is_lent_again_lives_the_same_life(lending, lab, settings)
     assert life(lab, third) == first
     with lending.open(False):
         assert life(lab, lab.agent(**settings)) == first
+
+
+def test_one_that_is_lent_has_the_values_of_the_config_that_was_asked_for(lending, lab):
+    lab.agent(past_states=2)
+    lending.take_back()
+    epsilon = {"schedule": "linear", "start": 1.0, "end": 0.5, "steps": 90}
+    other = {
+        "past_states": 2, "discount": 0.5, "epsilon": epsilon, "huber_delta": 0.1, "tau": 0.5,
+        "learning_rate": 0.1, "max_grad_norm": 0.5, "sync_period": 3, "env_steps": 9,
+    }  # fmt: skip
+    agent = lab.agent(**other)
+    assert (lending.built, lending.lent_again) == (1, 1) and agent.config == lab.config(**other)
+    lived = life(lab, agent)
+    assert agent.hyperparameters["discount"] == 0.5
+    with lending.open(False):
+        assert life(lab, lab.agent(**other)) == lived
+    lending.take_back()
+    assert life(lab, lab.agent(past_states=2)) != lived
+
+
+def test_the_agent_of_a_run_is_free_when_the_run_has_ended(lending, lab, tmp_path):
+    config = lab.config(env_steps=60, final_eval_episodes=1)
+    digests = [train(config, tmp_path / name).digest for name in "ab"]
+    assert (lending.built, lending.lent_again) == (1, 1) and digests[0] == digests[1]
 
 
 def test_where_something_that_builds_was_replaced_the_agent_is_built(lending, lab, monkeypatch):
