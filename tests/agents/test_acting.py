@@ -133,10 +133,16 @@ def run(lab, agent, learn=(1, 2, 3)):
     return np.array(actions)
 
 
-@pytest.fixture(scope="module")
-def reference(lab):
-    agent = lab.agent(num_envs=2, epsilon=0.5, seed=3, updates_per_learn=2)
-    return run(lab, agent), agent.weights()
+_REFERENCE = []
+
+
+@pytest.fixture
+def reference(lab, pool):
+    if not _REFERENCE:
+        agent = lab.agent(num_envs=2, epsilon=0.5, seed=3, updates_per_learn=2)
+        _REFERENCE.extend([run(lab, agent), lab.weights(agent, "online")])
+        pool.take_back()
+    return _REFERENCE
 
 
 def test_the_same_seed_gives_the_same_actions_and_the_same_bits(lab, reference):
@@ -192,10 +198,11 @@ def agree(one, other):
 @pytest.mark.parametrize(
     "settings",
     [
-        pytest.param({}, id="plain", marks=pytest.mark.slow),
+        pytest.param({}, id="plain"),
         pytest.param(
             {"prioritized": True, "double": True, "n_step": 3, "freeze": ARMS},
             id="prioritized, double, n-step, freezing",
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -216,12 +223,13 @@ def test_one_update_at_a_time_compiled_agrees_with_plain_operations(lab, setting
     ("calls", "settings"),
     [
         (1, {}),
-        (1, {"updates_per_learn": 4}),
+        pytest.param(1, {"updates_per_learn": 4}, marks=pytest.mark.slow),
         (2, {"freeze": ARMS}),
         (0, {"threads": 2}),  # operations share their work between threads, XLA's hardly
         (1, {"threads": 2, "updates_per_learn": 4}),
         (0, {"xla": False}),
-        (0, {"network": "nature", "updates_per_learn": 4}),  # plain convolutions are faster
+        # Plain convolutions are faster; tests/agents/test_update.py has it in the default run.
+        pytest.param(0, {"network": "nature", "updates_per_learn": 4}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

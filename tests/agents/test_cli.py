@@ -41,11 +41,12 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(tmp_path_factory, pool):
     """A finished run, made by the command."""
     folder = tmp_path_factory.mktemp("trained")
     (folder / "short.toml").write_text(SHORT)
-    assert main(["train", str(folder / "short.toml"), "--run", str(folder / "run")]) == 0
+    with pool.open():
+        assert main(["train", str(folder / "short.toml"), "--run", str(folder / "run")]) == 0
     return folder / "run"
 
 

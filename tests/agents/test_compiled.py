@@ -149,10 +149,7 @@ KINDS = {
 }  # fmt: skip
 
 
-FAST = (
-    "compiled by XLA, four envs, several phases a step",
-    "truncated, arms of a freeze schedule",
-)
+FAST = ("compiled by XLA, four envs, several phases a step",)
 
 
 def slower(kinds, *fast):
@@ -230,8 +227,9 @@ def test_returns_are_sums_of_what_the_env_gave_and_rows_hold_what_is_learned_fro
 
 
 def test_what_is_set_between_two_chunks_holds_for_the_next_one():
-    agent, envs = made(env_steps=2_000, epsilon=1.0)
+    agent, envs = made(env_steps=2_000)
     live, loop = agent.hyperparameters, compiled_loop(agent, envs)
+    live["epsilon"] = 1.0
     next(loop), next(loop), next(loop)
     live["exempt"] = "torso"
     before = {name: weights.copy() for name, weights in agent.weights().items()}
@@ -272,6 +270,7 @@ def test_the_graph_does_not_grow_and_a_rewind_leaves_the_envs_where_they_are():
     assert len(agent.engine.graph.get_operations()) == operations
 
 
+@pytest.mark.slow  # two loops are built for it; what a chunk's rows are is asked above
 def test_a_chunk_nearly_as_long_as_the_ring_overwrites_no_row_before_it_is_traced(tmp_path):
     """Chunks of 15 time steps in a ring of 20, against one at a time."""
     small = SMALL | {"num_envs": 4, "replay_capacity": 80, "env_steps": 400}

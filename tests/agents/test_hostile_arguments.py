@@ -55,7 +55,7 @@ def test_a_hostile_path_is_refused_by_every_command(refused, command, path):
     refused([word.replace("PATH", path) for word in command.split()])
 
 
-@pytest.mark.parametrize("long", ["9" * 5_000, "x" * 100_000], ids=["digits", "letters"])
+@pytest.mark.parametrize("long", ["9" * 5_000, "x" * 20_000], ids=["digits", "letters"])
 @pytest.mark.parametrize("command", VALUES)
 def test_a_hostile_value_is_refused_by_every_command(refused, command, long):
     refused([word.replace("LONG", long) for word in command.split(" ")])

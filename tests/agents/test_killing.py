@@ -19,6 +19,7 @@ def test_fifty_kills_leave_no_trace():
     assert int(hits) > 25 and int(runs) > 3
 
 
+@pytest.mark.slow  # in the default run tests/agents/test_replaying.py kills one
 def test_a_few_kills_leave_no_trace():
     done = subprocess.run(
         [sys.executable, "-m", "tests.agents.kills", "--kills", "2", "--seed", "1"],

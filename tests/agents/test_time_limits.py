@@ -44,12 +44,13 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def trained(folder):
+def trained(folder, pool):
     """Weights of a policy that never comes to the goal: it always goes up."""
     import numpy as np
 
     run = folder / "trained"
-    assert main(["train", str(folder / "cliff.toml"), "--run", str(run)]) == 0
+    with pool.open():
+        assert main(["train", str(folder / "cliff.toml"), "--run", str(run)]) == 0
     directory = RunDir.open(run)
     weights = directory.load_weights()
     up = {name: np.zeros_like(array) for name, array in weights.items()}
@@ -101,7 +102,7 @@ def test_play_says_which_were_cut(trained, capsys, tmp_path):
     assert lines[2] == "mean return -40.0; 2 cut after 40 env steps"
 
 
-@pytest.mark.parametrize("command", ["eval", "play"])
+@pytest.mark.parametrize("command", ["eval", pytest.param("play", marks=pytest.mark.slow)])
 def test_ctrl_c_ends_it_in_one_line_with_code_130(trained, folder, command, tmp_path):
     config = RunDir.open(trained).config()
     endless = folder / f"endless {command}"

@@ -49,9 +49,10 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def outcome(folder):
+def outcome(folder, pool):
     """One short run that every test here may look at."""
-    return train(SHORT, folder / "first")
+    with pool.open():
+        return train(SHORT, folder / "first")
 
 
 @pytest.fixture(scope="module")

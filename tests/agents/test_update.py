@@ -1,7 +1,5 @@
 """One update against NumPy, and what each live value changes in the next one."""
 
-import functools
-
 import numpy as np
 import pytest
 
@@ -22,16 +20,15 @@ def forward(weights, observation):
     return value + advantage - advantage.mean()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def with_one_transition(lab):
     """Makes an agent whose only transition is (S_TM1, action, 3, S_T); gives it and the action.
 
-    Tests share it, so none may rely on its weights; it learns next to nothing unless told to.
+    It learns next to nothing unless told to.
     """
 
-    @functools.cache
     def make(*, terminated=False, **settings):
-        agent = lab.kept(discount=0.5, learning_rate=1e-12, updates_per_learn=2, **settings)
+        agent = lab.agent(discount=0.5, learning_rate=1e-12, updates_per_learn=2, **settings)
         (action,) = lab.step(agent, S_TM1, autoreset=True)
         lab.step(agent, S_T, reward=3.0, terminated=terminated)
         return agent, action
@@ -140,7 +137,7 @@ def test_statistics_are_of_the_last_update_of_a_phase(lab):
 
 
 def test_statistics_are_given_only_when_asked_for(lab):
-    agent = lab.used(updates_per_learn=4)
+    agent = lab.used(updates_per_learn=2)
     assert agent.learn() is None
     assert agent.learn(2) is None
 
@@ -161,7 +158,7 @@ def test_the_gradient_norm_is_measured_before_clipping(lab):
 
 
 def test_updates_counts_gradient_steps(lab):
-    agent = lab.used(updates_per_learn=4)
+    agent = lab.used(updates_per_learn=2)
     before = agent.updates
     for updates in (1, 3, 2):
         agent.learn(updates)

@@ -457,7 +457,10 @@ def interrupted(path: Path, script: str, sent: int) -> tuple[str, str]:
         return parent.stdout.read(), parent.stderr.read().strip().rpartition("\n")[2]
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "sent",
+    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL],
+)
 def test_no_process_is_left_when_the_parent_is_stopped(tmp_path, sent):
     error = "KeyboardInterrupt" if sent == signal.SIGINT else ""
     assert interrupted(tmp_path, SCRIPT + FOREVER, sent) == ("", error)

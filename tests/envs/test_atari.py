@@ -11,7 +11,7 @@ from envs import Episode, episode_seed, make_envs
 from rl_core.errors import EnvError
 
 SPACE_INVADERS = "ale_py:ALE/SpaceInvaders-v5"
-FRAMES = 400  # of an episode, unless a game ends before: 4 for each step
+FRAMES = 200  # of an episode, unless a game ends before: 4 for each step
 
 
 def made(num_envs, env_id=SPACE_INVADERS, **env_kwargs):
@@ -94,7 +94,7 @@ class TestInstalled:
         assert step.observation.flags.c_contiguous
         np.testing.assert_array_equal(step.observation, observation.transpose(0, 2, 3, 1))
         ended = np.zeros(3, bool)
-        for actions in actions_for(envs, 250):
+        for actions in actions_for(envs, 130):
             step = envs.step(actions)
             observation, reward, terminated, truncated, _ = bare.step(actions)
             np.testing.assert_array_equal(step.observation, observation.transpose(0, 2, 3, 1))
@@ -105,7 +105,7 @@ class TestInstalled:
             ended = terminated | truncated
 
     def test_final_rows_continue_the_ones_before_and_reset_rows_pay_nothing(self):
-        rows = played(made(3), 330)
+        rows = played(made(3), 170)
         finals = 0
         for before, after in pairwise(rows):
             goes_on = ~after.autoreset  # also the rows that end an episode
@@ -118,7 +118,7 @@ class TestInstalled:
         assert finals >= 9
 
     def test_episodes_return_the_sum_of_the_raw_rewards_and_are_cut_off(self):
-        rows = played(made(3), 330)
+        rows = played(made(3), 170)
         total, length, number = np.zeros(3), np.zeros(3, int), np.full(3, -1)
         counted, reported = [], []
         for row in rows:
@@ -136,13 +136,13 @@ class TestInstalled:
         assert max(row.reward.max() for row in rows) >= 5
 
     def test_ales_own_clipping_may_be_asked_for(self):
-        rows = played(made(3, reward_clipping=True), 200)
+        rows = played(made(3, reward_clipping=True), 100)
         assert {float(r) for row in rows for r in row.reward} == {0.0, 1.0}
 
     def test_the_same_seed_gives_the_same_rows_also_after_a_reset_in_between(self):
         envs = made(2, "ale_py:ALE/Breakout-v5")
-        first, again = played(envs, 150), played(envs, 150)
-        other = played(made(2, "ale_py:ALE/Breakout-v5"), 150)
+        first, again = played(envs, 110), played(envs, 110)
+        other = played(made(2, "ale_py:ALE/Breakout-v5"), 110)
         for a, b, c in zip(first, again, other, strict=True):
             assert a.episodes == b.episodes == c.episodes
             np.testing.assert_array_equal(a.observation, b.observation)

@@ -244,7 +244,7 @@ def run_board(*arguments):
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("loader", ["auto", "false"])
+@pytest.mark.parametrize("loader", ["auto", pytest.param("false", marks=pytest.mark.slow)])
 def test_ctrl_c_ends_the_foreground_quietly_and_only_the_address_was_said(tmp_path, loader):
     (tmp_path / "run").mkdir()  # else it says that there is no run yet
     command = [sys.executable, "-m", "rl_core.board", tmp_path, "--port=0", f"--load_fast={loader}"]
@@ -275,7 +275,11 @@ def taken_port(listening):
         yield server.getsockname()[1]
 
 
-@pytest.mark.parametrize("listening", [True, False], ids=["listening", "only bound"])
+@pytest.mark.parametrize(
+    "listening",
+    [True, pytest.param(False, marks=pytest.mark.slow)],
+    ids=["listening", "only bound"],
+)
 def test_a_port_that_was_asked_for_and_is_taken_is_one_clear_line(tmp_path, listening):
     with taken_port(listening) as port:
         line = (

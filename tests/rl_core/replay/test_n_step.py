@@ -31,7 +31,11 @@ def draws(replay, *, fused=False):
     return calls
 
 
-@pytest.fixture(scope="module", params=[(9, 1), (20, 1), (27, 3), (60, 3)])
+RINGS = [(9, 1), pytest.param((20, 1), marks=pytest.mark.slow), (27, 3)]
+RINGS += [pytest.param((60, 3), marks=pytest.mark.slow)]
+
+
+@pytest.fixture(scope="module", params=RINGS)
 def ring(request, make_ring):
     return make_ring(*request.param, draws)
 
