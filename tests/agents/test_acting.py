@@ -172,9 +172,8 @@ def test_looking_and_evaluating_between_does_not_change_a_bit(lab, reference):
     assert lab.same(agent.weights(), weights)
 
 
-@pytest.mark.parametrize(
-    "xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["plain loop", "compiled"]
-)
+@pytest.mark.slow  # in the default run they alternate, below
+@pytest.mark.parametrize("xla", [False, True], ids=["plain loop", "compiled"])
 def test_four_updates_in_one_call_agree_with_four_calls(lab, xla):
     fused, single = lab.filled(updates_per_learn=4, xla=xla), lab.filled()
     for _ in range(5):
@@ -226,7 +225,7 @@ def test_one_update_at_a_time_compiled_agrees_with_plain_operations(lab, setting
         pytest.param(1, {"updates_per_learn": 4}, marks=pytest.mark.slow),
         (2, {"freeze": ARMS}),
         (0, {"threads": 2}),  # operations share their work between threads, XLA's hardly
-        (1, {"threads": 2, "updates_per_learn": 4}),
+        pytest.param(1, {"threads": 2, "updates_per_learn": 4}, marks=pytest.mark.slow),
         (0, {"xla": False}),
         # Plain convolutions are faster; tests/agents/test_update.py has it in the default run.
         pytest.param(0, {"network": "nature", "updates_per_learn": 4}, marks=pytest.mark.slow),
@@ -259,6 +258,7 @@ def test_a_digest_between_two_phases_changes_nothing_and_tells_them_apart(lab):
     assert looked_at.digest() == alone.digest() != between
 
 
+@pytest.mark.slow  # in the default run a phase of plain operations is cut (test_freezing.py)
 def test_where_a_compiled_phase_is_cut_does_not_change_a_bit(lab):
     agent = lab.filled(updates_per_learn=4, xla=True, sync_period=3)
     state, rows = agent.state(), [(0, agent.contents.time_steps(0, 50))]

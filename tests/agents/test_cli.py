@@ -287,6 +287,7 @@ def test_help_and_refusals_do_not_import_tensorflow():
     assert done.stdout.endswith("none\n"), done.stderr
 
 
+@pytest.mark.slow  # in the default run a Ctrl-C in one is
 def test_a_mistake_in_a_process_of_its_own_is_one_line_too(here):
     done = subprocess.run(
         [sys.executable, "-m", "agents.cli", "train", "short.toml", "--set", "env_id=CartPol-v1"],

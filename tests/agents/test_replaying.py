@@ -84,7 +84,7 @@ def write_entries(run, lines):
     (run / "control/log.jsonl").write_text(text)
 
 
-FAST = ("eight envs, fused", "prioritized")
+FAST = ("prioritized",)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def made(*, waiting=True, **settings):
         pytest.param({}, marks=pytest.mark.slow),  # and with a period that changes, below
         {"num_envs": 4, "learn_period": 40},
         {"prioritized": True, "n_step": 3},
-        {"replay_capacity": 20, "learn_period": 30},
+        pytest.param({"replay_capacity": 20, "learn_period": 30}, marks=pytest.mark.slow),
         pytest.param({"learn_period": 200, "updates_per_learn": 40}, marks=pytest.mark.slow),
     ],
     ids=str,

@@ -27,6 +27,7 @@ CASES = [
     ("Acrobot-v1", {"max_episode_steps": 100}, 500),
     ("FrozenLake-v1", {}, 500),
 ]
+LONGER = [(*case[:2], 3000) for case in CASES[:2]]
 
 # What a worker can import, and the test's own process too.
 MODULE = """
@@ -135,7 +136,7 @@ def assert_same(a: Step, b: Step) -> None:
 
 @pytest.mark.parametrize(
     ("env_id", "env_kwargs", "steps"),
-    [*CASES[:3], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[3:])],
+    [*CASES[:3], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[3:] + LONGER)],
 )
 def test_async_equals_sync_row_by_row(made, env_id, env_kwargs, steps):
     ours = made(env_id, 5, env_kwargs=env_kwargs)

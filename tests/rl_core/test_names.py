@@ -77,6 +77,15 @@ def test_importing_the_package_alone_imports_no_tensorflow():
     assert in_a_new_process(code) == ["False", "True"]
 
 
+def test_a_name_that_needs_no_tensorflow_imports_none():
+    assert in_a_new_process(
+        "import sys\n"
+        "from rl_core import EventWriter, Hyperparameters, Knob, Linear, ScopeMismatch\n"
+        "print('tensorflow' in sys.modules)\n"
+    ) == ["False"]
+
+
+@pytest.mark.slow
 def test_a_name_that_needs_no_tensorflow_imports_none_and_one_that_does_does():
     assert in_a_new_process(
         "import sys\n"

@@ -94,7 +94,7 @@ def assert_same_state(one, other):
         assert_close(one[block], other[block])
 
 
-# Compiling costs most of these tests: three of them do both in the default run.
+# Compiling costs most of these tests: one of them does both in the default run.
 RARELY_COMPILED = [pytest.param("compiled", marks=pytest.mark.slow), "plain"]
 
 
@@ -122,6 +122,7 @@ def test_k_fused_updates_are_k_single_updates(models):
     assert_same_state(fused, single)
 
 
+@pytest.mark.parametrize("compiled", RARELY_COMPILED, indirect=True)
 def test_the_number_of_updates_and_the_rates_are_fed_and_the_graph_does_not_grow(models):
     fused, single = models
     before = len(fused.engine.graph.get_operations())
@@ -145,6 +146,7 @@ def test_single_and_fused_updates_may_alternate(models):
     assert_same_state(mixed, single)
 
 
+@pytest.mark.parametrize("compiled", RARELY_COMPILED, indirect=True)
 def test_a_fused_exempt_block_keeps_every_bit_and_the_others_move_as_singly(models):
     fused, single = models
     fused.fused(2)

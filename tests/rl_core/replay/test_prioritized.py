@@ -344,6 +344,7 @@ def test_saved_and_restored_it_draws_the_same(make_ring, make_episodes, loop):
             np.testing.assert_array_equal(now, then)
 
 
+@pytest.mark.slow  # in the default run the tree alone is compared so
 def test_compiled_and_plain_updates_draw_the_same_rows(make_ring, make_episodes):
     rings = [make_ring(900, 3, calls, PrioritizedReplay) for _ in range(2)]
     for alpha in (0.6, 0.5):
