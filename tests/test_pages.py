@@ -49,7 +49,9 @@ SLOW = [("nothing_lost.md",), ("tutorial.md",)]
 IN_SESSIONS = [page for session in SESSIONS for page in session]
 # Files that are there before, each with the page and the language of its block.
 FILES = {"towers.py": ("family.md", "python"), "my.toml": ("family.md", "toml")}
-OTHER_LINES = {"targetnet log runs/cartpole-plain-1": "the page's run was also steered in the browser"}
+OTHER_LINES = {
+    "targetnet log runs/cartpole-plain-1": "the page's run was also steered in the browser"
+}
 # So that a run of a page takes seconds; it lasts until it is ended.
 SMALL = [
     "hidden=[8]", "batch_size=8", "learn_start=50", "learn_period=4", "updates_per_learn=1",
