@@ -3,8 +3,9 @@ PYTHON ?= python3.11
 PYTHON := $(shell command -v $(PYTHON) || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-# Test processes at once. Each imports TensorFlow, so more than the cores only costs memory.
-JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo 4 || echo $$n)
+# Test processes at once: one more than the cores, because some tests wait for other processes.
+# Each imports TensorFlow, so still more only cost memory.
+JOBS ?= $(shell n=$$(nproc); [ $$n -gt 3 ] && echo 4 || echo $$((n + 1)))
 
 # For `make results`: which configs, how many seeds.
 CONFIGS ?= cartpole acrobot mountaincar lunarlander

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = """
 import time
 
@@ -34,6 +36,7 @@ def test_what_there_is_no_time_for_is_told_by_name_and_fails_nothing(tmp_path):
     assert "no time left (--budget)" in out
 
 
+@pytest.mark.slow  # most of it is waiting
 def test_a_failure_in_time_still_fails(tmp_path):
     code, out = run(tmp_path, TESTS.replace("pass", "raise KeyError"), "--budget", "4")
     assert code == 1 and "1 failed, 2 skipped" in out
