@@ -83,7 +83,7 @@ KINDS = {
 }
 
 
-FAST = ("four envs, prioritized, noisy", "phases longer than half the ring")
+FAST = ("four envs, prioritized, noisy",)
 
 
 @pytest.mark.parametrize(

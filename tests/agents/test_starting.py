@@ -108,6 +108,7 @@ print(Dense(2).units)
 """
 
 
+@pytest.mark.slow  # a process that imports both
 def test_tensorflow_comes_without_keras_which_is_there_for_who_asks():
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_KERAS], capture_output=True, text=True, check=True

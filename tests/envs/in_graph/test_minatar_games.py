@@ -369,7 +369,12 @@ RUNS = {
 }
 
 
-@EVERY_GAME
+SEAQUEST_SLOWLY = [  # its compilation takes as long as that of all the others
+    pytest.param(game, marks=[pytest.mark.slow] if game == "seaquest" else []) for game in GAMES
+]
+
+
+@pytest.mark.parametrize("game", SEAQUEST_SLOWLY)
 def test_a_game_is_the_packages_step_by_step_compiled_and_not(game):
     unseen = set(EVENTS[game])
     steps, copies = RUNS[game]
