@@ -43,7 +43,7 @@ RUNS = Path("runs")
 
 
 class EndDigest(BaseModel):
-    """What a run was when its training ended, and when that was.
+    """The digest of a run at the end of its training, with the tick and env step of that end.
 
     Attributes:
       whole: False if an exception ended it, in the middle of a time step: a repeat of the run
@@ -179,7 +179,7 @@ class RunDir:
         return self._write(_AVERAGED if averaged else _WEIGHTS, weights_bytes(weights))
 
     def save_initial(self, weights: Mapping[str, np.ndarray]) -> None:
-        """What the network began with, where that was not random."""
+        """Writes the weights that the network began with, if they came from another run."""
         self._write(_INITIAL, weights_bytes(weights))
 
     def load_initial(self) -> dict[str, np.ndarray]:

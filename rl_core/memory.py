@@ -1,4 +1,4 @@
-"""How much memory there is, and whether what a run needs fits into it.
+"""Measures the free memory and refuses a run that needs more.
 
 Imports: rl_core.errors. Never agents, never envs, never tensorflow.
 """

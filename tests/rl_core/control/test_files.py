@@ -197,11 +197,11 @@ def test_a_killed_process_lets_go_of_its_lock(tmp_path):
 def test_asking_whether_it_is_alive_does_not_keep_a_run_from_starting(tmp_path):
     files = ControlFiles(tmp_path)
     files.make()
-    stop = threading.Event()
+    stop, answers = threading.Event(), []
 
     def ask():
         while not stop.is_set():
-            is_alive(files)
+            answers.append(is_alive(files))
 
     thread = threading.Thread(target=ask)
     thread.start()
@@ -211,6 +211,7 @@ def test_asking_whether_it_is_alive_does_not_keep_a_run_from_starting(tmp_path):
     finally:
         stop.set()
         thread.join()
+    assert answers and not is_alive(files)
 
 
 def test_what_is_written_whole_leaves_nothing_when_it_fails(tmp_path, monkeypatch):

@@ -113,8 +113,9 @@ def test_one_argument_of_another_size_is_refused_and_named(evaluate, function, d
 @every_function
 def test_sizes_that_are_not_known_yet_pass(evaluate, function, dimensions, others):
     # Gradients need the number of actions.
-    function(**tensors(dimensions, known="AMN"), **others)
-    function(**tensors(dimensions), **others)
+    for known in ("AMN", ""):
+        built = function(**tensors(dimensions, known=known), **others)
+        assert all(isinstance(tensor, tf.Tensor) for tensor in tf.nest.flatten(built))
 
 
 def test_a_reward_of_one_is_not_spread_over_the_batch(evaluate):
