@@ -50,7 +50,7 @@ format: $(VENV)/.ready
 
 docs: $(VENV)/.ready
 	$(BIN)/python -m rl_core.events > docs/tags.md
-	$(BIN)/python -m agents.live_values > docs/live.md
+	$(BIN)/python -m agents.config.live_values > docs/live.md
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

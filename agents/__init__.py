@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING
 from rl_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from agents.config import DqnConfig, FreezeArm
-    from agents.config_files import load_config
-    from agents.dqn import DqnAgent, LearnStats
-    from agents.evaluation import evaluate
-    from agents.exporting import export
-    from agents.playing import play
-    from agents.replaying import Verdict, replay
-    from agents.run import Outcome
-    from agents.runner import LoopState, Tick, training_loop
-    from agents.training import resume, train
+    from agents.config.files import load_config
+    from agents.config.model import DqnConfig, FreezeArm
+    from agents.dqn.agent import DqnAgent, LearnStats
+    from agents.loops.evaluation import evaluate
+    from agents.loops.plain import LoopState, Tick, training_loop
+    from agents.policy.export import export
+    from agents.policy.play import play
+    from agents.run.repeat import Verdict, replay
+    from agents.run.run import Outcome
+    from agents.run.train import resume, train
 
 _NAMES_OF = {
-    "config": "DqnConfig FreezeArm",
-    "config_files": "load_config",
-    "dqn": "DqnAgent LearnStats",
-    "evaluation": "evaluate",
-    "exporting": "export",
-    "playing": "play",
-    "replaying": "Verdict replay",
-    "run": "Outcome",
-    "runner": "LoopState Tick training_loop",
-    "training": "resume train",
+    "config.model": "DqnConfig FreezeArm",
+    "config.files": "load_config",
+    "dqn.agent": "DqnAgent LearnStats",
+    "loops.evaluation": "evaluate",
+    "loops.plain": "LoopState Tick training_loop",
+    "policy.export": "export",
+    "policy.play": "play",
+    "run.repeat": "Verdict replay",
+    "run.run": "Outcome",
+    "run.train": "resume train",
 }
 __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES_OF)

@@ -4,8 +4,6 @@ Each worker runs envs.async_worker over a share of the envs and writes their row
 all of them share; over a pipe of its own go one message and one reply for each step. Workers are
 new interpreters, not forks: TensorFlow's threads do not survive a fork. They do not run the main
 module again either, so no script needs a guard and none of them imports TensorFlow.
-
-Imports: rl_core.errors, envs.async_worker, envs.interface, envs.lanes, envs.rewards, envs.spaces.
 """
 
 import os

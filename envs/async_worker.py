@@ -1,9 +1,6 @@
 """A worker process of envs.async_driver: some of N single envs, stepped when the pipe says so.
 
 The process ends when its pipe is closed, whatever became of its parent.
-
-Imports: rl_core.errors, envs.drivers, envs.interface, envs.lanes, envs.registry, envs.rewards,
-envs.spaces. Never tensorflow.
 """
 
 import mmap

@@ -2,8 +2,6 @@
 
 Gymnasium's own checker wraps every step; here only the spaces and the first observation are
 looked at. What comes later is checked by envs.observations and envs.outcomes.
-
-Imports: envs.observations, rl_core.errors.
 """
 
 from typing import Any

@@ -1,8 +1,4 @@
-"""The drivers within one process: one env, several in a loop, and an env's own vector env.
-
-Imports: envs.interface, envs.lanes, envs.masks, envs.observations, envs.outcomes, envs.rewards,
-envs.seeding, envs.spaces, rl_core.errors.
-"""
+"""The drivers within one process: one env, several in a loop, and an env's own vector env."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack

@@ -1,8 +1,6 @@
 """From an env id to running envs that can be trained on.
 
 Everything that could stop a run because of its env is found here, before the run begins.
-
-Imports: rl_core.errors, rl_core.memory and the rest of envs.
 """
 
 from collections.abc import Mapping

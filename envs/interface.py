@@ -1,7 +1,4 @@
-"""What the agents see of envs: one step of N envs at once, and the episodes it ended.
-
-Imports: envs.spaces.
-"""
+"""What the agents see of envs: one step of N envs at once, and the episodes it ended."""
 
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple

@@ -1,8 +1,4 @@
-"""One single env among several: its running episode, and the rows it writes.
-
-Imports: envs.interface, envs.masks, envs.observations, envs.outcomes, envs.rewards, envs.seeding,
-envs.spaces, rl_core.errors.
-"""
+"""One single env among several: its running episode, and the rows it writes."""
 
 from math import isfinite
 from typing import Any

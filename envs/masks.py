@@ -4,8 +4,6 @@ The convention is that of gymnasium's Taxi: `info["action_mask"]`, [A] of 0 and 
 observation it comes with, and `reset` gives one as well as `step`. Its entry 0 is the first
 action of the action space, whatever number that has. A vector env gives [N, A], and may say in
 `info["_action_mask"]`, [N], which of its envs gave one.
-
-Imports: envs.observations, rl_core.errors.
 """
 
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 The games are the package MinAtar's. The env around them is ours: an episode here is a function of
 its reset's seed and its actions alone, while in the package's own env the sticky action of a first
 step repeats the last action of the episode before.
-
-Imports: nothing of ours.
 """
 
 from importlib.util import find_spec, module_from_spec, spec_from_file_location

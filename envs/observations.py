@@ -3,8 +3,6 @@
 Every observation of every step is checked, so the checks are the cheapest that find anything: a
 copy that takes nothing but the right dtype and shape, and one operation over all numbers. Only
 where these fail, numbers are looked at one by one.
-
-Imports: rl_core.errors.
 """
 
 import math

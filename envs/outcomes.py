@@ -1,7 +1,4 @@
-"""What comes of a reset or a step beside the observation: taken apart, checked, located.
-
-Imports: envs.observations, rl_core.errors.
-"""
+"""What comes of a reset or a step beside the observation: taken apart, checked, located."""
 
 import math
 import traceback

@@ -6,8 +6,6 @@ envpool has ids of its own, such as "Breakout-v5" for what gymnasium knows as AL
 autoreset is gymnasium's NEXT_STEP: final observations are true, and the step after an episode's end
 ignores its action and pays 0. One thing it tells less of: an episode that terminates on the very
 step its time limit cuts it off is said to be truncated, not both.
-
-Imports: rl_core.errors, envs.registry.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,4 @@
-"""Finding an env by its id and making it; saying in one line why that could not be done.
-
-Imports: rl_core.errors, envs.minatar, envs.in_graph.table, envs.spaces.
-"""
+"""Finding an env by its id and making it; saying in one line why that could not be done."""
 
 import importlib
 import inspect

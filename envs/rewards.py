@@ -1,7 +1,4 @@
-"""What becomes of a reward before it is learned from: scaled, then clipped.
-
-Imports: rl_core.errors.
-"""
+"""What becomes of a reward before it is learned from: scaled, then clipped."""
 
 import math
 from typing import NamedTuple

@@ -1,7 +1,4 @@
-"""The seed of every episode, so that each can be reproduced alone.
-
-Imports: nothing of ours.
-"""
+"""The seed of every episode, so that each can be reproduced alone."""
 
 import numpy as np
 

@@ -1,7 +1,4 @@
-"""An env's spaces as the agent sees them: stored rows of one dtype, actions from 0.
-
-Imports: envs.checks, envs.observations.
-"""
+"""An env's spaces as the agent sees them: stored rows of one dtype, actions from 0."""
 
 from typing import Any, NamedTuple
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from rl_core.lazy import LOG_LEVEL_VARIABLE, lazy_names
+from rl_core.lazy import LOG_LEVEL_VARIABLE, ONEDNN_VARIABLE, lazy_names
 
 if TYPE_CHECKING:
     from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from rl_core.events import EventWriter
     from rl_core.exploration import boltzmann, epsilon_greedy
     from rl_core.graph.engine import Engine
-    from rl_core.graph.freeze import AllExempt, ApplyOps, Arm, FreezeSchedule
-    from rl_core.graph.fused import fused_updates
     from rl_core.graph.layers import conv2d, dense, layer_norm, noisy_dense
     from rl_core.graph.past import PastStates
-    from rl_core.graph.phase import PhaseCalls
     from rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
     from rl_core.graph.snapshots import Snapshots
     from rl_core.graph.sync import copy_vars, paired_variables
@@ -63,6 +60,9 @@ if TYPE_CHECKING:
     )
     from rl_core.networks.network import Values, q_network
     from rl_core.networks.torsos import impala_torso, minatar_torso, mlp_torso, nature_torso
+    from rl_core.optimizers.freeze import AllExempt, ApplyOps, Arm, FreezeSchedule
+    from rl_core.optimizers.fused import fused_updates
+    from rl_core.optimizers.phase import PhaseCalls
     from rl_core.random import Draws, Stream
     from rl_core.replay.contents import ReplayContents
     from rl_core.replay.prioritized import PrioritizedReplay
@@ -72,7 +72,6 @@ if TYPE_CHECKING:
 
 # Read once, when TensorFlow is imported. oneDNN's kernels cost 5 us more per small matrix product,
 # which doubles the time of acting; for small networks the plain ones are as fast in learning.
-ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 os.environ.setdefault(ONEDNN_VARIABLE, "0")
 # Read when TensorFlow logs for the first time. What fails is raised; below 3 it also logs that a
 # machine without a GPU has none.
@@ -90,11 +89,8 @@ _NAMES_OF = {
     "events": "EventWriter",
     "exploration": "boltzmann epsilon_greedy",
     "graph.engine": "Engine",
-    "graph.freeze": "AllExempt ApplyOps Arm FreezeSchedule",
-    "graph.fused": "fused_updates",
     "graph.layers": "conv2d dense layer_norm noisy_dense",
     "graph.past": "PastStates",
-    "graph.phase": "PhaseCalls",
     "graph.scopes": "blocks_of stop_gradient_getter variables_in",
     "graph.snapshots": "Snapshots",
     "graph.sync": "copy_vars paired_variables",
@@ -110,6 +106,9 @@ _NAMES_OF = {
     "networks.heads": "Streams categorical_head implicit_head q_head quantile_head",
     "networks.network": "Values q_network",
     "networks.torsos": "impala_torso minatar_torso mlp_torso nature_torso",
+    "optimizers.freeze": "AllExempt ApplyOps Arm FreezeSchedule",
+    "optimizers.fused": "fused_updates",
+    "optimizers.phase": "PhaseCalls",
     "random": "Draws Stream",
     "replay.contents": "ReplayContents",
     "replay.prioritized": "PrioritizedReplay",

@@ -1,7 +1,4 @@
-"""One hash over named values: two runs are identical where their digests are.
-
-Imports: nothing of ours.
-"""
+"""One hash over named values: two runs are identical where their digests are."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Every class also inherits the built-in it refines, so `except ValueError` keeps working. The
 command line prints `str(error)` and exits with the class's `exit_code`.
-
-Imports: nothing of ours.
 """
 
 import difflib

@@ -6,8 +6,6 @@ calls into the graph. There is no thread: what has waited too long is noticed wh
 so whoever pauses calls `flush()`.
 
 `python -m rl_core.events` prints the docs page of all tags.
-
-Imports: rl_core.errors, rl_core.records, rl_core.tags. Never tensorflow.
 """
 
 import functools

@@ -1,8 +1,6 @@
 """Exploration: from action values and random numbers to actions.
 
 The random numbers come in as tensors; where they come from is the caller's business.
-
-Imports: rl_core.losses. Never agents, never envs.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A value comes from the config (a number or a schedule) until it is set; setting it overrides
 the config, and setting it to "auto" returns to it.
-
-Imports: rl_core.errors, rl_core.schedules. Never tensorflow.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Importing TensorFlow logs some lines that nobody asked for. `TF_CPP_MIN_LOG_LEVEL=0` shows them,
 as everywhere; where it is not set, `rl_core` sets it to 3.
-
-Imports: nothing of ours.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 LOG_LEVEL_VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
+ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 # What C++ logs before TensorFlow has read its level: infos, warnings, and a note on logging itself.
 _NOISE = re.compile(
     rb"^(?:[IW]\d{4} \d\d:.*|WARNING: All log messages before absl::InitializeLog.*)\n",

@@ -1,7 +1,4 @@
-"""Measures the free memory and refuses a run that needs more.
-
-Imports: rl_core.errors. Never agents, never envs, never tensorflow.
-"""
+"""Measures the free memory and refuses a run that needs more."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Counter-based random numbers in the graph: a pure function of (seed, stream, counter).
 
 Stateful random ops restart their sequence after a restore; these have no state at all.
-
-Imports: nothing of ours.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Framing of the records that event files are made of: length, bytes, and a checksum of each.
 
 TensorBoard has the same with checksums made byte by byte in Python, about fourteen times slower.
-
-Imports: nothing of ours. Never tensorflow.
 """
 
 from __future__ import annotations

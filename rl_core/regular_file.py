@@ -2,8 +2,6 @@
 
 A pipe would be waited for, a device never ends, and a link may lead anywhere: only a regular
 file of a bounded size is read.
-
-Imports: nothing of ours.
 """
 
 from __future__ import annotations

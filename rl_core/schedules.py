@@ -1,8 +1,6 @@
 """Schedules: env step -> value. Pure Python, read from a config as small tables.
 
-    epsilon = { schedule = "linear", start = 1.0, end = 0.04, steps = 8_000 }
-
-Imports: nothing of ours. Never tensorflow.
+epsilon = { schedule = "linear", start = 1.0, end = 0.04, steps = 8_000 }
 """
 
 from __future__ import annotations

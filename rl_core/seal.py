@@ -2,8 +2,6 @@
 
 A seal tells of a cut file or a flipped digit, not of somebody who writes content and seal. Files
 of version 0.1 have none and are taken as they are.
-
-Imports: nothing of ours.
 """
 
 from __future__ import annotations

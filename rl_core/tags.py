@@ -2,8 +2,6 @@
 
 A tag that is not here cannot be written (rl_core.events refuses it), so whatever a board shows
 has a unit and a sentence. The x axis of every tag is the env step.
-
-Imports: rl_core.errors. Never tensorboard, so listing the tags costs nothing.
 """
 
 from collections.abc import Mapping

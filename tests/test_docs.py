@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.live_values import as_markdown
+from agents.config.live_values import as_markdown
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -16,7 +16,7 @@ def test_the_page_of_live_values_is_what_the_table_says():
 
 
 def test_every_live_value_of_a_config_is_on_it():
-    from agents.config import DqnConfig
+    from agents.config.model import DqnConfig
 
     page = as_markdown()
     assert all(f"| `{k.name}` | {k.unit} | {k.bounds} |" in page for k in DqnConfig.knobs())

@@ -5,6 +5,7 @@
 
 import ast
 import functools
+import graphlib
 import re
 import subprocess
 import sys
@@ -98,6 +99,55 @@ def test_imports_go_one_way():
     assert offenders(FILES, wrong_way) == {}
 
 
+def room_of(path: Path) -> Path | None:
+    """The directory within a package that a file is in; None for the package's own files."""
+    inside = path.relative_to(ROOT).parts
+    return ROOT / inside[0] / inside[1] if len(inside) > 2 else None
+
+
+ROOMS = sorted({room for path in FILES if (room := room_of(path))})
+
+
+def may_import(room: Path) -> list[str]:
+    """What a room's first page names: "Imports: rl_core.errors, rl_core.graph."."""
+    page = ast.get_docstring(parsed(room / "__init__.py")) or ""
+    found = re.search(r"^Imports: (.+?)\.$", page, re.MULTILINE | re.DOTALL)
+    assert found, f"{short(room)}/__init__.py has no line that begins with 'Imports:'"
+    return re.split(r",\s+", found[1])
+
+
+def test_a_room_imports_only_what_its_first_page_names():
+    def others(path: Path) -> list[str]:
+        room = room_of(path)
+        if room is None:
+            return []
+        allowed = [module_of(room), *may_import(room)]
+        ours = [name for name in imports_of(path) if name.split(".")[0] in OURS]
+        return [n for n in ours if not any(f"{n}.".startswith(f"{a}.") for a in allowed)]
+
+    assert offenders(FILES, others) == {}
+
+
+def test_what_a_first_page_names_is_imported():
+    for room in ROOMS:
+        text = "".join(p.read_text() for p in FILES if room_of(p) == room and p.stem != "__init__")
+        assert [name for name in may_import(room) if name not in text] == [], short(room)
+
+
+def test_rooms_import_one_way():
+    """No room, by whatever way, imports one that imports it."""
+    below = {
+        module_of(room): [
+            other
+            for other in map(module_of, ROOMS)
+            for name in may_import(room)
+            if f"{other}.".startswith(f"{name}.") and other != module_of(room)
+        ]
+        for room in ROOMS
+    }
+    list(graphlib.TopologicalSorter(below).static_order())  # raises CycleError
+
+
 def test_the_core_knows_no_gymnasium():
     envs = {"gymnasium", "gym", "ale_py", "minatar", "envpool"}
     assert offenders(filter(in_core, FILES), lambda path: tops(imports_of(path)) & envs) == {}
@@ -174,18 +224,18 @@ def test_the_rule_about_unsafe_calls_finds_what_it_should(source, unsafe):
 # tensor cannot be read from the source, so in a file that builds graph parts one operand of
 # == or != must look like a plain value, or the comparison stands below.
 OF_PLAIN_VALUES = {
-    "agents/own_network.py": {
+    "agents/dqn/own_network.py": {
         "module == name.partition(':')[0]",
         "variable.dtype.base_dtype != tf.float32",
     },
-    "agents/acting.py": {"buffer.count == self._most"},
-    "agents/dqn.py": {"self.rows() == 0"},
-    "agents/live_feeds.py": {"k.whole == whole", "self._live.revision != self._revision"},
+    "agents/dqn/actor.py": {"buffer.count == self._most"},
+    "agents/dqn/agent.py": {"self.rows() == 0"},
+    "agents/dqn/live_feeds.py": {"k.whole == whole", "self._live.revision != self._revision"},
     "rl_core/graph/engine.py": {
         "kinds != good", "int(self._direct_call(options)(())[0]) == 0"
     },
-    "rl_core/graph/freeze.py": {"self._next_arm() != self._arm"},
-    "rl_core/graph/phase.py": {"i == updates - 1"},
+    "rl_core/optimizers/freeze.py": {"self._next_arm() != self._arm"},
+    "rl_core/optimizers/phase.py": {"i == updates - 1"},
     "rl_core/graph/weights.py": {"wanted.get(name) != given.get(name)"},
     "rl_core/replay/contents.py": {"end == written"},
 }  # fmt: skip
@@ -237,7 +287,7 @@ def risky_comparisons(tree: ast.AST) -> set[str]:
 
 def test_every_file_that_builds_graph_parts_is_looked_at():
     looked_at = set(map(short, graph_files()))
-    named = {"agents/device_loop.py", "agents/networks.py",
+    named = {"agents/dqn/in_graph_loop.py", "agents/dqn/networks.py",
              "envs/in_graph/cartpole.py", "rl_core/exploration.py"}  # fmt: skip
     assert looked_at >= named and len(looked_at) > 45
     # A call of TensorFlow's needs its import, so no other file has one.

@@ -27,7 +27,7 @@ def installed(tmp_path_factory):
 
 def run(installed: Path, *arguments: str) -> str:
     """`targetnet ARGUMENTS` from the unpacked wheel, not from the clone."""
-    code = f"import sys; sys.path.insert(0, {str(installed)!r}); import agents.cli as c; "
+    code = f"import sys; sys.path.insert(0, {str(installed)!r}); import agents.cli.main as c; "
     code += "assert c.__file__.startswith(sys.path[0]); sys.exit(c.main(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-I", "-c", code, *arguments],
@@ -47,7 +47,7 @@ def test_the_shipped_configs_come_with_the_wheel(installed):
 
 def test_the_wheel_declares_the_command_and_nothing_of_the_tests(installed):
     (entry_points,) = installed.glob("targetnet-*.dist-info/entry_points.txt")
-    assert "targetnet = agents.cli:main" in entry_points.read_text()
+    assert "targetnet = agents.cli.main:main" in entry_points.read_text()
     assert not (installed / "tests").exists()
 
 

@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import pytest
 
-from agents.cli import _COMMANDS, _parse, main
-from agents.config import DqnConfig
-from agents.config_files import read_config
+from agents.cli.main import _COMMANDS, _parse, main
+from agents.config.files import read_config
+from agents.config.model import DqnConfig
 from rl_core.control.files import ControlFiles
 from rl_core.control.state import read_state
 from rl_core.errors import RunDirError

@@ -2,5 +2,6 @@
 
 `targetnet results` trains in child processes and never imports TensorFlow itself.
 
-Imports: nothing.
+Imports: agents.config, agents.run, rl_core.control, rl_core.errors, rl_core.regular_file,
+rl_core.seal.
 """

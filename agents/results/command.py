@@ -1,7 +1,4 @@
-"""`targetnet results`: trains configs with many seeds and writes the page of what came of it.
-
-Imports: agents, rl_core.control, rl_core.errors. Never tensorflow: children train.
-"""
+"""`targetnet results`: trains configs with many seeds and writes the page of what came of it."""
 
 from __future__ import annotations
 
@@ -79,7 +76,7 @@ class Results:
 
     def _env_of_each(self) -> dict[str, str]:
         """Config as given -> env id; raises RlCoreError for whatever cannot be done."""
-        from agents.config_files import config_name, load_config
+        from agents.config.files import config_name, load_config
 
         if not self.configs:
             raise RlCoreError("name at least one config, such as: targetnet results cartpole")
@@ -116,7 +113,7 @@ class Results:
         return len(os.sched_getaffinity(0)) if self.jobs is None else self.jobs
 
     def _run_of(self, config: str, seed: int) -> Path:
-        from agents.config_files import config_name
+        from agents.config.files import config_name
 
         return self.out / "runs" / config_name(config) / str(seed)
 
@@ -153,7 +150,7 @@ class Results:
         return Ended(made.failed + ended.failed, ended.signal)
 
     def _job(self, config: str, seed: int) -> Job:
-        from agents.config_files import config_name
+        from agents.config.files import config_name
 
         run = self._run_of(config, seed)
         name = config_name(config)
@@ -170,7 +167,7 @@ class Results:
     # What came of it.
 
     def _rows(self, envs: dict[str, str], peer_envs: list[str], console: Console) -> list[Row]:
-        from agents.config_files import config_name
+        from agents.config.files import config_name
         from agents.results.peer import NAME
         from agents.results.scores import peer_row, run_row
 
@@ -191,8 +188,8 @@ class Results:
 
     def _runs_of(self, config: str, console: Console) -> dict[int, Path]:
         """Seed -> run; without those of another config, which may have the same name."""
-        from agents.config_files import load_config, require_can_go_on
-        from agents.rundir import RunDir
+        from agents.config.files import load_config, require_can_go_on
+        from agents.run.directory import RunDir
 
         runs = {}
         for seed in self._each_seed:

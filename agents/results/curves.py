@@ -1,7 +1,4 @@
-"""A run's curves, read from its event files without TensorFlow.
-
-Imports: rl_core.errors, tensorboard's record reader. Never tensorflow.
-"""
+"""A run's curves, read from its event files without TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Many child processes, a few at a time, with progress; Ctrl-C lets them save what they have.
-
-Imports: agents.interrupts, rl_core.errors. Never tensorflow.
-"""
+"""Many child processes, a few at a time, with progress; Ctrl-C lets them save what they have."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from agents.interrupts import stop_on_interrupt
+from agents.run.signals import stop_on_interrupt
 from rl_core.errors import RlCoreError, in_one_line
 
 _LOOK_SECONDS = 0.1

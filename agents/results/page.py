@@ -1,7 +1,4 @@
-"""The page of results: Markdown, the same for the same results.
-
-Imports: agents.results. Never tensorflow.
-"""
+"""The page of results: Markdown, the same for the same results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Stable-Baselines3 as a peer: its virtual environment, and a child process for each seed.
-
-Imports: agents.results.jobs, agents.results.peers. Never tensorflow, never torch.
-"""
+"""Stable-Baselines3 as a peer: its virtual environment, and a child process for each seed."""
 
 from __future__ import annotations
 

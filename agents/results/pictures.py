@@ -1,8 +1,4 @@
-"""Curves of all agents on one env, as PNG and SVG: the same bytes for the same results.
-
-Imports: agents.results.table, rl_core.errors; matplotlib only when a picture is drawn. Never
-tensorflow.
-"""
+"""Curves of all agents on one env, as PNG and SVG: the same bytes for the same results."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What became of one seed, ours or a peer's, and a row of seeds.
-
-Imports: agents.results.curves, rl_core.errors, rl_core.regular_file, rl_core.seal. Never
-tensorflow.
-"""
+"""What became of one seed, ours or a peer's, and a row of seeds."""
 
 from __future__ import annotations
 

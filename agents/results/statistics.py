@@ -2,8 +2,6 @@
 
 Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical Precipice",
 https://arxiv.org/abs/2108.13264.
-
-Imports: numpy. Nothing of ours.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""From seeds to the numbers of the page, and the same as JSON.
-
-Imports: agents.results.scores, agents.results.statistics. Never tensorflow.
-"""
+"""From seeds to the numbers of the page, and the same as JSON."""
 
 from __future__ import annotations
 

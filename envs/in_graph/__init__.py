@@ -13,5 +13,5 @@
 
 Nothing is imported here: the ids are known without TensorFlow.
 
-Imports: nothing. Never agents.
+Imports: envs.interface, envs.minatar, envs.spaces, rl_core.errors, rl_core.graph, rl_core.random.
 """

@@ -1,7 +1,4 @@
-"""Acrobot-v1 in the graph: two hanging links, driven at the joint between them, swing up.
-
-Imports: envs.in_graph.interface, envs.in_graph.trigonometry. Never agents.
-"""
+"""Acrobot-v1 in the graph: two hanging links, driven at the joint between them, swing up."""
 
 from __future__ import annotations
 

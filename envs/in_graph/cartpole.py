@@ -1,7 +1,4 @@
-"""CartPole-v1 in the graph: a pole on a cart is kept upright by pushing the cart.
-
-Imports: envs.in_graph.interface, envs.in_graph.trigonometry. Never agents.
-"""
+"""CartPole-v1 in the graph: a pole on a cart is kept upright by pushing the cart."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Catch in the graph: a ball falls, and a paddle must be below it in time.
-
-Imports: envs.in_graph.interface. Never agents.
-"""
+"""Catch in the graph: a ball falls, and a paddle must be below it in time."""
 
 from __future__ import annotations
 

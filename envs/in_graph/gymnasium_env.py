@@ -1,8 +1,4 @@
-"""An env in the graph as an ordinary Gymnasium env: one copy, stepped from Python.
-
-Imports: rl_core.graph.engine, rl_core.random, envs.in_graph.interface, envs.in_graph.table,
-envs.minatar. Never agents.
-"""
+"""An env in the graph as an ordinary Gymnasium env: one copy, stepped from Python."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 All random numbers are handed in, so a step is a function of what is given: it can be checked
 against other rules, compiled, and repeated.
-
-Imports: nothing of ours. Never agents.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the MinAtar games in the graph share: the sticky action, draws as whole numbers, cells.
-
-Imports: envs.in_graph.interface, envs.minatar. Never agents.
-"""
+"""What the MinAtar games in the graph share: the sticky action, draws as whole numbers, cells."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""MinAtar's Asterix in the graph: gold to be fetched, and enemies to be avoided.
-
-Imports: envs.in_graph.interface, envs.in_graph.minatar. Never agents.
-"""
+"""MinAtar's Asterix in the graph: gold to be fetched, and enemies to be avoided."""
 
 from __future__ import annotations
 

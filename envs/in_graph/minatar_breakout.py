@@ -1,7 +1,4 @@
-"""MinAtar's Breakout in the graph: a ball, a paddle and three rows of bricks.
-
-Imports: envs.in_graph.interface, envs.in_graph.minatar. Never agents.
-"""
+"""MinAtar's Breakout in the graph: a ball, a paddle and three rows of bricks."""
 
 from __future__ import annotations
 

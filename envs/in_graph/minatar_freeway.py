@@ -1,7 +1,4 @@
-"""MinAtar's Freeway in the graph: a chicken crosses a road of eight lanes.
-
-Imports: envs.in_graph.interface, envs.in_graph.minatar. Never agents.
-"""
+"""MinAtar's Freeway in the graph: a chicken crosses a road of eight lanes."""
 
 from __future__ import annotations
 

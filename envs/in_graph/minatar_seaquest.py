@@ -1,7 +1,4 @@
-"""MinAtar's Seaquest in the graph: a submarine, divers to be rescued, fish and other submarines.
-
-Imports: envs.in_graph.interface, envs.in_graph.minatar. Never agents.
-"""
+"""MinAtar's Seaquest in the graph: a submarine, divers to be rescued, fish and other submarines."""
 
 from __future__ import annotations
 

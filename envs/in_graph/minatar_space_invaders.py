@@ -1,7 +1,4 @@
-"""MinAtar's Space Invaders in the graph: a cannon, and aliens that come down and shoot.
-
-Imports: envs.in_graph.interface, envs.in_graph.minatar. Never agents.
-"""
+"""MinAtar's Space Invaders in the graph: a cannon, and aliens that come down and shoot."""
 
 from __future__ import annotations
 

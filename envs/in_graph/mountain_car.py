@@ -1,7 +1,4 @@
-"""MountainCar-v0 in the graph: a car too weak for the hill must swing itself up.
-
-Imports: envs.in_graph.interface, envs.in_graph.trigonometry. Never agents.
-"""
+"""MountainCar-v0 in the graph: a car too weak for the hill must swing itself up."""
 
 from __future__ import annotations
 

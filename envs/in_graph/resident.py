@@ -1,8 +1,6 @@
 """Envs that live in the agent's graph, as a run sees them: their shapes, and nothing to step.
 
 Their state is variables beside the agent's own, so a checkpoint has it and brings it back.
-
-Imports: envs.in_graph.interface, envs.interface, envs.spaces, rl_core.errors. Never agents.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The ids of the envs in the graph. Names only: TensorFlow is imported when rules are made.
-
-Imports: rl_core.errors, envs.minatar. Never agents.
-"""
+"""The ids of the envs in the graph. Names only: TensorFlow is imported when rules are made."""
 
 from __future__ import annotations
 

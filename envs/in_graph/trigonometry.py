@@ -3,8 +3,6 @@
 For `tf.sin` and `tf.cos` of float64 it calls the C library once per number, about 25 ns; that
 would be nine tenths of a step of Acrobot with more than one copy. Additions and multiplications
 are done four or eight at a time.
-
-Imports: nothing of ours. Never agents.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`python -m rl_core.board LOGDIR`: the quick TensorBoard from a terminal or beside a run.
-
-Imports: rl_core.board.launcher.
-"""
+"""`python -m rl_core.board LOGDIR`: the quick TensorBoard from a terminal or beside a run."""
 
 import argparse
 import ctypes

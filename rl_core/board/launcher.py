@@ -2,8 +2,6 @@
 
 TensorBoard prefers TensorFlow for reading files, at several seconds and half a gigabyte, but
 shows everything we write without it. So it is started without, unless asked for in full.
-
-Imports: rl_core.errors; tensorboard only when a board is started. Never tensorflow.
 """
 
 import contextlib

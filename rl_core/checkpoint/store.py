@@ -3,8 +3,6 @@
 Every file is written under another name, synced and renamed; a checkpoint's directory is made
 under another name, synced, renamed, and its parent synced. Only then are older ones removed.
 Reading checks the manifest, and every file against it, before anything is believed.
-
-Imports: rl_core.errors, rl_core.regular_file.
 """
 
 from __future__ import annotations

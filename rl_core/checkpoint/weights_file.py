@@ -2,8 +2,6 @@
 
 safetensors has no checksum, so ours carries one in its metadata; a file without it, another
 tool's, is read as it is.
-
-Imports: rl_core.errors, rl_core.regular_file.
 """
 
 from __future__ import annotations

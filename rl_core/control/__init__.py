@@ -9,5 +9,5 @@
 
 `Steering` is the run's side, `RunClient` the other one. No port is opened.
 
-Imports: rl_core.errors, rl_core.hyperparameters. Never tensorflow, never gymnasium.
+Imports: rl_core.errors, rl_core.hyperparameters, rl_core.regular_file.
 """

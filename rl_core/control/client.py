@@ -1,7 +1,4 @@
-"""The other side: sends commands to a run and waits for its answers.
-
-Imports: rl_core.control, rl_core.errors.
-"""
+"""The other side: sends commands to a run and waits for its answers."""
 
 from __future__ import annotations
 

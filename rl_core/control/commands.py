@@ -2,8 +2,6 @@
 
 Commands come from outside, so they are parsed by strict models: unknown or doubled keys, NaN,
 infinities, booleans as numbers and oversized files are refused with a reason, never applied.
-
-Imports: rl_core.errors.
 """
 
 from __future__ import annotations

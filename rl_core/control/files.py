@@ -1,7 +1,4 @@
-"""Where control files are, writing them so that they appear whole, and whether a run is alive.
-
-Imports: rl_core.control.commands, rl_core.errors, rl_core.regular_file.
-"""
+"""Where control files are, writing them so that they appear whole, and whether a run is alive."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The run's side of the inbox: one `stat` when nothing has come.
-
-Imports: rl_core.control.commands, rl_core.control.files, rl_core.errors, rl_core.regular_file.
-"""
+"""The run's side of the inbox: one `stat` when nothing has come."""
 
 from __future__ import annotations
 

@@ -7,8 +7,6 @@ Each line ends with a seal over its own text and its place in the file, so a fli
 a line that is missing in the middle are noticed, also by somebody who reads only the end. What
 is missing at the end is noticed by those who know how long the log was: the run's state and
 its checkpoints. Logs of version 0.1 have no seals and are read as they are.
-
-Imports: rl_core.errors, rl_core.hyperparameters, rl_core.regular_file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Writing that may fail for a while, as on a full disk, and must not end the run.
-
-Imports: rl_core.errors.
-"""
+"""Writing that may fail for a while, as on a full disk, and must not end the run."""
 
 from __future__ import annotations
 

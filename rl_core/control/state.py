@@ -1,8 +1,4 @@
-"""What a run says of itself: `control/state.json`, replaced once a second and after commands.
-
-Imports: rl_core.control.files, rl_core.control.log, rl_core.errors, rl_core.hyperparameters,
-rl_core.regular_file.
-"""
+"""What a run says of itself: `control/state.json`, replaced once a second and after commands."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The run's side of its control directory: takes commands at safe points and logs each.
-
-Imports: rl_core.control, rl_core.errors, rl_core.hyperparameters.
-"""
+"""The run's side of its control directory: takes commands at safe points and logs each."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 The time steps are read from the replay's rows some hundred at a time, so the loop pays nothing
 for them. Four bytes a time step, little-endian. Checkpoints and the digest at a run's end keep a
 CRC-32 of the file, so a damaged trace is not taken for a run that came out different.
-
-Imports: rl_core.errors, rl_core.regular_file.
 """
 
 from __future__ import annotations

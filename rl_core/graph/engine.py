@@ -4,8 +4,6 @@
 thread by the single-threaded executor, costs 5 to 8 us whatever the number of feeds. That
 entry point is private to TensorFlow, so it is used here and nowhere else, checked when the
 session starts, and replaced by the public `make_callable` where it is missing.
-
-Imports: rl_core.errors. Never agents, never envs.
 """
 
 from __future__ import annotations
@@ -24,8 +22,8 @@ import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 from tensorflow.core.protobuf import config_pb2
 
-from rl_core import ONEDNN_VARIABLE
 from rl_core.errors import FeedError, RlCoreError
+from rl_core.lazy import ONEDNN_VARIABLE
 
 try:
     from tensorflow.python.eager import context as _eager_context

@@ -6,8 +6,6 @@ learning rate, or by 4e-18 / epsilon times it where squares of gradients vanish;
 norm is finite is below 2e19. With a learning rate of 1e18 and an epsilon of 1e-30 no product
 overflows, and a step stays below half of the last place of the largest float32, so that no weight
 can be carried beyond it.
-
-Imports: rl_core.errors. Never agents, never envs.
 """
 
 from __future__ import annotations

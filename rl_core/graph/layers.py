@@ -1,8 +1,6 @@
 """Layers by `get_variable`, so that scopes, reuse and custom getters apply to them.
 
 Keras layers ignore custom getters, which is what guards a target network here.
-
-Imports: rl_core.errors, rl_core.graph.xla, rl_core.random. Never agents, never envs.
 """
 
 from __future__ import annotations

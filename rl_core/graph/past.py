@@ -1,7 +1,4 @@
-"""Past states: a ring of in-memory copies of a scope, to look back at and to return to.
-
-Imports: rl_core.graph.engine, rl_core.graph.scopes, rl_core.graph.sync. Never agents, never envs.
-"""
+"""Past states: a ring of in-memory copies of a scope, to look back at and to return to."""
 
 from __future__ import annotations
 

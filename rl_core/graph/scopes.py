@@ -1,7 +1,4 @@
-"""Variable scopes: finding their variables, and guarding one from gradients.
-
-Imports: nothing of ours.
-"""
+"""Variable scopes: finding their variables, and guarding one from gradients."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Other than `PastStates` it cannot be looked at by a network; it takes one variable per variable
 and not k, so a graph with optimizer slots and all is soon built.
-
-Imports: rl_core.graph.engine. Never agents, never envs.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A copy op is built once; running it is one assignment per variable and nothing passes
 through Python. Deciding *when* to run it belongs to the caller (the agents).
-
-Imports: rl_core.errors, rl_core.graph. Never agents, never envs.
 """
 
 from __future__ import annotations
@@ -97,34 +95,3 @@ def _move(
     # now + 1 * (goal - now) differs from goal in the last bit; a hard copy must not.
     moved = where(only_if, tf.where(tf.equal(tau, 1), goal, moved), now)
     return target.assign(moved, read_value=False)
-
-
-class TargetAge:
-    """What Python knows of a target's age: updates since it was copied.
-
-    The graph has the age itself and decides by it. Whoever knows that no copy is due may feed the
-    age after an update instead of having it computed, and with it the decision.
-
-    Attributes:
-      now: None if the graph has to be asked.
-    """
-
-    def __init__(self) -> None:
-        self.now: int | None = None
-
-    def pass_one(self, period: int) -> int | None:
-        """One update later; the new age, or None if it was copied or nobody knows."""
-        if self.now is None:
-            return None
-        self.now += 1
-        if self.now < period:
-            return self.now
-        self.now = 0
-        return None
-
-    def pass_by(self, updates: int, period: int) -> None:
-        """Several updates later."""
-        if self.now is None:
-            return
-        first = max(1, period - self.now)  # updates until it is copied
-        self.now = self.now + updates if updates < first else (updates - first) % period

@@ -1,7 +1,4 @@
-"""Variables as arrays: read out, and put in from elsewhere.
-
-Imports: rl_core.errors, rl_core.graph. Never agents, never envs.
-"""
+"""Variables as arrays: read out, and put in from elsewhere."""
 
 from __future__ import annotations
 

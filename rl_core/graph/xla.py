@@ -5,8 +5,6 @@ which one of the sizes is small costs as much as if it were not. Its convolution
 slower than a product of the patches with the weights, and its sums add one number after the other,
 where a product with ones adds eight at once. A condition copies what its branches may change.
 Plain operations have good kernels for all of them.
-
-Imports: nothing of ours. Never agents, never envs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Losses: one value per transition, never reduced."""
+"""Losses: one value per transition, never reduced.
+
+Imports: rl_core.errors.
+"""
 
 from rl_core.losses.categorical import categorical_projection, categorical_q_learning, support
 from rl_core.losses.masking import legal_only

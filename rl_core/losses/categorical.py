@@ -1,8 +1,6 @@
 """Categorical TD losses: a distribution of returns over fixed atoms, one value per transition.
 
 The caller weights and averages. No gradient flows through a target.
-
-Imports: rl_core.errors, rl_core.losses.td. Never agents, never envs.
 """
 
 from __future__ import annotations

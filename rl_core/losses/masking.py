@@ -1,7 +1,4 @@
-"""Action masks: values of illegal actions, made too low to be chosen.
-
-Imports: rl_core.losses.td. Never agents, never envs.
-"""
+"""Action masks: values of illegal actions, made too low to be chosen."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Vieillard, Pietquin & Geist (2020), https://arxiv.org/abs/2007.14430. The caller weights and
 averages. No gradient flows through a target.
-
-Imports: rl_core.losses.masking, quantile and td. Never agents, never envs.
 """
 
 from __future__ import annotations

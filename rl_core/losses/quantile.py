@@ -1,8 +1,6 @@
 """Quantile TD losses: a distribution of returns by its quantiles, one value per transition.
 
 The caller weights and averages. No gradient flows through a target.
-
-Imports: rl_core.losses.td. Never agents, never envs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Temporal-difference losses: one value per transition, never reduced.
 
 The caller weights and averages. No gradient flows through a target.
-
-Imports: rl_core.errors. Never agents, never envs.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ A torso or a head is a function of one tensor that builds layers by `get_variabl
 puts each under its own scope, which makes it a block that can be frozen. More torsos and
 heads come as more functions of the same form.
 
-Imports: rl_core.networks.network, rl_core.networks.torsos, rl_core.networks.heads. Never agents,
-never envs.
+Imports: rl_core.errors, rl_core.graph, rl_core.losses, rl_core.random.
 """
 
 from rl_core.networks.heads import (

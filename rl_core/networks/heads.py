@@ -7,9 +7,6 @@
 
 Each stands on `Streams`, the layers between the features and the numbers of a head, which may
 be dueling, noisy and deep.
-
-Imports: rl_core.graph.layers, rl_core.losses, rl_core.networks.network, rl_core.random. Never
-agents, never envs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A network is a torso and a head, each in scopes of its own.
-
-Imports: rl_core.random.
-"""
+"""A network is a torso and a head, each in scopes of its own."""
 
 from __future__ import annotations
 

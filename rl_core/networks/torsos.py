@@ -1,7 +1,4 @@
-"""Torsos: observations to features.
-
-Imports: rl_core.errors, rl_core.graph.layers, rl_core.networks.network. Never agents, never envs.
-"""
+"""Torsos: observations to features."""
 
 from __future__ import annotations
 

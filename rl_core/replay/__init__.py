@@ -1,4 +1,7 @@
-"""Replay: rows as variables in the graph."""
+"""Replay: rows as variables in the graph.
+
+Imports: rl_core.errors, rl_core.graph, rl_core.memory, rl_core.random.
+"""
 
 from rl_core.memory import check_memory, format_bytes
 from rl_core.replay.contents import ReplayContents

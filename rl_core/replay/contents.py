@@ -1,7 +1,4 @@
-"""A replay's rows as arrays: read out, oldest first and some at a time, and put back.
-
-Imports: rl_core.errors, rl_core.graph.engine, rl_core.replay. Never agents, never envs.
-"""
+"""A replay's rows as arrays: read out, oldest first and some at a time, and put back."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What followed a row, one or more steps later, gathered from the rows behind it.
-
-Imports: rl_core.replay.rows. Never agents, never envs.
-"""
+"""What followed a row, one or more steps later, gathered from the rows behind it."""
 
 from __future__ import annotations
 

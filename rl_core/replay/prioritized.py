@@ -4,8 +4,6 @@
     weight = (n * P(i)) ** -beta, divided by the largest in the batch; n valid rows
 
 Schaul et al. (2016), https://arxiv.org/abs/1511.05952, proportional variant.
-
-Imports: rl_core.graph.finite, rl_core.random, rl_core.replay. Never agents, never envs.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ stored once.
     row       t          t+1 (true final)   t+2 (reset)       t+3
     step          a step ------>   autoreset ------>   a step ------>
     sampled?      yes              never                yes
-
-Imports: nothing of ours. Never agents, never envs.
 """
 
 from __future__ import annotations

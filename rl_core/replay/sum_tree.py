@@ -9,8 +9,6 @@ that is what a search reads, and a changed leaf adds its difference to one row o
 of them in one operation. Leaves are whole numbers, and sums are float64 below 2 ** 52: every
 addition is exact, and so is what is taken away again. So sums are a function of the leaves alone,
 whatever was changed in whatever order, by plain operations or compiled ones.
-
-Imports: nothing of ours. Never agents, never envs.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ A row's number enters the queue when its outcome is known and was not an autores
 when the ring overwrites it (the queue's head is the place at which the oldest time step
 entered). A uniform draw from the queue is thus a uniform draw from the valid rows, always
 exactly B of them, without any rejection.
-
-Imports: rl_core.errors, rl_core.memory, rl_core.random, rl_core.replay. Never agents, never envs.
 """
 
 from __future__ import annotations

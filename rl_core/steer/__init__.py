@@ -8,5 +8,5 @@
 
 The page talks to the job as everyone does: through the files of `rl_core.control`.
 
-Imports: rl_core.control, rl_core.errors, tensorboard. Never tensorflow.
+Imports: rl_core.control, rl_core.errors, rl_core.regular_file.
 """

@@ -1,7 +1,4 @@
-"""What TensorBoard loads for the Steer tab: tiny, so that it cannot keep TensorBoard from starting.
-
-Imports: rl_core.steer.plugin when TensorBoard asks for it, and not if that fails.
-"""
+"""What TensorBoard loads for the Steer tab: tiny, so that it cannot stop TensorBoard."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 TensorBoard has no login, does not look at where a request comes from, answers to any Host and
 may be framed by any page. So a page of ours gets a token that no other site can read, and a
 command needs that token, JSON, POST, and a Host and an Origin that we know.
-
-Imports: rl_core.errors.
 """
 
 from __future__ import annotations

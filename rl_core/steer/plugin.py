@@ -1,8 +1,4 @@
-"""The routes of the Steer tab. Reading gives JSON; writing puts commands into a run's inbox.
-
-Imports: rl_core.control, rl_core.errors, rl_core.regular_file, rl_core.steer, tensorboard. Never
-tensorflow.
-"""
+"""The routes of the Steer tab. Reading gives JSON; writing puts commands into a run's inbox."""
 
 from __future__ import annotations
 

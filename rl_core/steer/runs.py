@@ -1,7 +1,4 @@
-"""The runs below TensorBoard's log directories, by the names TensorBoard gives them.
-
-Imports: rl_core.control, rl_core.errors.
-"""
+"""The runs below TensorBoard's log directories, by the names TensorBoard gives them."""
 
 from __future__ import annotations
 

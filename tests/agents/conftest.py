@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from agents.config import DqnConfig
-from agents.dqn import DqnAgent
+from agents.config.model import DqnConfig
+from agents.dqn.agent import DqnAgent
 from rl_core.graph.scopes import variables_in
 from tests.agents.pool import POOL
 

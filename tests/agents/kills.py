@@ -197,7 +197,7 @@ def wait_for_answers(run, ids):
 
 
 def replay_of(run):
-    from agents.replaying import replay
+    from agents.run.repeat import replay
 
     return replay(run).identical
 
@@ -254,8 +254,8 @@ def child(run, *, begin, die_at=None, settings=SETTINGS, on_tick=None):
     """Forks a process that begins or resumes the run; it may kill itself at a system call."""
 
     def work():
-        from agents.config import DqnConfig
-        from agents.training import resume, train
+        from agents.config.model import DqnConfig
+        from agents.run.train import resume, train
 
         if die_at:
             count_down(die_at)
@@ -318,7 +318,7 @@ def main():
     parser.add_argument("--one-poll", action="store_true")
     parser.add_argument("--folder", type=Path, help="kept; by default a temporary one")
     arguments = parser.parse_args()
-    import agents.training  # noqa: F401 - once, for all forks
+    import agents.run.train  # noqa: F401 - once, for all forks
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)

@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from agents.config import DqnConfig
-from agents.dqn import DqnAgent
-from agents.run import Run
+from agents.config.model import DqnConfig
+from agents.dqn.agent import DqnAgent
+from agents.run.run import Run
 from rl_core.graph.engine import Engine
 
 _AT_MOST = 40  # that nobody has; the one that waited longest is closed first
@@ -45,8 +45,7 @@ _LIVE = (
 )  # fmt: skip
 _NOT_KEPT = (Engine,)  # its calls of the graph stay made
 _BUILDING = (
-    "agents.acting", "agents.device_loop", "agents.dqn", "agents.exploring", "agents.kept_state",
-    "agents.live", "agents.networks", "rl_core.exploration", "rl_core.graph", "rl_core.hyper",
+    "agents.config.live", "agents.dqn", "rl_core.exploration", "rl_core.graph", "rl_core.hyper",
     "rl_core.losses", "rl_core.networks", "rl_core.random", "rl_core.replay",
 )  # fmt: skip
 

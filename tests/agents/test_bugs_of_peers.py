@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from agents.config import DqnConfig
-from agents.dqn import DqnAgent
-from agents.runner import training_loop
+from agents.config.model import DqnConfig
+from agents.dqn.agent import DqnAgent
+from agents.loops.plain import training_loop
 from envs import make_envs
 from rl_core import Engine, Stream, UniformReplay, copy_vars
 from rl_core.schedules import Linear

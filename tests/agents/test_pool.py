@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agents.training import train
+from agents.run.train import train
 from tests.agents.pool import Pool
 
 KINDS = {

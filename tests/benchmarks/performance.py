@@ -5,8 +5,6 @@
 
 What it measured goes into OUT/performance.json, scenario by scenario; the page is made of all
 that is there.
-
-Imports: agents.config, agents.results, rl_core, tests.benchmarks. Never tensorflow.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from typing import Any
 import tyro
 from rich.console import Console
 
-from agents.config import DqnConfig
+from agents.config.model import DqnConfig
 from agents.results.jobs import run_jobs
 from agents.results.peer import REQUIREMENTS, venv_jobs, venv_python
 from rl_core.control.files import write_whole

@@ -1,7 +1,4 @@
-"""The page of speeds: Markdown, the same for the same JSON.
-
-Imports: tests.benchmarks.rounds. Never tensorflow.
-"""
+"""The page of speeds: Markdown, the same for the same JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""From workers to numbers: the best setting of each, rounds of A B C A B C ..., ratios.
-
-Imports: tests.benchmarks. Never tensorflow.
-"""
+"""From workers to numbers: the best setting of each, rounds of A B C A B C ..., ratios."""
 
 from __future__ import annotations
 

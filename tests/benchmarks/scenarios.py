@@ -1,7 +1,4 @@
-"""What is measured: who does which work, and what is wanted of the ratios. Data, nothing else.
-
-Imports: nothing of ours.
-"""
+"""What is measured: who does which work, and what is wanted of the ratios. Data, nothing else."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ import time
 import numpy as np
 import pytest
 
-from agents.checkpoints import Checkpoints
-from agents.config_files import load_config
-from agents.dqn import DqnAgent
-from agents.runner import training_loop
+from agents.config.files import load_config
+from agents.dqn.agent import DqnAgent
+from agents.loops.plain import training_loop
+from agents.run.checkpoints import Checkpoints
 from envs import make_envs
 from rl_core.checkpoint.store import CheckpointStore
 

@@ -11,11 +11,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents.config import DqnConfig
-from agents.config_files import load_config
-from agents.dqn import DqnAgent
-from agents.reporting import Reporter
-from agents.runner import training_loop
+from agents.config.files import load_config
+from agents.config.model import DqnConfig
+from agents.dqn.agent import DqnAgent
+from agents.loops.plain import training_loop
+from agents.run.curves import Reporter
 from envs import make_envs
 from rl_core.events import EventWriter
 from tests.benchmarks.timing import interleaved, ratio

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agents.config import DqnConfig
+from agents.config.model import DqnConfig
 from rl_core.errors import RlCoreError
 from tests.benchmarks.performance import VENVS, Performance
 from tests.benchmarks.performance_page import as_markdown, bar_cells

@@ -11,10 +11,10 @@ import time
 import numpy as np
 import pytest
 
-from agents.config_files import load_config
-from agents.dqn import DqnAgent
-from agents.runner import training_loop
-from agents.tracing import Tracer
+from agents.config.files import load_config
+from agents.dqn.agent import DqnAgent
+from agents.loops.plain import training_loop
+from agents.run.trace import Tracer
 from envs import make_envs
 from rl_core.control.client import RunClient
 from rl_core.control.files import ControlFiles, is_alive

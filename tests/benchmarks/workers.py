@@ -1,7 +1,4 @@
-"""The parent's end of a worker: starts the process, asks for work, checks what was done.
-
-Imports: agents.results.jobs, rl_core.errors, tests.benchmarks.scenarios. Never tensorflow.
-"""
+"""The parent's end of a worker: starts the process, asks for work, checks what was done."""
 
 from __future__ import annotations
 

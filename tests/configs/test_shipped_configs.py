@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.config import DqnConfig
-from agents.config_files import load_config, read_config, shipped_configs
+from agents.config.files import load_config, read_config, shipped_configs
+from agents.config.model import DqnConfig
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.toml"))
@@ -61,7 +61,7 @@ SOME = {"lunarlander", "minatar-breakout", "cartpole-rainbow"}
     "name", [pytest.param(n, marks=() if n in SOME else pytest.mark.slow) for n in NAMES]
 )
 def test_a_shipped_configs_env_and_network_can_be_made(name):
-    from agents.dqn import DqnAgent
+    from agents.dqn.agent import DqnAgent
 
     # What is compiled is left out: it costs more than all the rest.
     config = load_config(name).model_copy(update={"updates_per_learn": 1, "xla": False})

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.checkpoints import restore_agent
-from agents.made_envs import training_envs
-from agents.rundir import RunDir
-from agents.training import _agent_for, resume
+from agents.config.envs import training_envs
+from agents.run.checkpoints import restore_agent
+from agents.run.directory import RunDir
+from agents.run.train import _agent_for, resume
 from rl_core.checkpoint.store import CheckpointError, CheckpointStore
 from rl_core.errors import ScopeMismatch
 

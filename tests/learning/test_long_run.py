@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.config import DqnConfig
-from agents.dqn import DqnAgent
-from agents.runner import training_loop
+from agents.config.model import DqnConfig
+from agents.dqn.agent import DqnAgent
+from agents.loops.plain import training_loop
 from envs import make_envs
 
 pytestmark = pytest.mark.slow

@@ -1,4 +1,1 @@
-"""Scripts that train other libraries' agents, each run by an interpreter that has the library.
-
-Imports: nothing.
-"""
+"""Scripts that train other libraries' agents, each run by an interpreter that has the library."""

@@ -4,8 +4,6 @@
 
 A script for an interpreter that has torch, stable_baselines3 and gymnasium; ours need not have
 them, and theirs need not have us.
-
-Imports: torch, stable_baselines3, gymnasium, only inside functions. Never any package of ours.
 """
 
 from __future__ import annotations
@@ -26,7 +24,9 @@ import numpy as np
 SOURCE = "https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/hyperparams/dqn.yml"
 EPISODES, CURVE_EPISODES, CURVE_POINTS = 100, 10, 20
 _AT_ONCE = 10  # envs: one call of the network serves them all
-_SEED_OFFSET = 1_000_003  # evaluation episodes are never training episodes; as agents.evaluation
+_SEED_OFFSET = (
+    1_000_003  # evaluation episodes are never training episodes; as agents.loops.evaluation
+)
 _THREADS = 1
 
 # The zoo's is LunarLander-v2, which Gymnasium 1.x no longer has: v3 resets its world and its wind

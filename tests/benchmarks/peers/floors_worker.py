@@ -5,8 +5,6 @@
 
 The products are those of one DQN update, batch 64, of an MLP 4-64-64-2: three forward of the
 online network, three of the target, and five backward (no gradient is wanted of the input).
-
-Imports: gymnasium, rl_core, only inside functions.
 """
 
 from __future__ import annotations

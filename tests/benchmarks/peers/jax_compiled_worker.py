@@ -3,8 +3,6 @@
 Each iteration steps N envs once, stores the N transitions and makes U updates.
 
     {"envs": 1, "updates": 1, ...}
-
-Imports: jax, numpy, only inside functions.
 """
 
 from __future__ import annotations

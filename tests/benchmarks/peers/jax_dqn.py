@@ -1,7 +1,4 @@
-"""What both JAX yardsticks do: the network, and one update by Adam on the Huber loss.
-
-Imports: jax, numpy.
-"""
+"""What both JAX yardsticks do: the network, and one update by Adam on the Huber loss."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """A yardstick: DQN on a Gymnasium CartPole-v1 with one jitted act and one jitted update at a time.
 
 The usual single-file shape: a replay in NumPy, an env stepped in Python, JAX called per step.
-
-Imports: jax, gymnasium, numpy, only inside functions.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
 """Ours as a worker.
 
-    {"kind": "train", "config": {...}, "warm_up": 2000}     the bare loop that the config says
-    {"kind": "run", "config": {...}, "warm_up": 2000}       the same inside a whole run: control,
-                                                            logging, checkpoints
-    {"kind": "learn", "config": {...}, "warm_up": 64,       updates alone, from a replay full of
-     "shape": [84, 84, 4], "dtype": "uint8", "actions": 6}  random observations
-    {"kind": "part", "part": "env", "config": {...},        one thing that a loop calls: env, act,
-     "warm_up": 2000}                                       learn, loop
-
-Imports: agents, envs, only inside functions.
+{"kind": "train", "config": {...}, "warm_up": 2000}     the bare loop that the config says
+{"kind": "run", "config": {...}, "warm_up": 2000}       the same inside a whole run: control,
+                                                        logging, checkpoints
+{"kind": "learn", "config": {...}, "warm_up": 64,       updates alone, from a replay full of
+ "shape": [84, 84, 4], "dtype": "uint8", "actions": 6}  random observations
+{"kind": "part", "part": "env", "config": {...},        one thing that a loop calls: env, act,
+ "warm_up": 2000}                                       learn, loop
 """
 
 from __future__ import annotations
@@ -26,9 +24,9 @@ _EPISODE = 100  # env steps, where there is no env
 
 def training(setup: dict[str, Any]) -> Work:
     # Made as `train` makes them: what is measured must not be put together in another way.
-    from agents.loops import LOOPS
-    from agents.made_envs import training_envs
-    from agents.training import _agent_for
+    from agents.config.envs import training_envs
+    from agents.loops.choice import LOOPS
+    from agents.run.train import _agent_for
 
     config = config_of(setup)
     envs = training_envs(config)
@@ -55,7 +53,7 @@ def training(setup: dict[str, Any]) -> Work:
 
 
 def learning(setup: dict[str, Any]) -> Work:
-    from agents.dqn import DqnAgent
+    from agents.dqn.agent import DqnAgent
     from rl_core.replay import Rows
 
     config = config_of(setup)
@@ -88,8 +86,8 @@ def learning(setup: dict[str, Any]) -> Work:
 
 def part(setup: dict[str, Any]) -> Work:
     """One thing that a loop calls, again and again; written so that earlier commits know it all."""
-    from agents.dqn import DqnAgent
-    from agents.runner import training_loop
+    from agents.dqn.agent import DqnAgent
+    from agents.loops.plain import training_loop
     from envs import make_envs
 
     config = config_of(setup)
@@ -127,7 +125,7 @@ def part(setup: dict[str, Any]) -> Work:
 
 def whole_run() -> None:
     """Answers from inside the run, whose loop is not ours to call."""
-    from agents.training import train
+    from agents.run.train import train
 
     channel = Channel()
     config = config_of(channel.setup)
@@ -152,7 +150,7 @@ def whole_run() -> None:
 
 
 def config_of(setup: dict[str, Any]) -> Any:
-    from agents.config import DqnConfig
+    from agents.config.model import DqnConfig
 
     machine: dict[str, Any] = {"threads": setup["threads"]}
     if setup.get("with") == "oneDNN":

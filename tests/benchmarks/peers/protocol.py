@@ -9,8 +9,6 @@
 
 A worker runs as a script, with the interpreter of its own environment, so this directory is the
 first on its path: no file here may be called as a package that a peer imports.
-
-Imports: the standard library. Never any package of ours.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 
 Training is `model.learn`, on one CartPole-v1; learning is `model.train` on a replay full of
 random frames, which are stored channels first, as this library keeps them.
-
-Imports: stable_baselines3 or sbx, torch, gymnasium, only inside functions.
 """
 
 from __future__ import annotations

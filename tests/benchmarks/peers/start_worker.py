@@ -1,10 +1,8 @@
 """How long commands take from their start: each run is a process of its own.
 
-    {"what": "help"}         targetnet --help, to its end
-    {"what": "tensorflow"}   the import of TensorFlow, to its end
-    {"what": "first_step"}   targetnet train cartpole, until the first env step is made
-
-Imports: the standard library.
+{"what": "help"}         targetnet --help, to its end
+{"what": "tensorflow"}   the import of TensorFlow, to its end
+{"what": "first_step"}   targetnet train cartpole, until the first env step is made
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from protocol import Work, serve
 
 _FIRST_STEP = """
 import os
-from agents.cli import main
+from agents.cli.main import main
 from envs.drivers import SingleEnv
 step = SingleEnv.step
 def first_step(self, actions):

@@ -1,7 +1,4 @@
-"""Tianshou's DQN as a worker, on one CartPole-v1: an epoch of its own trainer each time.
-
-Imports: tianshou, torch, gymnasium, only inside functions.
-"""
+"""Tianshou's DQN as a worker, on one CartPole-v1: an epoch of its own trainer each time."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from rl_core import ApplyOps, Engine, blocks_of, fused_updates
-from rl_core.graph.adam import Adam
 from rl_core.graph.finite import (
     LARGEST_RATE,
     LEAST_EPSILON,
@@ -14,9 +13,11 @@ from rl_core.graph.finite import (
     checked,
     signs_of,
 )
-from rl_core.graph.loop_adam import LoopAdam, LoopMoments
-from rl_core.graph.phase import Fused, PhaseCalls
-from rl_core.graph.sync import TargetAge, copy_vars
+from rl_core.graph.sync import copy_vars
+from rl_core.optimizers.adam import Adam
+from rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
+from rl_core.optimizers.phase import Fused, PhaseCalls
+from tests.rl_core.known_age import KnownAge
 
 NONE, TORSO = frozenset(), frozenset({"torso"})
 HUGE = np.finfo(np.float32).max
@@ -41,11 +42,13 @@ class Model:
             ops = self.ops = ApplyOps(
                 now, blocks_of("model"), lambda: Adam(self.rate), learning_rate=self.rate
             )
-            known = tf.placeholder(tf.int64, [])
+            self.age = KnownAge()
             with tf.control_dependencies([ops.done]):
                 counted = self.updates.assign_add(1, read_value=False)
                 end = tf.group(counted, self.copies.assign(0, read_value=False))
-                young_end = tf.group(counted, self.copies.assign(known, read_value=False))
+                young_end = tf.group(
+                    counted, self.copies.assign(self.age.known_age, read_value=False)
+                )
             self.moments = LoopMoments(engine, ops)
             adam = LoopAdam(self.moments, ops.names)
 
@@ -66,16 +69,16 @@ class Model:
             loops = {NONE: Fused((signs,), checked(signs).op, count)}
             self.calls = PhaseCalls(
                 engine, ops, self.moments, end, young_end, (now,), loops, 2, [self.x, self.rate],
-                known,
+                self.age,
             )  # fmt: skip
             self.kept = [v.read_value() for v in (*v, self.updates, self.copies)]
             self.slots = [s.read_value() for name in ops.names for s in ops.state(name)]
-        self.engine, self.age = engine, TargetAge()
+        self.engine = engine
         engine.start()
         self.age.now = 0
 
     def run(self, updates, x, rate=0.5, exempt=NONE):
-        self.calls.run(exempt, updates, [np.float32(x), np.float32(rate)], False, self.age, 9)
+        self.calls.run(exempt, updates, [np.float32(x), np.float32(rate)], False, 9)
 
     def state(self):
         self.moments.to_slots(changed=False)

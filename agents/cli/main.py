@@ -1,0 +1,197 @@
+"""The `targetnet` command.
+
+Every command's arguments are one dataclass; tyro makes the parser from them. Only the command
+that is named is imported, and TensorFlow, and whatever imports it, only where that one needs it:
+`--help` is read often.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields, make_dataclass
+from functools import reduce
+from importlib import import_module
+from operator import or_
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import tyro
+from tyro.conf import arg, subcommand
+
+from agents.run.quiet import process_began
+from rl_core.errors import EnvFailed, RlCoreError, in_one_line, reason_of, shown
+
+USER_MISTAKE, INTERRUPTED = RlCoreError.exit_code, 130
+_MOST_SAID = 400  # characters of a complaint about the command line, which may hold all of it
+
+
+class _Command(NamedTuple):
+    """Where a command is."""
+
+    module: str
+    name: str
+    summary: str  # its docstring, for `targetnet --help`
+
+
+@dataclass(frozen=True)
+class _NotNamed:
+    """Stands for a command that was not imported."""
+
+
+_TRAIN = "agents.cli.train_commands"
+_POLICY = "agents.cli.policy_commands"
+_STEER = "agents.cli.steer_commands"
+_COMMANDS = {
+    "train": _Command(
+        _TRAIN,
+        "Train",
+        "Train an agent: progress on screen, curves and weights in a run directory.",
+    ),
+    "resume": _Command(
+        _TRAIN,
+        "Resume",
+        "Go on with a run that was stopped, killed or finished, from its last checkpoint.",
+    ),
+    "eval": _Command(
+        _POLICY,
+        "Eval",
+        "Play a trained policy greedily on fresh episodes and print their returns.",
+    ),
+    "play": _Command(_POLICY, "Play", "Watch a trained policy: in a window, or as a video."),
+    "export": _Command(
+        _POLICY, "Export", "Write a run's greedy policy for use without this project."
+    ),
+    "configs": _Command(_TRAIN, "Configs", "List the shipped configs."),
+    "results": _Command(
+        "agents.results.command",
+        "Results",
+        "Train configs with many seeds; write a page with statistics and curves.",
+    ),
+    "set": _Command(
+        _STEER, "Set", "Change live values of a running job: takes effect at its next safe point."
+    ),
+    "do": _Command(
+        _STEER,
+        "Do",
+        "Have a running job do something: sync, go back to a snapshot, pause, evaluate, stop ...",
+    ),
+    "status": _Command(_STEER, "Status", "Show how far a run is, and all its live values."),
+    "log": _Command(_STEER, "Log", "Show everything that was asked of a run, taken or refused."),
+    "ls": _Command(_STEER, "Ls", "List the runs below a directory, those at work first."),
+    "board": _Command(
+        _TRAIN, "Board", "Show curves: TensorBoard without TensorFlow, up in a second."
+    ),
+    "replay": _Command(
+        _STEER, "Replay", "Run a recorded run again, every change where it was, and compare."
+    ),
+    "digest": _Command(
+        _STEER,
+        "Digest",
+        "Print one hash over all variables and counters of a run at its training's end.",
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code.
+
+    2 for a user's mistake, 1 for a run that broke off, 130 for Ctrl-C.
+    """
+    try:
+        # A config may name a function in a module beside it; `python -m` looks there anyway.
+        if "" not in sys.path:
+            sys.path.append("")
+        began = process_began() if arguments is None else time.perf_counter()
+        command = _parse(sys.argv[1:] if arguments is None else arguments)
+        for field in fields(command):
+            _require_usable(getattr(command, field.name))
+        from rich.console import Console
+
+        if getattr(command, "says_how_it_started", False):
+            return command(Console(), began)
+        return command(Console())
+    except RlCoreError as error:
+        if os.environ.get("TARGETNET_DEBUG") == "1":
+            traceback.print_exc()
+        elif isinstance(error, EnvFailed) and error.__cause__:
+            traceback.print_exception(error.__cause__)  # for whoever wrote the env
+        print(f"targetnet: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("targetnet: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output, `head` say, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _parse(arguments: Sequence[str]) -> Any:
+    first = arguments[0] if arguments else ""
+    if first in (*_COMMANDS, "-h", "--help"):
+        # tyro reads the source of the class that a union is in: of `typing`, if it is in none.
+        line = make_dataclass("Line", [("command", Annotated[_one_of({first}), arg(name="")])])
+        # What to say of a mistake may take the others: a flag may be one of theirs.
+        with contextlib.suppress(RlCoreError):
+            return _parsed(line, arguments).command
+    return _parsed(_one_of(_COMMANDS), arguments)
+
+
+def _require_usable(argument: Any) -> None:
+    """Raises: RlCoreError if it is a path that the system will not look at, whatever it is for."""
+    if not isinstance(argument, Path):
+        return
+    try:
+        # Of a directory also whether one may look for a file in it.
+        os.stat(f"{argument}/." if argument.is_dir() else argument)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):  # the command knows whether it is to be there
+        return
+    except (OSError, ValueError) as error:
+        raise RlCoreError(
+            f"cannot use the path {shown(str(argument))}: {reason_of(error)}"
+        ) from None
+
+
+def _one_of(named: Collection[str]) -> Any:
+    """The union of all commands; those that are `named` are imported."""
+    kinds: list[Any] = []
+    for name, command in _COMMANDS.items():
+        if name in named:
+            kind = getattr(import_module(command.module), command.name)
+            kinds.append(Annotated[kind, subcommand(name)])
+        else:
+            kinds.append(Annotated[_NotNamed, subcommand(name, description=command.summary)])
+    return reduce(or_, kinds)
+
+
+def _parsed(kind: Any, arguments: Sequence[str]) -> Any:
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                kind,
+                prog="targetnet",
+                description="Train DQN-style agents, watch the curves, steer the run.",
+                args=arguments,
+            )
+    except SystemExit as exit_:
+        if exit_.code == USER_MISTAKE:
+            raise RlCoreError(_in_one_line(complaint.getvalue())) from None
+        raise
+
+
+def _in_one_line(box: str) -> str:
+    """What tyro says in a box: the complaint and the nearest flags, without their help texts."""
+    lines = [line.strip("╭╮╰╯│─ ") for line in box.splitlines()[1:]]
+    words = " ".join(line for line in lines if line).split(" For full helptext")[0]
+    complaint, _, near = words.partition(" Perhaps you meant:")
+    flags = dict.fromkeys(re.findall(r"--[a-z][a-z-]*", near.split(" in targetnet")[0]))
+    hint = f"; did you mean {next(iter(flags))}?" if flags else ""
+    said = in_one_line(complaint.split(" (required)")[0], _MOST_SAID)
+    return f"{said}{hint} (see targetnet --help)"

@@ -1,0 +1,159 @@
+"""The commands about what a run has learned: eval, play, export."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from agents.run.quiet import quiet_import
+from rl_core.errors import RlCoreError, escaped, shown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_INT64 = 2**63
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Play a trained policy greedily on fresh episodes and print their returns."""
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A run directory."""
+    episodes: Annotated[int, arg(metavar="N")] = 100
+    """How many episodes."""
+    seed: Annotated[int | None, arg(metavar="S")] = None
+    """Of the episodes. By default derived from the run's."""
+    ema: bool = False
+    """With the averaged weights."""
+    best: bool = False
+    """With the weights of the best evaluation."""
+    json: bool = False
+    """One JSON object: episodes, mean, std, min, max, and how many were cut at eval_max_steps."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.run.directory import RunDir
+
+        _require_episodes(self.episodes, self.seed)
+        directory = RunDir.open(self.run)
+        config = directory.config()
+        with quiet_import(onednn=config.onednn):
+            from agents.loops.evaluation import cut_note
+            from agents.policy.load import policy_weights
+            from agents.run.run import summary
+            from agents.run.terminal import evaluation_shown
+            from agents.run.train import evaluate_weights
+        weights = policy_weights(directory, averaged=self.ema, best=self.best)
+        with evaluation_shown(_beside(), self.episodes) as watch:
+            returns = evaluate_weights(config, weights, self.episodes, seed=self.seed, watch=watch)
+        result = summary(returns)
+        if self.json:
+            print(json.dumps(result))
+        else:
+            console.print(
+                f"greedy return {result['mean']:,.1f} +- {result['std']:,.1f} (mean and std of "
+                f"{self.episodes} episodes, {result['min']:,.1f} to {result['max']:,.1f}"
+                f"{cut_note(returns.cut, config)})",
+                highlight=False,
+                soft_wrap=True,
+            )
+        return 0
+
+
+@dataclass(frozen=True)
+class Play:
+    """Watch a trained policy: in a window, or as a video."""
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A run directory."""
+    episodes: Annotated[int, arg(metavar="N")] = 1
+    """How many episodes."""
+    video: Annotated[Path | None, arg(metavar="FILE")] = None
+    """An .mp4 or .gif to write instead of opening a window."""
+    seed: Annotated[int | None, arg(metavar="S")] = None
+    """Of the episodes. By default derived from the run's."""
+    ema: bool = False
+    """With the averaged weights."""
+    best: bool = False
+    """With the weights of the best evaluation."""
+    to_board: bool = False
+    """Also show it in TensorBoard's Images tab."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.run.directory import RunDir
+
+        _require_episodes(self.episodes, self.seed)
+        config = RunDir.open(self.run).config()
+        with console.status("importing TensorFlow"), quiet_import(onednn=config.onednn):
+            from agents.loops.evaluation import cut_note
+            from agents.policy.play import play
+            from agents.run.terminal import evaluation_shown
+
+        with evaluation_shown(_beside(), self.episodes) as watch:
+            returns = play(
+                self.run, self.episodes, video=self.video, seed=self.seed, averaged=self.ema,
+                best=self.best, to_board=self.to_board, watch=watch,
+                on_episode=lambda episode: console.print(
+                    f"episode {episode.number + 1}: return {episode.episode_return:,.1f}, "
+                    f"{episode.length:,} env steps{' (cut there)' if episode.cut else ''}",
+                    highlight=False,
+                ),
+            )  # fmt: skip
+        cut = cut_note(returns.cut, config)
+        console.print(f"mean return {sum(returns) / len(returns):,.1f}{cut}", highlight=False)
+        if self.video:
+            console.print(
+                escaped(f"video: {self.video}"), highlight=False, markup=False, soft_wrap=True
+            )
+        return 0
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a run's greedy policy for use without this project."""
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A run directory."""
+    dir: Annotated[Positional[Path], arg(metavar="DIR")]
+    """A new directory."""
+    to: Annotated[str, arg(metavar="savedmodel|frozen|tflite|onnx|safetensors")]
+    """The format."""
+    ema: bool = False
+    """The averaged weights."""
+    best: bool = False
+    """The weights of the best evaluation."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.run.directory import RunDir
+
+        onednn = RunDir.open(self.run).config().onednn
+        with console.status("importing TensorFlow"), quiet_import(onednn=onednn):
+            from agents.policy.export import export
+
+        with console.status(f"writing {self.to}"):
+            out = export(self.run, self.to, self.dir, averaged=self.ema, best=self.best)
+        for path in sorted(p for p in out.rglob("*") if p.is_file()):
+            console.print(escaped(str(path)), highlight=False, markup=False, soft_wrap=True)
+        return 0
+
+
+def _beside() -> Console:
+    """Shows progress where it is not taken for the result."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def _require_episodes(episodes: int, seed: int | None) -> None:
+    if not 1 <= episodes < _INT64:
+        raise RlCoreError(
+            f"--episodes must be a whole number >= 1 that fits into int64, got {shown(episodes)}"
+        )
+    if seed is not None and not 0 <= seed < _INT64:
+        raise RlCoreError(
+            f"--seed must be a whole number >= 0 that fits into int64, got {shown(seed)}"
+        )

@@ -1,0 +1,150 @@
+"""Runs as tables for a terminal: one with its live values, or many in a list.
+
+What a run's files say is shown as text, never as markup, and reaches no terminal as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from rl_core.control.client import ago
+from rl_core.control.files import ControlFiles
+from rl_core.control.state import LIVE, RunState, read_state
+from rl_core.errors import RunDirError, in_one_line
+from rl_core.hyperparameters import as_text
+
+_DEPTH = 4  # directories below the one that is searched
+DAMAGED = "damaged"
+
+
+class Found(NamedTuple):
+    """A run, or a directory that cannot be looked into."""
+
+    path: Path
+    state: RunState | None  # None if it cannot be read; `problem` says why
+    alive: bool
+    problem: str = ""
+
+
+def find_runs(directory: Path) -> list[Found]:
+    """Every run in or below a directory: those alive first, then the latest, then the damaged."""
+
+    def order(run: Found) -> tuple[bool, float]:
+        return not run.alive, float("inf") if run.state is None else -run.state.time
+
+    return sorted(_found(directory, _DEPTH), key=order)
+
+
+def _found(directory: Path, depth: int) -> Iterator[Found]:
+    """One that cannot be read hides no other."""
+    files = ControlFiles(directory)
+    try:
+        if _is_there(files.state):
+            yield Found(directory, *read_state(files))
+            return
+        inside = _directories(directory) if depth else []
+    except RunDirError as error:
+        yield Found(directory, None, False, str(error))
+        return
+    except OSError as error:
+        where = in_one_line(directory, 200)
+        yield Found(directory, None, False, f"cannot read {where}: {error.strerror}")
+        return
+    for path in inside:
+        yield from _found(path, depth - 1)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is anything, be it a pipe; other than `exists` it raises if it cannot tell."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _directories(directory: Path) -> list[Path]:
+    with os.scandir(directory) as entries:
+        names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    return [directory / name for name in names]
+
+
+def runs_table(runs: list[Found]) -> Table:
+    """One line a run."""
+    table = Table(
+        "run", "status", "env", "env steps", "return", "heartbeat", box=None, header_style="bold"
+    )
+    for path, state, alive, _ in runs:
+        name = Text(in_one_line(path, 200))
+        if state is None:
+            table.add_row(name, Text(DAMAGED, style="red"), "-", "-", "-", "-")
+            continue
+        table.add_row(
+            name,
+            status_word(state, alive),
+            Text(in_one_line(state.env_id)),
+            f"{state.env_step:,} / {state.env_steps:,}",
+            _number(state.mean_return),
+            ago(state.time),
+        )
+    return table
+
+
+def status_table(run: Path, state: RunState, alive: bool) -> Group:
+    """All about one run."""
+    speed = f"{_number(state.env_steps_per_second, 0)} env steps/s" if alive else ""
+    left = f"{_duration(state.eta_seconds)} left" if alive and state.eta_seconds else ""
+    name, env_id = in_one_line(run, 200), in_one_line(state.env_id)
+    lines = [
+        [f"{name}: {env_id}", status_word(state, alive).plain, in_one_line(state.note or "")],
+        [f"env step {state.env_step:,} of {state.env_steps:,}", speed, left],
+        [f"update {state.update:,}", f"target age {state.target_age} updates"],
+        [
+            f"return {_number(state.mean_return)} (mean of the last episodes)",
+            f"{state.episodes:,} episodes",
+        ],
+        [f"last heartbeat {ago(state.time)}"],
+    ]
+    table = Table(
+        "live value", "value", "unit", "bounds", "source", box=box.SIMPLE, header_style="bold"
+    )
+    for live in state.values:
+        texts = (live.name, as_text(live.value), live.unit, live.bounds, live.source)
+        table.add_row(*(Text(in_one_line(text)) for text in texts))
+    head = Text("\n".join(", ".join(part for part in line if part) for line in lines))
+    auto = [
+        f"  {in_one_line(v.name)} = auto: {in_one_line(v.configured, 1_000)}"
+        for v in state.values
+        if v.source != "config"
+    ]
+    return Group(head, table, Text("\n".join(auto)))
+
+
+def status_word(state: RunState, alive: bool) -> Text:
+    """running, paused, ...; killed where a process at work is gone."""
+    if state.status in LIVE and not alive:
+        return Text("killed", style="red")
+    style = {"running": "green", "paused": "yellow", "failed": "red"}.get(state.status, "")
+    return Text(state.status, style=style)
+
+
+def _number(value: float | None, digits: int = 1) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.{digits}f}" if abs(value) < 1e15 else f"{value:.6g}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 1e9:
+        return "years"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"

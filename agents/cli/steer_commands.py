@@ -1,0 +1,309 @@
+"""The commands about runs that exist: set, do, status, log, ls, digest, replay."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from rl_core.control.client import RunClient
+from rl_core.control.commands import ACTIONS, Command, do_command, set_command
+from rl_core.control.files import ControlFiles
+from rl_core.control.log import Entry, LogTail
+from rl_core.control.state import read_state, require_answers
+from rl_core.errors import RlCoreError, RunDirError, escaped, in_one_line, shown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+REFUSED, DIFFERENT, INTERRUPTED = 2, 1, 130
+_MOST_SAID = 600  # characters of a log entry, which may hold two values of 200 and a name
+Run = Annotated[Positional[Path], arg(metavar="RUN")]
+
+
+@dataclass(frozen=True)
+class Set:
+    """Change live values of a running job: takes effect at its next safe point."""
+
+    run: Run
+    """A run directory."""
+    change: Annotated[Positional[tuple[str, ...]], arg(metavar="NAME=VALUE ...")]
+    """As in sync_period=50 exempt=torso; NAME=auto returns to the config or its schedule."""
+    wait: bool = True
+    """Until the run has answered."""
+    timeout: Annotated[float, arg(metavar="S")] = 30.0
+    """Seconds to wait for its answer."""
+
+    def __call__(self, console: Console) -> int:
+        if not self.change:
+            raise RlCoreError("nothing to set: name at least one change, such as sync_period=50")
+        commands = [set_command(*_assignment(text), "cli") for text in self.change]
+        return _ask(self.run, commands, self.wait, self.timeout, console)
+
+
+@dataclass(frozen=True)
+class Do:
+    """Have a running job do something: sync, go back to a snapshot, pause, evaluate, stop ..."""
+
+    run: Run
+    """A run directory."""
+    action: Annotated[Positional[str], arg(metavar="|".join(ACTIONS))]
+    """sync copies online to target; stop keeps weights and checkpoint; see docs/live.md."""
+    back: Annotated[Positional[int | None], arg(metavar="K")] = None
+    """Of rewind: to the K-th last snapshot; 1 if not given."""
+    wait: bool = True
+    """Until the run has answered."""
+    timeout: Annotated[float, arg(metavar="S")] = 30.0
+    """Seconds to wait for its answer."""
+
+    def __call__(self, console: Console) -> int:
+        return _ask(
+            self.run, [do_command(self.action, "cli", self.back)], self.wait, self.timeout, console
+        )
+
+
+@dataclass(frozen=True)
+class Status:
+    """Show how far a run is, and all its live values."""
+
+    run: Run
+    """A run directory."""
+    follow: Annotated[bool, arg(aliases=["-f"])] = False
+    """Until Ctrl-C or the run's end."""
+    json: bool = False
+    """One JSON object; with --follow one a line."""
+    pid: bool = False
+    """Only the number of its process, as in: kill -9 $(targetnet status RUN --pid)"""
+
+    def __call__(self, console: Console) -> int:
+        if self.pid:
+            print(_pid(self.run))
+            return 0
+        from rich.live import Live
+
+        from agents.cli.run_tables import status_table
+
+        files = ControlFiles(self.run)
+        state, alive = read_state(files)
+        if self.json:
+            _print_state(state, alive)
+            while self.follow and alive:
+                time.sleep(0.5)
+                state, alive = read_state(files)
+                _print_state(state, alive)
+            return 0
+        if not self.follow:
+            console.print(status_table(self.run, state, alive))
+            return 0
+        with Live(status_table(self.run, state, alive), console=console) as live:
+            while alive:
+                time.sleep(0.5)
+                state, alive = read_state(files)
+                live.update(status_table(self.run, state, alive))
+        return 0
+
+
+@dataclass(frozen=True)
+class Log:
+    """Show everything that was asked of a run, taken or refused."""
+
+    run: Run
+    """A run directory."""
+    last: Annotated[int, arg(metavar="N")] = 1_000
+    """How many entries, the latest; 0 shows all."""
+    follow: Annotated[bool, arg(aliases=["-f"])] = False
+    """Go on until Ctrl-C."""
+    json: bool = False
+    """The entries as JSON, one object a line."""
+
+    def __call__(self, console: Console) -> int:
+        if self.last < 0:
+            raise RlCoreError(f"--last must be a whole number >= 0, got {self.last}")
+        files = ControlFiles(self.run)
+        if not _is_directory(files.directory):
+            run = in_one_line(self.run, 200)
+            raise RunDirError(f"{run} has no log: it is not the directory of a run")
+        require_answers(files)
+        tail = LogTail(files.log, last=self.last) if self.last else LogTail(files.log, position=0)
+        if tail.position:
+            print(f"(the last {self.last:,}; --last 0 shows all)", file=sys.stderr)
+        self._print(tail.new(), console)
+        while self.follow:
+            time.sleep(0.1)
+            self._print(tail.new(), console)
+        return 0
+
+    def _print(self, entries: Sequence[Entry], console: Console) -> None:
+        for entry in entries:
+            if self.json:
+                print(json.dumps(entry.model_dump()), flush=True)
+                continue
+            who, what = in_one_line(entry.who), in_one_line(entry.describe(), _MOST_SAID)
+            _say(console, f"{_moment(entry.time)}  {who:<8}  {what}")
+
+
+@dataclass(frozen=True)
+class Ls:
+    """List the runs below a directory, those at work first."""
+
+    dir: Annotated[Positional[Path], arg(metavar="DIR")] = Path("runs")
+    """Where to look."""
+    json: bool = False
+    """One JSON object a line."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.cli.run_tables import DAMAGED, find_runs, runs_table
+
+        if not _is_directory(self.dir):
+            raise RunDirError(f"no such directory: {shown(str(self.dir))}")
+        runs = find_runs(self.dir)
+        if self.json:
+            for run in runs:
+                if run.state is None:
+                    print(json.dumps({"run": str(run.path), "problem": run.problem}), flush=True)
+                else:
+                    _print_state(run.state, run.alive, run=str(run.path))
+        elif runs:
+            console.print(runs_table(runs))
+            for run in runs:
+                if run.problem:
+                    _say(console, f"{DAMAGED}: {run.problem}")
+        else:
+            _say(console, f"no runs below {self.dir}; start one with: targetnet train cartpole")
+        return 0
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Print one hash over all variables and counters of a run at its training's end."""
+
+    run: Run
+    """A run directory."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.run.directory import RunDir
+
+        end = RunDir.open(self.run).load_digest()
+        print(f"env step {end.env_step:,}, update {end.update:,}: {in_one_line(end.digest)}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Run a recorded run again, every change where it was, and compare."""
+
+    run: Run
+    """A run that has ended."""
+    to: Annotated[Path | None, arg(metavar="NEW")] = None
+    """Keep the repetition as a run of its own."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.run.directory import RunDir
+        from agents.run.quiet import quiet_import
+
+        onednn = RunDir.open(self.run).config().onednn
+        with console.status("importing TensorFlow"), quiet_import(onednn=onednn):
+            from agents.run.repeat import replay
+        verdict = replay(self.run, self.to, console=console)
+        if verdict.first_difference is not None:
+            _say(console, f"different: the first at env step {verdict.first_difference:,}")
+            return DIFFERENT
+        if verdict.interrupted:
+            _say(console, f"interrupted; the same up to env step {verdict.env_steps:,}")
+            return INTERRUPTED
+        if not verdict.identical:
+            _say(console, f"different: every step the same, but not the end: {verdict.digest}")
+            return DIFFERENT
+        if not verdict.complete:
+            record = f"up to env step {verdict.env_steps:,}, where the record of the run ends"
+            _say(console, f"identical {record}; digest there {verdict.digest}")
+            return 0
+        _say(console, f"identical {verdict.digest}")
+        return 0
+
+
+def _ask(
+    run: Path, commands: Sequence[Command], wait: bool, timeout: float, console: Console
+) -> int:
+    if not timeout > 0:
+        raise RlCoreError(f"--timeout must be a number of seconds > 0, got {timeout:g}")
+    client = RunClient(run, who="cli", timeout=timeout)
+    if not wait:
+        client.send(commands)
+        return 0
+    answers = client.ask(commands)
+    for entry in answers:
+        if entry.taken:
+            _say(console, entry.describe())
+    refusals = [f"{entry.describe()}" for entry in answers if not entry.taken]
+    if refusals:
+        raise RlCoreError("; ".join(refusals))
+    return 0
+
+
+def _pid(run: Path) -> int:
+    """Of the process that holds the run's lock: a number alone may be another process' by now."""
+    files = ControlFiles(run)
+    state, alive = read_state(files)
+    if not alive:
+        raise RunDirError(f"{run} is not running, so it has no process")
+    if state.host != socket.gethostname():
+        raise RunDirError(f"{run} runs on {state.host}: ask for its process there")
+    if not _holds(state.pid, files.lock):
+        raise RunDirError(f"{run} is starting and has not said which process it is: try again")
+    return state.pid
+
+
+def _holds(pid: int, lock: Path) -> bool:
+    """Whether a process has the file open."""
+    with contextlib.suppress(OSError):  # it ended, or it is somebody else's
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                if descriptor.samefile(lock):
+                    return True
+    return False
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    """ "sync_period=50" -> ("sync_period", 50); what is no number is a text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name or not value:
+        raise RlCoreError(f"a change is written name=value, got {shown(text)}")
+    number = value.replace("_", "")
+    for kind in (int, float):
+        try:
+            return name.strip(), kind(number)
+        except ValueError:
+            continue
+    return name.strip(), value.strip()
+
+
+def _print_state(state: Any, alive: bool, **more: Any) -> None:
+    print(json.dumps(more | {"alive": alive} | state.model_dump(mode="json")), flush=True)
+
+
+def _is_directory(path: Path) -> bool:
+    """Raises: RunDirError where that cannot be told."""
+    try:
+        return path.is_dir()
+    except OSError as error:
+        raise RunDirError(f"cannot read {in_one_line(path, 200)}: {error.strerror}") from None
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):  # of no calendar
+        return "?"
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(escaped(text), highlight=False, soft_wrap=True, markup=False)

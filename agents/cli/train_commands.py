@@ -1,0 +1,211 @@
+"""The commands that train, and what belongs to it: train, resume, configs, board."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from agents.run.quiet import Startup, quiet_import
+from rl_core.errors import RlCoreError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from agents.config.model import DqnConfig
+    from agents.run.directory import RunDir
+    from agents.run.run import Outcome
+
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent: progress on screen, curves and weights in a run directory."""
+
+    says_how_it_started: ClassVar[bool] = True
+
+    config: Annotated[Positional[str], arg(metavar="CONFIG")]
+    """A shipped name (see `targetnet configs`) or the path of a TOML file."""
+    run: Annotated[Path | None, arg(metavar="DIR")] = None
+    """The run directory. By default the next number of runs/CONFIG-NUMBER."""
+    seed: Annotated[int | None, arg(metavar="S")] = None
+    """Of everything random. By default the config's."""
+    set: Annotated[UseAppendAction[tuple[tuple[str, ...], ...]], arg(metavar="NAME=VALUE")] = ()
+    """Changes to the config, in TOML's notation: --set learning_rate=1e-3 hidden=[64,64]"""
+    board: bool = False
+    """Start TensorBoard beside the run and print its address."""
+    init_from: Annotated[Path | None, arg(metavar="RUN")] = None
+    """Begin with the weights of another run, or of a .safetensors file."""
+    rename: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="OLD=NEW")] = ()
+    """Of --init-from: names, or first parts of names, that are others here: encoder=torso"""
+    blocks: Annotated[tuple[str, ...], arg(metavar="BLOCK")] = ()
+    """Of --init-from: only these blocks, such as torso. By default all, and all must fit."""
+    resume: bool = False
+    """Go on with the run in --run if there is one, else begin it: for jobs that are restarted."""
+
+    def __call__(self, console: Console, began: float) -> int:
+        from agents.config.files import config_name, load_config
+
+        changes = [change for group in self.set for change in group]
+        if self.seed is not None:
+            changes.append(f"seed={self.seed}")
+        config = load_config(self.config, changes)
+        if self.resume:
+            if self.run is None:
+                raise RlCoreError("--resume needs --run DIR, the run to go on with")
+            if (self.run / "config.toml").exists():
+                return self._go_on(config, console, began)
+        if self.init_from is None and (self.rename or self.blocks):
+            raise RlCoreError("--rename and --blocks are of --init-from RUN")
+        with (
+            console.status("importing TensorFlow"),
+            quiet_import(onednn=config.onednn) as importing,
+        ):
+            from agents.policy.warm_start import fitted, weights_from
+            from agents.run.train import train
+        startup = Startup(began, importing)
+        initial = None
+        if self.init_from:
+            given = weights_from(self.init_from)
+            initial = partial(fitted, given, rename=self.rename, blocks=self.blocks)
+        name = config_name(self.config)
+        return _with_board(
+            lambda on_start: train(
+                config,
+                self.run,
+                name=name,
+                console=console,
+                on_start=on_start,
+                initial=initial,
+                startup=startup,
+            ),
+            self.board,
+            console,
+        )
+
+    def _go_on(self, config: DqnConfig, console: Console, began: float) -> int:
+        from agents.config.files import require_can_go_on
+        from agents.run.directory import RunDir
+
+        assert self.run is not None
+        directory = RunDir.open(self.run)
+        before = directory.config()
+        require_can_go_on(before, config)
+        if directory.has_result() and config.env_steps <= before.env_steps:
+            console.print(f"{self.run} is finished: nothing to do", highlight=False)
+            return 0
+        return _resume(self.run, config, self.board, console, began)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with a run that was stopped, killed or finished, from its last checkpoint."""
+
+    says_how_it_started: ClassVar[bool] = True
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A run directory."""
+    set: Annotated[UseAppendAction[tuple[tuple[str, ...], ...]], arg(metavar="NAME=VALUE")] = ()
+    """Such as --set env_steps=100_000, to make it longer."""
+    board: bool = False
+    """Start TensorBoard beside the run and print its address."""
+
+    def __call__(self, console: Console, began: float) -> int:
+        from agents.config.files import changed_config
+        from agents.run.directory import RunDir
+
+        changes = [change for group in self.set for change in group]
+        config = changed_config(RunDir.open(self.run).config(), changes)
+        return _resume(self.run, config, self.board, console, began)
+
+
+@dataclass(frozen=True)
+class Configs:
+    """List the shipped configs."""
+
+    def __call__(self, console: Console) -> int:
+        from rich.table import Column, Table
+
+        from agents.config.files import load_config, shipped_configs
+
+        whole = [Column(name, no_wrap=True) for name in ("name", "env", "env steps")]
+        table = Table(*whole, "about", box=None, header_style="bold")
+        for name, text in shipped_configs().items():
+            config = load_config(name)
+            about = text.splitlines()[0].removeprefix("#").strip()
+            table.add_row(name, config.env_id, f"{config.env_steps:,}", about)
+        console.print(table)
+        return 0
+
+
+@dataclass(frozen=True)
+class Board:
+    """Show curves: TensorBoard without TensorFlow, up in a second."""
+
+    dir: Annotated[Positional[Path], arg(metavar="DIR")] = RUNS
+    """A directory of runs, or one run."""
+    host: str = "localhost"
+    """Address to listen on."""
+    port: Annotated[int | None, arg(metavar="N")] = None
+    """By default 6006, or the next free one."""
+    full: bool = False
+    """With TensorFlow, for the tabs that need it; slower to start."""
+    allow_host: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME")] = ()
+    """Another host name under which the Steer tab may be used; localhost always may."""
+
+    def __call__(self, console: Console) -> int:
+        from rl_core.board.launcher import serve
+
+        allowed = [f"--steer_allow_host={name}" for name in self.allow_host]
+        serve(self.dir, host=self.host, port=self.port, full=self.full, arguments=allowed)
+        return 0
+
+
+def _resume(run: Path, config: DqnConfig, board: bool, console: Console, began: float) -> int:
+    with console.status("importing TensorFlow"), quiet_import(onednn=config.onednn) as importing:
+        from agents.run.train import resume
+    startup = Startup(began, importing)
+    return _with_board(
+        lambda on_start: resume(run, config, console=console, on_start=on_start, startup=startup),
+        board,
+        console,
+    )
+
+
+def _with_board(
+    go: Callable[[Callable[[RunDir], None]], Outcome], board: bool, console: Console
+) -> int:
+    with contextlib.ExitStack() as beside:
+
+        def on_start(directory: RunDir) -> None:
+            if board:
+                _start_board(directory.logdir, beside, console)
+
+        outcome = go(on_start)
+        if outcome.signal:
+            return 128 + outcome.signal
+        if board and console.is_terminal:
+            console.print("The run is over; TensorBoard stays up until Ctrl-C.")
+            with contextlib.suppress(KeyboardInterrupt):
+                threading.Event().wait()
+    return 0
+
+
+def _start_board(logdir: Path, beside: contextlib.ExitStack, console: Console) -> None:
+    from rl_core.board.launcher import BoardError, start_beside
+
+    try:
+        board = start_beside(logdir)
+    except BoardError as error:
+        # The run matters more than its board.
+        console.print(f"no TensorBoard: {error}", style="yellow", highlight=False)
+        return
+    beside.callback(board.stop)
+    console.print(f"TensorBoard: {board.url}", highlight=False)

@@ -1,0 +1,67 @@
+"""The live values that updates read, as what is fed to the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from rl_core.hyperparameters import Hyperparameters, Knob
+
+
+class LiveFeeds:
+    """Scalars by name in the graph; outside, an array of the real ones and one of the whole ones.
+
+    A compiled call takes half a microsecond for everything that it is fed, so it is not each.
+
+    Args:
+      knobs: of the values.
+
+    Attributes:
+      tensors: what is fed, float32 [n] and int64 [m].
+    """
+
+    def __init__(self, knobs: Iterable[Knob]) -> None:
+        knobs = list(knobs)
+        self._names = [[k.name for k in knobs if k.whole == whole] for whole in (False, True)]
+        self.tensors = [
+            tf.placeholder(dtype, [len(names)], f"live_{dtype.name}")
+            for dtype, names in zip((tf.float32, tf.int64), self._names, strict=True)
+        ]
+        self._scalars = {
+            name: scalar
+            for names, fed in zip(self._names, self.tensors, strict=True)
+            for name, scalar in zip(names, tf.unstack(fed), strict=True)
+        }
+
+    def __getitem__(self, name: str) -> tf.Tensor:
+        return self._scalars[name]
+
+    def get(self, name: str) -> tf.Tensor | None:
+        """None if it does nothing in this run."""
+        return self._scalars.get(name)
+
+    def start(self, live: Hyperparameters) -> None:
+        """Where the values come from."""
+        self._live = live
+        self._scheduled = any(live.is_scheduled(name) for name in self._scalars)
+        self._make()
+
+    def values(self) -> list[np.ndarray]:
+        """Of `tensors`, now; arrays that will not change."""
+        if self._scheduled or self._live.revision != self._revision:
+            self._make()
+        return self._arrays
+
+    def among(self, values: Sequence[np.ndarray]) -> dict[str, float]:
+        """By name, those that are in `values`, as that gave them."""
+        pairs = zip(self._names, values, strict=True)
+        return {n: v for names, array in pairs for n, v in zip(names, array.tolist(), strict=True)}
+
+    def _make(self) -> None:
+        self._revision = self._live.revision
+        self._arrays = [
+            np.array([self._live[name] for name in names], fed.dtype.as_numpy_dtype)
+            for names, fed in zip(self._names, self.tensors, strict=True)
+        ]

@@ -1,0 +1,160 @@
+"""The networks of an agent: which one its config says, under which scopes, how they are copied.
+
+online          learns
+target          copied from online
+past_target/i   copied from the copy before it, if targets are averaged
+ema             follows online smoothly, if averaged weights are kept
+behaviour       copied from online before each phase of a concurrent loop, and acts in it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow.compat.v1 as tf
+
+from agents.config.model import DqnConfig
+from agents.dqn.own_network import OwnNetwork
+from rl_core.graph.scopes import stop_gradient_getter
+from rl_core.graph.sync import copy_vars
+from rl_core.losses.categorical import support
+from rl_core.networks import (
+    ByteBounds,
+    Network,
+    Streams,
+    Values,
+    categorical_head,
+    impala_torso,
+    implicit_head,
+    minatar_torso,
+    mlp_torso,
+    nature_torso,
+    of_scaled_bytes,
+    q_head,
+    q_network,
+    quantile_head,
+)
+from rl_core.networks.network import Head, Torso
+from rl_core.random import Draws
+
+TORSOS: dict[str, Callable[..., Torso]] = {
+    "mlp": mlp_torso,
+    "minatar": minatar_torso,
+    "nature": nature_torso,
+    "impala": impala_torso,
+}
+
+
+class Networks:
+    """Builds every network once, on `observations`, and again wherever one is called.
+
+    Args:
+      config: one run.
+      num_actions: A.
+      observations: [M, ...] placeholder.
+      byte_bounds: of observations of bytes; None: 0 and 255.
+
+    Attributes:
+      online, target, ema, behaviour: full names of their scopes; the last two are None if there
+        are none.
+      greedy: values of the online network for `observations`, without noise.
+      greedy_ema: the same of the averaged weights, or None.
+    """
+
+    def __init__(
+        self,
+        config: DqnConfig,
+        num_actions: int,
+        observations: tf.Tensor,
+        byte_bounds: ByteBounds | None = None,
+    ) -> None:
+        self._network = of_scaled_bytes(build_network(config, num_actions), byte_bounds)
+        with tf.variable_scope("online") as online:
+            self.greedy = self._network(observations)
+        self.online = online.name
+        names = ["target", *(f"past_target/{i}" for i in range(config.averaged_targets - 1))]
+        # From the newest to the oldest.
+        self._targets = [self._copy_of_online(name, observations)[0] for name in names]
+        self.target = self._targets[0]
+        self.ema: str | None = None
+        self.greedy_ema: Values | None = None
+        if config.ema_decay:
+            self.ema, self.greedy_ema = self._copy_of_online("ema", observations)
+        self.behaviour: str | None = None
+        if config.loop == "concurrent":
+            self.behaviour, _ = self._copy_of_online("behaviour", observations)
+
+    def values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
+        """Of the online network."""
+        with tf.variable_scope(self.online, reuse=True):
+            return self._network(observation, draws)
+
+    def behaviour_values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
+        """Of the network that acts: the online one, or its copy in a concurrent loop."""
+        if self.behaviour is None:
+            return self.values(observation, draws)
+        return self._guarded(self.behaviour, observation, draws)
+
+    def frozen_values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
+        """Of the online network, without gradient."""
+        return self._guarded(self.online, observation, draws)
+
+    def each_target(self, observation: tf.Tensor, draws: Draws | None = None) -> list[Values]:
+        """Of the target network and of its older copies, the newest first."""
+        return [self._guarded(name, observation, draws) for name in self._targets]
+
+    def sync(self, tau: tf.Tensor | None = None) -> tf.Operation:
+        """Each older copy takes the one after it, and the target takes the online network."""
+        chain = [self.online, *self._targets]
+        done: list[tf.Operation] = []
+        # The oldest first: what is overwritten has been passed on.
+        for i in reversed(range(len(self._targets))):
+            with tf.control_dependencies(done):
+                done = [copy_vars(chain[i], chain[i + 1], tau=None if i else tau)]
+        return done[0]
+
+    def behave_as_online(self) -> tf.Operation:
+        """The network that acts in a concurrent loop takes the online network."""
+        assert self.behaviour is not None
+        return copy_vars(self.online, self.behaviour)
+
+    def all_as_online(self) -> tf.Operation:
+        """Every other network becomes what the online one is."""
+        others = [*self._targets, *filter(None, (self.ema, self.behaviour))]
+        return tf.group(*[copy_vars(self.online, name) for name in others])
+
+    def _guarded(self, scope: str, observation: tf.Tensor, draws: Draws | None) -> Values:
+        with tf.variable_scope(scope, reuse=True, custom_getter=stop_gradient_getter):
+            return self._network(observation, draws)
+
+    def _copy_of_online(self, name: str, observations: tf.Tensor) -> tuple[str, Values]:
+        with tf.variable_scope(name, custom_getter=stop_gradient_getter) as scope:
+            values = self._network(observations)
+        return scope.name, values
+
+
+def build_network(config: DqnConfig, num_actions: int) -> Network:
+    """The config's network.
+
+    Raises:
+      ConfigError: the user's own network cannot be imported.
+    """
+    streams = Streams(num_actions, config.dueling, config.head_hidden, config.noisy)
+    head = _head(config, streams)
+    if config.network in TORSOS:
+        torso = TORSOS[config.network](config.hidden, normalise=config.layer_norm)
+        return q_network(torso, head)
+    taken = {"value", "advantage"} if config.dueling else {"head"}
+    taken |= {"embedding"} if config.head == "implicit" else set()
+    return q_network(OwnNetwork(config.network, taken), head, block=None)
+
+
+def _head(config: DqnConfig, streams: Streams) -> Head:
+    match config.head:
+        case "categorical":
+            return categorical_head(streams, support(config.v_min, config.v_max, config.atoms))
+        case "quantile":
+            return quantile_head(streams, config.quantiles)
+        case "implicit":
+            return implicit_head(streams, config.tau_samples, config.tau_samples_acting)
+    return q_head(streams)

@@ -1,0 +1,184 @@
+"""A network function of the user's own: imported, tried out, and called.
+
+It is tried out in a graph of its own, so a mistake is one line before anything else is built, and
+the agent's graph has nothing of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import traceback
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from rl_core.errors import ConfigError, ShapeError, did_you_mean, in_one_line
+from rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
+
+_BATCH = 3  # observations that it is tried out on
+_SCOPED = (
+    "Keras layers, tf.Variable and tf.Module ignore variable scopes and custom getters, so the "
+    "target network could be neither copied nor kept from gradients; build layers with "
+    "tf.get_variable, as rl_core's dense, conv2d and layer_norm do"
+)
+_MORE = "; TARGETNET_DEBUG=1 shows all"
+_VARIABLES = ("VarHandleOp", "VariableV2")  # types of operations
+
+
+class OwnNetwork:
+    """The user's function "module:function": observations [B, ...] -> features [B, F].
+
+    Args:
+      name: of the function, as in the config.
+      taken: names of the head's blocks.
+
+    Raises:
+      ConfigError: it cannot be imported; or, when called, it raises, or makes variables that
+        cannot be copied or learned.
+      ShapeError: when called, it returns something else than features.
+    """
+
+    def __init__(self, name: str, taken: Collection[str]) -> None:
+        self._name, self._taken = name, taken
+        self._function = _imported(name)
+        self._tried = False
+
+    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        if not self._tried:
+            self._try_out(observation.shape.as_list()[1:])
+            self._tried = True
+        return self._features(observation)
+
+    def _try_out(self, shape: list[int]) -> None:
+        """Calls it as an agent does: in a scope, in a guarded one, and again in the first."""
+        with tf.Graph().as_default() as graph:
+            observation = tf.placeholder(tf.float32, [_BATCH, *shape])
+            with tf.variable_scope("online"):
+                features = self._features(observation)
+            with tf.variable_scope("target", custom_getter=stop_gradient_getter):
+                self._features(observation)
+            made = _variables_of(graph)
+            with tf.variable_scope("online", reuse=True):
+                self._features(observation)
+            self._require_scoped(made, _variables_of(graph))
+            self._require_blocks(made)
+            self._require_learnable(features)
+
+    def _features(self, observation: tf.Tensor) -> tf.Tensor:
+        try:
+            features = self._function(observation)
+        except (Exception, SystemExit) as error:
+            raise _failure(self._name, "failed", error) from error
+        # A symbolic one: NumPy's arrays and eager tensors are of no graph.
+        if not tf.is_symbolic_tensor(features):
+            raise self._not_features(_kind(features))
+        shape, batch = features.shape, observation.shape[0]
+        if shape.rank != 2 or not shape[1] or (batch and shape[0] not in (None, batch)):
+            raise self._not_features(f"shape {shape} of observations of shape {observation.shape}")
+        if features.dtype != tf.float32:
+            raise self._not_features(features.dtype.name)
+        return features
+
+    def _not_features(self, got: str) -> ShapeError:
+        return ShapeError(
+            f"network {self._name!r} must return features [B, F], a float32 tensor of rank 2 with "
+            f"a row for each observation and F known, got {got}"
+        )
+
+    def _require_scoped(self, made: set[str], after_reuse: set[str]) -> None:
+        """That every variable came by `get_variable`: under both names, and not once more."""
+        online, target = ({n for n in made if n.startswith(s)} for s in ("online/", "target/"))
+        alike = {n.replace("target/", "online/", 1) for n in target} ^ online
+        wrong = (after_reuse - made) | (made - online - target) | alike
+        if wrong:
+            name = re.sub(r"^(online|target)(_\d+)?/", "", min(wrong))
+            raise ConfigError(
+                f"network {self._name!r} makes {name!r}, which is not a variable by "
+                f"tf.get_variable: {_SCOPED}"
+            )
+
+    def _require_blocks(self, made: set[str]) -> None:
+        names = variables_in("online").keys()
+        kept = {f"{scope}/{name}" for scope in ("online", "target") for name in names}
+        if others := made - kept:
+            raise ConfigError(
+                f"network {self._name!r} makes {min(others).partition('/')[2]!r} with "
+                "trainable=False, which would be neither copied to the target network nor saved; "
+                "use tf.constant"
+            )
+        bare = [name for name in names if "/" not in name]
+        if bare:
+            raise ConfigError(
+                f"network {self._name!r} makes the variable {bare[0]!r} outside any scope; put its "
+                "layers under tf.variable_scope(name), which is then a block that can be frozen"
+            )
+        for block in blocks_of("online"):
+            if block in self._taken:
+                raise ConfigError(
+                    f"network {self._name!r} has a scope {block!r}, which is the head's; give it "
+                    "another name"
+                )
+
+    def _require_learnable(self, features: tf.Tensor) -> None:
+        variables = variables_in("online")
+        try:
+            gradients = tf.gradients(features, list(variables.values()))
+        except (LookupError, TypeError, ValueError) as error:
+            raise _failure(self._name, "cannot be learned", error) from error
+        for (name, variable), gradient in zip(variables.items(), gradients, strict=True):
+            if gradient is None:
+                why = "on which its features do not depend; leave it out"
+            elif variable.dtype.base_dtype != tf.float32:
+                why = f"of {variable.dtype.base_dtype.name}, which must be float32"
+            else:
+                continue
+            raise ConfigError(f"network {self._name!r} has a trainable variable {name!r} {why}")
+
+
+def _imported(name: str) -> Callable[[tf.Tensor], Any]:
+    module_name, _, function = name.partition(":")
+    try:
+        # Not within the agent's graph: what a module makes when it is imported is none of it.
+        with tf.Graph().as_default():
+            module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        raise _failure(name, "cannot be imported", error) from error
+    found = getattr(module, function, None)
+    if not callable(found):
+        functions = [n for n, value in vars(module).items() if callable(value)]
+        raise ConfigError(
+            f"network {name!r} cannot be imported: module {module_name!r} has no function "
+            f"{function!r}{did_you_mean(function, functions)}"
+        )
+    return found
+
+
+def _failure(name: str, what: str, error: BaseException) -> ConfigError:
+    """In one line: what was raised, and the last line of the user's module that led there."""
+    text = f"network {name!r} {what} ({type(error).__name__}: {in_one_line(error)})"
+    place, by_keras = "", "keras" in str(error).lower()
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module = frame.f_globals.get("__name__", "")
+        by_keras |= module.partition(".")[0] in ("keras", "tf_keras")
+        if module == name.partition(":")[0]:
+            place = f" at {_short(frame.f_code.co_filename)}:{line}"
+    return ConfigError(text + place + (f"; {_SCOPED}" if by_keras else _MORE))
+
+
+def _short(file: str) -> str:
+    here = Path.cwd()
+    return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
+
+
+def _variables_of(graph: tf.Graph) -> set[str]:
+    """By name; also those that are in no collection."""
+    return {op.name for op in graph.get_operations() if op.type in _VARIABLES}
+
+
+def _kind(value: Any) -> str:
+    """list, NoneType, numpy.ndarray"""
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"

@@ -1,0 +1,82 @@
+"""The target's age, who decides by it that the target is copied, and what Python knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from rl_core.graph.xla import when
+
+
+class TargetClock:
+    """Counts the updates since the target was copied, and copies it when it is old enough.
+
+    The graph has the age and decides by it. Python knows the age too, most of the time: where it
+    knows that no copy is due, it feeds the age after the update instead of having it computed,
+    and with it the decision.
+
+    Args:
+      period: int64 scalar: the age at which the target is copied.
+      copy: builds the copy.
+
+    Attributes:
+      age: int64 scalar variable.
+      known_age: the placeholder of `advance_as_known`.
+      now: the age as Python knows it; None if the graph has to be asked.
+    """
+
+    def __init__(self, period: tf.Tensor, copy: Callable[[], tf.Operation]) -> None:
+        self._period, self._copy = period, copy
+        with tf.variable_scope("counters"):
+            self.age = tf.get_variable(
+                "target_age", [], tf.int64, tf.zeros_initializer(), trainable=False
+            )
+        self.known_age = tf.placeholder(tf.int64, [], "known_age")
+        self.now: int | None = None
+
+    # In the graph.
+
+    def advance(self, updates: Any, made: tf.Tensor | None) -> tf.Operation:
+        """One update older; copied, and of age 0, if that is the period or more.
+
+        Args:
+          updates: int64 scalar: 1, or 0 if the update was not made.
+          made: bool scalar: whether it was; None: it is never otherwise.
+        """
+        older = self.age.read_value() + updates
+        due = older >= self._period
+        if made is not None:
+            due = tf.logical_and(made, due)
+        copied = when(due, self._copy)
+        age = tf.where(copied, tf.zeros_like(older), older)
+        return self.age.assign(age, read_value=False)
+
+    def advance_as_known(self) -> tf.Operation:
+        """As old as Python says; no copy."""
+        return self.age.assign(self.known_age, read_value=False)
+
+    def copied_by(self, copy: tf.Operation) -> tf.Operation:
+        """`copy`, and of age 0 after it."""
+        with tf.control_dependencies([copy]):
+            return self.age.assign(0, read_value=False)
+
+    # In Python.
+
+    def pass_one(self, period: int) -> int | None:
+        """One update later; the new age, or None if it was copied or nobody knows."""
+        if self.now is None:
+            return None
+        self.now += 1
+        if self.now < period:
+            return self.now
+        self.now = 0
+        return None
+
+    def pass_by(self, updates: int, period: int) -> None:
+        """Several updates later."""
+        if self.now is None:
+            return
+        first = max(1, period - self.now)  # updates until it is copied
+        self.now = self.now + updates if updates < first else (updates - first) % period

@@ -1,0 +1,138 @@
+"""One update in the graph: sample, objective, gradients, apply, averages, sync."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from agents.config.model import DqnConfig
+from agents.dqn.live_feeds import LiveFeeds
+from agents.dqn.networks import Networks
+from agents.dqn.objective import Objective
+from agents.dqn.target_clock import TargetClock
+from rl_core.graph.finite import where
+from rl_core.graph.sync import copy_vars
+from rl_core.optimizers.packed_adam import Applied, LoopAdam, Moments
+from rl_core.random import Stream
+from rl_core.replay import PrioritizedReplay, Transitions, UniformReplay
+
+# Applies the gradients of a loss [].
+Apply = Callable[[tf.Tensor], Applied]
+
+
+class LearnStats(NamedTuple):
+    """Of the last update of a learning phase."""
+
+    loss: Any  # [] mean over the batch
+    q_mean: Any  # [] mean over the batch of q_tm1[a_tm1]
+    q_max: Any  # [] largest q_tm1[a]
+    grad_norm: Any  # [] global norm over the trained blocks, before clipping
+    td_error: Any  # [B]
+
+
+class Learned(NamedTuple):
+    """Of one update, as it is before anybody asks for statistics."""
+
+    loss: Any  # [B] weighted
+    target: Any  # [B]
+    td_error: Any  # [B]
+    q_tm1: Any  # [B, A]
+    signs: Any  # [3] of `rl_core.graph.finite`
+
+    def stats(self) -> LearnStats:
+        # In a compiled loop each mean would be made in every update, for the last one alone.
+        q_mean = tf.reduce_mean(self.target - self.td_error)  # []
+        q_max = tf.reduce_max(self.q_tm1)  # []
+        return LearnStats(tf.reduce_mean(self.loss), q_mean, q_max, self.signs[1], self.td_error)
+
+
+class BuiltUpdate(NamedTuple):
+    """One update, built."""
+
+    learned: Learned
+    moments: Any  # Adam's after it, where a loop carries them
+    end: Any  # the op that ends it
+    made: Any  # [] bool; None if nothing else is run where it is not
+
+
+class Update:
+    """Builds updates: for a call of its own, for many in one call, for the loop in the graph.
+
+    Args:
+      config: one run.
+      live: what updates are fed.
+      networks, replay, clock: of the agent.
+
+    Attributes:
+      count: int64 scalar variable: updates made so far.
+      young_end: of the last one that was built by `alone`: its end where no copy is due.
+    """
+
+    young_end: tf.Operation
+
+    def __init__(
+        self,
+        config: DqnConfig,
+        live: LiveFeeds,
+        networks: Networks,
+        replay: UniformReplay,
+        clock: TargetClock,
+    ) -> None:
+        self._config, self._live, self._networks = config, live, networks
+        self._replay, self._clock = replay, clock
+        self._objective = Objective(config, networks, live)
+        with tf.variable_scope("counters"):
+            self.count = tf.get_variable(
+                "updates", [], tf.int64, tf.zeros_initializer(), trainable=False
+            )
+
+    def alone(self, apply: Apply) -> BuiltUpdate:
+        """One in a call of its own."""
+        return self._build(apply, alone=True)
+
+    def in_loop(
+        self, adam: LoopAdam, moments: Moments, trained: Mapping[str, tf.Tensor] | None = None
+    ) -> BuiltUpdate:
+        """One of many in one call, which carries Adam's moments.
+
+        Args:
+          adam: of the blocks that may be trained.
+          moments: before it.
+          trained: block -> bool scalar; None: all that `adam` has.
+        """
+        rates = {name: self._live[name] for name in ("learning_rate", "max_grad_norm")}
+        return self._build(lambda loss: adam.apply(loss, moments, trained, **rates))
+
+    def _build(self, apply: Apply, *, alone: bool = False) -> BuiltUpdate:
+        counter = self.count.read_value()
+        batch = self._sample(counter)
+        td, priority, q_tm1 = self._objective(batch, counter)
+        weighted = td.loss if batch.weight is None else batch.weight * td.loss  # [B]
+        signs, made, moments, applied = apply(tf.reduce_mean(weighted))
+        learned = Learned(weighted, td.target, td.td_error, q_tm1, signs)
+        with tf.control_dependencies([applied, counter]):
+            one = where(made, np.int64(1), np.int64(0))
+            changes = [self.count.assign_add(one, read_value=False)]
+            if isinstance(self._replay, PrioritizedReplay):
+                changes.append(self._replay.update_priorities(batch.row, priority, made))
+            if self._networks.ema:
+                share = tf.subtract(1.0, self._live["ema_decay"])
+                online, ema = self._networks.online, self._networks.ema
+                changes.append(copy_vars(online, ema, tau=share, only_if=made))
+            end = tf.group(*changes, self._clock.advance(one, made))
+            if alone:
+                self.young_end = tf.group(*changes, self._clock.advance_as_known())
+            return BuiltUpdate(learned, moments, end, made)
+
+    def _sample(self, counter: tf.Tensor) -> Transitions:
+        live, stream = self._live, Stream(self._config.seed, "sample")
+        size, n_step = self._config.batch_size, live.get("n_step")
+        if not isinstance(self._replay, PrioritizedReplay):
+            return self._replay.sample(size, stream, counter, live["discount"], n_step)
+        return self._replay.sample(
+            size, stream, counter, live["discount"], n_step,
+            alpha=live["priority_alpha"], beta=live["priority_beta"],
+        )  # fmt: skip

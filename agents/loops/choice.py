@@ -1,0 +1,33 @@
+"""Which loop a config trains in.
+
+plain       one item per time step, exactly the classical order      agents.loops.plain
+concurrent  envs are stepped while updates are made                   agents.loops.concurrent
+compiled    envs in the graph, many time steps in one call            agents.loops.compiled
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from agents.dqn.agent import DqnAgent
+from agents.loops.compiled import compiled_loop, longest_chunk
+from agents.loops.concurrent import concurrent_loop, longest_phase
+from agents.loops.plain import LoopState, Tick, training_loop
+from envs import Envs
+
+Loop = Callable[[DqnAgent, Envs, LoopState | None], Iterator[Tick]]
+LOOPS: dict[str, Loop] = {
+    "plain": training_loop,
+    "concurrent": concurrent_loop,
+    "compiled": compiled_loop,
+}
+
+
+def longest_tick(agent: DqnAgent) -> int:
+    """Time steps from one safe point to the next, at most."""
+    match agent.config.loop:
+        case "concurrent":
+            return longest_phase(agent)
+        case "compiled":
+            return longest_chunk(agent)
+    return 1

@@ -1,0 +1,72 @@
+"""The compiled loop: chunks of many time steps, each one call into the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from agents.dqn.agent import DqnAgent, LearnStats
+from agents.dqn.diverging import DivergedInChunk
+from agents.dqn.in_graph_loop import Chunk, Counts
+from agents.loops.plain import LoopState, Tick
+from envs import Envs, Episode
+
+
+def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
+    """As `training_loop`, with one item for each chunk of `chunk` time steps.
+
+    A chunk ends where the count of time steps is a multiple of `chunk`. Live values are read when
+    one begins, those of schedules too, so what is set between two chunks is the same whenever a
+    run is resumed or replayed.
+    """
+    config, live = agent.config, agent.hyperparameters
+    state = state or LoopState(next_log=config.log_period)
+    longest = longest_chunk(agent)
+    while state.env_step < config.env_steps:
+        live.env_step = state.env_step
+        log_due = state.env_step >= state.next_log
+        updates = agent.updates
+        try:
+            chunk = agent.run_chunk(_counts(state), longest - state.tick % longest)
+        except DivergedInChunk as error:
+            error.tick = _tick(error.chunk, state, None)
+            raise
+        stats = LearnStats(*chunk.stats) if log_due and agent.updates > updates else None
+        state.next_log += (stats is not None) * config.log_period
+        tick = _tick(chunk, state, stats)
+        live.env_step = state.env_step
+        yield tick
+
+
+def _tick(chunk: Chunk, state: LoopState, stats: LearnStats | None) -> Tick:
+    """Counts a chunk."""
+    state.tick += int(chunk.time_steps)
+    state.env_step, state.new_steps = int(chunk.counts.env_step), int(chunk.counts.new_steps)
+    state.clock.age = int(chunk.counts.learn_age)
+    return Tick(state.env_step, *_episodes(chunk), stats, np.zeros(0, np.int32), None)
+
+
+def _episodes(chunk: Chunk) -> tuple[tuple[Episode, ...], tuple[int, ...]]:
+    """The episodes that ended in a chunk, and the env step after the time step that ended each."""
+    lengths = chunk.lengths[: int(chunk.time_steps)]
+    when, where = np.nonzero(lengths)
+    ended = lengths[when, where]
+    # With many envs there are thousands of them in a second: lists are faster than arrays here.
+    rows = (where, chunk.returns[when, where], np.abs(ended), ended > 0)
+    numbers = (chunk.finished - np.count_nonzero(lengths, axis=0)).tolist()  # of the next to end
+    episodes = []
+    for env, *rest in zip(*(row.tolist() for row in rows), strict=True):
+        episodes.append(Episode(env, numbers[env], *rest))
+        numbers[env] += 1
+    return tuple(episodes), tuple(chunk.env_steps[when].tolist())
+
+
+def longest_chunk(agent: DqnAgent) -> int:
+    """Time steps of a chunk."""
+    assert agent.device_loop is not None
+    return agent.device_loop.longest
+
+
+def _counts(state: LoopState) -> Counts:
+    return Counts(*map(np.int64, (state.env_step, state.new_steps, state.clock.age)))

@@ -1,0 +1,95 @@
+"""The concurrent loop: the envs are stepped while the updates of the phase before are made.
+
+Concurrent training, Daley & Amato (2021), https://arxiv.org/abs/2111.01264, section 3. In phase p
+
+    this thread   acts with the weights of the beginning of phase p, and keeps what the envs show
+    the learner   makes the updates that were due at the end of phase p - 1
+
+and when both are done, the rows go into the replay. Neither sees anything of the other's before,
+so timing decides nothing: the same seed gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from agents.dqn.agent import DqnAgent
+from agents.dqn.step_buffer import RowBuffer
+from agents.loops.plain import LoopState, Tick, telling_env_step
+from envs import Envs, Episode, Step
+
+
+def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
+    """As `training_loop`, with one item for each phase of `learn_period` env steps.
+
+    Safe points lie between phases: what is set there holds for a whole phase, but schedules
+    of what acts, epsilon and temperature, go on inside one.
+    """
+    config, live = agent.config, agent.hyperparameters
+    state = state or LoopState(next_log=config.log_period)
+    live.env_step = state.env_step
+    longest = longest_phase(agent)
+    with telling_env_step(state), ThreadPoolExecutor(1, "learner") as learner:
+        step = state.step or envs.reset()
+        while state.env_step < config.env_steps:
+            agent.follow()
+            learned = None
+            if state.due_updates:
+                log_due = state.env_step >= state.next_log
+                learned = learner.submit(agent.plan(state.due_updates, stats=log_due))
+                state.next_log += log_due * config.log_period
+            phase = _Phase(agent, envs)
+            try:
+                step, actions = phase.collect(step, state, longest)
+            finally:
+                # Whoever of the two failed: what was counted is stored, so that it can be read.
+                try:
+                    stats = learned.result() if learned else None
+                finally:
+                    if phase.shown.count:
+                        agent.store(phase.shown.rows())
+            state.due_updates = 0
+            if state.env_step >= config.learn_start:
+                state.due_updates = phase.phases_due * live["updates_per_learn"]
+            yield Tick(
+                state.env_step, tuple(phase.episodes), tuple(phase.ended_at), stats, actions, step
+            )
+
+
+def longest_phase(agent: DqnAgent) -> int:
+    """Time steps after which the rows are stored at the latest, learning due or not."""
+    return max(1, agent.replay.steps // 2)
+
+
+class _Phase:
+    """The time steps of one phase."""
+
+    def __init__(self, agent: DqnAgent, envs: Envs) -> None:
+        self._agent, self._envs = agent, envs
+        self.shown = RowBuffer()
+        self.episodes: list[Episode] = []
+        self.ended_at: list[int] = []
+        self.phases_due = 0
+
+    def collect(self, step: Step, state: LoopState, longest: int) -> tuple[Step, np.ndarray]:
+        """Steps the envs until learning is due; their last step, the last actions."""
+        agent, envs, live = self._agent, self._envs, self._agent.hyperparameters
+        period, env_steps = live["learn_period"], agent.config.env_steps
+        while True:
+            actions = agent.act(step.observation, state.tick, step.legal)
+            self.shown.put(
+                step.observation, actions, step.reward, step.terminated, step.autoreset, step.legal
+            )
+            self.phases_due = state.clock.phases_due(state.new_steps, period)
+            step = envs.step(actions)
+            state.count(envs.num_envs - int(np.count_nonzero(step.autoreset)))
+            live.env_step = state.env_step
+            if step.episodes:
+                self.episodes += step.episodes
+                self.ended_at += [state.env_step] * len(step.episodes)
+            over = self.phases_due or self.shown.count == longest or state.env_step >= env_steps
+            if over:
+                return step, actions

@@ -1,0 +1,168 @@
+"""A policy for elsewhere: files that need neither this project nor its agent.
+
+Each format has input `observation` [batch, ...] and outputs `action` [batch] int64 and `q`
+[batch, A] float32; the batch is free. Where the env has action masks, `action_mask` [batch, A]
+bool is a second input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import tensorflow as tf2
+import tensorflow.compat.v1 as tf
+
+from agents.policy.load import Policy, build_policy, policy_weights
+from agents.run.directory import RunDir
+from rl_core.checkpoint.weights_file import weights_bytes
+from rl_core.errors import RlCoreError, did_you_mean
+
+INPUT, MASK, OUTPUTS = "observation", "action_mask", ("action", "q")
+
+
+class ExportError(RlCoreError, OSError):
+    """A policy that cannot be exported there, or in that format."""
+
+
+def export(
+    run: Path | str, to: str, out: Path | str, *, averaged: bool = False, best: bool = False
+) -> Path:
+    """Writes a run's greedy policy into the new directory `out` and returns it.
+
+    Args:
+      to: one of FORMATS.
+      averaged, best: which weights, as for `policy_weights`.
+
+    Raises:
+      ExportError: no such format, `out` is taken, or a library is missing.
+      RunDirError: there is no such run, or it has no such weights.
+    """
+    if to not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise ExportError(f"cannot export to {to!r}: there are {known}{did_you_mean(to, FORMATS)}")
+    directory, out = RunDir.open(Path(run)), Path(out)
+    weights = policy_weights(directory, averaged=averaged, best=best)
+    with _new_directory(out) as making:
+        if to == "safetensors":
+            (making / "policy.safetensors").write_bytes(weights_bytes(weights))
+            return out
+        policy = build_policy(directory, weights)
+        with contextlib.closing(policy.session), _no_deprecations():
+            FORMATS[to](policy, making)
+            describe = {
+                "input": {n: t.shape.as_list()[1:] for n, t in _inputs(policy).items()},
+                "dtype": {n: t.dtype.name for n, t in _inputs(policy).items()},
+                "outputs": {"action": "int64 [batch]", "q": "float32 [batch, actions]"},
+                "env_id": directory.config().env_id,
+            }
+            (making / "policy.json").write_text(json.dumps(describe, indent=2) + "\n")
+    return out
+
+
+def _inputs(policy: Policy) -> dict[str, tf.Tensor]:
+    masks = {} if policy.legal is None else {MASK: policy.legal}
+    return {INPUT: policy.observation, **masks}
+
+
+def _savedmodel(policy: Policy, out: Path) -> None:
+    outputs = {"action": policy.action, "q": policy.q}
+    with policy.session.graph.as_default():
+        tf.saved_model.simple_save(policy.session, str(out / "model"), _inputs(policy), outputs)
+
+
+def _frozen(policy: Policy, out: Path) -> None:
+    (out / "policy.pb").write_bytes(_frozen_graph(policy).SerializeToString())
+
+
+def _tflite(policy: Policy, out: Path) -> None:
+    with _scratch(out) as scratch:
+        _savedmodel(policy, scratch)
+        converter = tf2.lite.TFLiteConverter.from_saved_model(str(scratch / "model"))
+        (out / "policy.tflite").write_bytes(converter.convert())
+
+
+def _onnx(policy: Policy, out: Path) -> None:
+    try:
+        import tf2onnx
+    except ImportError as error:
+        raise ExportError(
+            f"export to onnx needs {error.name}: pip install 'targetnet[export]'"
+        ) from None
+    model, _ = tf2onnx.convert.from_graph_def(
+        _frozen_graph(policy),
+        input_names=[f"{name}:0" for name in _inputs(policy)],
+        output_names=[f"{name}:0" for name in OUTPUTS],
+    )
+    _rename(model.graph, {f"{name}:0": name for name in (*_inputs(policy), *OUTPUTS)})
+    (out / "policy.onnx").write_bytes(model.SerializeToString())
+
+
+FORMATS: dict[str, Callable[[Policy, Path], None]] = {
+    "savedmodel": _savedmodel,
+    "frozen": _frozen,
+    "tflite": _tflite,
+    "onnx": _onnx,
+    "safetensors": lambda policy, out: None,
+}
+
+
+def _frozen_graph(policy: Policy) -> tf.GraphDef:
+    """The graph with the variables' values in it."""
+    return tf.graph_util.convert_variables_to_constants(
+        policy.session, policy.session.graph.as_graph_def(), list(OUTPUTS)
+    )
+
+
+def _rename(graph: object, names: dict[str, str]) -> None:
+    """Of an ONNX graph's tensors: TensorFlow's `:0` is none of its users' business."""
+    for value in (*graph.input, *graph.output):  # type: ignore[attr-defined]
+        value.name = names.get(value.name, value.name)
+    for node in graph.node:  # type: ignore[attr-defined]
+        for field in (node.input, node.output):
+            field[:] = [names.get(name, name) for name in field]
+
+
+@contextlib.contextmanager
+def _no_deprecations() -> Iterator[None]:
+    """Keeps TensorFlow from warning that functions for graphs are of its first version."""
+    logger = tf.get_logger()
+    level = logger.level
+    logger.setLevel(max(level, logging.ERROR))
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _new_directory(out: Path) -> Iterator[Path]:
+    """Filled under another name, so that it is whole or not there."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ExportError(f"{out} already exists; name a new directory")
+    making = out.with_name(f".{out.name}.making")
+    try:
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir(parents=True)
+        yield making
+        making.rename(out)
+    except OSError as error:
+        if isinstance(error, RlCoreError):
+            raise
+        raise ExportError(f"cannot write {out}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _scratch(out: Path) -> Iterator[Path]:
+    scratch = out / ".scratch"
+    scratch.mkdir()
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch)

@@ -1,0 +1,167 @@
+"""Watch a policy play: in a window, or as a video."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.config.envs import envs_beside
+from agents.loops.evaluation import Returns, TooLong, Watch
+from agents.policy.load import build_policy, policy_weights
+from agents.run.directory import RunDir
+from envs import Episode
+from rl_core.errors import EnvError, RlCoreError
+from rl_core.events import EventWriter
+
+_SEED_OFFSET = 2_000_003  # neither training episodes nor those of evaluations
+_BOARD_FRAMES, _BOARD_SIDE = 300, 240  # of the animation in TensorBoard
+KINDS = (".mp4", ".gif")
+
+
+class PlayError(RlCoreError, OSError):
+    """A policy that cannot be watched here."""
+
+
+def play(
+    run: Path | str,
+    episodes: int = 1,
+    *,
+    video: Path | None = None,
+    seed: int | None = None,
+    averaged: bool = False,
+    best: bool = False,
+    to_board: bool = False,
+    on_episode: Callable[[Episode], None] = lambda _: None,
+    watch: Watch = lambda done, env_steps: None,
+) -> Returns:
+    """Plays the greedy policy and returns the undiscounted return of every episode.
+
+    Args:
+      video: an .mp4 or .gif of all episodes; None opens a window.
+      seed: of the episodes.
+      averaged, best: which weights, as for `policy_weights`.
+      to_board: also adds the video's beginning to the run's Images tab.
+      on_episode: called after each; one is cut off at the config's `eval_max_steps`.
+      watch: as for `evaluate`.
+
+    Raises:
+      PlayError: no display, no video library, or the video cannot be written.
+      EnvError: the env draws no pictures.
+      RunDirError: there is no such run, or it has no such weights.
+    """
+    directory = RunDir.open(Path(run))
+    config = directory.config()
+    if video and video.suffix not in KINDS:
+        raise PlayError(f"a video is {' or '.join(KINDS)}, got {str(video)!r}")
+    if not video and not to_board and not _has_display():
+        raise PlayError("there is no display to open a window on; use --video FILE.mp4")
+    mode = "rgb_array" if video or to_board else "human"
+    if mode == "rgb_array":
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no screen then
+    policy = build_policy(directory, policy_weights(directory, averaged=averaged, best=best))
+    seed = config.seed + _SEED_OFFSET if seed is None else seed
+    try:
+        envs = envs_beside(config, seed=seed, render_mode=mode)
+    except EnvError:
+        if config.vectorization in ("sync", "async"):
+            raise
+        # The policy was built for such envs a moment ago: only the pictures are new.
+        raise EnvError(
+            f"the vector env of {config.env_id!r} draws no pictures (no render_mode {mode!r})"
+        ) from None
+    returns, env_steps = Returns(), 0
+    with (
+        contextlib.closing(envs),
+        contextlib.closing(policy.session),
+        _video(video, envs.frames_per_second) as add,
+        _board(directory, to_board, envs.frames_per_second) as show,
+    ):
+        step = envs.reset()
+        ended: tuple[Episode, ...] = ()
+        too_long = TooLong(envs, config.eval_max_steps)
+        while True:
+            if mode == "rgb_array":
+                frame = _picture(envs.render(), config.env_id)
+                add(frame)
+                show(frame)
+            returns.add(ended)
+            for episode in ended:
+                on_episode(episode)
+            if len(returns) == episodes:
+                return returns
+            step = envs.step(policy.act(step.observation, step.legal) - envs.first_action)
+            ended = step.episodes + too_long.cut(step)
+            env_steps += 1
+            watch(len(returns), env_steps)
+
+
+def _picture(frame: Any, env_id: str) -> np.ndarray:
+    if not isinstance(frame, np.ndarray) or frame.ndim != 3:
+        raise EnvError(f"env {env_id!r} draws no pictures (no render_mode 'rgb_array')")
+    even = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]  # as H.264 wants them
+    return np.ascontiguousarray(even, np.uint8)
+
+
+@contextlib.contextmanager
+def _video(path: Path | None, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
+    """Under another name until it is whole."""
+    if path is None:
+        yield lambda frame: None
+        return
+    try:
+        import imageio.v2 as imageio
+    except ImportError:
+        raise PlayError("a video needs imageio: pip install 'targetnet[video]'") from None
+    making = path.with_name(f".{path.stem}.making{path.suffix}")
+    try:
+        if path.suffix == ".gif":
+            writer = imageio.get_writer(making, mode="I", duration=1_000 / fps, loop=0)
+        else:
+            writer = imageio.get_writer(making, fps=fps, macro_block_size=2, codec="libx264")
+        with writer:
+            yield writer.append_data
+        making.replace(path)
+    except (OSError, ValueError, ImportError) as error:
+        if isinstance(error, RlCoreError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise PlayError(f"cannot write {path}: {reason}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            making.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _board(directory: RunDir, wanted: bool, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
+    """An animation in the run's Images tab, small and of its first frames."""
+    frames: list[Any] = []
+    if not wanted:
+        yield lambda frame: None
+        return
+    from PIL import Image
+
+    def add(frame: np.ndarray) -> None:
+        if len(frames) < _BOARD_FRAMES:
+            picture = Image.fromarray(frame)
+            picture.thumbnail((_BOARD_SIDE, _BOARD_SIDE))
+            frames.append(picture)
+
+    yield add
+    gif = io.BytesIO()
+    frames[0].save(
+        gif, "gif", save_all=True, append_images=frames[1:], duration=1_000 / fps, loop=0
+    )
+    # A directory of its own: the run's event file has one writer.
+    with EventWriter(directory.path / "play") as events:
+        width, height = frames[0].size
+        events.animation("play/episode", gif.getvalue(), width, height)
+
+
+def _has_display() -> bool:
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,0 +1,96 @@
+"""Beginning with another run's weights, or a part of them under other names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from agents.policy.load import policy_weights
+from agents.run.directory import RunDir
+from rl_core.checkpoint.weights_file import read_weights
+from rl_core.errors import (
+    ConfigError,
+    RunDirError,
+    ScopeMismatch,
+    did_you_mean,
+    in_one_line,
+    shown,
+)
+
+
+def weights_from(source: Path) -> dict[str, np.ndarray]:
+    """Of a run, at its end or its last checkpoint, or of a .safetensors file.
+
+    Raises:
+      RunDirError, CheckpointError, WeightsError: there are none, or they are damaged.
+    """
+    if source.suffix == ".safetensors":
+        try:
+            return read_weights(source, follow=True)
+        except FileNotFoundError:
+            path = in_one_line(source, 200)
+            raise RunDirError(f"cannot begin with {path}: there is no such file") from None
+    return policy_weights(RunDir.open(source))
+
+
+def fitted(
+    given: Mapping[str, np.ndarray],
+    own: Mapping[str, np.ndarray],
+    *,
+    rename: Iterable[str] = (),
+    blocks: Sequence[str] = (),
+) -> dict[str, np.ndarray]:
+    """What of `given` a network with weights like `own` begins with, by its own names.
+
+    Args:
+      rename: "old=new": of a variable, or of the first parts of names: "encoder=torso".
+      blocks: of the network's own, such as torso; () for all, and then everything must fit.
+
+    Raises:
+      ConfigError: `rename` is no such pair, renames nothing, or there is no such block.
+      ScopeMismatch: names, shapes or dtypes differ; says which.
+    """
+    renamed = dict(given)
+    for pair in rename:
+        renamed = _renamed(renamed, pair)
+    own_blocks = sorted({name.split("/")[0] for name in own})
+    for block in blocks:
+        if block not in own_blocks:
+            raise ConfigError(
+                f"--blocks: no block {shown(block)} (there are {', '.join(own_blocks)})"
+                f"{did_you_mean(block, own_blocks)}"
+            )
+    wanted = {n: w for n, w in own.items() if not blocks or n.split("/")[0] in blocks}
+    part = {n: w for n, w in renamed.items() if not blocks or n.split("/")[0] in blocks}
+    differences = [
+        f"{name} should be {_kind(wanted.get(name))}, got {_kind(part.get(name))}"
+        for name in sorted(wanted.keys() | part.keys())
+        if _kind(wanted.get(name)) != _kind(part.get(name))
+    ]
+    if differences:
+        hint = "" if blocks else "; --blocks loads a part, --rename old=new under another name"
+        raise ScopeMismatch(f"these weights do not fit: {'; '.join(differences)}{hint}")
+    return part
+
+
+def _renamed(weights: dict[str, np.ndarray], pair: str) -> dict[str, np.ndarray]:
+    old, equals, new = (part.strip("/ ") for part in pair.partition("="))
+    if not (old and equals and new):
+        raise ConfigError(f"--rename wants old=new, got {shown(pair)}")
+    result = {}
+    for name, value in weights.items():
+        begins = name == old or name.startswith(old + "/")
+        result[new + name[len(old) :] if begins else name] = value
+    if result.keys() == weights.keys():
+        near = did_you_mean(old, weights)
+        raise ConfigError(f"--rename: the weights have nothing named {shown(old)}{near}")
+    if len(result) < len(weights):
+        names = in_one_line(pair)
+        raise ConfigError(f"--rename {names}: two of the weights would have the same name")
+    return result
+
+
+def _kind(array: np.ndarray | None) -> str:
+    return "absent" if array is None else f"{array.dtype.name}{array.shape}"

@@ -1,0 +1,188 @@
+"""A run's checkpoints: taken between two time steps, written by a thread, and brought back."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.config.model import DqnConfig
+from agents.dqn.agent import DqnAgent
+from agents.dqn.state import AgentState
+from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, FileRecord
+from rl_core.control.steering import Due
+from rl_core.replay import Rows
+
+_CHUNK_BYTES = 1 << 26
+_NEWEST = "newest/"  # the newest time step, whose outcome is not known yet
+Columns = dict[str, np.ndarray]
+_Rows = tuple[int, int, Columns]  # of the time steps begin to end
+
+
+class Checkpoints:
+    """Writes checkpoints of one agent.
+
+    The training loop waits only for the copy of the small variables; reading the replay's new
+    rows, hashing, writing and syncing are another thread's. A checkpoint that cannot be written
+    is a warning, and training goes on.
+
+    Args:
+      agent, store: whose, and where.
+      warn: is told of a checkpoint that could not be written.
+      resumed: the checkpoint that the agent was brought back from.
+      stored_at_once: time steps that one call stores, at most.
+
+    Attributes:
+      due: when it is time for one.
+      last_env_step: of the last one that is on disk; None if there is none.
+    """
+
+    def __init__(
+        self,
+        agent: DqnAgent,
+        store: CheckpointStore,
+        warn: Callable[[str], None],
+        resumed: Checkpoint | None = None,
+        stored_at_once: int = 1,
+    ) -> None:
+        self._agent, self._store, self._warn = agent, store, warn
+        # Held, as asking for it stores rows that wait: only the loop's thread may.
+        self._contents, self._at_once = agent.contents, stored_at_once
+        self._config: DqnConfig = agent.config
+        self._chunks = dict(resumed.chunks) if resumed else {}
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._writing: Future[dict[str, FileRecord]] | None = None
+        self.last_env_step = resumed.host["loop"]["env_step"] if resumed else None
+        self._writing_env_step = 0
+        self.due = self._after(self.last_env_step or 0)
+        agent.prepare_state()
+
+    def is_due(self, env_step: int) -> bool:
+        """Whether it is time for one."""
+        return env_step >= self.due.env_step or time.monotonic() >= self.due.time
+
+    def take(
+        self,
+        tick: int,
+        env_step: int,
+        host: Mapping[str, Any],
+        files: Sequence[Path] = (),
+        *,
+        score: float | None = None,
+        must: bool = False,
+    ) -> None:
+        """Copies what will change and leaves the rest to the thread.
+
+        Args:
+          host: what is to be kept beside the agent.
+          files: whose present lengths `host` speaks of; they are synced first.
+          score: of an evaluation that was just made.
+          must: waits if the one before is still being written; else this one is left out.
+        """
+        self.due = self._after(env_step)
+        if not must and self._writing is not None and not self._writing.done():
+            return
+        self._collect()
+        state = self._agent.state()
+        newest = {}
+        written = self._contents.written()
+        if written:
+            columns = self._columns(written - 1, written)
+            newest = {_NEWEST + name: column for name, column in columns.items()}
+        kept, begin = self._kept_chunks(written)
+        rows = self._new_rows(begin, max(begin, written - 1))
+        if 2 * (written - begin + self._at_once) > self._agent.replay.steps:
+            rows = iter(list(rows))  # or the ring would overwrite them before they are read
+        else:
+            rows = self._while_there(rows)
+        self._writing_env_step = env_step
+        self._writing = self._writer.submit(
+            self._write, files, tick, state.variables | newest,
+            dict(host) | {"agent": state.host}, kept, rows, score,
+        )  # fmt: skip
+
+    def finish(self) -> None:
+        """Waits until everything is on disk."""
+        self._collect()
+        self._writer.shutdown()
+
+    def _write(self, files: Sequence[Path], *content: Any) -> dict[str, FileRecord]:
+        for path in files:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        return self._store.write(*content)
+
+    def _collect(self) -> None:
+        if self._writing is None:
+            return
+        try:
+            self._chunks = self._writing.result()
+            self.last_env_step = self._writing_env_step
+        except OSError as error:
+            self._warn(f"no checkpoint: {error}")
+        self._writing = None
+
+    def _kept_chunks(self, written: int) -> tuple[dict[str, FileRecord], int]:
+        """Chunks that are still in the ring, and the time step at which new rows begin."""
+        oldest = max(0, written - self._agent.replay.steps)
+        kept = {name: record for name, record in self._chunks.items() if _end(name) > oldest}
+        return kept, max(oldest, max(map(_end, kept), default=0))
+
+    def _new_rows(self, begin: int, end: int) -> Iterator[_Rows]:
+        replay = self._agent.replay
+        size = max(1, _CHUNK_BYTES * replay.steps // replay.nbytes)
+        for first in range(begin, end, size):
+            last = min(first + size, end)
+            yield first, last, self._columns(first, last)
+
+    def _while_there(self, rows: Iterator[_Rows]) -> Iterator[_Rows]:
+        for first, last, columns in rows:
+            # The call that is at work may have written over its rows' places already.
+            if self._contents.written() + self._at_once - first > self._agent.replay.steps:
+                raise CheckpointError("the disk is slower than the replay is overwritten")
+            yield first, last, columns
+
+    def _columns(self, begin: int, end: int) -> Columns:
+        contents = self._contents
+        pieces = [
+            contents.time_steps(at, min(at + contents.chunk, end)).columns()
+            for at in range(begin, end, contents.chunk)
+        ]
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+
+    def _after(self, env_step: int) -> Due:
+        """When the next one is due, after one at `env_step`, now."""
+        period, seconds = self._config.checkpoint_steps, self._config.checkpoint_seconds
+        at = (env_step // period + 1) * period if period else math.inf
+        return Due(math.inf, at, time.monotonic() + seconds if seconds else math.inf)
+
+
+def restore_agent(agent: DqnAgent, checkpoint: Checkpoint, store: CheckpointStore) -> None:
+    """Brings an agent back, its replay too.
+
+    Raises:
+      ScopeMismatch: the checkpoint is of another network.
+      CheckpointError: a chunk is not what it was.
+    """
+    variables = dict(checkpoint.variables)
+    newest = {n.removeprefix(_NEWEST): variables.pop(n) for n in [*variables] if _NEWEST in n}
+
+    def pieces() -> Iterator[tuple[int, Rows]]:
+        end = 0
+        for name, record in checkpoint.chunks.items():
+            begin, end, columns = store.rows(name, record)
+            yield begin, Rows(**columns)
+        if newest:
+            yield end, Rows(**newest)
+
+    agent.restore(AgentState(variables, checkpoint.host["agent"]), pieces())
+
+
+def _end(chunk: str) -> int:
+    return int(chunk.removesuffix(".safetensors").split("-")[1])

@@ -1,0 +1,114 @@
+"""Running a recorded run again, change by change, and telling whether it is the same."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from agents.run.directory import RunDir
+from agents.run.train import train
+from rl_core.control.files import is_alive
+from rl_core.control.log import read_log
+from rl_core.control.trace import read_trace, require_trace
+from rl_core.errors import RunDirError
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a replay compares with its original.
+
+    Attributes:
+      identical: every time step and the digest at the end were the same.
+      digest: of the replay when it ended.
+      first_difference: env step after which something was not the same; None if every time
+        step was, as far as it was recorded.
+      complete: the original has a digest to compare with; False if it was killed, and then its
+        trace is all there is.
+      interrupted: by Ctrl-C; then the rest is unknown.
+      env_steps: how far the replay came.
+    """
+
+    identical: bool
+    digest: str
+    first_difference: int | None
+    complete: bool
+    interrupted: bool
+    env_steps: int
+
+
+class Recording:
+    """A finished run's changes and trace, for `train(repeat=...)`.
+
+    Raises:
+      RunDirError: the run is alive, its files are damaged, or there is nothing to compare with.
+    """
+
+    def __init__(self, run: RunDir) -> None:
+        if is_alive(run.control):
+            raise RunDirError(f"{run.path} is still running: stop it before it is replayed")
+        self.note = f"repeats {run.path}"
+        self.script = read_log(run.control.log)
+        end = run.load_digest() if run.has_digest() else None
+        self.failed = end is not None and not end.whole
+        # Of a run that was killed or failed there is no digest to compare; what it recorded is.
+        if self.failed:
+            end = None
+        self._trace = read_trace(run.control.trace)
+        if end is not None:
+            require_trace(run.control.trace, max(0, end.tick - 1), end.trace_crc)
+        self.digest = end.digest if end else None
+        # The outcome of a time step is traced with the one after it.
+        self.end_tick = end.tick if end else len(self._trace) + 1
+        if end is None and not len(self._trace):
+            raise RunDirError(f"{run.path} recorded no step, so there is nothing to replay")
+        self.first_difference: int | None = None
+
+    def compare(self, first: int, checksums: np.ndarray, env_steps: np.ndarray) -> None:
+        """Looks for the first time step that is not the same as in the recording."""
+        recorded = self._trace[first : first + len(checksums)]
+        (different,) = np.nonzero(checksums[: len(recorded)] != recorded)
+        if len(different) and self.first_difference is None:
+            self.first_difference = int(env_steps[different[0]])
+
+    @property
+    def is_over(self) -> bool:
+        return self.first_difference is not None
+
+
+def replay(
+    run: Path | str, to: Path | str | None = None, *, console: Console | None = None
+) -> Verdict:
+    """Trains again with a run's config, applying each logged change at its recorded time step.
+
+    Args:
+      run: a run that has ended.
+      to: a directory for the repetition; None keeps nothing of it.
+      console: shows progress.
+
+    Raises:
+      RunDirError: the run is alive or recorded nothing, or `to` already holds a run.
+    """
+    original = RunDir.open(Path(run))
+    recording = Recording(original)
+    with tempfile.TemporaryDirectory(prefix="targetnet-replay-") as temporary:
+        outcome = train(
+            original.config(),
+            Path(temporary) / "run" if to is None else to,
+            console=console,
+            repeat=recording,
+            initial=lambda _: original.load_initial(),
+        )
+    same_digest = recording.digest in (None, outcome.digest)
+    unknown = outcome.interrupted and recording.first_difference is None
+    return Verdict(
+        identical=same_digest and recording.first_difference is None and not unknown,
+        digest=outcome.digest,
+        first_difference=recording.first_difference,
+        complete=recording.digest is not None,
+        interrupted=unknown,
+        env_steps=outcome.env_steps,
+    )

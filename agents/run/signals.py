@@ -1,0 +1,43 @@
+"""Ctrl-C and SIGTERM as a request: the run stops at its next safe point. A second is immediate."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+
+class StopRequest:
+    """True once somebody asked the run to stop."""
+
+    def __init__(self) -> None:
+        self.signal = 0  # that asked
+
+    def __bool__(self) -> bool:
+        return self.signal > 0
+
+    def set(self, signum: int = signal.SIGINT) -> None:
+        self.signal = int(signum)
+
+
+@contextlib.contextmanager
+def stop_on_interrupt() -> Iterator[StopRequest]:
+    """Within, Ctrl-C and SIGTERM set the request instead of raising; the second one raises."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request  # only the main thread may handle signals
+        return
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        if request:
+            raise KeyboardInterrupt
+        request.set(signum)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,183 @@
+"""What a run shows on the terminal: a progress bar, or plain lines where there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from agents.dqn.agent import DqnAgent
+from agents.loops.evaluation import Watch
+from agents.loops.plain import Tick
+from agents.run.quiet import Startup
+from rl_core.errors import escaped
+
+_RECENT = 20  # episodes whose mean return is shown
+_COMPILED = 1.0  # seconds from which on a first call is said to compile
+_REFRESHES = 400  # of the bar, over the whole run
+_STATUS_SECONDS, _LINE_SECONDS = 0.5, 60.0  # from one word on a long evaluation to the next
+
+
+class Display:
+    """Progress of one run.
+
+    Args:
+      agent: whose config says how long the run is.
+      console: where; its width and whether it is a terminal decide the form.
+      startup: what it took to get here; shown with the first tick.
+
+    Attributes:
+      due: env step at which to show how far the run is.
+      recent_returns: of the last episodes.
+    """
+
+    def __init__(self, agent: DqnAgent, console: Console, startup: Startup | None = None) -> None:
+        self._agent, self._console, self._startup = agent, console, startup
+        self._called_at: float | None = None  # while a call that may compile is made
+        total = agent.config.env_steps
+        self.recent_returns: deque[float] = deque(maxlen=_RECENT)
+        self._period = max(1, total // (_REFRESHES if console.is_terminal else 10))
+        self.due = self._period
+        self._progress = Progress(
+            TextColumn("{task.completed:,.0f} / {task.total:,.0f} env steps"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[speed]:,.0f}/s"),
+            TimeRemainingColumn(),
+            _State(self._compiling),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("", total=total, speed=0.0, state="")
+
+    def __enter__(self) -> Display:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def watched(self, ticks: Iterator[Tick]) -> Iterator[Tick]:
+        """The loop's ticks; shows what the first one and the first updates cost to begin with."""
+        # Not `yield from`: what is only passed on should not pass through Python.
+        return itertools.chain(self._until_it_learns(ticks), ticks)
+
+    def _until_it_learns(self, ticks: Iterator[Tick]) -> Iterator[Tick]:
+        """XLA compiles when the first updates are made, inside the call that makes them."""
+        updates, usual = self._agent.updates, 0.0
+        while self._agent.updates == updates:
+            begin = time.perf_counter()
+            self._called_at = begin if self._may_learn() else None
+            tick = next(ticks, None)
+            self._called_at = None
+            if tick is None:
+                return
+            seconds = time.perf_counter() - begin
+            if self._startup:
+                self.line(self._startup.describe())
+                self._startup = None
+            if self._agent.updates != updates and seconds - usual >= _COMPILED:
+                self.line(f"compiled in {seconds - usual:.1f} s")
+            if self._agent.not_compiled:
+                self.line(f"learning is not compiled: {self._agent.not_compiled}")
+            usual = seconds
+            yield tick
+
+    def tick(self, tick: Tick, env_steps_per_second: float) -> None:
+        for episode in tick.episodes:
+            self.recent_returns.append(episode.episode_return)
+        if tick.env_step < self.due:
+            return
+        self.due = (tick.env_step // self._period + 1) * self._period
+        state = self._state()
+        self._progress.update(
+            self._task, completed=tick.env_step, speed=env_steps_per_second, state=state
+        )
+        if not self._console.is_terminal:
+            self.line(f"env step {tick.env_step:,}: {state}")
+
+    def line(self, text: str) -> None:
+        """A line that stays, above the bar. It may name what somebody else has asked for."""
+        self._progress.console.print(escaped(text), highlight=False, soft_wrap=True, markup=False)
+
+    @contextlib.contextmanager
+    def evaluating(self, episodes: int) -> Iterator[Watch]:
+        """As `evaluation_shown`, in the bar while there is one."""
+        if not self._progress.live.is_started:
+            with evaluation_shown(self._console, episodes) as watch:
+                yield watch
+            return
+
+        def show(text: str) -> None:
+            self._progress.update(self._task, state=text)
+
+        yield _watch(episodes, show, _STATUS_SECONDS)
+        show(self._state())
+
+    def _state(self) -> str:
+        recent = f"{np.mean(self.recent_returns):,.1f}" if self.recent_returns else "-"
+        epsilon = self._agent.hyperparameters["epsilon"]
+        return f"return {recent}, epsilon {epsilon:.2f}"
+
+    def _may_learn(self) -> bool:
+        config, live = self._agent.config, self._agent.hyperparameters
+        return config.loop == "compiled" or live.env_step >= config.learn_start
+
+    def _compiling(self) -> bool:
+        begin = self._called_at
+        return begin is not None and time.perf_counter() - begin >= _COMPILED
+
+
+@contextlib.contextmanager
+def evaluation_shown(console: Console, episodes: int) -> Iterator[Watch]:
+    """Yields what shows how far an evaluation of `episodes` is, if that takes long.
+
+    On a terminal it goes away at the end; elsewhere there is a line now and then.
+    """
+    if not console.is_terminal:
+
+        def line(text: str) -> None:
+            console.print(text, highlight=False, soft_wrap=True)
+
+        yield _watch(episodes, line, _LINE_SECONDS)
+        return
+    with console.status("evaluating") as status:
+        yield _watch(episodes, status.update, _STATUS_SECONDS)
+
+
+def _watch(episodes: int, show: Callable[[str], None], period: float) -> Watch:
+    due = time.monotonic() + period
+
+    def watch(done: int, env_steps: int) -> None:
+        nonlocal due
+        if (now := time.monotonic()) >= due:
+            due = now + period
+            show(f"evaluating: {done:,} of {episodes:,} episodes, {env_steps:,} env steps")
+
+    return watch
+
+
+class _State(ProgressColumn):
+    """The task's state, or that there is none because of compiling.
+
+    Rendered by a thread of the progress bar's own, also while the loop is inside a call.
+    """
+
+    def __init__(self, compiling: Callable[[], bool]) -> None:
+        self._compiling = compiling
+        super().__init__()
+
+    def render(self, task: Task) -> Text:
+        return Text("compiling ..." if self._compiling() else task.fields["state"])

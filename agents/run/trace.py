@@ -1,0 +1,94 @@
+"""Keeps a run's trace: a checksum of every time step, taken from the replay now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from agents.dqn.state import KeptState
+from rl_core.control.retry import Retried
+from rl_core.control.trace import TraceFile, checksums
+
+# (index of the first time step, its checksums [T], env steps after each [T]).
+Compare = Callable[[int, np.ndarray, np.ndarray], None]
+
+_CHUNKS_AT_ONCE = 4
+
+
+class Tracer:
+    """Writes the trace of one run.
+
+    Args:
+      agent: whose.
+      path: of the trace file.
+      warn: is told, once, that the file cannot be written; what it lacks is kept in memory.
+      compare: called with what is new.
+      position: as the method told it when the run was left; what the file has beyond is dropped.
+      stride: time steps from one call of `update` to the next that is possible, at most.
+
+    Attributes:
+      due: the tick at which `update` has to be called, lest rows be overwritten.
+    """
+
+    def __init__(
+        self,
+        agent: KeptState,
+        path: Path,
+        warn: Callable[[str], None],
+        compare: Compare | None = None,
+        position: Sequence[int] = (0, 0),
+        stride: int = 1,
+    ) -> None:
+        self._agent, self._compare = agent, compare
+        # Rarely: what runs once in a while finds none of its code and data in the caches.
+        most = agent.replay.steps - stride
+        self._period = max(1, min(_CHUNKS_AT_ONCE * agent.contents.chunk, most))
+        self._done, self._env_step, *crc = position  # version 0.1 kept no CRC
+        self.due = self._done + self._period + 1
+        agent.contents.prepare()
+        self._file = TraceFile(path, self._done, *crc)
+        self._writing = Retried(warn)
+
+    def position(self) -> tuple[int, int, int]:
+        """Time steps in the trace, env steps until then, CRC-32 of the file.
+
+        Raises:
+          RunDirError: the file lacks some of them, and cannot be written.
+        """
+        self._file.write()
+        return self._done, self._env_step, self._file.crc
+
+    @property
+    def crc(self) -> int:
+        """Of all time steps that were taken in."""
+        return self._file.crc
+
+    def update(self, tick: int) -> None:
+        """Takes in the time steps whose outcome is known, after `tick` of them."""
+        while self._done < tick - 1:
+            begin, end = self._done, min(self._done + self._period, tick - 1)
+            rows = self._agent.contents.time_steps(begin, end)
+            new = checksums(rows)
+            self._file.append(new)
+            transitions = np.count_nonzero(~rows.autoreset, axis=1)  # [T]
+            env_steps = self._env_step + np.cumsum(transitions)
+            self._done, self._env_step = end, int(env_steps[-1])
+            if self._compare:
+                self._compare(begin, new, env_steps)
+        with self._writing.attempt():
+            self._file.write()
+        # And the newest time step, whose outcome is not known.
+        self.due = self._done + self._period + 1
+
+    def close(self) -> None:
+        """Writes what the file lacks, and closes it.
+
+        Raises:
+          RunDirError: it cannot be written.
+        """
+        try:
+            self._file.write()
+        finally:
+            self._file.close()

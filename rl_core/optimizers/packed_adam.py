@@ -1,0 +1,228 @@
+"""Adam in loops of many updates, which alternate with single ones."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from rl_core.graph.engine import Engine
+from rl_core.graph.finite import all_finite, signs_of, where
+from rl_core.graph.xla import flat, sum_of_squares
+from rl_core.optimizers.adam import Adam
+from rl_core.optimizers.freeze import ApplyOps, block_gradients, clip_scale, scaled
+
+
+class Moments(NamedTuple):
+    """Of the blocks of a `LoopAdam`, in their order."""
+
+    m: tuple[Any, ...]  # [n] for each block: of all its variables, one after the other
+    v: tuple[Any, ...]  # as m
+    powers: Any  # [2, blocks]: beta1 ** t, beta2 ** t
+
+
+class Applied(NamedTuple):
+    """What came of one update."""
+
+    signs: Any  # [3] of `rl_core.graph.finite`
+    made: Any  # [] bool; if a sign was not finite, nothing has changed; None if the call raises
+    moments: Any  # `Moments` after it, where a loop carries them
+    end: Any  # what is there once it was made
+
+
+class LoopMoments:
+    """Adam's moments in the form that loops carry, kept from one loop to the next.
+
+    Single updates have a slot for every variable, loops a tensor for every block, and each form
+    has variables of its own. To make one of the other at both ends of every loop would cost XLA a
+    kernel for each slot, and so many kernels at once that it wakes another thread for them. So it
+    is done only when it is the other form's turn: whoever runs a loop says so with `to_loops`, and
+    whoever runs a single update, or reads or sets slots, with `to_slots`.
+
+    Make it, and every `LoopAdam` of it, while the graph is being built.
+
+    Args:
+      engine: whose graph and session.
+      ops: with `Adam` for an optimizer.
+    """
+
+    def __init__(self, engine: Engine, ops: ApplyOps) -> None:
+        self._engine, self._ops = engine, ops
+        self._blocks: dict[str, _Block] = {}
+        self._of_loops_right, self._of_slots_right = False, True
+
+    def block(self, name: str) -> _Block:
+        """Its variables in both forms; those of loops are made when somebody first asks."""
+        if name not in self._blocks:
+            with tf.variable_scope(f"loop_moments/{name}"):
+                self._blocks[name] = _Block(self._ops.optimizer(name), self._ops.variables(name))
+        return self._blocks[name]
+
+    def owns(self, variable: tf.Variable) -> bool:
+        """Whether it is one of those in the form of the loops, which say what the slots say."""
+        return any(variable is own for block in self._blocks.values() for own in block.carried)
+
+    def to_loops(self) -> None:
+        """Before a loop."""
+        if not self._of_loops_right:
+            self._copy_in()
+        self._of_loops_right, self._of_slots_right = True, False
+
+    def to_slots(self, *, changed: bool = True) -> None:
+        """Before slots or step counters are used; `changed` if they will not be what they were."""
+        if not self._of_slots_right:
+            self._copy_out()
+        self._of_slots_right = True
+        self._of_loops_right = self._of_loops_right and not changed
+
+    def prepare(self) -> None:
+        """Makes the calls now and not in the middle of a run."""
+        if self._blocks:
+            self.to_loops()
+            self.to_slots(changed=False)
+
+    @functools.cached_property
+    def _copy_in(self) -> Callable[[], None]:
+        copies = [block.copy_in for block in self._blocks.values()]
+        return self._engine.callable(None, targets=copies)
+
+    @functools.cached_property
+    def _copy_out(self) -> Callable[[], None]:
+        copies = [block.copy_out for block in self._blocks.values()]
+        return self._engine.callable(None, targets=copies)
+
+
+class LoopAdam:
+    """Updates in a loop, of the same blocks and by the same Adam as the single ones.
+
+    Args:
+      moments: of both.
+      blocks: that are trained, at times at least.
+    """
+
+    def __init__(self, moments: LoopMoments, blocks: Iterable[str]) -> None:
+        self._names = tuple(blocks)
+        self._blocks = [moments.block(name) for name in self._names]
+        self._betas = np.array([block.betas for block in self._blocks], np.float32).T
+
+    def read(self) -> Moments:
+        m, v, powers = zip(*(block.carried for block in self._blocks), strict=True)
+        return Moments(
+            tuple(of.read_value() for of in m),
+            tuple(of.read_value() for of in v),
+            tf.stack([of.read_value() for of in powers], axis=1),
+        )
+
+    def write(self, moments: Moments) -> tf.Operation:
+        values = zip(moments.m, moments.v, tf.unstack(moments.powers, axis=1), strict=True)
+        pairs = zip(self._blocks, values, strict=True)
+        return tf.group(*[op for block, now in pairs for op in _assigned(block.carried, now)])
+
+    def apply(
+        self,
+        loss: tf.Tensor,
+        moments: Moments,
+        trained: Mapping[str, tf.Tensor] | None = None,
+        *,
+        learning_rate: tf.Tensor,
+        max_grad_norm: float | tf.Tensor | None,
+    ) -> Applied:
+        """One update; Kingma & Ba (2015), in the order of its section 2's end.
+
+        Args:
+          trained: bool scalar for each block, where it is known only when it runs what is trained:
+            the gradients of all blocks are made, and those of the others dropped. The gradient
+            norm is over the trained blocks.
+        """
+        blocks = dict(zip(self._names, (b.variables for b in self._blocks), strict=True))
+        gradient = tf.concat([flat(g) for g in block_gradients(loss, blocks).values()], axis=0)
+        gradients = tf.split(gradient, [m.shape.num_elements() for m in moments.m])
+        chosen = None if trained is None else [trained[name] for name in self._names]
+        norm = tf.sqrt(_square_norm(gradient, gradients, chosen))
+        signs = signs_of(loss, norm, learning_rate)
+        made = all_finite(signs)
+        changed = [made] * len(blocks)
+        if chosen is not None:
+            changed = [tf.logical_and(made, block) for block in chosen]
+        power1, power2 = tf.unstack(moments.powers)
+        after = [
+            block.after(*now)
+            for block, *now in zip(
+                self._blocks,
+                scaled(gradients, clip_scale(norm, max_grad_norm)),
+                moments.m,
+                moments.v,
+                tf.unstack(learning_rate * tf.sqrt(1 - power2) / (1 - power1)),
+                changed,
+                strict=True,
+            )
+        ]
+        weights = [weight for _, _, of_block in after for weight in of_block]
+        variables = [variable for of_block in blocks.values() for variable in of_block]
+        with tf.control_dependencies(weights):
+            end = tf.group(*_assigned(variables, weights))
+        counted = made if chosen is None else tf.stack(changed)
+        powers = where(counted, moments.powers * self._betas, moments.powers)
+        m, v = zip(*((m, v) for m, v, _ in after), strict=True)
+        return Applied(signs, made, Moments(m, v, powers), end)
+
+
+class _Block:
+    """Adam's variables for one block, in both forms, and one update of it in a loop."""
+
+    def __init__(self, adam: Adam, variables: Sequence[tf.Variable]) -> None:
+        self.adam, self.variables = adam, variables
+        self.betas = np.float32(adam._beta1), np.float32(adam._beta2)
+        m, v = ([adam.get_slot(variable, name) for variable in variables] for name in ("m", "v"))
+        of_slots = [
+            flat([slot.read_value() for slot in m]),
+            flat([slot.read_value() for slot in v]),
+            tf.stack([counter.read_value() for counter in adam.counters]),
+        ]
+        self.carried = [
+            tf.get_variable(name, initializer=tf.zeros(now.shape), trainable=False)
+            for name, now in zip(("m", "v", "powers"), of_slots, strict=True)
+        ]  # m [n], v [n], (beta1 ** t, beta2 ** t) [2]
+        self.copy_in = tf.group(*_assigned(self.carried, of_slots))
+        carried_m, carried_v, powers = (of.read_value() for of in self.carried)
+        slots = [*self.parts(carried_m), *self.parts(carried_v), *tf.unstack(powers)]
+        self.copy_out = tf.group(*_assigned([*m, *v, *adam.counters], slots))
+
+    def after(
+        self, g: tf.Tensor, m: tf.Tensor, v: tf.Tensor, step: tf.Tensor, changed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+        """(m, v, weights) after an update by the gradient g, [n]; as they were if not changed."""
+        beta1, beta2 = self.betas
+        # The step goes by what is kept of the two: XLA then changes them in place.
+        m = where(changed, m + (g - m) * (1 - beta1), m)
+        v = where(changed, v + (tf.square(g) - v) * (1 - beta2), v)
+        weights = []
+        for of, part_m, part_v in zip(self.variables, self.parts(m), self.parts(v), strict=True):
+            weight = of.read_value()
+            moved = weight - part_m * step / (tf.sqrt(part_v) + self.adam._epsilon)
+            weights.append(where(changed, moved, weight))
+        return m, v, weights
+
+    def parts(self, values: tf.Tensor) -> list[tf.Tensor]:
+        """[n] -> a tensor for each variable, of its shape."""
+        sizes = [variable.shape.num_elements() for variable in self.variables]
+        sizes.append(values.shape.num_elements() - sum(sizes))  # what `flat` has added
+        parts = tf.split(values, sizes)[:-1]
+        return [tf.reshape(p, v.shape) for p, v in zip(parts, self.variables, strict=True)]
+
+
+def _square_norm(
+    gradient: tf.Tensor, of_blocks: Sequence[tf.Tensor], trained: Sequence[tf.Tensor] | None
+) -> tf.Tensor:
+    if trained is None:
+        return sum_of_squares([gradient])
+    squares = zip(trained, map(sum_of_squares, ([g] for g in of_blocks)), strict=True)
+    return tf.add_n([tf.where_v2(counts, square, 0.0) for counts, square in squares])
+
+
+def _assigned(variables: Sequence[tf.Variable], values: Sequence[tf.Tensor]) -> list[tf.Operation]:
+    pairs = zip(variables, values, strict=True)
+    return [variable.assign(value, read_value=False) for variable, value in pairs]

@@ -1,0 +1,330 @@
+"""The command line: exit codes, one line for every mistake, and nothing left behind."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from agents.cli.main import main
+
+SHORT = """
+env_steps = 200
+hidden = [8]
+batch_size = 8
+replay_capacity = 500
+learn_start = 50
+learn_period = 10
+log_period = 50
+eval_period = 100
+eval_episodes = 2
+final_eval_episodes = 3
+xla = false
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """An empty directory to be in, with one config in it."""
+    monkeypatch.delenv("TARGETNET_DEBUG", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short.toml").write_text(SHORT)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, pool):
+    """A finished run, made by the command."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "short.toml").write_text(SHORT)
+    with pool.open():
+        assert main(["train", str(folder / "short.toml"), "--run", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+def listing(folder):
+    return sorted(
+        (str(p), p.stat().st_mtime_ns, p.read_bytes() if p.is_file() else b"")
+        for p in folder.rglob("*")
+    )
+
+
+def refused(capsys, folder, *arguments):
+    """The one line that a mistake gets."""
+    before = listing(folder)
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("targetnet: ") and err.endswith("\n") and err.count("\n") == 1
+    assert listing(folder) == before
+    return err
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["train", "cartpol"], ["'cartpol'", "did you mean 'cartpole'"]),
+        (["train", "none.toml"], ["none.toml"]),
+        (["train", "short.toml", "--set", "env_id=CartPol-v1"], ["did you mean 'CartPole-v1'"]),
+        (["train", "short.toml", "--set", "env_id=CartPole"], ["CartPole-v1"]),
+        (["train", "short.toml", "--set", "env_id=Pendulum-v1"], ["Pendulum-v1", "continuous"]),
+        (["train", "short.toml", "--set", "sync_perod=3"], ["did you mean 'sync_period'"]),
+        (["train", "short.toml", "--set", "sync_period=fast"], ["sync_period", "'fast'"]),
+        (["train", "short.toml", "--set", "sync_period=0"], ["sync_period", ">= 1", "got 0"]),
+        (["train", "short.toml", "--set", "learning_rate=nan"], ["learning_rate", "nan"]),
+        (["train", "short.toml", "--set", "sync_period"], ["name=value", "'sync_period'"]),
+        (["train", "short.toml", "--set", "sync_period", "3"], ["name=value"]),
+        (["train", "short.toml", "--seed", "-1"], ["seed"]),
+        (["train", "short.toml", "--seed", "x"], ["seed", "x"]),
+        (["train", "short.toml", "--seed", str(2**64)], ["seed"]),
+        (["train", "short.toml", "--sed", "3"], ["--sed", "did you mean --seed"]),
+        (["train"], ["CONFIG"]),
+        (["trian"], ["trian", "train"]),
+        ([], ["train", "eval"]),
+        (["eval", "nothing"], ["nothing", "config.toml"]),
+        (["eval", "."], ["config.toml"]),
+        (["eval", "short.toml"], ["short.toml"]),
+        (["eval"], ["RUN"]),
+        (["train", "short.toml", "--run", "short.toml"], ["short.toml", "not a directory"]),
+        (["train", "short.toml", "--run", "short.toml/run"], ["short.toml", "not a directory"]),
+        (
+            ["train", "short.toml", "--set", f"replay_capacity={10**13}"],
+            ["10,000,000,000,000 rows", "TB", "GB"],
+        ),
+        (["train", "short.toml", "--set", f"sync_period={2**63}"], ["sync_period"]),
+    ],
+    ids=lambda case: " ".join(case)[:60] or "(nothing)",
+)
+def test_a_mistake_is_told_in_one_line_with_exit_code_2_and_leaves_nothing(
+    here, capsys, arguments, said
+):
+    err = refused(capsys, here, *arguments)
+    for part in said:
+        assert part in err
+
+
+def test_malformed_toml_is_told_with_its_line(here, capsys):
+    (here / "bad.toml").write_text("sync_period = 7\ntau = \n")
+    err = refused(capsys, here, "train", "bad.toml")
+    assert "bad.toml" in err and "line 2" in err
+
+
+@pytest.mark.parametrize("toml", ["sync_perod = 7", "sync_period = 0", "sync_period = 'x'"])
+def test_a_mistake_in_a_file_names_the_file(here, capsys, toml):
+    (here / "bad.toml").write_text(toml)
+    assert "bad.toml" in refused(capsys, here, "train", "bad.toml")
+
+
+def test_a_directory_that_holds_a_run_is_not_trained_into(trained, capsys):
+    err = refused(capsys, trained, "train", "short.toml", "--run", str(trained))
+    assert "already holds a run" in err and "--run" in err
+
+
+@contextlib.contextmanager
+def nobody():
+    """Whoever may write anywhere is somebody else meanwhile."""
+    if os.getuid() != 0:
+        yield
+        return
+    os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+def test_a_directory_that_cannot_be_written_is_refused(capsys, monkeypatch):
+    # What nobody could not import is imported before, and its home is one that anybody may enter.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "short.toml").write_text(SHORT)
+        (folder / "locked").mkdir(mode=0o555)
+        monkeypatch.chdir(folder)
+        assert "not a directory" in refused(
+            capsys, folder, "train", "short.toml", "--run", "short.toml"
+        )
+        before = listing(folder)
+        with nobody():
+            code = main(["train", "short.toml", "--run", "locked/run"])
+        err = capsys.readouterr().err
+        assert code == 2 and listing(folder) == before
+        assert err.startswith("targetnet: ") and err.count("\n") == 1
+        assert f"{folder / 'locked'} is not writable" in err
+        monkeypatch.undo()
+
+
+def test_a_file_where_the_numbered_runs_go_is_refused(here, capsys):
+    (here / "runs").write_text("mine")
+    assert "runs" in refused(capsys, here, "train", "short.toml")
+
+
+@pytest.mark.parametrize("episodes", ["0", "-1", "x", "1.5"])
+def test_a_number_of_episodes_that_makes_no_sense_is_refused(trained, capsys, episodes):
+    err = refused(capsys, trained, "eval", str(trained), "--episodes", episodes)
+    assert "episodes" in err and episodes in err
+
+
+def test_a_run_without_weights_cannot_be_evaluated(here, capsys):
+    (here / "run").mkdir()
+    (here / "run" / "config.toml").write_text(SHORT)
+    assert "weights" in refused(capsys, here, "eval", "run")
+
+
+def test_weights_of_another_network_cannot_be_evaluated(here, trained, capsys):
+    (here / "run").mkdir()
+    (here / "run" / "config.toml").write_text(SHORT.replace("[8]", "[9]"))
+    (here / "run" / "weights.safetensors").write_bytes(
+        (trained / "weights.safetensors").read_bytes()
+    )
+    assert "torso" in refused(capsys, here, "eval", "run")
+
+
+def test_damaged_weights_cannot_be_evaluated(here, capsys):
+    (here / "run").mkdir()
+    (here / "run" / "config.toml").write_text(SHORT)
+    (here / "run" / "weights.safetensors").write_bytes(b"PK\x03\x04 and then nothing")
+    assert "weights.safetensors" in refused(capsys, here, "eval", "run")
+
+
+def test_the_traceback_is_shown_when_debugging_and_the_line_last(here, capsys, monkeypatch):
+    monkeypatch.setenv("TARGETNET_DEBUG", "1")
+    assert main(["train", "cartpol"]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in err
+    assert err.splitlines()[-1].startswith("targetnet: no shipped config 'cartpol'")
+
+
+# What works.
+
+
+def test_train_shows_progress_and_says_where_the_weights_are(here, capsys):
+    arguments = ["train", "short.toml", "--run", "mine", "--set", "env_steps=100", "seed=5"]
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "mine: CartPole-v1" in out
+    assert re.search(r"env step \d+:", out) and "mine/weights.safetensors" in out
+    config = (here / "mine" / "config.toml").read_text()
+    assert "env_steps = 100\n" in config and "seed = 5\n" in config
+
+
+def test_without_run_the_next_number_of_the_config_is_taken(here, capsys):
+    for number in (1, 2):
+        assert main(["train", "short.toml", "--set", "env_steps=20"]) == 0
+        assert (here / "runs" / f"short-{number}" / "weights.safetensors").is_file()
+
+
+def test_seed_on_the_command_line_is_the_runs(here, capsys):
+    arguments = ["train", "short.toml", "--run", "mine", "--seed", "9", "--set", "env_steps=20"]
+    assert main(arguments) == 0
+    assert "seed = 9\n" in (here / "mine" / "config.toml").read_text()
+
+
+def test_eval_json_is_one_object_with_the_returns_summed_up(trained, capsys):
+    before = listing(trained)
+    assert main(["eval", str(trained), "--episodes", "4", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    result = json.loads(out)
+    assert list(result) == ["episodes", "mean", "std", "min", "max", "cut"]
+    assert (result["episodes"], result["cut"]) == (4, 0)
+    assert result["min"] <= result["mean"] <= result["max"]
+    assert listing(trained) == before
+
+
+def test_eval_is_for_people_without_json_and_repeats_with_a_seed(trained, capsys):
+    outs = []
+    for seed in ("1", "1"):
+        assert main(["eval", str(trained), "--episodes", "3", "--seed", seed]) == 0
+        outs.append(capsys.readouterr().out)
+    assert outs[0] == outs[1]
+    assert "3" in outs[0] and not outs[0].startswith("{")
+
+
+def test_configs_lists_the_shipped_ones(capsys):
+    assert main(["configs"]) == 0
+    assert "cartpole" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["eval", "--help"]])
+def test_help_exits_with_code_0(capsys, arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code in (0, None)
+    assert "--" in capsys.readouterr().out
+
+
+# In a process of its own.
+
+WITHOUT_TENSORFLOW = """
+import contextlib, sys
+from agents.cli.main import main
+for arguments in (["--help"], ["train", "--help"], ["configs"], ["train", "cartpol"], ["trian"],
+                  ["train", "cartpole", "--set", "sync_period=0"], ["eval", "nothing"]):
+    with contextlib.suppress(SystemExit):
+        main(arguments)
+    assert "tensorflow" not in sys.modules, arguments
+print("none")
+"""
+
+
+def test_help_and_refusals_do_not_import_tensorflow():
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TENSORFLOW], capture_output=True, text=True
+    )
+    assert done.stdout.endswith("none\n"), done.stderr
+
+
+@pytest.mark.slow  # in the default run a Ctrl-C in one is
+def test_a_mistake_in_a_process_of_its_own_is_one_line_too(here):
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "agents.cli",
+            "train",
+            "short.toml",
+            "--set",
+            "env_id=CartPol-v1",
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("targetnet: ") and done.stderr.count("\n") == 1
+    assert [path.name for path in here.iterdir()] == ["short.toml"]
+
+
+def test_ctrl_c_stops_with_code_130_and_weights_that_eval_can_use(here, capsys):
+    command = [sys.executable, "-m", "agents.cli", "train", "short.toml", "--run", "mine"]
+    command += ["--set", "env_steps=100_000_000", "eval_period=500"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=here
+    )
+    give_up = threading.Timer(60, process.kill)
+    give_up.start()
+    try:
+        progress = next(line for line in process.stdout if line.startswith("env step"))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    finally:
+        give_up.cancel()
+        process.kill()
+    assert process.returncode == 130, (progress, out, err)
+    assert err.count("\n") <= 1 and "Traceback" not in err
+    assert "weights saved" in out
+    assert not (here / "mine" / "result.json").exists()
+    assert main(["eval", "mine", "--episodes", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["episodes"] == 2

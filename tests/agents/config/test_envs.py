@@ -1,0 +1,82 @@
+"""Evaluating and playing what was trained on, whatever kind of envs that is."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+
+from agents.config.envs import envs_beside
+from agents.config.model import DqnConfig
+from agents.policy.load import build_policy, policy_weights
+from agents.policy.play import play
+from agents.run.directory import RunDir
+from agents.run.train import evaluate_weights, train
+from rl_core.errors import EnvError
+
+SHORT = {
+    "num_envs": 4, "env_steps": 80, "hidden": (8,), "batch_size": 8, "replay_capacity": 100,
+    "learn_start": 40, "eval_period": 40, "eval_episodes": 2, "final_eval_episodes": 3,
+    "xla": False,
+}  # fmt: skip
+
+
+class Shown(CartPoleVectorEnv):
+    """A vector env that shows each observation twice; there is no single env of its id."""
+
+    def __init__(self, num_envs=1, **kwargs):
+        super().__init__(num_envs, **kwargs)
+        self.single_observation_space = gym.spaces.Box(-np.inf, np.inf, (8,), np.float32)
+        self.observation_space = gym.vector.utils.batch_space(
+            self.single_observation_space, num_envs
+        )
+
+    def reset(self, **kwargs):
+        observation, info = super().reset(**kwargs)
+        return np.tile(observation, 2), info
+
+    def step(self, actions):
+        observation, *rest = super().step(actions)
+        return np.tile(observation, 2), *rest
+
+
+class NotDrawn(Shown):
+    """As ALE's: it takes no render_mode."""
+
+    def __init__(self, num_envs=1, max_episode_steps=30):
+        super().__init__(num_envs, max_episode_steps=max_episode_steps)
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    for name, env in (("test/Shown-v0", Shown), ("test/NotDrawn-v0", NotDrawn)):
+        gym.register(name, vector_entry_point=env, max_episode_steps=30)
+    yield
+    for name in ("test/Shown-v0", "test/NotDrawn-v0"):
+        del gym.registry[name]
+
+
+def test_an_env_that_is_only_a_vector_env_is_trained_and_evaluated(tmp_path):
+    config = DqnConfig(env_id="test/Shown-v0", vectorization="vector_entry_point", **SHORT)
+    outcome = train(config, tmp_path / "run")
+    assert len(outcome.returns) == 3 and all(r > 0 for r in outcome.returns)
+    directory = RunDir.open(tmp_path / "run")
+    weights = policy_weights(directory)
+    assert evaluate_weights(config, weights, 3) == outcome.returns
+    policy = build_policy(directory, weights)
+    assert policy.act(np.zeros((2, 8), np.float32)).shape == (2,)
+    policy.session.close()
+
+
+def test_playing_a_vector_env_that_draws_nothing_says_so(tmp_path):
+    config = DqnConfig(env_id="test/NotDrawn-v0", vectorization="vector_entry_point", **SHORT)
+    train(config, tmp_path / "run")
+    with pytest.raises(EnvError, match="the vector env of 'test/NotDrawn-v0' draws no pictures"):
+        play(tmp_path / "run", video=tmp_path / "a.gif")
+    assert not (tmp_path / "a.gif").exists()
+
+
+def test_what_workers_step_is_evaluated_without_them():
+    config = DqnConfig(env_id="CartPole-v1", vectorization="async", **SHORT)
+    envs = envs_beside(config, 2, seed=1)
+    assert type(envs).__name__ == "SyncEnvs"
+    envs.close()

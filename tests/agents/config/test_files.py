@@ -1,0 +1,308 @@
+"""Configs in TOML: read, changed on the way, written back, refused in one line."""
+
+import pytest
+
+from agents.config.files import config_name, dump_config, load_config, read_config
+from agents.config.model import DqnConfig
+from agents.config.settings import Settings
+from rl_core.errors import ConfigError
+from rl_core.schedules import Geometric, Linear, Piecewise
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a TOML file and returns its path."""
+
+    def write(text):
+        path = tmp_path / "mine.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def complaint(*changes, source="cartpole"):
+    """What is said about them; always one line that names the source."""
+    with pytest.raises(ConfigError) as caught:
+        load_config(source, changes)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+# What can be used.
+
+
+def test_a_file_is_read_over_the_defaults(write):
+    config = read_config(write('env_id = "Acrobot-v1"\nsync_period = 7\nhidden = [32, 16]\n'))
+    assert config == DqnConfig(env_id="Acrobot-v1", sync_period=7, hidden=(32, 16))
+
+
+def test_an_empty_file_is_all_defaults(write):
+    assert read_config(write("")) == DqnConfig()
+
+
+def test_a_path_is_loaded_as_a_path_and_named_after_its_file(write):
+    path = write("sync_period = 7")
+    assert load_config(str(path)).sync_period == 7
+    assert config_name(str(path)) == "mine"
+    assert config_name("cartpole") == "cartpole"
+
+
+def test_a_base_is_a_shipped_config_or_a_path_beside_the_file(write, tmp_path):
+    (tmp_path / "below.toml").write_text('base = "cartpole"\nsync_period = 7\nbatch_size = 8\n')
+    config = load_config(str(write('base = "./below.toml"\nbatch_size = 16\n')), ["seed=3"])
+    expected = load_config("cartpole", ["sync_period=7", "batch_size=16", "seed=3"])
+    assert config == expected
+
+
+def test_a_base_that_leads_back_or_is_no_config_is_refused(write, tmp_path):
+    path = write('base = "./mine.toml"')
+    with pytest.raises(ConfigError, match="leads back"):
+        read_config(path)
+    with pytest.raises(ConfigError, match="did you mean 'cartpole'"):
+        read_config(write('base = "cartpol"'))
+    with pytest.raises(ConfigError, match="base must be a config's name or path, got 3"):
+        read_config(write("base = 3"))
+
+
+@pytest.mark.parametrize(
+    ("network", "hidden"),
+    [("mlp", (256, 256)), ("minatar", (128,)), ("nature", (512,)), ("impala", (256,))],
+)
+def test_a_network_brings_the_dense_layers_of_its_paper(network, hidden):
+    assert DqnConfig(network=network).hidden == hidden
+    assert DqnConfig(network=network, hidden=(7,)).hidden == (7,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["network=natur"], "did you mean 'nature'"),
+        (["network=module:"], "'module:function'"),
+        (["v_min=10"], "v_min must be below v_max, got 10 and 10"),
+        (["head=quantile"], "a quantile head has its own"),
+        (["head=categorical", "loss=huber", "double=false", "munchausen=true"], "munchausen needs"),
+        (["munchausen=true", "double=true"], "leave one out"),
+        (["munchausen=true", "double=false", "n_step=3"], "munchausen needs n_step = 1"),
+        (["averaged_targets=0"], "averaged_targets"),
+        (["head=quantil"], "'scalar', 'categorical', 'quantile' or 'implicit'"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_in_one_line(changes, said):
+    assert said in complaint(*changes, source="cartpole-plain")
+
+
+def test_changes_are_made_on_top_and_the_last_one_holds(write):
+    path = write("sync_period = 7\ntau = 0.5")
+    config = load_config(str(path), ["sync_period=8", "hidden=[4,4]", "sync_period=9"])
+    assert (config.sync_period, config.tau, config.hidden) == (9, 0.5, (4, 4))
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        ("learning_rate=1e-4", 1e-4),
+        ("discount=1", 1.0),
+        ("double=true", True),
+        ("env_id=Acrobot-v1", "Acrobot-v1"),  # no quotes: the shell ate them
+        ('env_id="Acrobot-v1"', "Acrobot-v1"),
+        ("env_kwargs={a = 1, b = [true]}", {"a": 1, "b": [True]}),
+        (
+            'epsilon={schedule="linear", start=1.0, end=0.1, steps=8_000}',
+            Linear(start=1.0, end=0.1, steps=8000),
+        ),
+        (
+            'sync_period={schedule="geometric", start=1, end=1000, steps=50}',
+            Geometric(start=1, end=1000, steps=50),
+        ),
+        (
+            'tau={schedule="piecewise", points=[[0, 1.0], [5, 0.5]], between="hold"}',
+            Piecewise(points=[[0, 1.0], [5, 0.5]], between="hold"),
+        ),
+    ],
+)
+def test_a_change_is_in_the_notation_of_toml(change, value):
+    name = change.split("=")[0]
+    assert getattr(load_config("cartpole", [change]), name) == value
+
+
+FULL = DqnConfig(
+    env_kwargs={"a": 1, "b": [1.5, True, "x"], "c": {"d": "e"}},
+    hidden=(3, 4),
+    sync_period=Geometric(start=1, end=100, steps=5),
+    learning_rate=Linear(start=1e-3, end=1e-5, steps=7, begin=2),
+    epsilon=Piecewise(points=[[0, 1.0], [5, 0.5]], between="hold"),
+    freeze=[{"exempt": ["torso"], "updates": 3}, {"exempt": [], "updates": 2}],
+    double=True,
+    loss="squared",
+    max_grad_norm=0.1 + 0.2,
+)
+
+
+@pytest.mark.parametrize("config", [DqnConfig(), FULL, load_config("cartpole")])
+def test_what_is_dumped_is_read_back_equal(write, config):
+    assert read_config(write(dump_config(config))) == config
+
+
+def test_what_toml_can_hold_in_env_kwargs_is_read_back_equal(write):
+    text = "[env_kwargs]\na = inf\nb = 1979-05-27\nc = 07:32:00\nd = [[1], [2.5]]\n"
+    config = read_config(write(text))
+    assert read_config(write(dump_config(config))) == config
+
+
+def test_a_config_cannot_be_changed_afterwards():
+    with pytest.raises(ValueError, match="frozen"):
+        DqnConfig().sync_period = 3
+
+
+# What cannot.
+
+
+def test_an_unknown_config_is_refused_with_the_nearest():
+    message = complaint(source="cartpol")
+    assert "'cartpol'" in message and "did you mean 'cartpole'?" in message
+
+
+def test_a_missing_file_is_refused_by_its_path(tmp_path):
+    path = tmp_path / "none.toml"
+    assert str(path) in complaint(source=str(path))
+
+
+def test_a_directory_or_binary_file_is_refused_in_one_line(tmp_path):
+    (tmp_path / "dir.toml").mkdir()
+    assert "dir.toml" in complaint(source=str(tmp_path / "dir.toml"))
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00\x01")
+    assert "binary.toml" in complaint(source=str(tmp_path / "binary.toml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("sync_period = 7\ntau = \n", 2),
+        ("sync_period = 7\n\nhidden = [1, 2\ntau = 1.0\n", None),
+        ("sync_period = 7\nsync_period = 8\n", 2),
+        ("sync_period\n", 1),
+    ],
+)
+def test_malformed_toml_is_refused_with_its_line(write, text, line):
+    message = complaint(source=str(write(text)))
+    assert "mine.toml" in message
+    assert f"line {line or ''}" in message
+
+
+def test_an_unknown_key_is_refused_with_the_nearest(write):
+    message = complaint(source=str(write("sync_perod = 7")))
+    assert "sync_perod" in message and "did you mean 'sync_period'?" in message
+    assert "mine.toml" in message
+    message = complaint("sync_perod=7")
+    assert "sync_perod" in message and "did you mean 'sync_period'?" in message
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted", "came"),
+    [
+        ("sync_period=2.5", "whole number", "2.5"),
+        ("sync_period=fast", "whole number", "'fast'"),
+        ("sync_period=true", "whole number", "True"),
+        ("learning_rate=true", "number", "True"),
+        ("double=1", "bool", "1"),
+        ('double="yes"', "bool", "'yes'"),
+        ("env_id=3", "str", "3"),
+        ("hidden=64", "", "64"),
+        ("hidden=[64, 2.5]", "whole number", "2.5"),
+        ("loss=hubber", "'huber' or 'squared'", "'hubber'"),
+        ("env_kwargs=3", "", "3"),
+        ("freeze=3", "", "3"),
+    ],
+)
+def test_a_wrong_type_is_refused_with_what_was_wanted_and_what_came(change, wanted, came):
+    message = complaint(change)
+    assert change.split("=")[0] in message
+    assert wanted in message and message.endswith(f"got {came}")
+
+
+@pytest.mark.parametrize(
+    ("change", "bound"),
+    [
+        ("sync_period=0", ">= 1"),
+        ("tau=0", "(0, 1]"),
+        ("tau=1.5", "(0, 1]"),
+        ("discount=1.01", "[0, 1]"),
+        ("epsilon=-0.1", "[0, 1]"),
+        ("learning_rate=0.0", "> 0"),
+        ("learn_period=0", ">= 1"),
+        ("updates_per_learn=0", ">= 1"),
+        ("batch_size=0", "1"),
+        ("replay_capacity=2", "3"),
+        ("num_envs=0", "1"),
+        ("env_steps=0", "1"),
+        ("seed=-1", "0"),
+        ("hidden=[8, 0]", "1"),
+        ("threads=0", "1"),
+        ("final_eval_episodes=0", "1"),
+        ('freeze=[{exempt=["torso"], updates=0}]', "1"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_the_bound_and_what_came(change, bound):
+    message = complaint(change)
+    assert change.split("=")[0] in message and bound in message
+    assert "got " in message
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("name", ["learning_rate", "tau", "epsilon", "max_grad_norm"])
+def test_nan_and_infinities_are_refused(name, value):
+    assert name in complaint(f"{name}={value}")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("sync_period=9223372036854775808", "sync_period"),  # 2 ** 63: no int64
+        ("seed=18446744073709551616", "seed"),  # 2 ** 64
+        ("learning_rate=1e39", "learning_rate"),  # no float32
+        ("learn_period=" + 400 * "9", "learn_period"),
+    ],
+)
+def test_a_number_that_the_graph_cannot_hold_is_refused(change, said):
+    assert said in complaint(change)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        ('{schedule="lnear", start=1, end=0, steps=5}', "did you mean 'linear'"),
+        ("{start=1, end=0, steps=5}", "schedule"),
+        ('{schedule="linear", start=1, end=0}', "steps"),
+        ('{schedule="linear", start=1, end=0, steps=0}', "steps"),
+        ('{schedule="linear", start=1, end=0, steps=5, stop=3}', "stop"),
+        ('{schedule="linear", start="a", end=0, steps=5}', "start"),
+        ('{schedule="geometric", start=1, end=0, steps=5}', "end"),
+        ('{schedule="piecewise", points=[]}', "points"),
+        ('{schedule="piecewise", points=[[5, 1.0], [5, 0.5]]}', "points"),
+        ('{schedule="linear", start=1.5, end=0, steps=5}', "[0, 1]"),  # beyond epsilon's bounds
+        ('{schedule="piecewise", points=[[0, 0.5], [5, 2.0], [9, 0.5]]}', "[0, 1]"),
+    ],
+)
+def test_a_schedule_that_cannot_be_used_is_refused_in_one_line(schedule, said):
+    message = complaint(f"epsilon={schedule}")
+    assert "epsilon" in message and said in message
+
+
+@pytest.mark.parametrize("change", ["sync_period", "", "=3", "sync_period 3"])
+def test_a_change_that_is_not_name_equals_value_is_refused(change):
+    assert "name=value" in complaint(change)
+
+
+def test_settings_do_not_guess_types_and_know_their_live_fields():
+    assert issubclass(DqnConfig, Settings)
+    knobs = {knob.name: knob for knob in DqnConfig.knobs()}
+    assert list(knobs) == [
+        *("sync_period", "tau", "discount"),
+        *("munchausen_alpha", "munchausen_temperature", "munchausen_clip"),
+        *("n_step", "priority_alpha", "priority_beta", "learn_period", "updates_per_learn"),
+        *("learning_rate", "huber_delta", "max_grad_norm", "ema_decay", "epsilon", "temperature"),
+    ]
+    assert knobs["sync_period"].whole and knobs["sync_period"].unit == "updates"
+    assert all(knob.unit and knob.meaning for knob in knobs.values())

@@ -1,0 +1,82 @@
+"""Prints the digests of many kinds of short runs, for comparing two commits on one machine.
+
+    python -m tests.agents.digests > after.txt
+
+Only the command line is used, so the file can be copied into an older tree. Every run is a process
+of its own; steered ones are changed by their config's schedules, so that they need no second
+process.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+COMMON = {
+    "env_steps": 3_000, "hidden": "[16]", "batch_size": 16, "replay_capacity": 2_000,
+    "learn_start": 100, "learn_period": 4, "sync_period": 37, "eval_period": 1_500,
+    "eval_episodes": 1, "final_eval_episodes": 1, "checkpoint_steps": 1_100,
+}  # fmt: skip
+FREEZE = '[{exempt=["head"], updates=30}, {exempt=["torso"], updates=20}]'
+GROWING = '{schedule="linear", start=10, end=90, steps=3000}'
+C51 = {"head": "categorical", "v_min": 0.0, "v_max": 50.0, "atoms": 11, "loss": "huber"}
+MASKED = {"env_id": "Taxi-v4"}
+IN_GRAPH = {"loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 250}
+CONCURRENT = {"loop": "concurrent", "learn_period": 16, "updates_per_learn": 8}
+FUSED = {"learn_period": 16, "updates_per_learn": 8}
+KINDS = {
+    "plain": {},
+    "plain, without XLA": {"xla": "false"},
+    "plain, a growing sync period": {"sync_period": GROWING},
+    "fused": FUSED,
+    "fused, without XLA": {**FUSED, "xla": "false"},
+    "eight envs, freezing": {"num_envs": 8, **FUSED, "freeze": FREEZE},
+    "freezing, single updates": {"freeze": FREEZE, "xla": "false"},
+    "double, squared": {"double": "true", "loss": "squared"},
+    "dueling, soft target": {"dueling": "true", "tau": 0.1, "sync_period": 1},
+    "three targets": {"averaged_targets": 3},
+    "averaged weights": {"ema_decay": 0.99},
+    "n-step, prioritized": {"n_step": 3, "prioritized": "true"},
+    "prioritized, fused": {"prioritized": "true", **FUSED},
+    "noisy, Boltzmann": {"noisy": "true", "boltzmann": "true"},
+    "categorical, double": {**C51, "double": "true", "n_step": 3},
+    "categorical, three targets": {**C51, "averaged_targets": 3},
+    "quantile": {"head": "quantile", "quantiles": 8},
+    "implicit": {"head": "implicit", "tau_samples": 8, "tau_samples_acting": 4},
+    "munchausen": {"munchausen": "true"},
+    "munchausen, quantile": {"munchausen": "true", "head": "quantile", "quantiles": 8},
+    "rainbow": {**C51, "double": "true", "dueling": "true", "prioritized": "true", "n_step": 3,
+                "noisy": "true", "epsilon": 0.0},
+    "layer norm, head layers": {"layer_norm": "true", "head_hidden": "[8]"},
+    "action masks": MASKED,
+    "action masks, double, n-step": {**MASKED, "double": "true", "n_step": 3},
+    "async": {"num_envs": 2, "vectorization": "async"},
+    "concurrent": CONCURRENT,
+    "concurrent, prioritized, four envs": {**CONCURRENT, "prioritized": "true", "num_envs": 4},
+    "compiled": {**IN_GRAPH, **FUSED},
+    "compiled, four envs, freezing": {**IN_GRAPH, "num_envs": 4, "freeze": FREEZE},
+    "compiled, categorical, prioritized": {**IN_GRAPH, **C51, "prioritized": "true", "n_step": 3},
+}  # fmt: skip
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder) / "short.toml"
+        base.write_text('env_id = "CartPole-v1"\n')
+        for number, (name, settings) in enumerate(KINDS.items()):
+            run = Path(folder) / str(number)
+            changes = [f"{key}={value}" for key, value in {**COMMON, **settings}.items()]
+            command = [sys.executable, "-m", "agents.cli", "train", str(base), "--run", str(run)]
+            done = subprocess.run(
+                [*command, "--set", *changes], capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                print(f"{name}: {done.stderr.strip().splitlines()[-1]}", flush=True)
+                continue
+            print(f"{name}: {json.loads((run / 'digest.json').read_text())['digest']}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

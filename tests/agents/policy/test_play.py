@@ -1,0 +1,98 @@
+"""Videos of a policy: every frame of every episode, whole or not there."""
+
+import sys
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+from agents.cli.main import main
+from agents.config.model import DqnConfig
+from agents.policy.play import PlayError, play
+from agents.run.train import train
+from rl_core.errors import EnvError
+
+CONFIG = DqnConfig(
+    env_steps=300, hidden=(8,), batch_size=8, replay_capacity=500, learn_start=50,
+    eval_period=200, eval_episodes=1, final_eval_episodes=1, xla=False,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return train(CONFIG, tmp_path_factory.mktemp("runs") / "run").run
+
+
+@pytest.mark.parametrize("kind", ["mp4", "gif"])
+def test_a_video_has_every_frame_and_the_same_seed_gives_the_same_episodes(trained, tmp_path, kind):
+    import imageio.v2 as imageio
+
+    video = tmp_path / f"a.{kind}"
+    seen = []
+    returns = play(trained, 2, video=video, on_episode=seen.append)
+    assert [e.episode_return for e in seen] == returns and len(returns) == 2
+    frames = imageio.mimread(video, memtest=False)
+    # The first picture of each episode, and one after every step.
+    wanted = sum(e.length + 1 for e in seen)
+    if kind == "mp4":
+        assert len(frames) == wanted
+    assert 0 < len(frames) <= wanted  # a GIF leaves out pictures that did not change
+    assert frames[0].shape[:2] == (400, 600) and np.std(frames[0]) > 0
+    assert play(trained, 2, video=tmp_path / f"b.{kind}") == returns
+    assert play(trained, 2, video=tmp_path / f"b.{kind}", seed=7) != returns
+
+
+def test_to_board_is_an_animation_in_the_images_tab(trained, capsys):
+    assert main(["play", str(trained), "--to-board"]) == 0
+    assert "episode 1: return" in capsys.readouterr().out
+    (path,) = (trained / "play").iterdir()
+    (value,) = [v for e in EventFileLoader(str(path)).Load() for v in e.summary.value]
+    assert value.tag == "play/episode" and value.metadata.plugin_data.plugin_name == "images"
+    assert value.tensor.string_val[2].startswith(b"GIF89a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--video", "a.avi"], "a video is .mp4 or .gif"),
+        (["--video", "none/a.mp4"], "cannot write none/a.mp4"),
+        (["--video", "none/a.gif"], "cannot write none/a.gif"),
+        (["--episodes", "0"], "--episodes must be a whole number >= 1"),
+        (["--ema", "--video", "a.mp4"], "ema_decay"),
+        ([], "there is no display"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing(
+    trained, tmp_path, monkeypatch, capsys, arguments, said
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert main(["play", str(trained), *arguments]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_library_is_named_with_its_extra(trained, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio.v2", None)
+    with pytest.raises(PlayError, match=r"pip install 'targetnet\[video\]'"):
+        play(trained, video=tmp_path / "a.mp4")
+
+
+def test_an_env_without_pictures_is_said_to_have_none(tmp_path):
+    import gymnasium as gym
+
+    class Blind(gym.Wrapper):
+        def render(self):
+            return None
+
+    gym.register("Blind-v0", lambda **k: Blind(gym.make("CartPole-v1", **k)))
+    try:
+        config = CONFIG.model_copy(update={"env_id": "Blind-v0", "env_steps": 60})
+        run = train(config, tmp_path / "run").run
+        with pytest.raises(EnvError, match="'Blind-v0' draws no pictures"):
+            play(run, video=tmp_path / "a.mp4")
+        assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    finally:
+        gym.registry.pop("Blind-v0")

@@ -1,0 +1,227 @@
+"""Run directories: never written over, and what is damaged is said so."""
+
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+from agents.config.model import DqnConfig
+from agents.run.directory import RunDir, require_free
+from rl_core.errors import ConfigError, RunDirError
+
+CONFIG = DqnConfig(sync_period=7)
+WEIGHTS = {
+    "torso/dense_0/w": np.float32([[1, 2], [3, 4]]),
+    "torso/dense_0/b": np.float32([0.1, -0.0]),
+    "head/q/w": np.zeros((0, 3), np.float32),
+}
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_directory(tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDir.create(tmp_path / "a run", "cartpole", CONFIG)
+
+
+def listing(path):
+    return sorted(str(p.relative_to(path)) for p in path.rglob("*"))
+
+
+def test_a_new_run_holds_its_config_and_nothing_else(run):
+    assert listing(run.path) == ["config.toml"]
+    assert RunDir.open(run.path).config() == CONFIG
+
+
+def test_missing_parents_are_made(tmp_path):
+    run = RunDir.create(tmp_path / "x" / "y" / "z", "cartpole", CONFIG)
+    assert run.path.is_dir()
+
+
+def test_without_a_path_runs_are_numbered_by_name(tmp_path):
+    made = [RunDir.create(None, name, CONFIG).path for name in ("a", "a", "b", "a")]
+    assert [str(path) for path in made] == ["runs/a-1", "runs/a-2", "runs/b-1", "runs/a-3"]
+
+
+def test_the_next_number_follows_the_largest_and_is_no_text(tmp_path):
+    """runs/a-2 was deleted: a new run must not be taken for it. And 10 comes after 9."""
+    for number in (1, 9, 10):
+        (tmp_path / "work" / "runs" / f"a-{number}").mkdir(parents=True)
+    (tmp_path / "work" / "runs" / "a-best").mkdir()
+    (tmp_path / "work" / "runs" / "a-b-77").mkdir()
+    assert str(RunDir.create(None, "a", CONFIG).path) == "runs/a-11"
+
+
+def test_a_directory_that_holds_a_run_is_never_written_over(run):
+    before = (run.path / "config.toml").read_bytes()
+    for attempt in (require_free, lambda path: RunDir.create(path, "x", DqnConfig())):
+        with pytest.raises(RunDirError, match="already holds a run"):
+            attempt(run.path)
+    assert (run.path / "config.toml").read_bytes() == before
+    assert listing(run.path) == ["config.toml"]
+
+
+def test_an_empty_directory_may_be_used(tmp_path):
+    (tmp_path / "empty").mkdir()
+    require_free(tmp_path / "empty")
+    assert RunDir.create(tmp_path / "empty", "x", CONFIG).config() == CONFIG
+
+
+def test_asking_whether_a_path_is_free_writes_nothing(tmp_path):
+    before = listing(tmp_path)
+    require_free(tmp_path / "x" / "y")
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "file/far/below"])
+def test_a_file_in_the_way_is_refused_and_left_as_it_is(tmp_path, name):
+    (tmp_path / "file").write_text("mine")
+    for attempt in (require_free, lambda path: RunDir.create(path, "x", CONFIG)):
+        with pytest.raises(RunDirError, match="file") as caught:
+            attempt(tmp_path / name)
+        assert "\n" not in str(caught.value)
+    assert (tmp_path / "file").read_text() == "mine"
+    assert listing(tmp_path) == ["file", "work"]
+
+
+@pytest.mark.parametrize("name", ["missing", "file", "empty"])
+def test_what_is_no_run_cannot_be_opened(tmp_path, name):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunDirError, match=name):
+        RunDir.open(tmp_path / name)
+
+
+def test_the_board_of_a_numbered_run_shows_its_neighbours(tmp_path):
+    run = RunDir.create(None, "a", CONFIG)
+    assert run.logdir.resolve() == (tmp_path / "work" / "runs").resolve()
+
+
+def test_the_board_of_a_run_elsewhere_shows_it_alone(run):
+    assert run.logdir == run.path
+
+
+# Files.
+
+
+def test_weights_come_back_bit_for_bit(run):
+    run.save_weights(WEIGHTS)
+    loaded = RunDir.open(run.path).load_weights()
+    assert loaded.keys() == WEIGHTS.keys()
+    for name, value in WEIGHTS.items():
+        assert loaded[name].dtype == value.dtype
+        assert loaded[name].tobytes() == value.tobytes()
+        assert loaded[name].shape == value.shape
+
+
+def test_saving_again_replaces_the_weights(run):
+    run.save_weights(WEIGHTS)
+    run.save_weights({"other": np.float32([5])})
+    assert list(run.load_weights()) == ["other"]
+    assert listing(run.path) == ["config.toml", "weights.safetensors"]
+
+
+def test_the_same_weights_make_the_same_bytes(run, tmp_path):
+    first = run.save_weights(WEIGHTS).read_bytes()
+    other = RunDir.create(tmp_path / "other", "x", CONFIG)
+    assert other.save_weights(WEIGHTS).read_bytes() == first
+
+
+def test_a_run_without_weights_says_so(run):
+    with pytest.raises(RunDirError, match="weights"):
+        run.load_weights()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: b"not a zip file",
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-1],
+        lambda data: data[:100] + bytes([data[100] ^ 255]) + data[101:],
+        lambda data: data[:200] + bytes(50) + data[250:],
+    ],
+    ids=["empty", "text", "half", "last byte", "one byte", "zeros within"],
+)
+def test_damaged_weights_are_refused_by_path_in_one_line(run, damage):
+    path = run.save_weights(WEIGHTS)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(RunDirError, match=r"weights\.safetensors") as caught:
+        run.load_weights()
+    assert "\n" not in str(caught.value)
+
+
+def test_no_single_damaged_byte_gives_other_numbers_or_another_exception(run):
+    path = run.save_weights(WEIGHTS)
+    data = path.read_bytes()
+    values = {value.tobytes() for value in WEIGHTS.values()}
+    for place in range(len(data)):
+        for flip in (1, 128):  # the second makes a flag of a number
+            path.write_bytes(data[:place] + bytes([data[place] ^ flip]) + data[place + 1 :])
+            try:
+                loaded = run.load_weights()
+            except RunDirError:
+                continue
+            # A name may differ, which the agent refuses; a number may not.
+            assert {value.tobytes() for value in loaded.values()} <= values, place
+
+
+class Bomb:
+    def __reduce__(self):
+        return (print, ("a pickle was loaded",))
+
+
+def test_a_pickle_in_the_weights_is_refused_and_not_run(run, capsys):
+    np.savez(run.path / "weights.safetensors", w=np.array([Bomb()], dtype=object))
+    with pytest.raises(RunDirError, match=r"weights\.safetensors"):
+        run.load_weights()
+    assert capsys.readouterr().out == ""
+
+
+def test_a_plain_array_or_a_zip_of_anything_else_is_refused(run):
+    plain = io.BytesIO()
+    np.save(plain, np.float32([1]))
+    (run.path / "weights.safetensors").write_bytes(plain.getvalue())
+    with pytest.raises(RunDirError, match=r"weights\.safetensors"):
+        run.load_weights()
+    with zipfile.ZipFile(run.path / "weights.safetensors", "w") as archive:
+        archive.writestr("w.npy", b"no array")
+    with pytest.raises(RunDirError, match=r"weights\.safetensors"):
+        run.load_weights()
+
+
+def test_the_result_is_json(run):
+    path = run.save_result({"mean": 1.5, "episodes": 3})
+    fields = json.loads(path.read_text())
+    assert fields.pop("seal") and fields == {"mean": 1.5, "episodes": 3}
+
+
+def test_what_cannot_be_written_whole_leaves_what_was_there(run, monkeypatch):
+    """The disk is full on the second save: the first weights are still all there."""
+    run.save_weights(WEIGHTS)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    for name in ("fsync", "replace", "rename"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"os.{name}", full)
+            try:
+                run.save_weights({"other": np.float32([5])})
+            except RunDirError as error:
+                assert "No space left" in str(error) and "\n" not in str(error)
+                assert run.load_weights().keys() == WEIGHTS.keys()
+    assert listing(run.path) == ["config.toml", "weights.safetensors"]
+
+
+def test_a_config_damaged_afterwards_is_refused_with_its_line(run):
+    (run.path / "config.toml").write_text("sync_period = \n")
+    with pytest.raises(ConfigError, match=r"config\.toml.*line 1"):
+        RunDir.open(run.path).config()
