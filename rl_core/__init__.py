@@ -65,9 +65,12 @@ if TYPE_CHECKING:
     from rl_core.optimizers.phase import PhaseCalls
     from rl_core.random import Draws, Stream
     from rl_core.replay.contents import ReplayContents
-    from rl_core.replay.prioritized import PrioritizedReplay
-    from rl_core.replay.rows import Rows
-    from rl_core.replay.uniform import Transitions, UniformReplay
+    from rl_core.replay.items import NStepTransitions, Transitions
+    from rl_core.replay.memory import ReplayMemory
+    from rl_core.replay.prioritized import PrioritizedSampler
+    from rl_core.replay.rows import Column, Rows, transition_columns
+    from rl_core.replay.samplers import UniformSampler
+    from rl_core.replay.valid_rows import ValidRows
     from rl_core.schedules import Constant, Geometric, Linear, Piecewise, Schedule
 
 # Read once, when TensorFlow is imported. oneDNN's kernels cost 5 us more per small matrix product,
@@ -111,9 +114,12 @@ _NAMES_OF = {
     "optimizers.phase": "PhaseCalls",
     "random": "Draws Stream",
     "replay.contents": "ReplayContents",
-    "replay.prioritized": "PrioritizedReplay",
-    "replay.rows": "Rows",
-    "replay.uniform": "Transitions UniformReplay",
+    "replay.items": "NStepTransitions Transitions",
+    "replay.memory": "ReplayMemory",
+    "replay.prioritized": "PrioritizedSampler",
+    "replay.rows": "Column Rows transition_columns",
+    "replay.samplers": "UniformSampler",
+    "replay.valid_rows": "ValidRows",
     "schedules": "Constant Geometric Linear Piecewise Schedule",
 }
 __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES_OF)

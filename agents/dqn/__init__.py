@@ -13,7 +13,8 @@ state.py           what an agent is made of: read, restored, rewound
 in_graph_loop.py   many time steps in one call, for envs in the graph
 own_network.py     a network function of the user's own
 diverging.py       the error of learning that diverged
-memory.py          how much memory an agent needs
+memory.py          the replay memory that the config says
+needs.py           how much memory an agent needs
 
 Imports: agents.config, envs.in_graph, rl_core.
 """

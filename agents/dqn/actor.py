@@ -18,7 +18,7 @@ from rl_core.hyperparameters import Hyperparameters
 from rl_core.losses import legal_only
 from rl_core.networks import Values
 from rl_core.random import Draws, Stream
-from rl_core.replay import Rows, UniformReplay
+from rl_core.replay import ReplayMemory, Rows
 
 # (what for, shape) -> float32 in [0, 1) of this shape.
 Uniform = Callable[[str, list[int]], tf.Tensor]
@@ -39,7 +39,7 @@ class Acting:
     """Builds the calls that choose actions and store what came of them.
 
     Args:
-      config, networks, replay: of the agent.
+      config, networks, memory: of the agent.
       observations: [M, ...] placeholder of the greedy policies.
       num_actions: A.
       masks: whether the envs say which actions are legal.
@@ -48,20 +48,18 @@ class Acting:
       greedy: the greedy policy.
       greedy_averaged: the same with the averaged weights; None if the config keeps none.
       follow: makes the network that acts in a concurrent loop what the online one is.
-      store: writes the rows of several time steps, given as arrays [P, N, ...].
       time_step: how many there were; None if the graph has to be asked.
     """
 
     greedy: Policy
     greedy_averaged: Policy | None
     follow: Callable[[], None]
-    store: Callable[..., None]
 
     def __init__(
         self,
         config: DqnConfig,
         networks: Networks,
-        replay: UniformReplay,
+        memory: ReplayMemory,
         observations: tf.Tensor,
         num_actions: int,
         masks: bool,
@@ -71,14 +69,14 @@ class Acting:
         # One feed each for all steps: cheaper to hand over.
         self._epsilon, self._temperature = np.zeros((), np.float32), np.zeros((), np.float32)
         self._time_step = np.zeros(1, np.int64)
-        self._build_step(replay, observations)
-        self._build_store(replay)
+        self._build_step(memory, observations)
+        self._build_store(memory)
         if networks.behaviour:
             self._build_apart()
         # Plain epsilon-greedy needs nothing of the graph but the best action.
         self._buffer = None if masks or config.boltzmann or config.noisy else RowBuffer()
-        fitting = _WAITING_BYTES * replay.steps // replay.nbytes
-        self._most = min(_WAITING_AT_MOST, fitting, replay.steps // 2)
+        fitting = _WAITING_BYTES * memory.steps // memory.nbytes
+        self._most = min(_WAITING_AT_MOST, fitting, memory.steps // 2)
         stream = Stream(config.seed, "act")
         self._epsilon_greedy = EpsilonGreedy(stream, config.num_envs, num_actions)
         self._check_shown = feed_check(self._step_feeds[:4])
@@ -101,7 +99,7 @@ class Acting:
         policies = [self._policy(engine, action) for action in self._policies]
         self.greedy = policies[0]
         self.greedy_averaged = policies[1] if policies[1:] else None
-        self.store = engine.callable(None, self._rows, [self._write_steps])
+        self._store = engine.callable(None, [*self._rows.values()], [self._write_steps])
         self._ask_time_step = engine.callable(self._written)
         if self._networks.behaviour:
             self._act = engine.callable(self._action_apart, self._act_feeds)
@@ -128,11 +126,15 @@ class Acting:
             self.time_step += 1
         return actions
 
+    def store(self, rows: Rows) -> None:
+        """Writes the rows of several time steps, arrays [P, N, ...]."""
+        self._store(*(rows[name] for name in self._rows))
+
     def flush(self) -> None:
         """Stores the time steps that wait; whatever looks at the replay comes after it."""
         buffer = self._buffer
         if buffer is not None and buffer.count:
-            self.store(*buffer.rows().columns().values())
+            self.store(buffer.rows())
             buffer.clear()
 
     @property
@@ -227,37 +229,32 @@ class Acting:
             more.append(self._temperature)
         return more
 
-    def _build_step(self, replay: UniformReplay, observations: tf.Tensor) -> None:
+    def _build_step(self, memory: ReplayMemory, observations: tf.Tensor) -> None:
         """Stores a time step and acts on it, in one call."""
         rows = self._rows_of([self._config.num_envs], observations)
-        self._shown = Rows(rows.observation, None, None, None, None, rows.legal)
+        self._observation, self._legal = rows["observation"], rows.get("legal")
         knobs = self._live_feeds()
-        now = replay.rows_written.read_value()
+        now = memory.rows.rows_written.read_value()
         self._action = self._choose_fed(self._networks.values, now, knobs)  # [N]
-        legal = [] if rows.legal is None else [rows.legal]
         self._step_feeds = [
-            rows.observation, rows.reward, rows.terminated, rows.autoreset, knobs[0],
-            *legal, *knobs[1:],
+            *(rows[name] for name in ("observation", "reward", "terminated", "autoreset")),
+            knobs[0], *self._legal_feed(), *knobs[1:],
         ]  # fmt: skip
-        self._write = replay.write(
-            rows.observation, self._action, rows.reward, rows.terminated, rows.autoreset, rows.legal
-        )
+        self._write = memory.write(rows | {"action": self._action})
 
-    def _build_store(self, replay: UniformReplay) -> None:
+    def _build_store(self, memory: ReplayMemory) -> None:
         """Stores many time steps that were acted on before."""
-        rows = self._rows_of([None, self._config.num_envs], self._shown.observation)
-        self._rows = list(rows.columns().values())
-        self._write_steps = replay.write_steps(rows)
-        self._written = replay.rows_written.read_value()
+        self._rows = self._rows_of([None, self._config.num_envs], self._observation)
+        self._write_steps = memory.write_steps(self._rows)
+        self._written = memory.rows.rows_written.read_value()
 
     def _build_apart(self) -> None:
         """Acts with a copy of the network."""
-        shown, knobs = self._shown, self._live_feeds()
+        knobs = self._live_feeds()
         now = tf.placeholder(tf.int64, [1], "time_step")
         self._action_apart = self._choose_fed(self._networks.behaviour_values, now, knobs)
-        self._best_of_copy = _best(self._networks.behaviour_values(shown.observation).q)
-        legal = [] if shown.legal is None else [shown.legal]
-        self._act_feeds = [shown.observation, knobs[0], *legal, *knobs[1:], now]
+        self._best_of_copy = _best(self._networks.behaviour_values(self._observation).q)
+        self._act_feeds = [self._observation, knobs[0], *self._legal_feed(), *knobs[1:], now]
         self._follow = self._networks.behave_as_online()
 
     def _choose_fed(
@@ -272,26 +269,31 @@ class Acting:
             return Stream(self._config.seed, name).uniform(now, shape)
 
         epsilon, temperature = [*knobs, None][:2]
-        observation, legal = self._shown.observation, self._shown.legal
-        return self.choose(values, observation, now, epsilon, temperature, legal, uniform)
+        return self.choose(
+            values, self._observation, now, epsilon, temperature, self._legal, uniform
+        )
+
+    def _legal_feed(self) -> list[tf.Tensor]:
+        return [] if self._legal is None else [self._legal]
 
     def _live_feeds(self) -> list[tf.Tensor]:
         names = ["epsilon", *(["temperature"] if self._config.boltzmann else [])]
         return [tf.placeholder(tf.float32, [], name) for name in names]
 
     def _rows_of(self, lead: list[int | None], observations: tf.Tensor) -> Rows:
-        """Placeholders of rows."""
-        legal = None
+        """Placeholders of rows, in the order of the columns."""
+        rows = {
+            "observation": tf.placeholder(
+                observations.dtype, [*lead, *observations.shape[1:]], "observation"
+            ),
+            "action": tf.placeholder(tf.int32, lead, "action"),
+            "reward": tf.placeholder(tf.float32, lead, "reward"),
+            "terminated": tf.placeholder(tf.bool, lead, "terminated"),
+            "autoreset": tf.placeholder(tf.bool, lead, "autoreset"),
+        }
         if self._masks:
-            legal = tf.placeholder(tf.bool, [*lead, self._num_actions], "legal")
-        return Rows(
-            tf.placeholder(observations.dtype, [*lead, *observations.shape[1:]], "observation"),
-            tf.placeholder(tf.int32, lead, "action"),
-            tf.placeholder(tf.float32, lead, "reward"),
-            tf.placeholder(tf.bool, lead, "terminated"),
-            tf.placeholder(tf.bool, lead, "autoreset"),
-            legal,
-        )
+            rows["legal"] = tf.placeholder(tf.bool, [*lead, self._num_actions], "legal")
+        return rows
 
     def _policy(self, engine: Engine, action: tf.Tensor) -> Policy:
         call = engine.callable(action, self._greedy_feeds)

@@ -22,7 +22,8 @@ from agents.dqn.actor import Acting
 from agents.dqn.diverging import DivergedInChunk, diverged
 from agents.dqn.in_graph_loop import Chunk, Counts, DeviceLoop
 from agents.dqn.live_feeds import LiveFeeds
-from agents.dqn.memory import require_memory
+from agents.dqn.memory import build_memory
+from agents.dqn.needs import require_memory
 from agents.dqn.networks import Networks
 from agents.dqn.state import KeptState
 from agents.dqn.target_clock import TargetClock
@@ -40,7 +41,7 @@ from rl_core.optimizers.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
 from rl_core.optimizers.fused import fused_updates
 from rl_core.optimizers.packed_adam import Applied, LoopAdam, LoopMoments
 from rl_core.optimizers.phase import Fused, PhaseCalls
-from rl_core.replay import PrioritizedReplay, Rows, UniformReplay
+from rl_core.replay import Rows
 
 _OF_FRAMES = ("nature", "impala")
 # Live values that the loop and the choice of an action read; updates are fed all others.
@@ -77,7 +78,7 @@ class DqnAgent(KeptState):
       greedy_averaged: as `greedy`, with the averaged weights; None if the config keeps none.
       freeze: whose turn it is to be trained; its arms' lengths are live values.
       engine: graph and session, for looking inside.
-      replay: the rows.
+      replay: the replay memory.
       updates: gradient steps made so far.
       snapshots: the updates at which those that are still there were taken.
 
@@ -108,11 +109,11 @@ class DqnAgent(KeptState):
         self.engine = Engine(threads=config.threads, onednn=config.onednn)
         with self.engine.building():
             tf.set_random_seed(config.seed)
-            replay = PrioritizedReplay if config.prioritized else UniformReplay
-            self.replay = replay(
-                config.replay_capacity, config.num_envs, observation_shape, observation_dtype,
-                num_actions=num_actions if action_masks else None,
-            )  # fmt: skip
+            self._live = LiveFeeds(k for k in live_knobs(config) if k.name not in _NOT_OF_UPDATES)
+            masked_actions = num_actions if action_masks else None
+            self.replay = build_memory(
+                config, self._live, observation_shape, observation_dtype, masked_actions
+            )
             shape, dtype = [None, *observation_shape], tf.as_dtype(observation_dtype)
             self._observations = tf.placeholder(dtype, shape, "observations")
             bounds = None if byte_bounds is None else ByteBounds(*byte_bounds)
@@ -181,7 +182,7 @@ class DqnAgent(KeptState):
 
     def store(self, rows: Rows) -> None:
         """Appends several time steps, arrays [P, N, ...], each as `step` would have stored it."""
-        self._acting.store(*rows.columns().values())
+        self._acting.store(rows)
 
     def greedy(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
         """[M, ...] observations, [M, A] masks -> [M] int32 greedy actions; nothing is stored."""
@@ -295,7 +296,6 @@ class DqnAgent(KeptState):
 
     def _build_learn(self) -> None:
         config, networks = self.config, self._networks
-        self._live = LiveFeeds(k for k in live_knobs(config) if k.name not in _NOT_OF_UPDATES)
         self._clock = TargetClock(
             self._live["sync_period"], lambda: networks.sync(self._live["tau"])
         )
@@ -335,7 +335,7 @@ class DqnAgent(KeptState):
 
         self._sync_op = self._clock.copied_by(networks.sync())
         self._begin_op = self._clock.copied_by(networks.all_as_online())
-        head, tail = self.replay.queue()
+        head, tail = self.replay.rows.queue()
         pairs = paired_variables(networks.online, networks.target)
         self._state = Inspection(
             self._clock.age.read_value(),

@@ -25,7 +25,7 @@ from rl_core.networks import Values
 from rl_core.optimizers.freeze import FreezeSchedule
 from rl_core.optimizers.packed_adam import LoopAdam, Moments
 from rl_core.random import Draws
-from rl_core.replay import UniformReplay
+from rl_core.replay import ReplayMemory
 
 
 class Counts(NamedTuple):
@@ -80,7 +80,7 @@ class DeviceLoop:
       config: one run.
       rules: of the env.
       values: of the online network.
-      acting, replay: of the agent.
+      acting, memory: of the agent.
       adam: of the updates.
       update: of the agent.
       like: what its outcome looks like.
@@ -100,7 +100,7 @@ class DeviceLoop:
         rules: InGraphEnv,
         values: Callable[[tf.Tensor, Draws | None], Values],
         acting: Acting,
-        replay: UniformReplay,
+        memory: ReplayMemory,
         adam: LoopAdam,
         update: Update,
         like: Any,
@@ -109,11 +109,11 @@ class DeviceLoop:
         freeze: FreezeSchedule,
     ) -> None:
         self._config, self._rules, self._values = config, rules, values
-        self._acting, self._replay = acting, replay
+        self._acting, self._memory = acting, memory
         self._adam, self._update, self._like = adam, update, like
         self._blocks, self._arms = blocks, freeze.arms
         # Rows are read between two chunks: none may be overwritten before anybody looks at it.
-        self.longest = max(1, min(config.chunk, replay.steps * 3 // 4))
+        self.longest = max(1, min(config.chunk, memory.steps * 3 // 4))
         with tf.variable_scope("envs") as scope:
             self.scope = scope.name
             self._state = self._variables(rules)
@@ -245,7 +245,7 @@ class DeviceLoop:
         learned: _Carried,
     ) -> Any:
         """One time step: act and store, learn, step the envs unless learning diverged."""
-        config, now = self._config, self._replay.rows_written.read_value()
+        config, now = self._config, self._memory.rows.rows_written.read_value()
         observation = self._rules.observe(state.rules)
 
         def uniform(name: str, shape: list[int]) -> tf.Tensor:
@@ -255,8 +255,14 @@ class DeviceLoop:
         action = self._acting.choose(
             self._values, observation, now, self._epsilon, temperature, None, uniform
         )
-        write = self._replay.write(
-            observation, action, state.reward, state.terminated, state.autoreset
+        write = self._memory.write(
+            {
+                "observation": observation,
+                "action": action,
+                "reward": state.reward,
+                "terminated": state.terminated,
+                "autoreset": state.autoreset,
+            }
         )
         with tf.control_dependencies([write]):
             due, learn_age = self._due(counts)

@@ -21,7 +21,7 @@ from rl_core.graph.weights import ScopeWeights, VariableValues
 from rl_core.hyperparameters import Hyperparameters, plain
 from rl_core.optimizers.freeze import FreezeSchedule
 from rl_core.optimizers.packed_adam import LoopMoments
-from rl_core.replay import ReplayContents, Rows, UniformReplay
+from rl_core.replay import ReplayContents, ReplayMemory, Rows
 
 
 class AgentState(NamedTuple):
@@ -39,7 +39,7 @@ class KeptState:
 
     config: DqnConfig
     engine: Engine
-    replay: UniformReplay
+    replay: ReplayMemory
     hyperparameters: Hyperparameters
     freeze: FreezeSchedule
     updates: int
@@ -120,7 +120,7 @@ class KeptState:
         self._variables.load(state.variables)
         written, tail = (
             int(state.variables[v.op.name].item())
-            for v in (self.replay.rows_written, self.replay.queue_tail)
+            for v in (self.replay.rows.rows_written, self.replay.rows.queue_tail)
         )
         self._contents.put(rows, written, tail)
         if self._after_rows is not None:
@@ -188,11 +188,8 @@ class KeptState:
         self._past = Snapshots(self.engine, named, k=k + 1) if k else None
         self._contents = ReplayContents(self.engine, self.replay)
         # What follows from the rows and the priorities is not kept but made anew.
-        self._after_rows = self.replay.rebuild()
-        counters = (
-            self.replay.rows_written, self.replay.queue_tail, *self.replay.kept_variables(),
-        )  # fmt: skip
-        kept = [*self._own_variables(), *counters]
+        self._after_rows = self.replay.sampler.rebuild()
+        kept = [*self._own_variables(), *self.replay.counters()]
         self._variables = VariableValues(self.engine, {v.op.name: v for v in kept}, "of this agent")
 
     def _own_variables(self) -> list[tf.Variable]:

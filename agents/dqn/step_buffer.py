@@ -1,4 +1,4 @@
-"""Rows that wait until some are stored at once."""
+"""A buffer of time steps that wait to be stored together."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import numpy as np
 
 from rl_core.replay import Rows
 
+_NAMES = ("observation", "action", "reward", "terminated", "autoreset", "legal")
+
 
 class RowBuffer:
-    """Time steps of N envs on their way into the replay, as many as are put into it.
+    """Time steps of N envs that wait to be stored together.
 
     Attributes:
-      count: how many are in it.
+      count: time steps that wait.
     """
 
     def __init__(self) -> None:
@@ -30,7 +32,7 @@ class RowBuffer:
         autoreset: np.ndarray,
         legal: np.ndarray | None = None,
     ) -> None:
-        """One time step: the columns of `Rows`, [N, ...] each; all of them like the first."""
+        """Adds one time step: columns [N, ...], each with the dtype and shape of the first."""
         # Copies: the envs write the next step into the same arrays. Each column by its name: a
         # loop over them takes three times as long.
         self._kept += (
@@ -43,14 +45,11 @@ class RowBuffer:
         self.count += 1
 
     def rows(self) -> Rows:
-        """What is in it, [count, N, ...]."""
-        columns = [values for values in self._last if values is not None]
-        width = len(columns)
-        return Rows(
-            *(
-                np.frombuffer(b"".join(self._kept[i::width]), values.dtype).reshape(
-                    self.count, *values.shape
-                )
-                for i, values in enumerate(columns)
+        """Returns all that wait, [count, N, ...]."""
+        last = {name: c for name, c in zip(_NAMES, self._last, strict=True) if c is not None}
+        return {
+            name: np.frombuffer(b"".join(self._kept[i :: len(last)]), column.dtype).reshape(
+                self.count, *column.shape
             )
-        )
+            for i, (name, column) in enumerate(last.items())
+        }

@@ -17,7 +17,7 @@ from rl_core.graph.finite import where
 from rl_core.graph.sync import copy_vars
 from rl_core.optimizers.packed_adam import Applied, LoopAdam, Moments
 from rl_core.random import Stream
-from rl_core.replay import PrioritizedReplay, Transitions, UniformReplay
+from rl_core.replay import ReplayMemory
 
 # Applies the gradients of a loss [].
 Apply = Callable[[tf.Tensor], Applied]
@@ -64,7 +64,7 @@ class Update:
     Args:
       config: one run.
       live: what updates are fed.
-      networks, replay, clock: of the agent.
+      networks, memory, clock: of the agent.
 
     Attributes:
       count: int64 scalar variable: updates made so far.
@@ -78,11 +78,11 @@ class Update:
         config: DqnConfig,
         live: LiveFeeds,
         networks: Networks,
-        replay: UniformReplay,
+        memory: ReplayMemory,
         clock: TargetClock,
     ) -> None:
         self._config, self._live, self._networks = config, live, networks
-        self._replay, self._clock = replay, clock
+        self._memory, self._clock = memory, clock
         self._objective = Objective(config, networks, live)
         with tf.variable_scope("counters"):
             self.count = tf.get_variable(
@@ -108,7 +108,8 @@ class Update:
 
     def _build(self, apply: Apply, *, alone: bool = False) -> BuiltUpdate:
         counter = self.count.read_value()
-        batch = self._sample(counter)
+        stream = Stream(self._config.seed, "sample")
+        batch = self._memory.sample(self._config.batch_size, stream, counter)
         td, priority, q_tm1 = self._objective(batch, counter)
         weighted = td.loss if batch.weight is None else batch.weight * td.loss  # [B]
         signs, made, moments, applied = apply(tf.reduce_mean(weighted))
@@ -116,8 +117,7 @@ class Update:
         with tf.control_dependencies([applied, counter]):
             one = where(made, np.int64(1), np.int64(0))
             changes = [self.count.assign_add(one, read_value=False)]
-            if isinstance(self._replay, PrioritizedReplay):
-                changes.append(self._replay.update_priorities(batch.row, priority, made))
+            changes += self._memory.update_priorities(batch.row, priority, made)
             if self._networks.ema:
                 share = tf.subtract(1.0, self._live["ema_decay"])
                 online, ema = self._networks.online, self._networks.ema
@@ -126,13 +126,3 @@ class Update:
             if alone:
                 self.young_end = tf.group(*changes, self._clock.advance_as_known())
             return BuiltUpdate(learned, moments, end, made)
-
-    def _sample(self, counter: tf.Tensor) -> Transitions:
-        live, stream = self._live, Stream(self._config.seed, "sample")
-        size, n_step = self._config.batch_size, live.get("n_step")
-        if not isinstance(self._replay, PrioritizedReplay):
-            return self._replay.sample(size, stream, counter, live["discount"], n_step)
-        return self._replay.sample(
-            size, stream, counter, live["discount"], n_step,
-            alpha=live["priority_alpha"], beta=live["priority_beta"],
-        )  # fmt: skip

@@ -151,7 +151,7 @@ class Checkpoints:
     def _columns(self, begin: int, end: int) -> Columns:
         contents = self._contents
         pieces = [
-            contents.time_steps(at, min(at + contents.chunk, end)).columns()
+            contents.time_steps(at, min(at + contents.chunk, end))
             for at in range(begin, end, contents.chunk)
         ]
         return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
@@ -177,9 +177,9 @@ def restore_agent(agent: DqnAgent, checkpoint: Checkpoint, store: CheckpointStor
         end = 0
         for name, record in checkpoint.chunks.items():
             begin, end, columns = store.rows(name, record)
-            yield begin, Rows(**columns)
+            yield begin, columns
         if newest:
-            yield end, Rows(**newest)
+            yield end, newest
 
     agent.restore(AgentState(variables, checkpoint.host["agent"]), pieces())
 

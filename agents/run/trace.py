@@ -70,9 +70,9 @@ class Tracer:
         while self._done < tick - 1:
             begin, end = self._done, min(self._done + self._period, tick - 1)
             rows = self._agent.contents.time_steps(begin, end)
-            new = checksums(rows)
+            new = checksums([*rows.values()])
             self._file.append(new)
-            transitions = np.count_nonzero(~rows.autoreset, axis=1)  # [T]
+            transitions = np.count_nonzero(~rows["autoreset"], axis=1)  # [T]
             env_steps = self._env_step + np.cumsum(transitions)
             self._done, self._env_step = end, int(env_steps[-1])
             if self._compare:

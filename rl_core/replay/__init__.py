@@ -1,20 +1,38 @@
 """Replay: rows as variables in the graph.
 
+    rows          a ring of declared columns
+    valid_rows    the ring, and a queue of the rows that may be sampled
+    samplers      which rows a batch begins at: uniform; prioritized, on a sum_tree
+    items         what a batch consists of: n-step transitions
+    memory        all three as one
+    contents      rows as arrays, for checkpoints and digests
+
 Imports: rl_core.errors, rl_core.graph, rl_core.memory, rl_core.random.
 """
 
 from rl_core.memory import check_memory, format_bytes
 from rl_core.replay.contents import ReplayContents
-from rl_core.replay.prioritized import PrioritizedReplay
-from rl_core.replay.rows import Rows
-from rl_core.replay.uniform import Transitions, UniformReplay
+from rl_core.replay.items import Items, NStepTransitions, Transitions
+from rl_core.replay.memory import ReplayMemory
+from rl_core.replay.prioritized import PrioritizedSampler
+from rl_core.replay.rows import Column, Rows, transition_columns
+from rl_core.replay.samplers import Drawn, Sampler, UniformSampler
+from rl_core.replay.valid_rows import ValidRows
 
 __all__ = [
-    "PrioritizedReplay",
+    "Column",
+    "Drawn",
+    "Items",
+    "NStepTransitions",
+    "PrioritizedSampler",
     "ReplayContents",
+    "ReplayMemory",
     "Rows",
+    "Sampler",
     "Transitions",
-    "UniformReplay",
+    "UniformSampler",
+    "ValidRows",
     "check_memory",
     "format_bytes",
+    "transition_columns",
 ]

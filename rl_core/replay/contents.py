@@ -1,4 +1,4 @@
-"""A replay's rows as arrays: read out, oldest first and some at a time, and put back."""
+"""Reads the rows of a replay memory as arrays, oldest first, and puts them back."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ import tensorflow.compat.v1 as tf
 
 from rl_core.errors import ScopeMismatch
 from rl_core.graph.engine import Engine
+from rl_core.replay.memory import ReplayMemory
 from rl_core.replay.rows import Rows
-from rl_core.replay.uniform import UniformReplay
 
 _CHUNK_BYTES = 1 << 20
 
 
 class ReplayContents:
-    """What a replay holds, as arrays. Make it while the graph is being built.
+    """The contents of a replay memory as arrays. Make it while the graph is being built.
 
     Attributes:
       chunk: time steps that are read at once.
     """
 
-    def __init__(self, engine: Engine, replay: UniformReplay) -> None:
-        self._engine, self._replay = engine, replay
-        self.chunk = max(1, min(1024, _CHUNK_BYTES * replay.steps // replay.nbytes))
+    def __init__(self, engine: Engine, memory: ReplayMemory) -> None:
+        self._engine, self._replay = engine, memory.rows
+        replay = self._replay
+        self.chunk = max(1, min(1024, _CHUNK_BYTES * memory.steps // memory.nbytes))
         with tf.name_scope("read_replay"):
             self._numbers = tf.placeholder(tf.int64, [None], "numbers")
             self._rows = replay.rows_at(self._numbers)
             self._queue = replay.queue_at(self._numbers)
             self._counters = (replay.rows_written.read_value(), *replay.queue())
-            columns = self._rows.columns()
-            given = {n: tf.placeholder(tensor.dtype, tensor.shape) for n, tensor in columns.items()}
+            given = {n: tf.placeholder(of.dtype, of.shape) for n, of in self._rows.items()}
             self._put_feeds = [self._numbers, *given.values()]
-            self._put_rows = replay.put_rows(self._numbers, Rows(**given))
+            self._put_rows = replay.put_rows(self._numbers, given)
             self._queue_feeds = [tf.placeholder(tf.int64, [None]) for _ in range(4)]
             self._put_queue = replay.put_queue(*self._queue_feeds)
 
     @functools.cached_property
     def _read_rows(self) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
-        return self._engine.callable([*self._rows.columns().values()], [self._numbers])
+        return self._engine.callable([*self._rows.values()], [self._numbers])
 
     @functools.cached_property
     def _read_written(self) -> Callable[[], np.ndarray]:
@@ -51,29 +51,29 @@ class ReplayContents:
         return self._engine.callable(self._queue, [self._numbers])
 
     def prepare(self) -> None:
-        """Makes the calls that read rows now and not in the middle of a run."""
+        """Makes the calls that read rows now, not in the middle of a run."""
         self._read_rows(np.zeros(1, np.int64))
         self.written()
 
     def time_steps(self, begin: int, end: int) -> Rows:
-        """Rows of the time steps [begin, end), which must still be in the ring.
+        """Returns the rows of the time steps [begin, end), which must still be in the ring.
 
-        The outcome of the newest time step (reward, terminated, autoreset) is not known yet;
-        what stands there means nothing.
+        The newest time step has no outcome (reward, terminated, autoreset) yet: its values there
+        mean nothing.
 
         Returns:
-          Rows of arrays [end - begin, N, ...].
+          Rows: arrays [end - begin, N, ...] by the names of their columns.
         """
         shape = end - begin, self._replay.num_envs
         read = self._read_rows(self._row_numbers(begin, end))
-        named = zip(self._rows.columns(), read, strict=True)
-        return Rows(**{name: column.reshape(*shape, *column.shape[1:]) for name, column in named})
+        named = zip(self._rows, read, strict=True)
+        return {name: column.reshape(*shape, *column.shape[1:]) for name, column in named}
 
     def chunks(self) -> Iterator[tuple[str, np.ndarray]]:
-        """(name, array) of all there is, one after the other; a long array in several pieces.
+        """Yields (name, array) of everything that is stored; a long array in several pieces.
 
-        What was never written is left out, so the same history gives the same arrays: rows that
-        nobody wrote to, the outcome of the newest time step, the places beside the queue.
+        Memory that was never written is left out, so the same history gives the same arrays: no
+        rows that nobody wrote, no outcome of the newest time step, no places beside the queue.
         """
         written, head, tail = (int(np.reshape(c, [])) for c in self._engine.run(self._counters))
         yield "rows_written", np.array([written], np.int64)
@@ -81,9 +81,8 @@ class ReplayContents:
         for begin in range(max(0, written - self._replay.steps), written, self.chunk):
             end = min(begin + self.chunk, written)
             known = end - begin - (end == written)
-            for name, column in self.time_steps(begin, end).columns().items():
-                outcome = name in ("reward", "terminated", "autoreset")
-                yield name, column[:known] if outcome else column
+            for name, column in self.time_steps(begin, end).items():
+                yield name, column[:known] if name in self._replay.ring.of_outcome else column
         for begin in range(head, tail, _CHUNK_BYTES // 8):
             yield "queue", self._read_queue(np.arange(begin, min(begin + _CHUNK_BYTES // 8, tail)))
 
@@ -92,13 +91,13 @@ class ReplayContents:
         return int(np.reshape(self._read_written(), []))
 
     def put(self, pieces: Iterable[tuple[int, Rows]], written: int, queue_tail: int) -> None:
-        """Brings back what a replay of the same shape held.
+        """Puts back the rows that a replay of the same shape held.
 
-        The queue is not kept anywhere: which rows are in it, and where, follows from which
-        steps were autoresets. The counters are variables like others, and not set here.
+        The queue is not saved anywhere: it is recomputed from the steps that were autoresets.
+        The counters are variables like others, and are not set here.
 
         Args:
-          pieces: (first time step, rows [T, N, ...]), together all that is in the ring.
+          pieces: (first time step, rows [T, N, ...]) that together fill the ring.
           written: time steps, the newest one's outcome pending.
           queue_tail: rows that ever entered the queue.
 
@@ -111,14 +110,14 @@ class ReplayContents:
         put = self._engine.callable(None, self._put_feeds, [self._put_rows])
         for begin, rows in pieces:
             skip = max(0, oldest - begin)
-            kept = Rows(**{n: column[skip:] for n, column in self._checked(rows).items()})
+            kept = {n: column[skip:] for n, column in self._checked(rows).items()}
             begin += skip
-            columns = map(_flat, kept.columns().values())
-            put(self._row_numbers(begin, begin + len(kept.action)), *columns)
-            known = kept.autoreset[: max(0, written - 1 - begin)]
+            length = len(kept["action"])
+            put(self._row_numbers(begin, begin + length), *map(_flat, kept.values()))
+            known = kept["autoreset"][: max(0, written - 1 - begin)]
             entered[begin - oldest : begin - oldest + len(known)] = ~known
         counts = entered.sum(axis=1)
-        # Of the newest step the tail is known; each step before began that much earlier.
+        # The newest step's tail is known; each earlier step began by its own count before.
         tails = queue_tail - np.concatenate([np.cumsum(counts[::-1])[::-1], [0]])
         steps = np.arange(oldest, written)
         numbers = self._row_numbers(oldest, max(oldest, written - 1))[entered.reshape(-1)]
@@ -126,14 +125,14 @@ class ReplayContents:
         call = self._engine.callable(None, self._queue_feeds, [self._put_queue])
         call(places, numbers, steps % replay.steps, tails[: len(steps)])
 
-    def _checked(self, rows: Rows) -> dict[str, np.ndarray]:
-        columns, wanted = rows.columns(), self._rows.columns()
-        if columns.keys() != wanted.keys():
+    def _checked(self, rows: Rows) -> Rows:
+        """Returns `rows` in the order of this replay's columns."""
+        if rows.keys() != self._rows.keys():
             raise ScopeMismatch(
-                f"these rows are not of this replay: wanted columns {', '.join(wanted)}, "
-                f"got {', '.join(columns)}"
+                f"these rows are not of this replay: wanted columns {', '.join(self._rows)}, "
+                f"got {', '.join(rows)}"
             )
-        return columns
+        return {name: rows[name] for name in self._rows}
 
     def _row_numbers(self, begin: int, end: int) -> np.ndarray:
         N = self._replay.num_envs

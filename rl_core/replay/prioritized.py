@@ -17,8 +17,9 @@ import tensorflow.compat.v1 as tf
 from rl_core.graph.finite import where
 from rl_core.random import Stream
 from rl_core.replay.rows import write_at
+from rl_core.replay.samplers import Drawn
 from rl_core.replay.sum_tree import SumTree
-from rl_core.replay.uniform import Transitions, UniformReplay
+from rl_core.replay.valid_rows import ValidRows
 
 # Added to every priority: a row whose error is 0 must not vanish for good.
 _LEAST = 1e-6
@@ -26,11 +27,17 @@ _LEAST = 1e-6
 _UNIT = 2.0**-20
 
 
-class PrioritizedReplay(UniformReplay):
-    """`UniformReplay`, sampled by priority. Arguments and errors are the same.
+class PrioritizedSampler:
+    """Draws rows by priority, stratified, with the importance weights above.
 
     A row enters with the largest priority seen so far (1 in the beginning), and leaves when it
     is overwritten.
+
+    Args:
+      rows: where they are stored.
+      alpha: float32 scalar >= 0, usually fed: how much priorities count; 0 is uniform. When it
+        changes, all leaves and sums are recomputed before the next draw.
+      beta: float32 scalar >= 0, usually fed: how much of the bias is taken back; 1 is all.
 
     Attributes:
       priority: float32 [capacity] variable: p; 0 where a row may not be sampled.
@@ -40,105 +47,80 @@ class PrioritizedReplay(UniformReplay):
         0 where p is.
     """
 
-    def __init__(
-        self,
-        capacity: int,
-        num_envs: int,
-        observation_shape: Sequence[int],
-        observation_dtype: Any,
-        *,
-        num_actions: int | None = None,
-        name: str = "replay",
-    ) -> None:
-        super().__init__(
-            capacity, num_envs, observation_shape, observation_dtype,
-            num_actions=num_actions, name=name,
-        )  # fmt: skip
-        with tf.variable_scope(self._scope, auxiliary_name_scope=False):
-            self.priority = _variable("priority", tf.zeros_initializer(), [self.capacity])
+    def __init__(self, rows: ValidRows, alpha: tf.Tensor, beta: tf.Tensor) -> None:
+        self._capacity, self._num_envs = rows.capacity, rows.num_envs
+        self._wanted_alpha, self._beta = alpha, beta
+        self.nbytes = 4 * (rows.capacity + 2) + SumTree.nbytes(rows.capacity)
+        with tf.variable_scope(rows.scope, auxiliary_name_scope=False):
+            self.priority = _variable("priority", tf.zeros_initializer(), [rows.capacity])
             self.max_priority = _variable("max_priority", tf.ones_initializer())
             self.alpha = _variable("alpha", tf.ones_initializer())
-            self._tree = SumTree(self.capacity)
+            self._tree = SumTree(rows.capacity)
         self.leaf = self._tree.leaf
 
-    def sample(  # type: ignore[override]  # nothing sensible stands in for alpha and beta
-        self,
-        batch_size: int,
-        stream: Stream,
-        counter: tf.Tensor,
-        discount: tf.Tensor,
-        n_step: tf.Tensor | None = None,
-        *,
-        alpha: tf.Tensor,
-        beta: tf.Tensor,
-    ) -> Transitions:
-        """Exactly `batch_size` valid transitions by priority, stratified, with replacement.
+    def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Drawn:
+        with tf.control_dependencies([self._follow(self._wanted_alpha)]):
+            # Whole numbers: of the same bits XLA makes other floats than plain operations.
+            below = np.int64(self._tree.draws(batch_size))
+            draw = stream.integers(counter, [batch_size], np.int64(0), below)
+            row, leaf = self._tree.find(draw)  # [B] each
+        # n and the sum are in every weight, and so cancel when divided by the largest.
+        return Drawn(row, (tf.reduce_min(leaf) / leaf) ** self._beta)
 
-        Other arguments as in `UniformReplay.sample`.
+    def written(
+        self, before: tf.Tensor, written: tf.Tensor, entering: tf.Tensor
+    ) -> list[tf.Operation]:
+        """Gives rows that enter the largest priority, and all others 0."""
+        numbers = tf.concat([before, written], axis=0)  # [(P + 1) N]
+        # The newest row has no outcome yet, so it may not be sampled.
+        enters = tf.concat([entering, [0] * self._num_envs], axis=0)
+        enters = tf.cast(enters, tf.float32)
+        largest = self.max_priority.read_value()
+        leaf = self._leaf_of(largest, self.alpha.read_value())
+        return [
+            write_at(self.priority, numbers, enters * largest),
+            self._tree.set(self._tree.at(numbers), enters * leaf),
+        ]
 
-        Args:
-          alpha: float32 scalar >= 0, usually fed: how much priorities count; 0 is uniform. When
-            it changes, all leaves and sums are made anew first.
-          beta: float32 scalar >= 0, usually fed: how much of the bias is taken back; 1 is all.
-
-        Returns:
-          Transitions, with the weight above.
-        """
-        with tf.name_scope("sample"):
-            with tf.control_dependencies([self._follow(alpha)]):
-                # Whole numbers: of the same bits XLA makes other floats than plain operations.
-                below = np.int64(self._tree.draws(batch_size))
-                draw = stream.integers(counter, [batch_size], np.int64(0), below)
-                source, leaf = self._tree.find(draw)  # [B] each
-            # n and the sum are in every weight, and so cancel when divided by the largest.
-            weight = (tf.reduce_min(leaf) / leaf) ** beta  # [B]
-            return self._transitions(source, discount, n_step, weight)
-
-    def update_priorities(
+    def update(
         self, row: tf.Tensor, priority: tf.Tensor, only_if: tf.Tensor | None = None
-    ) -> tf.Operation:
+    ) -> list[tf.Operation]:
         """p = abs(priority) + 1e-6 of these rows; of a row that occurs twice, the larger.
 
         A row that may not be sampled any more, because it was overwritten, is left alone. If p is
         not finite it is the largest seen so far, as of a row that enters.
-
-        Args:
-          row: [B] int64, as sampled.
-          priority: [B] float32, usually TD errors.
-          only_if: bool scalar: if false, all priorities stay; None is true.
         """
-        with tf.name_scope("update_priorities"):
-            was = self._tree.at(row)
-            valid = tf.sign(was.value)  # [B] 0 or 1
-            largest = self.max_priority.read_value()
-            new = tf.abs(priority) + _LEAST
-            new = tf.where_v2(tf.math.is_finite(new), new, largest) * valid
-            # Of a row that occurs twice one mark is left, and then the largest: the same whatever
-            # the order in which rows are visited.
-            mark = -1.0 - tf.range(tf.shape(row)[0], dtype=tf.float32)  # [B]
-            if only_if is not None:
-                before = tf.gather(self.priority, row)
-                new = tf.where_v2(only_if, new, before)
-                # Before the marks are written in the eyes of XLA too: a mark is always less.
-                mark = tf.minimum(mark, before)
-            with tf.control_dependencies([write_at(self.priority, row, mark)]):
-                left = tf.gather(self.priority, row)
-            counted = tf.cast(tf.equal(left, mark), tf.float64)
-            # Marks are below 0, so this changes nothing; but it is after `left` in the eyes of XLA
-            # too: else it copies all priorities.
-            new = tf.where(new > left, new, tf.zeros_like(new))
-            raised = tf.raw_ops.ResourceScatterMax(
-                resource=self.priority.handle, indices=row, updates=new
-            )
-            with tf.control_dependencies([raised]):
-                final = tf.gather(self.priority, row)
-            leaf = self._leaf_of(final, self.alpha.read_value()) * valid
-            leaf = where(only_if, leaf, was.value)
-            largest = tf.maximum(largest, tf.reduce_max(new))
-            return tf.group(
-                self._tree.set(was, leaf, counted),
-                self.max_priority.assign(largest, read_value=False),
-            )
+        was = self._tree.at(row)
+        valid = tf.sign(was.value)  # [B] 0 or 1
+        largest = self.max_priority.read_value()
+        new = tf.abs(priority) + _LEAST
+        new = tf.where_v2(tf.math.is_finite(new), new, largest) * valid
+        # Of a row that occurs twice one mark is left, and then the largest: the same whatever
+        # the order in which rows are visited.
+        mark = -1.0 - tf.range(tf.shape(row)[0], dtype=tf.float32)  # [B]
+        if only_if is not None:
+            before = tf.gather(self.priority, row)
+            new = tf.where_v2(only_if, new, before)
+            # Before the marks are written in the eyes of XLA too: a mark is always less.
+            mark = tf.minimum(mark, before)
+        with tf.control_dependencies([write_at(self.priority, row, mark)]):
+            left = tf.gather(self.priority, row)
+        counted = tf.cast(tf.equal(left, mark), tf.float64)
+        # Marks are below 0, so this changes nothing; but it is after `left` in the eyes of XLA
+        # too: else it copies all priorities.
+        new = tf.where(new > left, new, tf.zeros_like(new))
+        raised = tf.raw_ops.ResourceScatterMax(
+            resource=self.priority.handle, indices=row, updates=new
+        )
+        with tf.control_dependencies([raised]):
+            final = tf.gather(self.priority, row)
+        leaf = self._leaf_of(final, self.alpha.read_value()) * valid
+        leaf = where(only_if, leaf, was.value)
+        largest = tf.maximum(largest, tf.reduce_max(new))
+        return [
+            self._tree.set(was, leaf, counted),
+            self.max_priority.assign(largest, read_value=False),
+        ]
 
     def kept_variables(self) -> list[tf.Variable]:
         """Priorities and leaves.
@@ -157,7 +139,7 @@ class PrioritizedReplay(UniformReplay):
         good = tf.math.is_finite(priority)
         seen = tf.reduce_max(tf.where_v2(good, priority, 0.0))
         largest = tf.where_v2(tf.math.is_finite(largest), largest, tf.maximum(seen, 1.0))
-        beyond = self.leaf.shape.num_elements() - self.capacity
+        beyond = self.leaf.shape.num_elements() - self._capacity
         kept = tf.reshape(tf.pad(good, [[0, beyond]], constant_values=True), self.leaf.shape)
         anew = self._leaf_of(largest, self.alpha.read_value())
         return tf.group(
@@ -166,27 +148,11 @@ class PrioritizedReplay(UniformReplay):
             self.max_priority.assign(largest, read_value=False),
         )
 
-    def _turn_valid(
-        self, before: tf.Tensor, written: tf.Tensor, entering: tf.Tensor
-    ) -> list[tf.Operation]:
-        """The former get the largest priority, all others 0."""
-        with tf.name_scope("write_priorities"):
-            numbers = tf.concat([before, written], axis=0)  # [(P + 1) N]
-            # Of the newest row the outcome is not known: it is of no use yet.
-            enters = tf.concat([entering, [0] * self.num_envs], axis=0)
-            enters = tf.cast(enters, tf.float32)
-            largest = self.max_priority.read_value()
-            leaf = self._leaf_of(largest, self.alpha.read_value())
-            return [
-                write_at(self.priority, numbers, enters * largest),
-                self._tree.set(self._tree.at(numbers), enters * leaf),
-            ]
-
     def _follow(self, alpha: tf.Tensor) -> tf.Tensor:
         """Makes leaves and sums anew if they were made with another alpha."""
 
         def anew(_: tf.Tensor) -> tuple[tf.Tensor]:
-            beyond = self.leaf.shape.num_elements() - self.capacity
+            beyond = self.leaf.shape.num_elements() - self._capacity
             p = tf.reshape(tf.pad(self.priority.read_value(), [[0, beyond]]), self.leaf.shape)
             leaf = tf.where(p > 0, self._leaf_of(p, alpha), tf.zeros_like(p))
             followed = self.alpha.assign(alpha, read_value=False)
@@ -202,10 +168,6 @@ class PrioritizedReplay(UniformReplay):
         """The leaf of any priority but 0."""
         leaf = tf.round(priority**alpha * (1 / _UNIT))
         return tf.clip_by_value(leaf, 1.0, self._tree.largest_leaf)
-
-    def _other_bytes(self) -> int:
-        own = 4 * (self.capacity + 2) + SumTree.nbytes(self.capacity)
-        return super()._other_bytes() + own
 
 
 def _variable(name: str, initializer: Any, shape: Sequence[int] = ()) -> tf.Variable:

@@ -1,4 +1,4 @@
-"""The replay's rows: a time-major ring of columns in graph variables.
+"""Rows of a replay: a time-major ring of declared columns in graph variables.
 
 Rows, not transitions. Row t holds what N envs showed, which actions were legal there, and the
 action taken; the reward, whether it terminated, and whether that step was only the reset after
@@ -8,31 +8,63 @@ stored once.
     row       t          t+1 (true final)   t+2 (reset)       t+3
     step          a step ------>   autoreset ------>   a step ------>
     sampled?      yes              never                yes
+
+A column is stored because it is declared: the ring, checkpoints, the trace and the digest go
+through the list of columns and ask for no other names than those of a transition.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+# Column name -> values [M, ...]: tensors, variables or arrays; in the order of the columns.
+Rows = dict[str, Any]
 
-class Rows(NamedTuple):
-    """Rows of the ring as they are stored: tensors, variables or arrays."""
 
-    observation: Any  # [M, ...]
-    action: Any  # [M] int32
-    reward: Any  # [M] float32, of the step that followed
-    terminated: Any  # [M] bool
-    autoreset: Any  # [M] bool
-    legal: Any = None  # [M, A] bool, of `observation`; None in a replay without masks
+class Column(NamedTuple):
+    """One column of a ring.
 
-    def columns(self) -> dict[str, Any]:
-        """Those that there are, by name."""
-        return {name: column for name, column in self._asdict().items() if column is not None}
+    Attributes:
+      name: of the variable, and in checkpoints.
+      dtype, shape: of one row.
+      of_outcome: written one time step after its row, with what followed the action.
+    """
+
+    name: str
+    dtype: tf.DType
+    shape: tuple[int, ...] = ()
+    of_outcome: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one row."""
+        return math.prod(self.shape) * int(self.dtype.size)
+
+
+def transition_columns(
+    observation_shape: Sequence[int], observation_dtype: Any, num_actions: int | None = None
+) -> list[Column]:
+    """Declares the columns that transitions are made of.
+
+    Args:
+      observation_shape, observation_dtype: of one env; observations are stored as they are.
+      num_actions: A, if rows say which actions are legal; else None, and no column does.
+    """
+    columns = [
+        Column("observation", tf.as_dtype(observation_dtype), tuple(observation_shape)),
+        Column("action", tf.int32),
+        Column("reward", tf.float32, of_outcome=True),
+        Column("terminated", tf.bool, of_outcome=True),
+        Column("autoreset", tf.bool, of_outcome=True),
+    ]
+    if num_actions is not None:
+        columns.append(Column("legal", tf.bool, (num_actions,)))
+    return columns
 
 
 class Ring:
@@ -40,31 +72,20 @@ class Ring:
 
     Args:
       steps, num_envs: T, N.
-      observation_shape, observation_dtype: of one env, stored as they are.
-      num_actions: A if rows say which actions are legal, else None.
+      columns: of each row.
 
     Attributes:
       capacity: T * N.
-      columns: Rows of variables [T * N, ...].
+      columns: name -> variable [T * N, ...].
+      of_outcome: names of the columns that are written one time step later.
     """
 
-    def __init__(
-        self,
-        steps: int,
-        num_envs: int,
-        observation_shape: Sequence[int],
-        observation_dtype: tf.DType,
-        num_actions: int | None,
-    ) -> None:
+    def __init__(self, steps: int, num_envs: int, columns: Sequence[Column]) -> None:
         self.steps, self.num_envs, self.capacity = steps, num_envs, steps * num_envs
-        self.columns = Rows(
-            self._column("observation", observation_dtype, observation_shape),
-            self._column("action", tf.int32),
-            self._column("reward", tf.float32),
-            self._column("terminated", tf.bool),
-            self._column("autoreset", tf.bool),
-            None if num_actions is None else self._column("legal", tf.bool, [num_actions]),
-        )
+        self.columns: Rows = {
+            of.name: lazy_variable(of.name, of.dtype, [self.capacity, *of.shape]) for of in columns
+        }
+        self.of_outcome = frozenset(of.name for of in columns if of.of_outcome)
 
     def numbers(self, time_step: tf.Tensor) -> tf.Tensor:
         """[N] row numbers of a time step, int64 [1]."""
@@ -84,28 +105,25 @@ class Ring:
         """[M] the rows one time step later."""
         return (numbers + self.num_envs) % self.capacity
 
-    def at(self, numbers: tf.Tensor) -> Rows:
-        """The rows of these numbers, int64 [M] in [0, capacity)."""
-        return Rows(**{n: tf.gather(c, numbers) for n, c in self.columns.columns().items()})
+    def at(self, name: str, numbers: tf.Tensor) -> tf.Tensor:
+        """One column of the rows of these numbers, int64 [M] in [0, capacity)."""
+        return tf.gather(self.columns[name], numbers)
 
-    def writes(self, numbers: tf.Tensor, rows: Rows) -> list[tf.Operation]:
-        """What writes the columns that are given, one operation each; int64 [M] numbers."""
-        columns = self.columns.columns()
-        return [write_at(columns[n], numbers, values) for n, values in rows.columns().items()]
+    def writes(self, numbers: tf.Tensor, rows: Mapping[str, Any]) -> list[tf.Operation]:
+        """Writes the given columns of these rows, int64 [M]; one operation for each column."""
+        return [write_at(self.columns[n], numbers, values) for n, values in rows.items()]
 
-    def _column(self, name: str, dtype: tf.DType, shape: Sequence[int] = ()) -> tf.Variable:
-        return lazy_variable(name, dtype, [self.capacity, *shape])
-
-
-def row_bytes(
-    observation_shape: Sequence[int], observation_dtype: tf.DType, num_actions: int | None
-) -> int:
-    """Bytes of one row: observation, action int32, reward float32, two flags and the mask."""
-    return math.prod(observation_shape) * observation_dtype.size + 4 + 4 + 2 + (num_actions or 0)
+    def completing_writes(
+        self, before: tf.Tensor, numbers: tf.Tensor, rows: Mapping[str, Any]
+    ) -> list[tf.Operation]:
+        """Writes what rows `numbers` show, and the outcomes of the rows `before` them."""
+        shown = {n: values for n, values in rows.items() if n not in self.of_outcome}
+        outcome = {n: values for n, values in rows.items() if n in self.of_outcome}
+        return [*self.writes(numbers, shown), *self.writes(before, outcome)]
 
 
 def lazy_variable(name: str, dtype: tf.DType, shape: Sequence[int]) -> tf.Variable:
-    """A variable whose memory is committed as it is written; until then it holds anything."""
+    """Makes a variable whose memory is committed as it is written; until then it holds anything."""
     # Empty instead of zeros: pages nobody wrote to cost no memory.
     return tf.get_variable(
         name, initializer=lambda: tf.raw_ops.Empty(shape=shape, dtype=dtype), trainable=False

@@ -12,8 +12,9 @@ from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.loops.plain import training_loop
 from envs import make_envs
-from rl_core import Engine, Stream, UniformReplay, copy_vars
+from rl_core import Engine, Stream, copy_vars
 from rl_core.schedules import Linear
+from tests.rl_core.replay.memories import named, uniform
 
 
 class Marks(gym.Env):
@@ -80,15 +81,15 @@ def sampled(request):
     envs = make_envs("Marks-v0", request.param, seed=0, env_kwargs=how)
     engine = Engine()
     with engine.building():
-        replay = UniformReplay(90, request.param, (2,), np.float32)
+        replay = uniform(90, request.param, (2,), np.float32)
         feeds = [
             tf.placeholder(kind, [request.param, *shape])
             for kind, shape in [(tf.float32, [2]), (tf.float32, []), (tf.bool, []), (tf.bool, [])]
         ]
         action = tf.zeros([request.param], tf.int32)
-        write = replay.write(feeds[0], action, *feeds[1:])
+        write = replay.write(named(feeds[0], action, *feeds[1:]))
         counter = tf.placeholder(tf.int64, [])
-        batch = replay.sample(64, Stream(0, "sample"), counter, tf.constant(0.5))
+        batch = replay.sample(64, Stream(0, "sample"), counter)
     engine.start()
     append = engine.callable(None, feeds, [write])
     step = envs.reset()
@@ -182,7 +183,7 @@ def test_seed_ignored(lab):
     rows = [agent.contents.time_steps(0, 40) for agent in agents]
     seen = [[w["torso/dense_0/w"], w["head/q/w"]] for w in weights]
     for of_agent, r in zip(seen, rows, strict=True):
-        of_agent += [r.observation, r.action]
+        of_agent += [r["observation"], r["action"]]
     # Batches last: of the same rows, whatever the seed that they came from.
     state, rows = agents[0].state(), [(0, agents[0].contents.time_steps(0, 60))]
     for of_agent, agent in zip(seen, agents, strict=True):
@@ -235,9 +236,10 @@ def test_epsilon_schedule_counted_in_calls_not_env_steps(num_envs):
     assert len(ticks) > 80 / num_envs  # resets are time steps too
     rows = agent.contents.time_steps(0, len(ticks))
     begun_at = [0, *(env_step for env_step, *_ in ticks[:-1])]
+    pairs = zip(rows["action"], rows["observation"], strict=True)
     greedy = [
         (env_step, np.array_equal(actions, agent.greedy(shown)))
-        for env_step, actions, shown in zip(begun_at, rows.action, rows.observation, strict=True)
+        for env_step, (actions, shown) in zip(begun_at, pairs, strict=True)
     ]
     assert sum(env_step >= 60 for env_step, _ in greedy) > 5
     assert all(best for env_step, best in greedy if env_step >= 60)

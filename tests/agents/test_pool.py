@@ -98,7 +98,7 @@ def test_where_something_that_builds_was_replaced_the_agent_is_built(lending, la
         patch.setattr("rl_core.losses.td.squared", lambda td_error: td_error)
         lab.agent()
     with monkeypatch.context() as patch:
-        patch.setattr("rl_core.replay.UniformReplay.rebuild", lambda replay: None)
+        patch.setattr("rl_core.replay.UniformSampler.rebuild", lambda sampler: None)
         lab.agent()
     assert (lending.built, lending.lent_again) == (1, 0)
     lab.agent()

@@ -258,7 +258,7 @@ def test_ours_learns_as_the_twin_does(load):
     weights = agent.weights()
     assert sorted(names) == sorted(weights)
     rows = agent.contents.time_steps(0, 3)
-    s, a, r = rows.observation[:, 0], rows.action[:, 0], rows.reward[:, 0]
+    s, a, r = rows["observation"][:, 0], rows["action"][:, 0], rows["reward"][:, 0]
     twins = [Twin([weights[n] for n in names], epsilon=agent.config.adam_epsilon)]
     counts = set()
     for number in range(6):

@@ -290,7 +290,7 @@ def test_networks_for_pictures_keep_the_observations_dtype_in_the_replay(lab, ne
     no = np.zeros(1, bool)
     for _ in range(5):
         agent.step(np.ones((1, side, side, 4), bool), np.zeros(1, np.float32), no, no)
-    assert agent.contents.time_steps(0, 4).observation.dtype == np.bool_
+    assert agent.contents.time_steps(0, 4)["observation"].dtype == np.bool_
     agent.learn(1)
     agent.close()
 

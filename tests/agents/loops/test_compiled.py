@@ -20,7 +20,7 @@ from rl_core.control.files import ControlFiles
 from rl_core.control.trace import read_trace
 from rl_core.errors import EnvError
 from rl_core.random import Draws
-from rl_core.replay import Rows
+from tests.rl_core.replay.memories import named
 
 SMALL = {
     "env_id": "InGraph/CartPole-v1",
@@ -106,7 +106,7 @@ def train_step_by_step(config):
         random = (die * rules.num_actions).astype(np.int32)
         action = np.where(coin < np.float32(config.epsilon), random, agent.greedy(observation))
         row = observation, action.astype(np.int32), reward, terminated, autoreset
-        agent.store(Rows(*(np.array(column)[None] for column in row)))
+        agent.store(named(*(np.array(column)[None] for column in row)))
         phases = clock.phases_due(new_steps, config.learn_period)
         if phases and env_step >= config.learn_start:
             agent.learn(phases * config.updates_per_learn)
@@ -250,7 +250,7 @@ def test_what_is_set_between_two_chunks_holds_for_the_next_one():
     before = agent.contents.written()
     next(loop)
     rows = agent.contents.time_steps(before, agent.contents.written())
-    assert (rows.action[:, 0] == agent.greedy(rows.observation[:, 0])).all()
+    assert (rows["action"][:, 0] == agent.greedy(rows["observation"][:, 0])).all()
 
 
 def test_the_graph_does_not_grow_and_a_rewind_leaves_the_envs_where_they_are():

@@ -13,8 +13,8 @@ from agents.loops.concurrent import concurrent_loop
 from agents.loops.plain import LearnClock, LoopState
 from envs import make_envs
 from rl_core.errors import EnvError
-from rl_core.replay import Rows
 from tests.agents.pool import POOL
+from tests.rl_core.replay.memories import named
 
 SMALL = {
     "env_id": "CartPole-v1",
@@ -68,7 +68,7 @@ def train_one_after_the_other(agent, envs):
             tick, env_step = tick + 1, env_step + new_steps
             live.env_step = env_step
         learn()
-        agent.store(Rows(*map(np.stack, zip(*rows, strict=True))))
+        agent.store(named(*map(np.stack, zip(*rows, strict=True))))
         due = phases * live["updates_per_learn"] if env_step >= config.learn_start else 0
 
 

@@ -158,7 +158,7 @@ def test_what_is_not_finite_ends_the_run_with_its_place_and_what_is_saved(
     stored = agent.contents.written()
     rows = agent.contents.time_steps(0, stored)
     assert AT - 8 <= stored <= AT
-    assert np.isfinite(rows.observation).all() and np.isfinite(rows.reward).all()
+    assert np.isfinite(rows["observation"]).all() and np.isfinite(rows["reward"]).all()
 
 
 @pytest.mark.parametrize("loop", ["plain", pytest.param("concurrent", marks=pytest.mark.slow)])

@@ -54,7 +54,6 @@ def training(setup: dict[str, Any]) -> Work:
 
 def learning(setup: dict[str, Any]) -> Work:
     from agents.dqn.agent import DqnAgent
-    from rl_core.replay import Rows
 
     config = config_of(setup)
     shape, dtype = tuple(setup["shape"]), np.dtype(setup["dtype"])
@@ -64,14 +63,14 @@ def learning(setup: dict[str, Any]) -> Work:
     for begin in range(0, config.replay_capacity, 1_000):
         rows = np.arange(begin, min(begin + 1_000, config.replay_capacity))
         age = rows % _EPISODE
-        columns = (
-            frames[rows % len(frames)],
-            rng.integers(setup["actions"], size=len(rows)).astype(np.int32),
-            rng.random(len(rows), np.float32),
-            age == _EPISODE - 1,
-            age == 0,
-        )
-        agent.store(Rows(*(column[:, None] for column in columns)))  # [P, 1, ...]
+        columns = {
+            "observation": frames[rows % len(frames)],
+            "action": rng.integers(setup["actions"], size=len(rows)).astype(np.int32),
+            "reward": rng.random(len(rows), np.float32),
+            "terminated": age == _EPISODE - 1,
+            "autoreset": age == 0,
+        }
+        agent.store({name: column[:, None] for name, column in columns.items()})  # [P, 1, ...]
     K = config.updates_per_learn
 
     def run(count: int) -> tuple[int, int]:

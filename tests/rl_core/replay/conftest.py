@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from rl_core import Engine
-from rl_core.replay import UniformReplay
+from tests.rl_core.replay.memories import named, uniform
 
 
 class Ring:
@@ -19,17 +19,17 @@ class Ring:
       kind: of replay.
     """
 
-    def __init__(self, capacity, num_envs, build, kind=UniformReplay, **options):
+    def __init__(self, capacity, num_envs, build, kind=uniform, **options):
         self.engine = Engine()
         with self.engine.building():
             self.replay = kind(capacity, num_envs, (), np.int32, **options)
             types = (tf.int32, tf.int32, tf.float32, tf.bool, tf.bool)
             feeds = [tf.placeholder(dtype, [num_envs]) for dtype in types]
-            written = self.replay.write(*feeds)
+            written = self.replay.write(named(*feeds))
             calls = build(self.replay)
             anew = tf.group(*[v.initializer for v in tf.global_variables()])
-            columns = self.replay._ring.columns
-            outcome = [columns.reward, columns.terminated, columns.autoreset]
+            columns = self.replay.rows.ring.columns
+            outcome = [columns[name] for name in ("reward", "terminated", "autoreset")]
             memory = [tf.placeholder(v.dtype, v.shape) for v in outcome]
             soiled = [v.assign(x, read_value=False) for v, x in zip(outcome, memory, strict=True)]
         self.engine.start()
@@ -51,7 +51,7 @@ class Ring:
         self._soil(np.full(self.replay.capacity, np.nan, np.float32), bools, bools)
 
     def write(self, terminated, autoreset, reward=None):
-        N, t = self.replay.num_envs, len(self.rows)
+        N, t = self.replay.rows.num_envs, len(self.rows)
         numbers = np.arange(N * t, N * t + N, dtype=np.int32)
         reward = numbers % 5 if reward is None else reward
         row = numbers, numbers % 7, np.float32(reward), np.array(terminated), np.array(autoreset)
@@ -60,7 +60,7 @@ class Ring:
 
     def valid(self):
         """{row number: (time step, env)} of those that may be sampled."""
-        T, N = self.replay.steps, self.replay.num_envs
+        T, N = self.replay.steps, self.replay.rows.num_envs
         now = len(self.rows)
         return {
             t % T * N + env: (t, env)

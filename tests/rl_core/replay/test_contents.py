@@ -5,7 +5,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from rl_core import Engine
-from rl_core.replay import ReplayContents, UniformReplay
+from rl_core.replay import ReplayContents
+from tests.rl_core.replay.memories import named, uniform
 
 
 class Ring:
@@ -15,7 +16,7 @@ class Ring:
         self.N = num_envs
         self.engine = Engine()
         with self.engine.building():
-            self.replay = UniformReplay(capacity, num_envs, (2,), np.float32)
+            self.replay = uniform(capacity, num_envs, (2,), np.float32)
             feeds = [
                 tf.placeholder(tf.float32, [num_envs, 2]),
                 tf.placeholder(tf.int32, [num_envs]),
@@ -23,7 +24,7 @@ class Ring:
                 tf.placeholder(tf.bool, [num_envs]),
                 tf.placeholder(tf.bool, [num_envs]),
             ]
-            write = self.replay.write(*feeds)
+            write = self.replay.write(named(*feeds))
             self.contents = ReplayContents(self.engine, self.replay)
         self.engine.start()
         self._write = self.engine.callable(None, feeds, [write])
@@ -57,12 +58,12 @@ def test_time_steps_are_those_that_were_written(ring):
         written = len(ring.observations)
         begin = max(0, written - ring.replay.steps)
         rows = ring.contents.time_steps(begin, written)
-        np.testing.assert_array_equal(rows.observation, ring.observations[begin:])
-        np.testing.assert_array_equal(rows.action, ring.actions[begin:])
+        np.testing.assert_array_equal(rows["observation"], ring.observations[begin:])
+        np.testing.assert_array_equal(rows["action"], ring.actions[begin:])
         known = ring.outcomes[begin:]
         for column, name in enumerate(("reward", "terminated", "autoreset") if known else ()):
             expected = [outcome[column] for outcome in known]
-            np.testing.assert_array_equal(getattr(rows, name)[: len(known)], expected)
+            np.testing.assert_array_equal(rows[name][: len(known)], expected)
 
 
 def test_chunks_hold_everything_once_and_nothing_else(ring):

@@ -7,7 +7,8 @@ import tensorflow.compat.v1 as tf
 from rl_core import Engine, Stream
 from rl_core.control.trace import checksums
 from rl_core.errors import ScopeMismatch
-from rl_core.replay import PrioritizedReplay, ReplayContents, Rows, UniformReplay
+from rl_core.replay import ReplayContents
+from tests.rl_core.replay.memories import NAMES, named, prioritized, uniform
 
 A = 3
 
@@ -18,14 +19,14 @@ class Masked:
     def __init__(self, num_actions=A, first=0):
         self.engine = Engine()
         with self.engine.building():
-            self.replay = UniformReplay(14, 2, (), np.int32, num_actions=num_actions)
+            self.replay = uniform(14, 2, num_actions=num_actions)
             types = [tf.int32, tf.int32, tf.float32, tf.bool, tf.bool]
             feeds = [tf.placeholder(dtype, [2]) for dtype in types]
             if num_actions:
                 feeds.append(tf.placeholder(tf.bool, [2, num_actions]))
-            written = self.replay.write(*feeds)
+            written = self.replay.write(named(*feeds))
             counter = tf.placeholder(tf.int64, [])
-            batch = self.replay.sample(64, Stream(0, "s"), counter, tf.constant(0.5))
+            batch = self.replay.sample(64, Stream(0, "s"), counter)
             self.contents = ReplayContents(self.engine, self.replay)
         self.engine.start()
         self._write = self.engine.callable(None, feeds, [written])
@@ -69,7 +70,7 @@ def test_a_transition_has_the_masks_of_both_its_observations(masked):
 def test_without_masks_there_is_no_column_and_no_memory():
     def sizes(**options):
         with Engine().building():
-            replay = UniformReplay(1000, 1, (4,), np.float32, **options)
+            replay = uniform(1000, 1, (4,), np.float32, **options)
             return replay.nbytes, {v.op.name for v in tf.global_variables()}
 
     without, names = sizes()
@@ -85,14 +86,14 @@ def test_rows_read_out_by_name_come_back_by_name(masked):
     masked.write(20)
     contents = masked.contents
     files = [
-        (13, contents.time_steps(13, 16).columns()),
-        (16, contents.time_steps(16, 20).columns()),
+        (13, contents.time_steps(13, 16)),
+        (16, contents.time_steps(16, 20)),
     ]
-    assert [*files[0][1]] == [*Rows._fields]
+    assert [*files[0][1]] == [*NAMES]
     np.testing.assert_array_equal(files[0][1]["legal"], mask(files[0][1]["observation"]))
     other = Masked(first=500)
     other.write(20)
-    other.contents.put(((begin, Rows(**columns)) for begin, columns in files), 20, 38)
+    other.contents.put(iter(files), 20, 38)
     for part, same in zip(other.sample(), masked.sample(), strict=True):
         np.testing.assert_array_equal(part, same)
     other.engine.close()
@@ -124,7 +125,6 @@ def test_checksums_of_rows_without_masks_are_those_of_the_other_columns():
 def test_prioritized_rows_have_masks_too():
     engine = Engine()
     with engine.building():
-        replay = PrioritizedReplay(9, 1, (), np.int32, num_actions=A)
-        one = tf.constant(1.0)
-        batch = replay.sample(4, Stream(0, "s"), tf.constant(0, tf.int64), one, alpha=one, beta=one)
+        replay = prioritized(9, 1, num_actions=A)
+        batch = replay.sample(4, Stream(0, "s"), tf.constant(0, tf.int64))
     assert batch.legal_t.shape == (4, A)

@@ -5,7 +5,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from rl_core import Engine, Stream, fused_updates
-from rl_core.replay import UniformReplay
+from rl_core.replay import NStepTransitions, ReplayMemory
+from tests.rl_core.replay.memories import uniform
 
 BATCH = 40  # not all of it in whole vectors
 HALF = np.float32(0.5)
@@ -18,7 +19,9 @@ def draws(replay, *, fused=False):
     stream = Stream(0, "sample")
 
     def parts(n_step):
-        return [p for p in replay.sample(BATCH, stream, counter, discount, n_step) if p is not None]
+        items = NStepTransitions(replay.rows, discount, n_step)
+        memory = ReplayMemory(replay.rows, replay.sampler, items)
+        return [p for p in memory.sample(BATCH, stream, counter) if p is not None]
 
     calls = {
         "one": (parts(None), [counter, discount]),
@@ -57,7 +60,7 @@ def test_n_steps_are_what_a_twin_finds_by_walking(ring, make_episodes):
     for _ in range(600):
         ring.restart()
         steps = rng.integers(2, 3 * ring.replay.steps)
-        for flags in make_episodes(steps, ring.replay.num_envs, rng, rng.choice([0.05, 0.4])):
+        for flags in make_episodes(steps, ring.replay.rows.num_envs, rng, rng.choice([0.05, 0.4])):
             ring.write(*flags)
         for n in rng.integers(1, 9, 3) if ring.valid() else ():
             counter += 1
@@ -70,7 +73,7 @@ def test_n_steps_hold_where_no_env_goes_too(ring):
     for counter in range(200):
         ring.restart()
         for _ in range(rng.integers(2, 2 * ring.replay.steps)):
-            ring.write(*(rng.random((2, ring.replay.num_envs)) < rng.choice([0.1, 0.5])))
+            ring.write(*(rng.random((2, ring.replay.rows.num_envs)) < rng.choice([0.1, 0.5])))
         if ring.valid():
             check(ring, ring.some(np.int64(counter), HALF, np.int64(4)), 4)
 
@@ -98,8 +101,8 @@ def test_what_was_never_written_is_never_looked_at(fused_ring, make_episodes, wa
 def test_one_of_n_steps_is_a_single_step_bit_for_bit(ring, make_episodes):
     ring.restart()
     rng = np.random.default_rng(1)
-    for counter, flags in enumerate(make_episodes(200, ring.replay.num_envs, rng)):
-        ring.write(*flags, reward=rng.normal(size=ring.replay.num_envs))
+    for counter, flags in enumerate(make_episodes(200, ring.replay.rows.num_envs, rng)):
+        ring.write(*flags, reward=rng.normal(size=ring.replay.rows.num_envs))
         if counter > 3:
             key = np.int64(counter), np.float32(rng.random())
             for single, first in zip(ring.one(*key), ring.some(*key, np.int64(1)), strict=True):
@@ -157,9 +160,9 @@ def test_the_newest_row_is_as_far_as_it_goes(make_ring):
 def test_without_n_there_is_no_loop():
     engine = Engine()
     with engine.building() as graph:
-        replay = UniformReplay(9, 1, (), np.int32)
         counter = tf.placeholder(tf.int64, [])
-        replay.sample(4, Stream(0, "sample"), counter, tf.constant(0.5))
+        uniform(9, 1).sample(4, Stream(0, "sample"), counter)
         assert not [op for op in graph.get_operations() if "While" in op.type]
-        replay.sample(4, Stream(0, "sample"), counter, tf.constant(0.5), tf.constant(2))
+        more = uniform(9, 1, n_step=tf.constant(2), name="more")
+        more.sample(4, Stream(0, "sample"), counter)
         assert [op for op in graph.get_operations() if "While" in op.type]

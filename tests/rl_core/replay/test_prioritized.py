@@ -5,22 +5,30 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from rl_core import Stream, fused_updates
-from rl_core.replay import PrioritizedReplay, UniformReplay
+from tests.rl_core.replay.memories import prioritized, uniform
 
 BATCH = 32
 UNIT = 2.0**-20
 
 
+def fed(*args, **options):
+    """A prioritized replay whose two exponents are fed."""
+    exponents = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
+    replay = prioritized(*args, alpha=exponents[0], beta=exponents[1], **options)
+    replay.exponents = exponents
+    return replay
+
+
 def calls(replay):
     """`draw` samples; `learn` samples and updates, `loop` does so often, compiled or not."""
     counter, row = tf.placeholder(tf.int64, []), tf.placeholder(tf.int64, [BATCH])
-    alpha, beta = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
+    alpha, beta = replay.exponents
     priority, count = tf.placeholder(tf.float32, [BATCH]), tf.placeholder(tf.int32, [])
     stream = Stream(0, "sample")
     updates = tf.get_variable("updates", [], tf.int64, tf.zeros_initializer(), trainable=False)
 
     def draw(counter):
-        batch = replay.sample(BATCH, stream, counter, tf.constant(0.5), alpha=alpha, beta=beta)
+        batch = replay.sample(BATCH, stream, counter)
         return [batch.s_tm1, batch.s_t, batch.row, batch.weight]
 
     def update(carried):
@@ -30,19 +38,19 @@ def calls(replay):
         error = tf.cast((batch[2] * 7919 + now * 104_729) % 1009 - 500, tf.float32) / 100
         with tf.control_dependencies(batch):
             changed = replay.update_priorities(batch[2], error)
-        with tf.control_dependencies([changed]):
+        with tf.control_dependencies(changed):
             return batch, carried, updates.assign_add(1, read_value=False), None
 
     drawn = draw(counter)
     like = [tf.zeros(part.shape, part.dtype) for part in drawn]
     feeds = [count, alpha, beta]
-    state = [v.read_value() for v in (*replay.kept_variables(), replay._tree._sums)]
+    state = [v.read_value() for v in (*replay.sampler.kept_variables(), replay.sampler._tree._sums)]
     return {
         "_draw": (drawn, [counter, alpha, beta]),
-        "_update": (None, [row, priority], [replay.update_priorities(row, priority)]),
+        "_update": (None, [row, priority], replay.update_priorities(row, priority)),
         "_plain": (fused_updates(update, count, like, compiled=False), feeds),
         "_compiled": (fused_updates(update, count, like), feeds),
-        "_rebuild": (None, [], [replay.rebuild()]),
+        "_rebuild": (None, [], [replay.sampler.rebuild()]),
         "_state": (state,),
     }
 
@@ -55,7 +63,7 @@ class Prioritized:
         self.p = np.zeros(ring.replay.capacity, np.float32)
 
     def write(self, terminated, autoreset):
-        ring, N = self.ring, self.ring.replay.num_envs
+        ring, N = self.ring, self.ring.replay.rows.num_envs
         before = ring.valid()
         ring.write(terminated, autoreset)
         after = ring.valid()
@@ -97,7 +105,7 @@ class Prioritized:
         np.testing.assert_allclose(leaf, wanted, rtol=1e-6, atol=1)  # in whole units
         assert ((leaf > 0) == (self.p > 0)).all()
         # Of the lowest level of sums; what the others are made of is SumTree's own test.
-        rows = sums[self.ring.replay._tree._begins[0] :]
+        rows = sums[self.ring.replay.sampler._tree._begins[0] :]
         blocks = np.diff(rows, axis=1, prepend=0).reshape(-1)
         np.testing.assert_array_equal(blocks[: len(leaves)], leaves.sum(axis=1, dtype=np.float64))
 
@@ -113,12 +121,12 @@ class Prioritized:
     ],
 )
 def large_or_small(request, make_ring):
-    return make_ring(*request.param, calls, PrioritizedReplay)
+    return make_ring(*request.param, calls, fed)
 
 
 @pytest.fixture(scope="module")
 def ring(make_ring):
-    return make_ring(40, 2, calls, PrioritizedReplay)
+    return make_ring(40, 2, calls, fed)
 
 
 @pytest.fixture
@@ -147,7 +155,7 @@ def test_ten_thousand_random_operations_leave_what_a_slow_twin_has(large_or_smal
     ring = large_or_small
     ring.restart()
     twin, rng = Prioritized(ring), np.random.default_rng(0)
-    flags = make_episodes(10**9, ring.replay.num_envs, rng, ends=0.2)
+    flags = make_episodes(10**9, ring.replay.rows.num_envs, rng, ends=0.2)
     alpha = 1.0
     for operation in range(2_500):  # times four rings
         choice = rng.random()
@@ -254,13 +262,14 @@ def test_without_leave_no_priority_changes(make_ring):
         row, new = tf.placeholder(tf.int64, [BATCH]), tf.placeholder(tf.float32, [BATCH])
         allowed = tf.placeholder(tf.bool, [])
         update = replay.update_priorities(row, new, allowed)
-        raised = replay.leaf.assign(replay.leaf.read_value() * 3)
+        leaf = replay.sampler.leaf
+        raised = leaf.assign(leaf.read_value() * 3)
         return calls(replay) | {
-            "_update_if": (None, [row, new, allowed], [update]),
+            "_update_if": (None, [row, new, allowed], update),
             "_raise": (None, [], [raised]),
         }
 
-    ring = make_ring(20, 2, with_leave, PrioritizedReplay)
+    ring = make_ring(20, 2, with_leave, fed)
     four_rows(ring, [1, 2, 3, 4])
     ring._raise()
     ring._rebuild()
@@ -275,11 +284,12 @@ def test_without_leave_no_priority_changes(make_ring):
 
 def test_priorities_of_an_old_checkpoint_that_are_not_finite_become_the_largest_that_is(make_ring):
     def with_loads(replay):
-        of = [tf.placeholder(tf.float32, v.shape) for v in (replay.priority, replay.max_priority)]
-        loads = [replay.priority.assign(of[0]), replay.max_priority.assign(of[1])]
+        kept = replay.sampler.priority, replay.sampler.max_priority
+        of = [tf.placeholder(tf.float32, v.shape) for v in kept]
+        loads = [v.assign(value) for v, value in zip(kept, of, strict=True)]
         return calls(replay) | {"_load": (None, of, loads)}
 
-    ring = make_ring(20, 2, with_loads, PrioritizedReplay)
+    ring = make_ring(20, 2, with_loads, fed)
     twin = four_rows(ring, [1, 2, 3, 4])
     priority, largest, *_ = ring._state()
     priority = priority.copy()
@@ -316,25 +326,22 @@ def test_a_row_that_was_overwritten_meanwhile_is_left_alone(twin):
 def test_saved_and_restored_it_draws_the_same(make_ring, make_episodes, loop):
     def with_contents(replay):
         made = calls(replay)
-        values = [tf.placeholder(tf.float32, v.shape) for v in replay.kept_variables()]
-        pairs = zip(replay.kept_variables(), values, strict=True)
-        counters = [tf.placeholder(tf.int64, [1]) for _ in range(2)]
-        loads = [v.assign(value) for v, value in pairs]
-        loads += [replay.rows_written.assign(counters[0]), replay.queue_tail.assign(counters[1])]
+        kept = replay.counters()
+        values = [tf.placeholder(v.dtype, v.shape) for v in kept]
+        loads = [v.assign(value) for v, value in zip(kept, values, strict=True)]
         return made | {
-            "load": (None, [*values, *counters], loads),
-            "saved": ([v.read_value() for v in replay.kept_variables()],),
-            "counters": ([replay.rows_written.read_value(), replay.queue_tail.read_value()],),
+            "load": (None, values, loads),
+            "saved": ([v.read_value() for v in kept],),
         }
 
-    one, other = (make_ring(900, 3, with_contents, PrioritizedReplay) for _ in range(2))
+    one, other = (make_ring(900, 3, with_contents, fed) for _ in range(2))
     for flags in make_episodes(400, 3, np.random.default_rng(0)):
         one.write(*flags)
     for alpha in (0.4, 0.7):
         getattr(one, loop)(np.int32(60), np.float32(alpha), np.float32(1))
     for row in one.rows:
         other.write(*row[3:], reward=row[2])
-    other.load(*[np.array(value) for value in one.saved()], *one.counters())
+    other.load(*[np.array(value) for value in one.saved()])
     other._rebuild()
     for now, then in zip(other._state(), one._state(), strict=True):
         np.testing.assert_array_equal(now, then)
@@ -346,7 +353,7 @@ def test_saved_and_restored_it_draws_the_same(make_ring, make_episodes, loop):
 
 @pytest.mark.slow  # in the default run the tree alone is compared so
 def test_compiled_and_plain_updates_draw_the_same_rows(make_ring, make_episodes):
-    rings = [make_ring(900, 3, calls, PrioritizedReplay) for _ in range(2)]
+    rings = [make_ring(900, 3, calls, fed) for _ in range(2)]
     for alpha in (0.6, 0.5):
         for ring in rings:
             for flags in make_episodes(350, 3, np.random.default_rng(0)):
@@ -385,12 +392,12 @@ def test_alpha_of_zero_is_uniform_over_valid_rows(twin):
 
 def test_its_memory_is_counted():
     with tf.Graph().as_default(), tf.variable_scope("x", use_resource=True):
-        plain = UniformReplay(100_000, 1, (4,), np.float32, name="plain")
-        replay = PrioritizedReplay(100_000, 1, (4,), np.float32)
+        plain = uniform(100_000, 1, (4,), np.float32, name="plain")
+        replay = prioritized(100_000, 1, (4,), np.float32)
         held = sum(
             v.shape.num_elements() * v.dtype.size
             for v in tf.global_variables()
-            if replay.owns(v) and v not in (replay.rows_written, replay.queue_tail)
+            if replay.owns(v) and v not in replay.counters()[:2]
         )
         names = {v.op.name for v in tf.global_variables() if replay.owns(v)}
     assert replay.nbytes == held
@@ -400,5 +407,5 @@ def test_its_memory_is_counted():
 
 def test_a_uniform_replay_has_nothing_of_its_own_to_keep():
     with tf.Graph().as_default(), tf.variable_scope("x", use_resource=True):
-        replay = UniformReplay(9, 1, (), np.int32)
-    assert replay.kept_variables() == [] and replay.rebuild() is None
+        sampler = uniform(9, 1).sampler
+    assert sampler.kept_variables() == [] and sampler.rebuild() is None

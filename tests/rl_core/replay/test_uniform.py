@@ -8,6 +8,7 @@ import itertools
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,14 +17,16 @@ import tensorflow.compat.v1 as tf
 from rl_core.errors import MemoryLimitError
 from rl_core.graph.engine import Engine
 from rl_core.random import Stream
-from rl_core.replay import UniformReplay, check_memory, format_bytes
+from rl_core.replay import check_memory, format_bytes
+from tests.rl_core.replay.memories import named, uniform
 
+ROOT = Path(__file__).parents[3]
 FALSE, TRUE = np.array([False]), np.array([True])
 Batch = collections.namedtuple("Batch", "s_tm1 a_tm1 r_t terminated s_t")
 
 
 class Replay:
-    """A `UniformReplay` in an engine of its own, fed and sampled by hand.
+    """A uniform replay in an engine of its own, fed and sampled by hand.
 
     Its rows begin as memory that was used for something else before, as they may.
     """
@@ -31,7 +34,7 @@ class Replay:
     def __init__(self, capacity, num_envs=1, batch=64, shape=(), dtype=np.int32, seed=0):
         self.engine = Engine()
         with self.engine.building():
-            self.replay = UniformReplay(capacity, num_envs, shape, dtype)
+            self.replay = uniform(capacity, num_envs, shape, dtype)
             row = [num_envs]
             feeds = [
                 tf.placeholder(dtype, row + list(shape)),
@@ -40,11 +43,11 @@ class Replay:
                 tf.placeholder(tf.bool, row),
                 tf.placeholder(tf.bool, row),
             ]
-            written = self.replay.write(*feeds)
+            written = self.replay.write(named(*feeds))
             counter = tf.placeholder(tf.int64, [])
-            batch = self.replay.sample(batch, Stream(seed, "replay"), counter, tf.constant(0.5))
+            batch = self.replay.sample(batch, Stream(seed, "replay"), counter)
             batch = batch[:5]
-            queue = self.replay.queue()
+            queue = self.replay.rows.queue()
         self.engine.start()
         self._use_memory_for_something_else()
         self.write = self.engine.callable(None, feeds, targets=[written])
@@ -295,19 +298,19 @@ def rows_with_no_end(steps, num_envs):
 @pytest.mark.parametrize(("capacity", "num_envs"), [(0, 1), (2, 1), (8, 3), (-5, 1), (23, 8)])
 def test_a_capacity_of_fewer_than_three_time_steps_is_refused(capacity, num_envs):
     with Engine().building(), pytest.raises(ValueError, match=rf"{capacity}\b"):
-        UniformReplay(capacity, num_envs, (4,), np.float32)
+        uniform(capacity, num_envs, (4,), np.float32)
 
 
 @pytest.mark.parametrize(("capacity", "num_envs"), [(3, 1), (9, 3)])
 def test_a_capacity_of_three_time_steps_will_do(capacity, num_envs):
     with Engine().building():
-        assert UniformReplay(capacity, num_envs, (4,), np.float32).capacity == capacity
+        assert uniform(capacity, num_envs, (4,), np.float32).capacity == capacity
 
 
 def test_more_memory_than_there_is_is_refused_with_the_numbers():
     # 10**9 rows of 10**6 floats of 4 bytes: 4e15 bytes, which is 4 PB.
     with Engine().building(), pytest.raises(MemoryLimitError) as caught:
-        UniformReplay(10**9, 1, (10**6,), np.float32)
+        uniform(10**9, 1, (10**6,), np.float32)
     message = str(caught.value)
     assert "\n" not in message
     assert "1,000,000,000" in message or "1000000000" in message
@@ -348,7 +351,7 @@ def test_observations_are_kept_in_their_dtype(dtype):
 def test_bytes_take_a_quarter_of_the_memory_of_floats():
     def nbytes(dtype):
         with Engine().building():
-            return UniformReplay(1000, 1, (100,), dtype).nbytes
+            return uniform(1000, 1, (100,), dtype).nbytes
 
     assert nbytes(np.float32) - nbytes(np.uint8) == 1000 * 100 * 3
     assert nbytes(np.uint8) < 1000 * (100 + 30)
@@ -361,7 +364,7 @@ def test_bytes_take_a_quarter_of_the_memory_of_floats():
 )
 def test_a_replay_knows_its_size_and_may_be_named(capacity, shape, dtype):
     with Engine().building():
-        replay = UniformReplay(capacity, 1, shape, dtype, name="other")
+        replay = uniform(capacity, 1, shape, dtype, name="other")
         names = [v.op.name for v in tf.global_variables()]
     assert replay.nbytes >= capacity * np.prod(shape) * np.dtype(dtype).itemsize
     assert names and all(name.startswith("other/") for name in names)
@@ -370,20 +373,20 @@ def test_a_replay_knows_its_size_and_may_be_named(capacity, shape, dtype):
 def test_two_replays_may_share_a_graph():
     engine = Engine()
     with engine.building():
-        first = UniformReplay(9, 1, (), np.int32, name="a")
-        second = UniformReplay(9, 1, (), np.int32, name="b")
+        first = uniform(9, 1, (), np.int32, name="a")
+        second = uniform(9, 1, (), np.int32, name="b")
         new = [tf.constant([5]), tf.constant([0]), tf.constant([0.0])]
-        written = first.write(*new, tf.constant([False]), tf.constant([False]))
+        written = first.write(named(*new, tf.constant([False]), tf.constant([False])))
     engine.start()
     engine.callable(None, targets=[written])()
-    assert engine.run([first.rows_written, second.rows_written]) == [1, 0]
+    assert engine.run([memory.rows.rows_written for memory in (first, second)]) == [1, 0]
 
 
 COMMITTED = """
     import sys
     import numpy as np, tensorflow.compat.v1 as tf
     from rl_core.graph.engine import Engine
-    from rl_core.replay import UniformReplay
+    from tests.rl_core.replay.memories import named, uniform
 
     def resident():
         return int(open("/proc/self/statm").read().split()[1]) * 4096 / 1e6
@@ -391,10 +394,10 @@ COMMITTED = """
     def started(*sizes):
         engine = Engine()
         with engine.building():
-            replay = UniformReplay(*sizes)
-            written = replay.write(
+            replay = uniform(*sizes)
+            written = replay.write(named(
                 tf.zeros([1, *sizes[2]], sizes[3]), tf.constant([0]), tf.constant([0.0]),
-                tf.constant([False]), tf.constant([False]))
+                tf.constant([False]), tf.constant([False])))
         engine.start()
         write = engine.callable(None, targets=[written])
         write()
@@ -414,7 +417,7 @@ COMMITTED = """
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_no_memory_is_committed_before_rows_are_written():
     code = textwrap.dedent(COMMITTED)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     needed, at_start, after_rows = map(float, done.stdout.split())
     assert needed > 5_000  # MB

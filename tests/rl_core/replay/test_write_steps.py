@@ -5,7 +5,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from rl_core import Engine
-from rl_core.replay import PrioritizedReplay, ReplayContents, Rows, UniformReplay
+from rl_core.replay import ReplayContents
+from tests.rl_core.replay.memories import named, prioritized, uniform
 
 NUM_ACTIONS = 3
 
@@ -18,7 +19,7 @@ class Filled:
         with self.engine.building():
             self.replay = kind(capacity, num_envs, [2], np.float32, num_actions=NUM_ACTIONS)
             lead = [None, num_envs] if at_once else [num_envs]
-            rows = Rows(
+            rows = (
                 tf.placeholder(tf.float32, [*lead, 2]),
                 tf.placeholder(tf.int32, lead),
                 tf.placeholder(tf.float32, lead),
@@ -26,9 +27,9 @@ class Filled:
                 tf.placeholder(tf.bool, lead),
                 tf.placeholder(tf.bool, [*lead, NUM_ACTIONS]),
             )
-            write = self.replay.write_steps(rows) if at_once else self.replay.write(*rows)
+            write = (self.replay.write_steps if at_once else self.replay.write)(named(*rows))
             self.contents = ReplayContents(self.engine, self.replay)
-            kept = [self.replay.queue_tail, *self.replay.kept_variables()]
+            kept = self.replay.counters()[1:]
             kept = [v.read_value() for v in kept]
         self.engine.start()
         self.write = self.engine.callable(None, rows, [write])
@@ -41,7 +42,7 @@ class Filled:
 def history(steps, num_envs, rng):
     autoreset = rng.random((steps, num_envs)) < 0.3
     autoreset[0] = True
-    return Rows(
+    return (
         rng.normal(size=(steps, num_envs, 2)).astype(np.float32),
         rng.integers(NUM_ACTIONS, size=(steps, num_envs)).astype(np.int32),
         rng.normal(size=(steps, num_envs)).astype(np.float32),
@@ -51,7 +52,7 @@ def history(steps, num_envs, rng):
     )
 
 
-@pytest.mark.parametrize("kind", [UniformReplay, PrioritizedReplay])
+@pytest.mark.parametrize("kind", [uniform, prioritized])
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_steps_written_at_once_are_what_single_writes_leave(kind, num_envs):
     """Through several turns of the ring, in pieces of 1 to all but one of its time steps."""

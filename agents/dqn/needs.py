@@ -1,0 +1,172 @@
+"""How much memory an agent of a config needs, reckoned before anything of it is made.
+
+Each figure is a lower bound: what is refused would not have fitted, and what is a little too
+large may still be found out later. A network of the user's own counts from its features on, as
+one feature.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from agents.config.model import NETWORKS, DqnConfig
+from rl_core.memory import Need, check_needs
+
+_FLOAT = 4  # bytes
+_COSINES = 64  # of an implicit head's embedding
+_NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # filters, kernel, stride
+_IMPALA = (16, 32, 32)  # filters
+
+
+class Size(NamedTuple):
+    """Of one network, or of a part of it."""
+
+    weights: int
+    units: int  # floats that one observation makes on the way
+
+
+def require_memory(
+    config: DqnConfig,
+    observation_shape: Sequence[int],
+    observation_dtype: np.dtype,
+    num_actions: int,
+) -> None:
+    """Raises: MemoryLimitError, with the numbers, if the agent cannot fit into memory."""
+    check_needs(needs(config, observation_shape, np.dtype(observation_dtype), num_actions))
+
+
+def needs(
+    config: DqnConfig, observation_shape: Sequence[int], dtype: np.dtype, num_actions: int
+) -> list[Need]:
+    """What the replay, the networks and a batch need, at least."""
+    n = math.prod(observation_shape)
+    row = n * dtype.itemsize + 4 + 4 + 2  # action, reward, two flags
+    size = network_size(config, observation_shape, num_actions)
+    copies, batch = weight_copies(config), config.batch_size
+    transition = 2 * n * dtype.itemsize + _FLOAT * (2 * size.units + _pairs(config))
+    weights = f"{size.weights:,}" if size.weights < 10**18 else f"{min(size.weights, 10**99):.3g}"
+    return [
+        Need(
+            f"a replay of {config.replay_capacity:,} rows",
+            config.replay_capacity * row,
+            "replay_capacity",
+        ),
+        Need(
+            f"networks of {weights} weights in {copies:,} copies",
+            copies * size.weights * _FLOAT,
+            _largest_of_networks(config),
+        ),
+        Need(f"batches of {batch:,}", batch * transition, _largest_of_batches(config)),
+    ]
+
+
+def weight_copies(config: DqnConfig) -> int:
+    """How many arrays of the size of one network's weights there are in an update."""
+    networks = 1 + config.averaged_targets + bool(config.ema_decay) + (config.loop == "concurrent")
+    kept = networks + 2  # Adam's moments
+    snapshots = config.past_states + 1 if config.past_states else 0
+    return kept * (1 + snapshots) + 1  # the gradients
+
+
+def network_size(config: DqnConfig, observation_shape: Sequence[int], num_actions: int) -> Size:
+    """Weights of one network, and what one observation makes in it."""
+    weights, units, features = _torso(config, tuple(observation_shape))
+    if config.network in NETWORKS:
+        for width in config.hidden:
+            weights += _dense(features, width) + 2 * width * config.layer_norm
+            units += width
+            features = width
+    head = _head(config, features, num_actions)
+    return Size(weights + head.weights, units + head.units)
+
+
+def _torso(config: DqnConfig, shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Weights and units of the part before the dense layers, and its features."""
+    if config.network == "mlp":
+        return 0, 0, math.prod(shape)
+    layers = _CONVOLUTIONS.get(config.network)
+    if layers is None or len(shape) != 3:  # the user's own; or it does not fit, which is told later
+        return 0, 0, 1
+    weights = units = 0
+    height, width, channels = shape
+    for filters, kernel, stride, same in layers:
+        weights += kernel * kernel * channels * filters + filters
+        weights += 2 * filters * config.layer_norm * (not same)
+        lost = 0 if same else kernel - stride
+        height, width = (max(1, -(-(side - lost) // stride)) for side in (height, width))
+        units += height * width * filters
+        channels = filters
+    return weights, units, height * width * channels
+
+
+def _impala_layers() -> Iterator[tuple[int, int, int, bool]]:
+    for filters in _IMPALA:
+        yield filters, 3, 2, True  # with the pooling after it
+        yield from [(filters, 3, 1, True)] * 4
+
+
+_CONVOLUTIONS = {
+    "minatar": [(16, 3, 1, False)],
+    "nature": [(*layer, False) for layer in _NATURE],
+    "impala": list(_impala_layers()),
+}
+
+
+def _head(config: DqnConfig, features: int, num_actions: int) -> Size:
+    """One stream, or two, of dense layers."""
+    numbers = {"categorical": config.atoms, "quantile": config.quantiles}.get(config.head, 1)
+    weights = units = 0
+    for actions in (1, num_actions) if config.dueling else (num_actions,):
+        inputs = features
+        for width in (*config.head_hidden, actions * numbers):
+            weights += _dense(inputs, width) * (1 + config.noisy)
+            units += width
+            inputs = width
+    if config.head != "implicit":
+        return Size(weights, units)
+    # All of the head is made once for each fraction, of features that are the fraction's own.
+    fractions = config.tau_samples + config.tau_samples_acting
+    return Size(weights + _dense(_COSINES, features), fractions * (units + 2 * features))
+
+
+def _pairs(config: DqnConfig) -> int:
+    """Floats that a loss makes for one transition: each atom or quantile with each other."""
+    return _numbers_of_the_head(config)[1] ** 2
+
+
+def _numbers_of_the_head(config: DqnConfig) -> tuple[str, int]:
+    """How many numbers it gives for one action, and the key of the config that says so."""
+    of = {"categorical": "atoms", "quantile": "quantiles", "implicit": "tau_samples"}
+    name = of.get(config.head, "")
+    return name, getattr(config, name) if name else 0
+
+
+def _dense(inputs: int, units: int) -> int:
+    return inputs * units + units
+
+
+# What to lower.
+
+
+def _largest_of_networks(config: DqnConfig) -> str:
+    name, numbers = _numbers_of_the_head(config)
+    sizes = {
+        "hidden": max(config.hidden, default=0),
+        "head_hidden": max(config.head_hidden, default=0),
+        "past_states": config.past_states,
+        "averaged_targets": config.averaged_targets,
+        name or "hidden": max(numbers, *config.hidden, 0),
+    }
+    return max(sizes, key=lambda name: sizes[name])
+
+
+def _largest_of_batches(config: DqnConfig) -> str:
+    name, numbers = _numbers_of_the_head(config)
+    many = max(numbers, config.tau_samples_acting * (config.head == "implicit"))
+    if many <= config.batch_size:
+        return "batch_size"
+    return name if many == numbers else "tau_samples_acting"

@@ -1,0 +1,85 @@
+"""Samplers: which rows a batch begins at. The uniform one, and what every sampler does."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import tensorflow.compat.v1 as tf
+
+from rl_core.random import Stream
+from rl_core.replay.valid_rows import ValidRows
+
+
+class Drawn(NamedTuple):
+    """Rows that were drawn."""
+
+    row: tf.Tensor  # [B] int64 numbers
+    weight: tf.Tensor | None  # [B] float32 importance weights; None if all are 1
+
+
+class Sampler(Protocol):
+    """Draws valid rows, and is told of every row that is written and of every priority.
+
+    Attributes:
+      nbytes: bytes of what it keeps beside the rows.
+    """
+
+    nbytes: int
+
+    def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Drawn:
+        """Exactly `batch_size` valid rows, with replacement; there must be one.
+
+        Args:
+          batch_size: B.
+          stream, counter: of the random numbers; the counter is an int64 scalar. The same
+            (stream, counter) and rows give the same draw.
+        """
+
+    def written(
+        self, before: tf.Tensor, written: tf.Tensor, entering: tf.Tensor
+    ) -> list[tf.Operation]:
+        """Takes in P time steps that are written; see `rl_core.replay.valid_rows.AlsoWrites`."""
+
+    def update(
+        self, row: tf.Tensor, priority: tf.Tensor, only_if: tf.Tensor | None = None
+    ) -> list[tf.Operation]:
+        """Takes in the priorities of rows that were drawn.
+
+        Args:
+          row: [B] int64, as drawn; priority: [B] float32.
+          only_if: bool scalar: if false, everything stays; None is true.
+        """
+
+    def kept_variables(self) -> list[tf.Variable]:
+        """Variables that a checkpoint has to keep beside the rows and their counters."""
+
+    def rebuild(self) -> tf.Operation | None:
+        """Recomputes what follows from `kept_variables` after these were set; None if nothing."""
+
+
+class UniformSampler:
+    """Draws every valid row with the same probability."""
+
+    def __init__(self, rows: ValidRows) -> None:
+        self._rows, self.nbytes = rows, 0
+
+    def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Drawn:
+        head, tail = self._rows.queue()
+        place = stream.integers(counter, [batch_size], head, tail)  # [B]
+        return Drawn(self._rows.queue_at(place), None)
+
+    def written(
+        self, before: tf.Tensor, written: tf.Tensor, entering: tf.Tensor
+    ) -> list[tf.Operation]:
+        return []
+
+    def update(
+        self, row: tf.Tensor, priority: tf.Tensor, only_if: tf.Tensor | None = None
+    ) -> list[tf.Operation]:
+        return []
+
+    def kept_variables(self) -> list[tf.Variable]:
+        return []
+
+    def rebuild(self) -> tf.Operation | None:
+        return None
