@@ -23,14 +23,9 @@ class FreezeArm(Settings):
     updates: int = Field(ge=1)
 
 
-class DqnConfig(Settings):
-    """One DQN run. Every count says what it counts.
+class EnvKeys(Settings):
+    """The env, how many of it, the seed, and the length of the run."""
 
-    Mnih et al. (2015), https://doi.org/10.1038/nature14236. An *env step* is one transition of
-    one env; an *update* is one gradient step.
-    """
-
-    # The env.
     env_id: str = "CartPole-v1"
     env_kwargs: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
     num_envs: int = Field(1, ge=1)
@@ -38,11 +33,17 @@ class DqnConfig(Settings):
     seed: int = Field(0, ge=0, lt=2**63)
     env_steps: int = Field(50_000, ge=1)  # length of the run
 
-    # What is learned from a reward: it is scaled, then clipped. Returns are shown as they were.
+
+class RewardKeys(Settings):
+    """How a reward is changed before it is learned from: scaled, then clipped."""
+
     reward_scale: float = Field(1.0, gt=0)
     reward_clip: float = Field(0.0, ge=0)  # to [-reward_clip, reward_clip]; 0: not clipped
 
-    # The network. Blocks that can be frozen: torso, and head or value and advantage.
+
+class NetworkKeys(Settings):
+    """The online network. Blocks that can be frozen: torso, and head or value and advantage."""
+
     network: str = "mlp"  # mlp, minatar, nature, impala, or your own "module:function"
     hidden: tuple[Size, ...] = Field((256, 256), strict=False)  # units per dense layer of the torso
     layer_norm: bool = False  # in the torso
@@ -61,7 +62,27 @@ class DqnConfig(Settings):
     tau_samples: int = Field(64, ge=1)  # fractions an implicit head draws in an update
     tau_samples_acting: int = Field(32, ge=1)  # fractions behind its choice of an action
 
-    # The target.
+    @model_validator(mode="before")
+    @classmethod
+    def _hidden_of_the_network(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "hidden" not in values:
+            return values | {"hidden": _HIDDEN.get(values.get("network", "mlp"), (256, 256))}
+        return values
+
+    @field_validator("network")
+    @classmethod
+    def _a_network_there_is(cls, name: str) -> str:
+        if name not in NETWORKS and not all(name.partition(":")):
+            raise ValueError(
+                f"there is no network {shown(name)} ({', '.join(NETWORKS)}, or your own as "
+                f"'module:function'){did_you_mean(name, NETWORKS)}"
+            )
+        return name
+
+
+class TargetKeys(Settings):
+    """The target network and the value that is regressed on."""
+
     double: bool = False  # van Hasselt et al. (2016)
     averaged_targets: int = Field(1, ge=1)  # copies averaged, Anschel et al. (2017); 1: none
     sync_period: LiveInt = live(
@@ -93,7 +114,10 @@ class DqnConfig(Settings):
         -1.0, lt=0, unit="reward", meaning="least scaled log policy that is added"
     )
 
-    # Replay.
+
+class ReplayKeys(Settings):
+    """The replay memory and how batches are sampled from it."""
+
     replay_capacity: int = Field(100_000, ge=3)  # rows
     batch_size: int = Field(64, ge=1)  # transitions
     n_step: LiveInt = live(
@@ -116,7 +140,10 @@ class DqnConfig(Settings):
         meaning="share of the sampling bias that importance weights remove",
     )
 
-    # Learning.
+
+class LearningKeys(Settings):
+    """The updates: when they are made, the optimizer, the loss, the frozen blocks."""
+
     learn_start: int = Field(1_000, ge=0)  # env steps before the first update
     learn_period: LiveInt = live(
         4,
@@ -147,7 +174,19 @@ class DqnConfig(Settings):
     )
     freeze: tuple[FreezeArm, ...] = Field((), strict=False)  # arms in turn; empty: all trained
 
-    # Exploration.
+    @field_validator("freeze", mode="before")
+    @classmethod
+    def _arms_from_tables(cls, arms: Any) -> Any:
+        if isinstance(arms, list | tuple):
+            return tuple(
+                a if isinstance(a, FreezeArm) else FreezeArm.model_validate(a) for a in arms
+            )
+        return arms
+
+
+class ExplorationKeys(Settings):
+    """Actions that are not greedy."""
+
     epsilon: LiveFloat = live(
         Linear(start=1.0, end=0.05, steps=10_000),
         ge=0,
@@ -166,46 +205,62 @@ class DqnConfig(Settings):
         effect="next action",
     )
 
-    # Watching.
+
+class EvaluationKeys(Settings):
+    """Points of the curves and greedy evaluations."""
+
     log_period: int = Field(1_000, ge=1)  # env steps between points of a curve
     eval_period: int = Field(10_000, ge=1)  # env steps between greedy evaluations
     eval_episodes: int = Field(10, ge=1)
     eval_max_steps: int = Field(27_000, ge=1)  # env steps after which an evaluation cuts an episode
     final_eval_episodes: int = Field(100, ge=1)
 
-    # Checkpoints.
+
+class CheckpointKeys(Settings):
+    """Checkpoints on disk and snapshots in memory."""
+
     checkpoint_seconds: float = Field(60.0, ge=0)  # from one to the next; 0: none by the clock
     checkpoint_steps: int = Field(0, ge=0)  # env steps from one to the next; 0: none by count
     checkpoint_keep: int = Field(2, ge=1)  # how many of the last
 
     past_states: int = Field(4, ge=0)  # snapshots in memory that a run can be taken back to
 
-    # The loop, agents/loops/choice.py.
+
+class LoopKeys(Settings):
+    """The loop, agents/loops/choice.py."""
+
     loop: Literal["plain", "concurrent", "compiled"] = "plain"
     chunk: int = Field(500, ge=1)  # time steps in one call of the compiled loop
 
-    # The machine.
+
+class MachineKeys(Settings):
+    """Threads and compilers."""
+
     # Inside one operation; with 1, same seed means same bits.
     threads: int = Field(1, ge=1, le=1_024)
     xla: bool = True  # compile learning phases, those of one update only with one thread
     onednn: bool = False  # faster convolutions, slower small layers; other last bits
 
-    @model_validator(mode="before")
-    @classmethod
-    def _hidden_of_the_network(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "hidden" not in values:
-            return values | {"hidden": _HIDDEN.get(values.get("network", "mlp"), (256, 256))}
-        return values
 
-    @field_validator("network")
-    @classmethod
-    def _a_network_there_is(cls, name: str) -> str:
-        if name not in NETWORKS and not all(name.partition(":")):
-            raise ValueError(
-                f"there is no network {shown(name)} ({', '.join(NETWORKS)}, or your own as "
-                f"'module:function'){did_you_mean(name, NETWORKS)}"
-            )
-        return name
+# Pydantic takes the fields of the last base first: env_id is the first key, onednn the last.
+class DqnConfig(
+    MachineKeys,
+    LoopKeys,
+    CheckpointKeys,
+    EvaluationKeys,
+    ExplorationKeys,
+    LearningKeys,
+    ReplayKeys,
+    TargetKeys,
+    NetworkKeys,
+    RewardKeys,
+    EnvKeys,
+):
+    """One DQN run. Every count says what it counts.
+
+    Mnih et al. (2015), https://doi.org/10.1038/nature14236. An *env step* is one transition of
+    one env; an *update* is one gradient step.
+    """
 
     @model_validator(mode="after")
     def _parts_fit(self) -> DqnConfig:
@@ -238,12 +293,3 @@ class DqnConfig(Settings):
             "munchausen_clip": (self.munchausen, "munchausen = true"),
         }
         return {name: wanted for name, (there, wanted) in needs.items() if not there}
-
-    @field_validator("freeze", mode="before")
-    @classmethod
-    def _arms_from_tables(cls, arms: Any) -> Any:
-        if isinstance(arms, list | tuple):
-            return tuple(
-                a if isinstance(a, FreezeArm) else FreezeArm.model_validate(a) for a in arms
-            )
-        return arms
