@@ -1,10 +1,10 @@
-"""What a run is asked to be.
+"""The configuration of a run.
 
 model.py         DqnConfig: every key with its bounds and unit
-settings.py      what configurations share: strict models, live fields, one-line errors
-live_values.py   the live values of an agent, from its config
-files.py         configs in TOML, shipped or by path
-envs.py          the envs that a config names
+settings.py      base of all settings: strict models, live fields, one-line errors
+live_values.py   the live values that an agent has under its config
+files.py         reads and writes configs in TOML
+envs.py          makes the envs of a config
 
 Imports: envs, rl_core.
 """

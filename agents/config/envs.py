@@ -1,4 +1,4 @@
-"""The envs that a config speaks of: those that are trained on, and others of the same kind."""
+"""Envs of a config: the ones for training, and separate ones for evaluation and play."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from envs.in_graph.table import make_rules
 
 
 def training_envs(config: DqnConfig) -> Envs:
-    """Raises EnvError: the config's env cannot be made or trained on."""
+    """Makes the envs to train on.
+
+    Raises:
+      EnvError: the config's env cannot be made or trained on.
+    """
     if config.loop == "compiled":
         rules = make_rules(config.env_id, config.env_kwargs)
         return ResidentEnvs(config.env_id, rules, config.num_envs)
@@ -27,25 +31,25 @@ def training_envs(config: DqnConfig) -> Envs:
 
 
 def byte_bounds(config: DqnConfig, envs: Envs) -> tuple[np.ndarray, np.ndarray] | None:
-    """By what an agent scales bytes that `envs` show; None: by 0 and 255."""
+    """Returns the bounds that scale uint8 observations to [0, 1]; None means 0 and 255."""
     return envs.byte_bounds if config.byte_scale == "bounds" else None
 
 
 def envs_beside(
     config: DqnConfig, num_envs: int = 1, *, seed: int | None = None, render_mode: str | None = None
 ) -> Envs:
-    """Envs apart from those that are trained on, with rewards as the env gives them.
+    """Makes envs for evaluation or play; their rewards are neither scaled nor clipped.
 
-    A vector env, of the env's own or of envpool, may show other observations than a single env of
-    the same id, or have no such env; so it is what is made. What worker processes step is stepped
-    here.
+    If the run trains on a vector env (`vectorization` "vector_entry_point" or "envpool"), so do
+    these envs: a single env of the same id may show other observations, or may not exist. If the
+    run trains in worker processes ("async"), these envs are stepped in this process.
 
     Args:
-      seed: by default the run's.
-      render_mode: as gymnasium has it.
+      seed: seed of the envs; by default the run's seed.
+      render_mode: Gymnasium's render mode, such as "human" or "rgb_array".
 
     Raises:
-      EnvError: they cannot be made.
+      EnvError: the envs cannot be made.
     """
     whole: Vectorization = "sync" if config.vectorization == "async" else config.vectorization
     drawn = {"render_mode": render_mode} if render_mode else {}

@@ -1,4 +1,4 @@
-"""Configs in TOML: shipped ones by name, any by path, with `name=value` changes on top."""
+"""Configs in TOML: finds, reads, changes and writes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
 from rl_core.regular_file import read_regular
 from rl_core.seal import is_sealed_text
 
-# What a run may have otherwise when it goes on: nothing that its past depends on.
+# Keys that may change when a run is resumed: nothing in its past depends on them.
 _MAY_CHANGE = (
     "env_steps",
     "eval_period",
@@ -28,27 +28,27 @@ _MAY_CHANGE = (
     "checkpoint_steps",
     "checkpoint_keep",
 )
-_MOST_BYTES = 1 << 20  # of a config; a real one has a few thousand
-_MOST_DOTS = 5_000  # tomllib takes a time that goes with the square of a dotted name's length
-_DEEPEST = 20  # tables and lists in each other: what reads a config next goes by recursion
+_MOST_BYTES = 1 << 20  # largest config file; a real one has a few thousand
+_MOST_DOTS = 5_000  # tomllib's time grows with the square of the length of a dotted name
+_DEEPEST = 20  # levels of nested tables and lists: later readers of a config recurse
 _TOO_DEEP = f"is nested more than {_DEEPEST} deep"
-_MOST_BASES = 20  # one on top of the other
+_MOST_BASES = 20  # configs in a chain of `base`
 
 
 def shipped_configs() -> dict[str, str]:
-    """Name -> TOML text of every config that comes with the package."""
+    """Returns the TOML text of every config in the package, by name."""
     found = [f for f in resources.files("configs").iterdir() if f.name.endswith(".toml")]
     return {f.name.removesuffix(".toml"): f.read_text() for f in sorted(found, key=_name)}
 
 
 def load_config(source: str, changes: Iterable[str] = ()) -> DqnConfig:
-    """The config of a shipped name or a TOML path, with `name=value` changes.
+    """Loads a config by shipped name or TOML path, and applies `name=value` changes.
 
-    A file may begin with another one, `base = "cartpole"` (a shipped name, or a path relative to
-    the file), and say only what is different.
+    With `base = "cartpole"` (a shipped name, or a path relative to the file) a file takes all
+    values from another config and lists only its differences.
 
     Raises:
-      ConfigError: no such config, malformed TOML, or a value that cannot be used.
+      ConfigError: there is no such config, the TOML is malformed, or a value cannot be used.
     """
     values, where = _read(source)
     values = _with_base(values, where)
@@ -60,13 +60,15 @@ def load_config(source: str, changes: Iterable[str] = ()) -> DqnConfig:
 
 
 def read_config(path: Path, absent: Mapping[str, Any] = MappingProxyType({})) -> DqnConfig:
-    """The config in a TOML file, which is no link.
+    """Reads the config in a TOML file; refuses a symbolic link.
 
     Args:
-      absent: values of keys that it may lack.
+      path: the file.
+      absent: values for keys that the file does not have.
 
     Raises:
-      ConfigError: it cannot be read or used, or has a seal (rl_core/seal.py) of another text.
+      ConfigError: the file cannot be read or used, or its seal (rl_core/seal.py) does not match
+        its text.
     """
     text = _text_of(path, follow=False)
     try:
@@ -78,24 +80,24 @@ def read_config(path: Path, absent: Mapping[str, Any] = MappingProxyType({})) ->
 
 
 def changed_config(config: DqnConfig, changes: Iterable[str]) -> DqnConfig:
-    """The config with some "name=value" in it.
+    """Returns the config with `name=value` changes applied.
 
     Raises:
-      ConfigError: a change is none, or does not fit.
+      ConfigError: a change is not of the form `name=value`, or its value cannot be used.
     """
     values = config.model_dump() | dict(_parse_change(change) for change in changes)
     return parse(DqnConfig, values, "--set")
 
 
 def require_can_go_on(before: DqnConfig, after: DqnConfig) -> None:
-    """That a run begun with one config may go on with the other.
+    """Checks that a run that began with config `before` may be resumed with config `after`.
 
     Raises:
-      ConfigError: something differs that the run's past depends on.
+      ConfigError: the configs differ in a key that the run's past depends on.
     """
     for name in DqnConfig.model_fields:
         was, is_ = getattr(before, name), getattr(after, name)
-        # A run of version 0.1 goes on as it was begun, whatever later configs say.
+        # A run of version 0.1 keeps its byte scale, whatever later configs say.
         as_begun = name == "byte_scale" and was == "255"
         if name not in _MAY_CHANGE and was != is_ and not as_begun:
             raise ConfigError(
@@ -105,12 +107,12 @@ def require_can_go_on(before: DqnConfig, after: DqnConfig) -> None:
 
 
 def dump_config(config: DqnConfig) -> str:
-    """TOML that `read_config` reads back to an equal config."""
+    """Returns TOML text that `read_config` reads back as an equal config."""
     return tomli_w.dumps(config.model_dump())
 
 
 def config_name(source: str) -> str:
-    """What runs of this config are called."""
+    """Returns the name that runs of this config get."""
     return Path(source).stem if _is_path(source) else source
 
 
@@ -127,7 +129,7 @@ def _read(source: str) -> tuple[dict[str, Any], str]:
 
 
 def _with_base(values: dict[str, Any], where: str) -> dict[str, Any]:
-    """The values on top of those of their `base`, which may have one as well."""
+    """Returns the values merged over the values of their `base`, which may have a base too."""
     layers, places = [values], [where]
     while "base" in layers[-1]:
         below, place = _read(_base_of(layers[-1], places))
@@ -140,14 +142,17 @@ def _with_base(values: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _base_of(values: dict[str, Any], places: list[str]) -> str:
-    """The name or path of what the config in the last of `places` begins with."""
+    """Returns the name or path of the config that `values` name as their base.
+
+    `places` is the chain of configs so far; `values` come from the last one.
+    """
     base, where = values["base"], in_one_line(places[-1], 200)
     if not isinstance(base, str):
         raise ConfigError(f"{where}: base must be a config's name or path, got {shown(base)}")
     source = str(Path(places[-1]).parent / base) if _is_path(base) else base
     if source in places:
         raise ConfigError(f"{where}: base = {shown(base)} leads back to where it began")
-    # One that leads back by a longer way each time has a new path each time.
+    # A loop whose path grows each time (a/../a/../...) has a new path each time.
     if len(places) > _MOST_BASES:
         raise ConfigError(f"{where}: base leads through more than {_MOST_BASES} configs")
     return source
@@ -164,7 +169,7 @@ def _text_of(path: Path, *, follow: bool) -> str:
         reason = "it is not UTF-8 text"
     except OSError as error:
         reason = str(error.strerror)
-    except ValueError as error:  # a pipe, a device, too large; no path at all
+    except ValueError as error:  # a pipe, a device, a file that is too large, or not a valid path
         reason = in_one_line(error)
     raise ConfigError(f"cannot read config {shown(str(path))}: {reason}")
 
@@ -184,18 +189,18 @@ def _parse_change(change: str) -> tuple[str, Any]:
     try:
         values = _loaded(f"value = {text}", f"--set {name}")
     except tomllib.TOMLDecodeError:
-        return name.strip(), text.strip()  # a bare word is a string, as in --set loss=squared
+        return name.strip(), text.strip()  # a bare word is a string: --set loss=squared
     if values.keys() != {"value"}:
         raise ConfigError(f"--set wants one name=value, got several lines: {shown(change)}")
     return name.strip(), values["value"]
 
 
 def _loaded(text: str, where: str) -> dict[str, Any]:
-    """TOML from outside.
+    """Parses TOML that a user wrote.
 
     Raises:
-      TOMLDecodeError: it is none.
-      ConfigError: it is, but no config looks like that.
+      TOMLDecodeError: the text is not TOML.
+      ConfigError: the text is TOML, but too large or too deep for a config.
     """
     problem = ""
     if text.count(".") > _MOST_DOTS:
@@ -209,7 +214,7 @@ def _loaded(text: str, where: str) -> dict[str, Any]:
         except RecursionError:
             problem = _TOO_DEEP
         except ValueError as error:
-            # Python goes on with how to raise the limit of an integer's digits.
+            # After the semicolon Python explains how to raise its limit of digits.
             problem = f"has a number that cannot be read: {in_one_line(str(error).split(';')[0])}"
     if problem:
         raise ConfigError(f"{in_one_line(where, 200)} {problem}")

@@ -1,6 +1,6 @@
-"""The live values of a DQN agent: those of its config, the exempt set, the arms' lengths.
+"""Live values of a DQN agent: its config's live fields, the exempt set, the arms' lengths.
 
-`python -m agents.config.live_values` prints the docs page that states what each one does.
+`python -m agents.config.live_values` prints docs/live.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def live_values(config: DqnConfig, freeze: FreezeSchedule, ops: ApplyOps) -> Hyperparameters:
-    """What may be set while a run goes on; every other name of the config is static."""
+    """Returns the values that may be set during a run.
+
+    Every other key of the config is static: setting it is refused.
+    """
     knobs = live_knobs(config)
     configured = {knob.name: getattr(config, knob.name) for knob in knobs}
     static = DqnConfig.model_fields.keys() - configured.keys()
@@ -31,12 +34,12 @@ def live_values(config: DqnConfig, freeze: FreezeSchedule, ops: ApplyOps) -> Hyp
 
 
 def live_knobs(config: DqnConfig) -> list[Knob]:
-    """Those of the config's live fields that do something in its run."""
+    """Returns the live fields that have an effect under this config."""
     return [knob for knob in DqnConfig.knobs() if knob.name not in config.without_effect()]
 
 
 def arm_name(arm: int) -> str:
-    """Of the live value that is the length of a freeze schedule's arm."""
+    """Returns the name of the live value that holds the length of an arm."""
     return f"arm_{arm}_updates"
 
 
@@ -44,21 +47,21 @@ def _arm_knob(arm: int, exempt: tuple[str, ...]) -> Knob:
     return Knob(
         arm_name(arm),
         unit="updates",
-        meaning=f"length of freeze arm {arm}, which leaves {'+'.join(exempt) or 'no block'} alone",
-        effect="next update; an arm in its turn that is this old already ends",
+        meaning=f"length of freeze arm {arm}, which exempts {'+'.join(exempt) or 'no block'}",
+        effect="next update; if the arm is active and already this old, it ends",
         whole=True,
         at_least=1,
     )
 
 
 def as_markdown() -> str:
-    """The docs page of all live values and actions."""
+    """Returns the docs page of all live values and actions."""
     knobs: list[Knob | BlocksKnob] = [*DqnConfig.knobs(), BlocksKnob("exempt", frozenset, ())]
     arm = _arm_knob(0, ("head",))
     rows = [f"| `{k.name}` | {k.unit} | {k.bounds} | {k.meaning} | {k.effect} |" for k in knobs]
     rows.append(
-        f"| `{arm_name(0)}`, ... | {arm.unit} | {arm.bounds} | length of that arm of the config's "
-        f"`freeze` | {arm.effect} |"
+        f"| `{arm_name(0)}`, ... | {arm.unit} | {arm.bounds} | length of this arm of the "
+        f"config's `freeze` | {arm.effect} |"
     )
     actions = [f"| `{name}` | {meaning} |" for name, meaning in ACTIONS.items()]
     return _PAGE.format(values="\n".join(rows), actions="\n".join(actions))
@@ -69,35 +72,36 @@ _PAGE = """\
 
 Generated from `agents/config/model.py` and `rl_core/control/commands.py` by `make docs`.
 
-Everything below may be changed while a run goes on: with `targetnet set RUN name=value`, in the
-Steer tab, or from Python with `agent.hyperparameters[name] = value`. Whichever way, it goes through
-one door and is one line of `control/log.jsonl`.
+You may change every value below during a run: with `targetnet set RUN name=value`, in the Steer
+tab, or from Python with `agent.hyperparameters[name] = value`. All three ways check the value in
+the same place, and each change is one line of the run's `control/log.jsonl`.
 
 *When.* A change is applied at the next **safe point**: between two time steps of all envs, never
-inside a learning phase. The log has the update and the env step at which it landed. An *update* is
-one gradient step, an *env step* one transition of one env.
+inside a learning phase. The log records the update and the env step at which the change was
+applied. An *update* is one gradient step, an *env step* is one transition of one env.
 
-*Which value counts.* What was set stays until it is set again; a schedule of the config does not
-write over it. `name=auto` returns to the config's value, or to its schedule as it is by then.
+*Which value counts.* A value that you set stays until you set it again; a schedule of the config
+does not overwrite it. `name=auto` returns to the config's value. If the config has a schedule,
+`auto` returns to the schedule's value at the present env step.
 
-*Periods are ages.* `sync_period = 500` means: copy the target in the update that makes it 500
-updates old. Shortened below the present age, the very next update copies. It needs no common
-divisor with `learn_period`, and 501 means 501.
+*Periods are ages.* `sync_period = 500` means: the 500th update after a sync makes the next sync.
+If you shorten the period below the target's present age, the very next update syncs the target.
+`sync_period` need not be a multiple of `learn_period` or of any other number: 501 means 501.
 
-| name | unit | bounds | what it is | a change is felt at the |
+| name | unit | bounds | meaning | a change takes effect at the |
 |---|---|---|---|---|
 {values}
 
-Blocks are named by the network: `torso` and `head`, or `torso`, `value` and `advantage` with a
-dueling head. `exempt=head` trains the rest, `exempt=none` trains all, `exempt=auto` returns to the
-config's `freeze` schedule.
+The network names the blocks: `torso` and `head`, or `torso`, `value` and `advantage` with a dueling
+head. `exempt=head` trains all blocks but the head, `exempt=none` trains all blocks, `exempt=auto`
+returns to the config's `freeze` schedule.
 
-Everything else of a config is fixed when the graph is built. Setting it is refused, and the refusal
-says how to start a run that has it.
+All other keys of a config are fixed when the graph is built. `set` refuses them, and the error
+message says how to start a new run with the wanted value.
 
 ## Actions
 
-`targetnet do RUN ACTION`, or a button of the Steer tab.
+Run `targetnet do RUN ACTION`, or press a button of the Steer tab.
 
 | action | what it does |
 |---|---|

@@ -11,67 +11,79 @@ from rl_core.errors import did_you_mean, shown
 from rl_core.schedules import Linear
 
 Size = Annotated[int, Field(ge=1)]
-# The networks of rl_core.networks, and the dense layers that their papers give them.
+# Default `hidden` of each network in rl_core.networks, from its paper.
 _HIDDEN = {"mlp": (256, 256), "minatar": (128,), "nature": (512,), "impala": (256,)}
 NETWORKS = tuple(_HIDDEN)
 
 
 class FreezeArm(Settings):
-    """One arm of an alternating freeze: what is left alone, and for how many updates."""
+    """One arm of an alternating freeze: its exempt blocks and its length."""
 
-    exempt: tuple[str, ...] = Field(strict=False)  # blocks
-    updates: int = Field(ge=1)
+    exempt: tuple[str, ...] = Field(strict=False)  # names of the blocks that are not trained
+    updates: int = Field(ge=1)  # length of the arm
 
 
 class EnvKeys(Settings):
-    """The env, how many of it, the seed, and the length of the run."""
+    """The env, the number of its copies, the seed, and the length of the run."""
 
-    env_id: str = "CartPole-v1"
+    env_id: str = "CartPole-v1"  # a registered Gymnasium id
+    # Arguments of the env, and `max_episode_steps` to change its time limit.
     env_kwargs: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
-    num_envs: int = Field(1, ge=1)
+    num_envs: int = Field(1, ge=1)  # copies of the env that step together
     vectorization: Literal["sync", "async", "vector_entry_point", "envpool"] = "sync"
-    seed: int = Field(0, ge=0, lt=2**63)
+    seed: int = Field(0, ge=0, lt=2**63)  # seed of the envs, the weights and every random draw
     env_steps: int = Field(50_000, ge=1)  # length of the run
 
 
 class RewardKeys(Settings):
-    """How a reward is changed before it is learned from: scaled, then clipped."""
+    """Changes to the reward before the agent learns from it: scaling, then clipping.
 
-    reward_scale: float = Field(1.0, gt=0)
-    reward_clip: float = Field(0.0, ge=0)  # to [-reward_clip, reward_clip]; 0: not clipped
+    Reported returns are sums of the unchanged rewards.
+    """
+
+    reward_scale: float = Field(1.0, gt=0)  # factor of every reward
+    # Scaled rewards are clipped to [-reward_clip, reward_clip]; 0 turns clipping off.
+    reward_clip: float = Field(0.0, ge=0)
 
 
 class NetworkKeys(Settings):
-    """The online network. Blocks that can be frozen: torso, and head or value and advantage."""
+    """The network: a torso and a head.
 
-    network: str = "mlp"  # mlp, minatar, nature, impala, or your own "module:function"
-    hidden: tuple[Size, ...] = Field((256, 256), strict=False)  # units per dense layer of the torso
-    layer_norm: bool = False  # in the torso
-    # uint8 observations are scaled to [0, 1] by the bounds of their Box, or divided by 255.
+    The blocks that can be frozen are `torso` and `head`; a dueling head has the blocks `value` and
+    `advantage` instead of `head`.
+    """
+
+    network: str = "mlp"  # mlp, minatar, nature, impala, or your own as "module:function"
+    hidden: tuple[Size, ...] = Field(
+        (256, 256), strict=False
+    )  # units of each dense layer of the torso
+    layer_norm: bool = False  # layer normalization in the torso
+    # Scales uint8 observations to [0, 1]: by the bounds of their Box, or by dividing by 255.
     byte_scale: Literal["bounds", "255"] = "bounds"
-    dueling: bool = False  # Wang et al. (2016)
-    head_hidden: tuple[Size, ...] = Field((), strict=False)  # units per layer of the head's streams
+    dueling: bool = False  # dueling head, Wang et al. (2016)
+    # Units of each hidden layer of the head; a dueling head has such layers in both streams.
+    head_hidden: tuple[Size, ...] = Field((), strict=False)
     noisy: bool = False  # noisy layers in the head, Fortunato et al. (2018)
-    # What of a return is learned: its expectation; C51, Bellemare et al. (2017); QR-DQN, Dabney
-    # et al. (2018); IQN, Dabney et al. (2018b).
+    # scalar: the expected return. categorical: C51, Bellemare et al. (2017). quantile: QR-DQN,
+    # Dabney et al. (2018). implicit: IQN, Dabney et al. (2018b).
     head: Literal["scalar", "categorical", "quantile", "implicit"] = "scalar"
-    atoms: int = Field(51, ge=2)  # of a categorical head
-    v_min: float = -10.0  # the first atom
-    v_max: float = 10.0  # the last atom
-    quantiles: int = Field(200, ge=1)  # of a quantile head
-    tau_samples: int = Field(64, ge=1)  # fractions an implicit head draws in an update
-    tau_samples_acting: int = Field(32, ge=1)  # fractions behind its choice of an action
+    atoms: int = Field(51, ge=2)  # atoms of a categorical head
+    v_min: float = -10.0  # return at the first atom
+    v_max: float = 10.0  # return at the last atom
+    quantiles: int = Field(200, ge=1)  # quantiles of a quantile head
+    tau_samples: int = Field(64, ge=1)  # fractions that an implicit head draws in an update
+    tau_samples_acting: int = Field(32, ge=1)  # fractions that an implicit head draws to act
 
     @model_validator(mode="before")
     @classmethod
-    def _hidden_of_the_network(cls, values: Any) -> Any:
+    def _fill_in_hidden(cls, values: Any) -> Any:
         if isinstance(values, dict) and "hidden" not in values:
             return values | {"hidden": _HIDDEN.get(values.get("network", "mlp"), (256, 256))}
         return values
 
     @field_validator("network")
     @classmethod
-    def _a_network_there_is(cls, name: str) -> str:
+    def _check_network(cls, name: str) -> str:
         if name not in NETWORKS and not all(name.partition(":")):
             raise ValueError(
                 f"there is no network {shown(name)} ({', '.join(NETWORKS)}, or your own as "
@@ -81,56 +93,60 @@ class NetworkKeys(Settings):
 
 
 class TargetKeys(Settings):
-    """The target network and the value that is regressed on."""
+    """The target network, and the regression target that is computed with it."""
 
-    double: bool = False  # van Hasselt et al. (2016)
-    averaged_targets: int = Field(1, ge=1)  # copies averaged, Anschel et al. (2017); 1: none
+    double: bool = False  # Double DQN, van Hasselt et al. (2016)
+    # Target copies whose values are averaged, Anschel et al. (2017); 1 turns averaging off.
+    averaged_targets: int = Field(1, ge=1)
     sync_period: LiveInt = live(
         500,
         ge=1,
         unit="updates",
-        meaning="age at which the target network is copied",
-        effect="next update; a target that is this old already is copied by it",
+        meaning="updates between two syncs of the target network",
+        effect="next update; if the target is already this old, that update syncs it",
     )
     tau: LiveFloat = live(
         1.0,
         gt=0,
         le=1,
         unit="1",
-        meaning="share of the online network in a copy; 1 is hard",
+        meaning="weight of the online network in a sync; 1 is a full copy",
         effect="next sync",
     )
     discount: LiveFloat = live(
-        0.99, ge=0, le=1, unit="1", meaning="factor of the next state's value"
+        0.99, ge=0, le=1, unit="1", meaning="factor of the next state's value in the target"
     )
-    munchausen: bool = False  # Vieillard et al. (2020)
+    munchausen: bool = False  # Munchausen DQN, Vieillard et al. (2020)
     munchausen_alpha: LiveFloat = live(
-        0.9, ge=0, le=1, unit="1", meaning="share of the log policy that is added to the reward"
+        0.9, ge=0, le=1, unit="1", meaning="factor of the log policy that is added to the reward"
     )
     munchausen_temperature: LiveFloat = live(
         0.03, gt=0, unit="reward", meaning="temperature of the target's softmax policy"
     )
     munchausen_clip: LiveFloat = live(
-        -1.0, lt=0, unit="reward", meaning="least scaled log policy that is added"
+        -1.0, lt=0, unit="reward", meaning="lower bound of the log policy times its temperature"
     )
 
 
 class ReplayKeys(Settings):
     """The replay memory and how batches are sampled from it."""
 
-    replay_capacity: int = Field(100_000, ge=3)  # rows
-    batch_size: int = Field(64, ge=1)  # transitions
+    replay_capacity: int = Field(100_000, ge=3)  # rows, one per env and time step
+    batch_size: int = Field(64, ge=1)  # transitions per update
     n_step: LiveInt = live(
-        1, ge=1, unit="env steps", meaning="rewards that are added up before the next state's value"
+        1,
+        ge=1,
+        unit="env steps",
+        meaning="rewards added up before the next state's value",
     )
-    prioritized: bool = False  # Schaul et al. (2016)
+    prioritized: bool = False  # prioritized replay, Schaul et al. (2016)
     priority_alpha: LiveFloat = live(
         0.6,
         ge=0,
         le=1,
         unit="1",
-        meaning="how much priorities count when sampling; 0 is uniform",
-        effect="next update, which recomputes all priorities",
+        meaning="exponent of the priorities in sampling; 0 is uniform",
+        effect="next update; it recomputes all priorities",
     )
     priority_beta: LiveFloat = live(
         0.4,
@@ -142,7 +158,7 @@ class ReplayKeys(Settings):
 
 
 class LearningKeys(Settings):
-    """The updates: when they are made, the optimizer, the loss, the frozen blocks."""
+    """The updates: their schedule, the optimizer, the loss, the frozen blocks."""
 
     learn_start: int = Field(1_000, ge=0)  # env steps before the first update
     learn_period: LiveInt = live(
@@ -150,33 +166,38 @@ class LearningKeys(Settings):
         ge=1,
         unit="env steps",
         meaning="env steps from one learning phase to the next",
-        effect="next env step; one phase is due at once if the last was this long ago",
+        effect="next env step; if the last phase was this long ago, one is due at once",
     )
     updates_per_learn: LiveInt = live(
         1, ge=1, unit="updates", meaning="updates in one learning phase", effect="next phase"
     )
     learning_rate: LiveFloat = live(1e-3, gt=0, unit="1", meaning="Adam's step size")
-    adam_epsilon: float = Field(1e-8, ge=1e-30)  # less, and weights could leave float32
-    loss: Literal["huber", "squared"] = "huber"
+    adam_epsilon: float = Field(1e-8, ge=1e-30)  # a smaller one could push weights out of float32
+    loss: Literal["huber", "squared"] = "huber"  # loss of a scalar head
     huber_delta: LiveFloat = live(
-        1.0, gt=0, unit="reward", meaning="TD error at which the Huber loss turns linear"
+        1.0, gt=0, unit="reward", meaning="absolute TD error above which the Huber loss is linear"
     )
     max_grad_norm: LiveFloat = live(
-        10.0, gt=0, unit="1", meaning="gradients are scaled down to this global norm"
+        10.0,
+        gt=0,
+        unit="1",
+        meaning="largest global norm of the gradients; larger ones are scaled down",
     )
     ema_decay: LiveFloat = live(
         0.0,
         ge=0,
         lt=1,
         unit="1",
-        meaning="decay of the averaged weights per update; 0 in the config keeps none",
+        meaning="decay per update of the averaged weights; 0 in the config turns averaging off",
         effect="next update",
     )
-    freeze: tuple[FreezeArm, ...] = Field((), strict=False)  # arms in turn; empty: all trained
+    freeze: tuple[FreezeArm, ...] = Field(
+        (), strict=False
+    )  # arms that take turns; empty: all blocks are trained
 
     @field_validator("freeze", mode="before")
     @classmethod
-    def _arms_from_tables(cls, arms: Any) -> Any:
+    def _parse_arms(cls, arms: Any) -> Any:
         if isinstance(arms, list | tuple):
             return tuple(
                 a if isinstance(a, FreezeArm) else FreezeArm.model_validate(a) for a in arms
@@ -185,7 +206,7 @@ class LearningKeys(Settings):
 
 
 class ExplorationKeys(Settings):
-    """Actions that are not greedy."""
+    """Exploration: random actions, and actions drawn by their values."""
 
     epsilon: LiveFloat = live(
         Linear(start=1.0, end=0.05, steps=10_000),
@@ -195,8 +216,7 @@ class ExplorationKeys(Settings):
         meaning="probability of a uniformly random action",
         effect="next action",
     )
-
-    boltzmann: bool = False  # draw actions from softmax(q / temperature) instead of the best
+    boltzmann: bool = False  # draw actions from softmax(q / temperature) instead of the greedy one
     temperature: LiveFloat = live(
         1.0,
         gt=0,
@@ -207,39 +227,43 @@ class ExplorationKeys(Settings):
 
 
 class EvaluationKeys(Settings):
-    """Points of the curves and greedy evaluations."""
+    """The curves and the greedy evaluations."""
 
-    log_period: int = Field(1_000, ge=1)  # env steps between points of a curve
-    eval_period: int = Field(10_000, ge=1)  # env steps between greedy evaluations
-    eval_episodes: int = Field(10, ge=1)
-    eval_max_steps: int = Field(27_000, ge=1)  # env steps after which an evaluation cuts an episode
-    final_eval_episodes: int = Field(100, ge=1)
+    log_period: int = Field(1_000, ge=1)  # env steps from one point of a curve to the next
+    eval_period: int = Field(10_000, ge=1)  # env steps from one greedy evaluation to the next
+    eval_episodes: int = Field(10, ge=1)  # episodes of each evaluation during training
+    eval_max_steps: int = Field(
+        27_000, ge=1
+    )  # env steps after which an evaluation cuts off an episode
+    final_eval_episodes: int = Field(100, ge=1)  # episodes of the evaluation after training
 
 
 class CheckpointKeys(Settings):
     """Checkpoints on disk and snapshots in memory."""
 
-    checkpoint_seconds: float = Field(60.0, ge=0)  # from one to the next; 0: none by the clock
-    checkpoint_steps: int = Field(0, ge=0)  # env steps from one to the next; 0: none by count
-    checkpoint_keep: int = Field(2, ge=1)  # how many of the last
-
-    past_states: int = Field(4, ge=0)  # snapshots in memory that a run can be taken back to
+    # Seconds, and env steps, from one checkpoint to the next; 0 turns that trigger off.
+    checkpoint_seconds: float = Field(60.0, ge=0)
+    checkpoint_steps: int = Field(0, ge=0)
+    checkpoint_keep: int = Field(2, ge=1)  # latest checkpoints to keep; the best one is kept too
+    past_states: int = Field(4, ge=0)  # snapshots in memory that `rewind` can return to
 
 
 class LoopKeys(Settings):
-    """The loop, agents/loops/choice.py."""
+    """The loop that trains the agent, see agents/loops/choice.py."""
 
     loop: Literal["plain", "concurrent", "compiled"] = "plain"
-    chunk: int = Field(500, ge=1)  # time steps in one call of the compiled loop
+    chunk: int = Field(500, ge=1)  # time steps per call of the compiled loop
 
 
 class MachineKeys(Settings):
     """Threads and compilers."""
 
-    # Inside one operation; with 1, same seed means same bits.
+    # Threads inside one operation. With 1, the same seed gives the same bits.
     threads: int = Field(1, ge=1, le=1_024)
-    xla: bool = True  # compile learning phases, those of one update only with one thread
-    onednn: bool = False  # faster convolutions, slower small layers; other last bits
+    # Compile learning phases with XLA. A phase of one update is compiled only if threads = 1.
+    xla: bool = True
+    # Use oneDNN: convolutions are faster, small layers slower, and the last bits differ.
+    onednn: bool = False
 
 
 # Pydantic takes the fields of the last base first: env_id is the first key, onednn the last.
@@ -256,14 +280,14 @@ class DqnConfig(
     RewardKeys,
     EnvKeys,
 ):
-    """One DQN run. Every count says what it counts.
+    """All settings of one DQN run.
 
     Mnih et al. (2015), https://doi.org/10.1038/nature14236. An *env step* is one transition of
-    one env; an *update* is one gradient step.
+    one env, an *update* is one gradient step.
     """
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> DqnConfig:
+    def _check_combinations(self) -> DqnConfig:
         if self.v_min >= self.v_max:
             raise ValueError(f"v_min must be below v_max, got {self.v_min:g} and {self.v_max:g}")
         if self.head != "scalar" and self.loss != "huber":
@@ -273,13 +297,15 @@ class DqnConfig(
         if self.munchausen and self.head == "categorical":
             raise ValueError("munchausen needs head = 'scalar', 'quantile' or 'implicit'")
         if self.munchausen and self.double:
-            raise ValueError("munchausen has no maximum for double = true to split; leave one out")
+            raise ValueError(
+                "munchausen takes no maximum over actions, so double does not apply; leave one out"
+            )
         if self.munchausen and self.n_step != 1:
             raise ValueError("munchausen needs n_step = 1: each reward has a bonus of its own")
         return self
 
     def without_effect(self) -> dict[str, str]:
-        """Live values that do nothing in this run -> what they would need."""
+        """Returns the live values that do nothing in this run, each with the setting it needs."""
         huber = self.loss == "huber" and self.head != "categorical"
         needs = {
             "ema_decay": (self.ema_decay != 0, "ema_decay > 0"),

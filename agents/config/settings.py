@@ -1,4 +1,4 @@
-"""What every configuration shares: strict models, live fields, one-line errors, TOML."""
+"""Base of all settings: strict models, live fields, one-line errors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rl_core.errors import BoundsError, ConfigError, did_you_mean, in_one_line, 
 from rl_core.hyperparameters import LARGEST_FLOAT32, LARGEST_INT64, Knob
 from rl_core.schedules import SCHEDULES, Constant, Geometric, Linear, Piecewise, Schedule
 
-_MOST_SAID = 400  # characters of a reason, which may hold a value of 200
+_MOST_SAID = 400  # characters of an error's reason, which may quote a value of 200
 _SCHEDULE: TypeAdapter[Schedule] = TypeAdapter(Schedule)
 _SCHEDULE_NAMES = [s.model_fields["schedule"].default for s in SCHEDULES]
 
 
 def _number_or_schedule(value: Any) -> Any:
-    """A table is a schedule; anything else is left to the field's own type."""
+    """Parses a table as a schedule; the field's own type parses everything else."""
     if not isinstance(value, dict):
         return value
     name = value.get("schedule")
@@ -56,20 +56,28 @@ def live(
     le: float | None = None,
     lt: float | None = None,
 ) -> Any:
-    """A field that may change during a run. Its bounds hold for a number and for a schedule."""
+    """Declares a field that may change during a run.
+
+    Args:
+      default: a number or a schedule.
+      unit: unit of the value; "1" for a plain number.
+      meaning: one phrase for the docs and the Steer tab.
+      effect: the moment from which a change is in force.
+      ge, gt, le, lt: bounds; every value of a schedule must obey them too.
+    """
     bounds = {"at_least": ge, "above": gt, "at_most": le, "below": lt}
     knob: dict[str, Any] = {"unit": unit, "effect": effect, **bounds}
     return Field(default, description=meaning, json_schema_extra={"live": knob})
 
 
 class Settings(BaseModel):
-    """A frozen model that forbids unknown keys and does not guess types."""
+    """Frozen model that forbids unknown keys and converts no types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     @classmethod
     def knobs(cls) -> list[Knob]:
-        """The live fields, in order."""
+        """Returns the live fields, in the order of the model's fields."""
         return [
             Knob(
                 name=name,
@@ -82,7 +90,7 @@ class Settings(BaseModel):
         ]
 
     @model_validator(mode="after")
-    def _numbers_that_the_graph_can_hold(self) -> Settings:
+    def _check_number_ranges(self) -> Settings:
         for name, value in self:
             if isinstance(value, int) and abs(value) > LARGEST_INT64:
                 raise BoundsError(f"{name} must fit into int64, got {shown(value)}")
@@ -91,7 +99,7 @@ class Settings(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _live_values_within_bounds(self) -> Settings:
+    def _check_live_bounds(self) -> Settings:
         for knob in self.knobs():
             value = getattr(self, knob.name)
             for extreme in value.extremes() if isinstance(value, SCHEDULES) else [value]:
@@ -100,7 +108,7 @@ class Settings(BaseModel):
 
 
 def first_error(error: ValidationError) -> str:
-    """The first thing wrong, in one line: where, what was wanted, what came."""
+    """Returns the first error in one line: the key, the wanted value, the given value."""
     found = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in found["loc"] if part not in _UNION_TAGS)
     if found["type"] == "missing":
@@ -121,10 +129,13 @@ _UNION_TAGS |= {s.__name__ for s in SCHEDULES}
 
 
 def parse(model: type[Settings], values: dict[str, Any], source: str) -> Any:
-    """Builds a model from outside values.
+    """Builds a model from values of a file or a user.
+
+    Args:
+      source: where the values come from; error messages begin with it.
 
     Raises:
-      ConfigError: one line that starts with `source`.
+      ConfigError: a key is unknown or a value is wrong.
     """
     for key in values:
         if key not in model.model_fields:
