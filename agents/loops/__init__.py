@@ -1,9 +1,9 @@
 """The loops that step envs and let an agent learn, and greedy evaluation.
 
-plain.py        act, step, store, learn: one after the other; Tick, LoopState, LearnClock
-concurrent.py   the envs are stepped while the updates of the phase before are made
-compiled.py     chunks of many time steps, each one call into the graph
-choice.py       the loop that a config names
+plain.py        the plain loop: store, act, learn, step in turn; Tick, LoopState, LearnClock
+concurrent.py   the concurrent loop: one thread steps the envs, another makes the updates
+compiled.py     the compiled loop: one call into the graph makes many time steps
+choice.py       the loop of each config value
 evaluation.py   greedy episodes on envs of their own
 
 Imports: agents.config, agents.dqn, envs, rl_core.errors.

@@ -1,7 +1,7 @@
-"""Which loop a config trains in.
+"""The loop for each value of the config key `loop`.
 
-plain       one item per time step, exactly the classical order      agents.loops.plain
-concurrent  envs are stepped while updates are made                   agents.loops.concurrent
+plain       one tick per time step, in the order of the DQN paper     agents.loops.plain
+concurrent  one thread steps the envs, another makes the updates      agents.loops.concurrent
 compiled    envs in the graph, many time steps in one call            agents.loops.compiled
 """
 
@@ -24,7 +24,7 @@ LOOPS: dict[str, Loop] = {
 
 
 def longest_tick(agent: DqnAgent) -> int:
-    """Time steps from one safe point to the next, at most."""
+    """Returns the largest number of time steps between two safe points."""
     match agent.config.loop:
         case "concurrent":
             return longest_phase(agent)

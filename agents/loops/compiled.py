@@ -1,4 +1,4 @@
-"""The compiled loop: chunks of many time steps, each one call into the graph."""
+"""The compiled loop: one call into the graph makes a chunk of many time steps."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from envs import Envs, Episode
 
 
 def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
-    """As `training_loop`, with one item for each chunk of `chunk` time steps.
+    """Trains like `training_loop`, but yields one tick per chunk of `chunk` time steps.
 
-    A chunk ends where the count of time steps is a multiple of `chunk`. Live values are read when
-    one begins, those of schedules too, so what is set between two chunks is the same whenever a
-    run is resumed or replayed.
+    A chunk ends where the count of time steps is a multiple of `chunk`. Live values and schedules
+    are read only when a chunk begins, so a resumed or replayed run sees the same values.
     """
     config, live = agent.config, agent.hyperparameters
     state = state or LoopState(next_log=config.log_period)
@@ -40,7 +39,7 @@ def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
 
 
 def _tick(chunk: Chunk, state: LoopState, stats: LearnStats | None) -> Tick:
-    """Counts a chunk."""
+    """Adds a chunk to the counts in `state` and returns its tick."""
     state.tick += int(chunk.time_steps)
     state.env_step, state.new_steps = int(chunk.counts.env_step), int(chunk.counts.new_steps)
     state.clock.age = int(chunk.counts.learn_age)
@@ -48,13 +47,13 @@ def _tick(chunk: Chunk, state: LoopState, stats: LearnStats | None) -> Tick:
 
 
 def _episodes(chunk: Chunk) -> tuple[tuple[Episode, ...], tuple[int, ...]]:
-    """The episodes that ended in a chunk, and the env step after the time step that ended each."""
+    """Returns the episodes that ended in a chunk, and the env step after the end of each."""
     lengths = chunk.lengths[: int(chunk.time_steps)]
     when, where = np.nonzero(lengths)
     ended = lengths[when, where]
-    # With many envs there are thousands of them in a second: lists are faster than arrays here.
+    # Many envs end thousands of episodes per second, and lists are faster than arrays here.
     rows = (where, chunk.returns[when, where], np.abs(ended), ended > 0)
-    numbers = (chunk.finished - np.count_nonzero(lengths, axis=0)).tolist()  # of the next to end
+    numbers = (chunk.finished - np.count_nonzero(lengths, axis=0)).tolist()  # of the next episode
     episodes = []
     for env, *rest in zip(*(row.tolist() for row in rows), strict=True):
         episodes.append(Episode(env, numbers[env], *rest))
@@ -63,7 +62,7 @@ def _episodes(chunk: Chunk) -> tuple[tuple[Episode, ...], tuple[int, ...]]:
 
 
 def longest_chunk(agent: DqnAgent) -> int:
-    """Time steps of a chunk."""
+    """Returns the number of time steps of a full chunk."""
     assert agent.device_loop is not None
     return agent.device_loop.longest
 

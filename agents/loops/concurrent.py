@@ -1,12 +1,12 @@
-"""The concurrent loop: the envs are stepped while the updates of the phase before are made.
+"""The concurrent loop: one thread steps the envs while another makes the updates.
 
 Concurrent training, Daley & Amato (2021), https://arxiv.org/abs/2111.01264, section 3. In phase p
 
-    this thread   acts with the weights of the beginning of phase p, and keeps what the envs show
+    this thread   acts with the weights from the beginning of phase p, and buffers the rows
     the learner   makes the updates that were due at the end of phase p - 1
 
-and when both are done, the rows go into the replay. Neither sees anything of the other's before,
-so timing decides nothing: the same seed gives the same bits.
+When both are done, the rows are stored in the replay. During a phase neither thread sees the
+other's work, so timing changes nothing: the same seed gives the same bits.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from envs import Envs, Episode, Step
 
 
 def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
-    """As `training_loop`, with one item for each phase of `learn_period` env steps.
+    """Trains like `training_loop`, but yields one tick per phase of `learn_period` env steps.
 
-    Safe points lie between phases: what is set there holds for a whole phase, but schedules
-    of what acts, epsilon and temperature, go on inside one.
+    Safe points lie between phases. A live value that is set there holds for a whole phase; the
+    schedules of epsilon and temperature, which only acting uses, advance inside a phase too.
     """
     config, live = agent.config, agent.hyperparameters
     state = state or LoopState(next_log=config.log_period)
@@ -45,7 +45,7 @@ def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None)
             try:
                 step, actions = phase.collect(step, state, longest)
             finally:
-                # Whoever of the two failed: what was counted is stored, so that it can be read.
+                # Store the counted rows even if acting or learning failed: they can be read then.
                 try:
                     stats = learned.result() if learned else None
                 finally:
@@ -60,12 +60,12 @@ def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None)
 
 
 def longest_phase(agent: DqnAgent) -> int:
-    """Time steps after which the rows are stored at the latest, learning due or not."""
+    """Returns the largest number of time steps of a phase, even if no learning is due."""
     return max(1, agent.replay.steps // 2)
 
 
 class _Phase:
-    """The time steps of one phase."""
+    """Steps the envs for one phase and buffers the rows."""
 
     def __init__(self, agent: DqnAgent, envs: Envs) -> None:
         self._agent, self._envs = agent, envs
@@ -75,7 +75,7 @@ class _Phase:
         self.phases_due = 0
 
     def collect(self, step: Step, state: LoopState, longest: int) -> tuple[Step, np.ndarray]:
-        """Steps the envs until learning is due; their last step, the last actions."""
+        """Steps the envs until learning is due; returns their last step and the last actions."""
         agent, envs, live = self._agent, self._envs, self._agent.hyperparameters
         period, env_steps = live["learn_period"], agent.config.env_steps
         while True:

@@ -1,4 +1,4 @@
-"""Greedy evaluation on envs of its own."""
+"""Greedy evaluation on separate envs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rl_core.errors import EnvFault
 
 Watch = Callable[[int, int], None]  # (episodes done, env steps)
 
-_AT_ONCE = 10  # envs: one call into the graph serves them all
-_SEED_OFFSET = 1_000_003  # evaluation episodes are never training episodes
+_AT_ONCE = 10  # envs; one call into the graph acts for all of them
+_SEED_OFFSET = 1_000_003  # keeps the seeds of evaluation apart from the seeds of training
 
 
 class Returns(list[float]):
     """Undiscounted returns of some episodes.
 
     Attributes:
-      cut: how many of them were cut off; they count with the return until then.
+      cut: number of episodes that were cut off; each counts with its return until the cut.
     """
 
     def __init__(self, episodes: Iterable[Episode] = ()) -> None:
@@ -38,7 +38,7 @@ class Returns(list[float]):
 
 
 def cut_note(cut: int, config: DqnConfig) -> str:
-    """What stands beside a mean of returns if some are of episodes that were cut off."""
+    """Returns a note for a mean return; "" if no episode was cut off."""
     return f"; {cut:,} cut after {config.eval_max_steps:,} env steps" if cut else ""
 
 
@@ -50,7 +50,7 @@ class TooLong:
         self._lengths = np.zeros(envs.num_envs, np.int64)
 
     def cut(self, step: Step) -> tuple[Episode, ...]:
-        """Returns what it cut after `step`; to be called after every one."""
+        """Cuts off episodes that are too long and returns them; call it after every step."""
         lengths = self._lengths
         lengths += 1
         lengths[step.autoreset] = 0
@@ -71,17 +71,20 @@ def evaluate(
     stop: Callable[[], bool] = lambda: False,
     watch: Watch = lambda done, env_steps: None,
 ) -> Returns:
-    """Undiscounted returns of `episodes` episodes of the greedy policy.
+    """Plays `episodes` greedy episodes and returns their undiscounted returns.
 
-    The episodes are fixed before the first one ends (each env plays its share), so short ones
-    are not over-represented. One that lasts `config.eval_max_steps` is cut off there. Nothing is
-    stored and nothing is learned.
+    Each env plays a share of the episodes that is fixed beforehand, so short episodes are not
+    over-represented. An episode of `config.eval_max_steps` env steps is cut off. Nothing is stored
+    and nothing is learned.
 
     Args:
-      seed: of the episodes; by default derived from the run's seed.
-      policy: what acts; by default the agent's greedy one.
-      stop: asked before every step; once it says yes, the returns so far are given.
-      watch: told after every step how many episodes are done, and of the env steps so far.
+      agent: its greedy policy plays.
+      config: names the env.
+      episodes: number of episodes.
+      seed: seed of the episodes; by default derived from the run's seed.
+      policy: plays instead of the agent's greedy policy.
+      stop: called before every step; when it returns True, evaluation ends with the returns so far.
+      watch: called after every step with the number of finished episodes and of env steps.
     """
     act = policy or agent.greedy
     num_envs = min(episodes, _AT_ONCE)

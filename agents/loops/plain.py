@@ -1,4 +1,4 @@
-"""The plain loop: step the envs, say when to learn. One item per time step, for whoever watches."""
+"""The plain loop: one thread steps the envs and makes the updates in turn."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ from rl_core.errors import EnvFault
 
 
 class Tick(NamedTuple):
-    """What came between two safe points: one time step of all envs, or several.
+    """Results of the time steps between two safe points.
 
-    Several in loops that learn meanwhile (agents.loops.concurrent) or have no Python between their
-    steps (agents.loops.compiled).
+    The plain loop has one time step per tick; the concurrent and the compiled loop have several.
     """
 
     env_step: int  # transitions so far, over all envs
     episodes: tuple[Episode, ...]  # finished since the last tick
     ended_at: tuple[int, ...]  # env step after the time step that ended each episode
-    stats: LearnStats | None  # of the last update, every `log_period` env steps
-    actions: np.ndarray  # [N] taken in the last time step
-    step: Step | None  # what came of them; its arrays hold until the next tick; None if compiled
+    stats: LearnStats | None  # statistics of the last update, once every `log_period` env steps
+    actions: np.ndarray  # [N], of the last time step
+    step: Step | None  # result of `actions`, valid until the next tick; None if compiled
 
 
 def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
-    """Trains `agent` on `envs` for `config.env_steps` env steps, and counts in `state`.
+    """Trains `agent` on `envs` for `config.env_steps` env steps; yields one tick per time step.
 
-    Between two items the run is at a safe point: live values may be set, the agent evaluated,
-    the loop left for good.
+    At each tick the run is at a safe point: the caller may set live values, evaluate the agent or
+    leave the loop.
+
+    Args:
+      agent: the agent.
+      envs: the envs to train on.
+      state: where to begin; the loop keeps its counts there. None begins a new run.
     """
     config, live = agent.config, agent.hyperparameters
     state = state or LoopState(next_log=config.log_period)
@@ -44,7 +48,7 @@ def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
             actions = agent.step(
                 step.observation, step.reward, step.terminated, step.autoreset, legal=step.legal
             )
-            # Learning comes after storing, so a phase sees every env step that it counts.
+            # Learn after storing, so that a phase can sample every env step that it counts.
             phases = state.clock.phases_due(state.new_steps, live["learn_period"])
             stats = None
             if phases and state.env_step >= config.learn_start:
@@ -60,7 +64,7 @@ def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
 
 @contextmanager
 def telling_env_step(state: LoopState) -> Iterator[None]:
-    """Adds the run's env step to an env's fault within."""
+    """Adds the run's env step to the message of an env's fault."""
     try:
         yield
     except EnvFault as fault:
@@ -70,29 +74,29 @@ def telling_env_step(state: LoopState) -> Iterator[None]:
 
 @dataclass
 class LoopState:
-    """How far a loop is: all that it knows beside the agent and the envs."""
+    """Progress of a loop: all its state outside the agent and the envs."""
 
-    tick: int = 0  # time steps of all envs; the reset after an episode's end is one too
-    env_step: int = 0  # transitions, over all envs
+    tick: int = 0  # time steps of all envs; a reset after an episode's end counts as one
+    env_step: int = 0  # transitions so far, over all envs
     new_steps: int = 0  # transitions of the last time step
-    next_log: int = 0  # env step from which on statistics are asked for
-    due_updates: int = 0  # of a concurrent loop: to be made beside the next time steps
+    next_log: int = 0  # env step at which the next statistics are due
+    due_updates: int = 0  # concurrent loop: updates to make during the next phase
     clock: LearnClock = field(default_factory=lambda: LearnClock())
-    step: Step | None = None  # to begin with; None resets the envs
+    step: Step | None = None  # result of the last env step; None: the loop resets the envs
 
     def position(self) -> dict[str, int]:
-        """What of it decides how the run goes on."""
+        """Returns the counts that decide how the run continues."""
         counts = {"tick": self.tick, "env_step": self.env_step, "new_steps": self.new_steps}
         due = {"due_updates": self.due_updates} if self.due_updates else {}
         return counts | {"learn_age": self.clock.age} | due
 
     def counts(self) -> dict[str, Any]:
-        """All of it as JSON has it; `step` is the envs' to bring back."""
+        """Returns all counts, ready for JSON; the envs restore `step` themselves."""
         return self.position() | {"next_log": self.next_log}
 
     @classmethod
     def of(cls, counts: Mapping[str, Any], step: Step | None = None) -> LoopState:
-        """From `counts`."""
+        """Builds the state from the result of `counts`."""
         rest = {name: count for name, count in counts.items() if name != "learn_age"}
         return cls(**rest, clock=LearnClock(counts["learn_age"]), step=step)
 
@@ -103,15 +107,16 @@ class LoopState:
 
 
 class LearnClock:
-    """Says how many learning phases are due, `learn_period` env steps apart.
+    """Counts env steps and tells how many learning phases are due.
 
-    With many envs a time step may be several periods long; each of them is a phase.
+    Phases are `learn_period` env steps apart. With many envs one time step may be several periods
+    long; then several phases are due.
     """
 
     def __init__(self, age: int = 0) -> None:
         self.age = age  # env steps since the last phase
 
     def phases_due(self, new_steps: int, period: int) -> int:
-        # A period shortened below the present age makes one phase due, not a backlog of them.
+        # After a cut of the period below the present age one phase is due, not a backlog.
         phases, self.age = divmod(min(self.age, period - 1) + new_steps, period)
         return phases

@@ -1,9 +1,9 @@
-"""What a run has learned, used elsewhere.
+"""Uses of a run's weights: play, export, initial weights of another run.
 
-load.py         a run's policy in a graph of its own
-play.py         watched in a window or as a video
-export.py       as files that need neither this project nor its agent
-warm_start.py   as the beginning of another run
+load.py         loads a run's weights, and its greedy policy in a separate graph
+play.py         shows the policy in a window or writes a video
+export.py       writes the policy to files that do not need this project
+warm_start.py   initializes a run with another run's weights
 
 Imports: agents.config, agents.dqn, agents.loops, agents.run, envs, rl_core.
 """

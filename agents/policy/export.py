@@ -1,7 +1,7 @@
-"""A policy for elsewhere: files that need neither this project nor its agent.
+"""Export of a policy to files that do not need this project.
 
-Each format has input `observation` [batch, ...] and outputs `action` [batch] int64 and `q`
-[batch, A] float32; the batch is free. Where the env has action masks, `action_mask` [batch, A]
+Each format has the input `observation` [batch, ...] and the outputs `action` [batch] int64 and `q`
+[batch, A] float32; the batch size is free. If the env has action masks, `action_mask` [batch, A]
 bool is a second input.
 """
 
@@ -26,7 +26,7 @@ INPUT, MASK, OUTPUTS = "observation", "action_mask", ("action", "q")
 
 
 class ExportError(RlCoreError, OSError):
-    """A policy that cannot be exported there, or in that format."""
+    """Export failed: unknown format, bad directory, or missing library."""
 
 
 def export(
@@ -35,11 +35,13 @@ def export(
     """Writes a run's greedy policy into the new directory `out` and returns it.
 
     Args:
+      run: a run directory.
       to: one of FORMATS.
-      averaged, best: which weights, as for `policy_weights`.
+      out: a directory that does not exist or is empty.
+      averaged, best: choose the weights, as in `policy_weights`.
 
     Raises:
-      ExportError: no such format, `out` is taken, or a library is missing.
+      ExportError: there is no such format, `out` is not empty, or a library is missing.
       RunDirError: there is no such run, or it has no such weights.
     """
     if to not in FORMATS:
@@ -112,14 +114,14 @@ FORMATS: dict[str, Callable[[Policy, Path], None]] = {
 
 
 def _frozen_graph(policy: Policy) -> tf.GraphDef:
-    """The graph with the variables' values in it."""
+    """Returns the graph with every variable replaced by a constant."""
     return tf.graph_util.convert_variables_to_constants(
         policy.session, policy.session.graph.as_graph_def(), list(OUTPUTS)
     )
 
 
 def _rename(graph: object, names: dict[str, str]) -> None:
-    """Of an ONNX graph's tensors: TensorFlow's `:0` is none of its users' business."""
+    """Renames tensors of an ONNX graph, to drop TensorFlow's suffix `:0`."""
     for value in (*graph.input, *graph.output):  # type: ignore[attr-defined]
         value.name = names.get(value.name, value.name)
     for node in graph.node:  # type: ignore[attr-defined]
@@ -129,7 +131,7 @@ def _rename(graph: object, names: dict[str, str]) -> None:
 
 @contextlib.contextmanager
 def _no_deprecations() -> Iterator[None]:
-    """Keeps TensorFlow from warning that functions for graphs are of its first version."""
+    """Silences TensorFlow's warnings that graph functions are deprecated."""
     logger = tf.get_logger()
     level = logger.level
     logger.setLevel(max(level, logging.ERROR))
@@ -141,7 +143,7 @@ def _no_deprecations() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _new_directory(out: Path) -> Iterator[Path]:
-    """Filled under another name, so that it is whole or not there."""
+    """Yields a directory with another name, and renames it to `out` once it is complete."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ExportError(f"{out} already exists; name a new directory")
     making = out.with_name(f".{out.name}.making")

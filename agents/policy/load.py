@@ -1,4 +1,4 @@
-"""A run's policy apart from the run: whose weights, and a graph that has nothing else in it."""
+"""A run's weights, and its greedy policy in a separate graph."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ from rl_core.networks import ByteBounds, of_scaled_bytes
 def policy_weights(
     directory: RunDir, *, averaged: bool = False, best: bool = False
 ) -> dict[str, np.ndarray]:
-    """A run's weights by the name after their scope: of its end, or of its last checkpoint.
+    """Returns the weights of a run, keyed by the variable's name inside its scope.
+
+    They are the final weights; a run that has not ended gives the weights of its last checkpoint.
 
     Args:
-      averaged: the averaged ones instead of the online network's.
-      best: those of the checkpoint with the best evaluation.
+      directory: the run.
+      averaged: return the averaged weights instead of the online network's.
+      best: return the weights of the checkpoint with the best evaluation.
 
     Raises:
-      RunDirError: there are none of that kind.
-      CheckpointError: they are damaged.
+      RunDirError: the run has no such weights.
+      CheckpointError: the weights are damaged.
     """
     if not best and directory.has_weights(averaged=averaged):
         return directory.load_weights(averaged=averaged)
@@ -40,24 +43,25 @@ def policy_weights(
     found = {
         name.removeprefix(scope): value
         for name, value in variables.items()
-        # Slots of the optimizer are named after their variable: online/torso/w/Adam.
+        # Leave out the optimizer's slots, named after their variable: online/torso/w/Adam.
         if name.startswith(scope) and name.rpartition("/")[0] not in variables
     }
     if found:
         return found
     if best and checkpoint is None:
         raise RunDirError(f"{directory.path} has no checkpoint of an evaluation yet")
-    return directory.load_weights(averaged=averaged)  # says what is missing
+    return directory.load_weights(averaged=averaged)  # raises the error that names the missing file
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The greedy policy alone, in a graph and session of its own.
+    """Greedy policy in a separate graph and session.
 
     Attributes:
-      observation: [M, ...] placeholder of the stored dtype; bytes are scaled in the graph.
+      session: holds the weights; the caller closes it.
+      observation: [M, ...] placeholder of the dtype that the replay stores; the graph scales bytes.
       legal: [M, A] bool placeholder, or None if the env has no action masks.
-      action: [M] int64, as the env numbers its actions.
+      action: [M] int64, in the env's numbering of actions.
       q: [M, A] float32.
     """
 
@@ -68,7 +72,7 @@ class Policy:
     q: tf.Tensor
 
     def act(self, observations: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
-        """[M, ...] and, with action masks, [M, A] -> [M]."""
+        """Returns greedy actions [M] for observations [M, ...] and action masks [M, A], if any."""
         feeds: dict[tf.Tensor, np.ndarray | None] = {self.observation: observations}
         if self.legal is not None:
             feeds[self.legal] = legal
@@ -76,7 +80,11 @@ class Policy:
 
 
 def build_policy(directory: RunDir, weights: dict[str, np.ndarray]) -> Policy:
-    """Raises: ScopeMismatch if the weights are not of the run's network."""
+    """Builds the greedy policy of a run's network with the given weights.
+
+    Raises:
+      ScopeMismatch: the weights do not fit the run's network.
+    """
     config = directory.config()
     envs = envs_beside(config)
     envs.close()

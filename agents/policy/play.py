@@ -1,4 +1,4 @@
-"""Watch a policy play: in a window, or as a video."""
+"""Play of a trained policy, in a window or as a video."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from envs import Episode
 from rl_core.errors import EnvError, RlCoreError
 from rl_core.events import EventWriter
 
-_SEED_OFFSET = 2_000_003  # neither training episodes nor those of evaluations
-_BOARD_FRAMES, _BOARD_SIDE = 300, 240  # of the animation in TensorBoard
+_SEED_OFFSET = 2_000_003  # keeps the seeds of play apart from training and evaluation
+_BOARD_FRAMES, _BOARD_SIDE = 300, 240  # length and side in pixels of the animation in TensorBoard
 KINDS = (".mp4", ".gif")
 
 
 class PlayError(RlCoreError, OSError):
-    """A policy that cannot be watched here."""
+    """Play failed: no display, no video library, or the video cannot be written."""
 
 
 def play(
@@ -42,17 +42,21 @@ def play(
 ) -> Returns:
     """Plays the greedy policy and returns the undiscounted return of every episode.
 
+    An episode that lasts the config's `eval_max_steps` env steps is cut off.
+
     Args:
-      video: an .mp4 or .gif of all episodes; None opens a window.
-      seed: of the episodes.
-      averaged, best: which weights, as for `policy_weights`.
-      to_board: also adds the video's beginning to the run's Images tab.
-      on_episode: called after each; one is cut off at the config's `eval_max_steps`.
-      watch: as for `evaluate`.
+      run: a run directory.
+      episodes: number of episodes.
+      video: path of an .mp4 or .gif for all episodes; None opens a window.
+      seed: seed of the episodes; by default derived from the run's seed.
+      averaged, best: choose the weights, as in `policy_weights`.
+      to_board: also shows the beginning in the Images tab of TensorBoard.
+      on_episode: called after each episode.
+      watch: called after every step, as in `evaluate`.
 
     Raises:
       PlayError: no display, no video library, or the video cannot be written.
-      EnvError: the env draws no pictures.
+      EnvError: the env cannot render.
       RunDirError: there is no such run, or it has no such weights.
     """
     directory = RunDir.open(Path(run))
@@ -63,7 +67,7 @@ def play(
         raise PlayError("there is no display to open a window on; use --video FILE.mp4")
     mode = "rgb_array" if video or to_board else "human"
     if mode == "rgb_array":
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no screen then
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # lets pygame run without a screen
     policy = build_policy(directory, policy_weights(directory, averaged=averaged, best=best))
     seed = config.seed + _SEED_OFFSET if seed is None else seed
     try:
@@ -71,7 +75,7 @@ def play(
     except EnvError:
         if config.vectorization in ("sync", "async"):
             raise
-        # The policy was built for such envs a moment ago: only the pictures are new.
+        # build_policy made such envs just now, so the cause can only be render_mode.
         raise EnvError(
             f"the vector env of {config.env_id!r} draws no pictures (no render_mode {mode!r})"
         ) from None
@@ -104,13 +108,13 @@ def play(
 def _picture(frame: Any, env_id: str) -> np.ndarray:
     if not isinstance(frame, np.ndarray) or frame.ndim != 3:
         raise EnvError(f"env {env_id!r} draws no pictures (no render_mode 'rgb_array')")
-    even = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]  # as H.264 wants them
+    even = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]  # H.264 needs even sides
     return np.ascontiguousarray(even, np.uint8)
 
 
 @contextlib.contextmanager
 def _video(path: Path | None, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
-    """Under another name until it is whole."""
+    """Yields a function that adds a frame; the file gets its name once it is complete."""
     if path is None:
         yield lambda frame: None
         return
@@ -139,7 +143,7 @@ def _video(path: Path | None, fps: float) -> Iterator[Callable[[np.ndarray], Non
 
 @contextlib.contextmanager
 def _board(directory: RunDir, wanted: bool, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
-    """An animation in the run's Images tab, small and of its first frames."""
+    """Yields a function that adds a frame to a small animation in the run's Images tab."""
     frames: list[Any] = []
     if not wanted:
         yield lambda frame: None
@@ -157,7 +161,7 @@ def _board(directory: RunDir, wanted: bool, fps: float) -> Iterator[Callable[[np
     frames[0].save(
         gif, "gif", save_all=True, append_images=frames[1:], duration=1_000 / fps, loop=0
     )
-    # A directory of its own: the run's event file has one writer.
+    # Write to a separate directory: the run's event file has one writer.
     with EventWriter(directory.path / "play") as events:
         width, height = frames[0].size
         events.animation("play/episode", gif.getvalue(), width, height)

@@ -1,4 +1,4 @@
-"""Beginning with another run's weights, or a part of them under other names."""
+"""Initial weights from another run, or from a .safetensors file."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from rl_core.errors import (
 
 
 def weights_from(source: Path) -> dict[str, np.ndarray]:
-    """Of a run, at its end or its last checkpoint, or of a .safetensors file.
+    """Returns the weights of a run or of a .safetensors file.
+
+    A run gives its final weights, or the weights of its last checkpoint if it has not ended.
 
     Raises:
-      RunDirError, CheckpointError, WeightsError: there are none, or they are damaged.
+      RunDirError, CheckpointError, WeightsError: there are no weights, or they are damaged.
     """
     if source.suffix == ".safetensors":
         try:
@@ -42,15 +44,18 @@ def fitted(
     rename: Iterable[str] = (),
     blocks: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
-    """What of `given` a network with weights like `own` begins with, by its own names.
+    """Returns the weights in `given` that a network with the weights `own` starts with.
 
     Args:
-      rename: "old=new": of a variable, or of the first parts of names: "encoder=torso".
-      blocks: of the network's own, such as torso; () for all, and then everything must fit.
+      given: the other weights, by name.
+      own: the network's own weights, by name; their names, shapes and dtypes must match.
+      rename: "old=new" pairs that rename variables of `given`; `old` may be the first parts of
+        names: "encoder=torso".
+      blocks: blocks of the network to load, such as torso; () loads all blocks.
 
     Raises:
-      ConfigError: `rename` is no such pair, renames nothing, or there is no such block.
-      ScopeMismatch: names, shapes or dtypes differ; says which.
+      ConfigError: a pair in `rename` is malformed or renames nothing, or there is no such block.
+      ScopeMismatch: names, shapes or dtypes differ; the message lists the differences.
     """
     renamed = dict(given)
     for pair in rename:
