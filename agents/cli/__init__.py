@@ -1,10 +1,10 @@
 """The `targetnet` command.
 
-main.py              parses the arguments, and ends every command in one way
+main.py              parses the arguments, runs one command, turns errors into exit codes
 train_commands.py    train, resume, configs, board
 steer_commands.py    set, do, status, log, ls, digest, replay
 policy_commands.py   eval, play, export
-run_tables.py        runs as tables
+run_tables.py        finds runs and shows them as tables
 
 Imports: agents.config, agents.loops, agents.policy, agents.results, agents.run, rl_core.board,
 rl_core.control, rl_core.errors, rl_core.hyperparameters.

@@ -1,8 +1,8 @@
 """The `targetnet` command.
 
-Every command's arguments are one dataclass; tyro makes the parser from them. Only the command
-that is named is imported, and TensorFlow, and whatever imports it, only where that one needs it:
-`--help` is read often.
+The arguments of each command are one dataclass, and tyro makes the parser from it. Only the module
+of the given command is imported, and TensorFlow only if that command needs it, so that `--help` and
+`set` start quickly.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from agents.run.quiet import process_began
 from rl_core.errors import EnvFailed, RlCoreError, in_one_line, reason_of, shown
 
 USER_MISTAKE, INTERRUPTED = RlCoreError.exit_code, 130
-_MOST_SAID = 400  # characters of a complaint about the command line, which may hold all of it
+_MOST_SAID = 400  # characters of a message about the command line, which may quote all of it
 
 
 class _Command(NamedTuple):
-    """Where a command is."""
+    """Location and summary of a command."""
 
     module: str
     name: str
-    summary: str  # its docstring, for `targetnet --help`
+    summary: str  # its docstring; shown by `targetnet --help` without importing the module
 
 
 @dataclass(frozen=True)
 class _NotNamed:
-    """Stands for a command that was not imported."""
+    """Placeholder for a command that was not imported."""
 
 
 _TRAIN = "agents.cli.train_commands"
@@ -52,49 +52,55 @@ _COMMANDS = {
     "train": _Command(
         _TRAIN,
         "Train",
-        "Train an agent: progress on screen, curves and weights in a run directory.",
+        "Train an agent; write its curves and weights to a run directory.",
     ),
     "resume": _Command(
         _TRAIN,
         "Resume",
-        "Go on with a run that was stopped, killed or finished, from its last checkpoint.",
+        "Resume a run that was stopped, killed or finished, from its last checkpoint.",
     ),
     "eval": _Command(
         _POLICY,
         "Eval",
-        "Play a trained policy greedily on fresh episodes and print their returns.",
+        "Play a trained policy greedily on new episodes and print their returns.",
     ),
-    "play": _Command(_POLICY, "Play", "Watch a trained policy: in a window, or as a video."),
+    "play": _Command(_POLICY, "Play", "Show a trained policy in a window, or write a video of it."),
     "export": _Command(
-        _POLICY, "Export", "Write a run's greedy policy for use without this project."
+        _POLICY, "Export", "Write a run's greedy policy to files that do not need this project."
     ),
     "configs": _Command(_TRAIN, "Configs", "List the shipped configs."),
     "results": _Command(
         "agents.results.command",
         "Results",
-        "Train configs with many seeds; write a page with statistics and curves.",
+        "Train configs with many seeds and write a page with statistics and curves.",
     ),
     "set": _Command(
-        _STEER, "Set", "Change live values of a running job: takes effect at its next safe point."
+        _STEER,
+        "Set",
+        "Change live values of a running job; they take effect at its next safe point.",
     ),
     "do": _Command(
         _STEER,
         "Do",
-        "Have a running job do something: sync, go back to a snapshot, pause, evaluate, stop ...",
+        "Send an action to a running job: sync, rewind, pause, evaluate, stop and others.",
     ),
-    "status": _Command(_STEER, "Status", "Show how far a run is, and all its live values."),
-    "log": _Command(_STEER, "Log", "Show everything that was asked of a run, taken or refused."),
-    "ls": _Command(_STEER, "Ls", "List the runs below a directory, those at work first."),
+    "status": _Command(_STEER, "Status", "Show the progress of a run and all its live values."),
+    "log": _Command(
+        _STEER, "Log", "Show every change and action that was asked of a run, accepted or refused."
+    ),
+    "ls": _Command(_STEER, "Ls", "List the runs below a directory; the running ones come first."),
     "board": _Command(
-        _TRAIN, "Board", "Show curves: TensorBoard without TensorFlow, up in a second."
+        _TRAIN, "Board", "Show curves in TensorBoard; without TensorFlow it starts in a second."
     ),
     "replay": _Command(
-        _STEER, "Replay", "Run a recorded run again, every change where it was, and compare."
+        _STEER,
+        "Replay",
+        "Repeat a recorded run, each change at the same time step, and compare the two.",
     ),
     "digest": _Command(
         _STEER,
         "Digest",
-        "Print one hash over all variables and counters of a run at its training's end.",
+        "Print one hash over all variables and counters at the end of a run's training.",
     ),
 }
 
@@ -102,10 +108,11 @@ _COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code.
 
-    2 for a user's mistake, 1 for a run that broke off, 130 for Ctrl-C.
+    The code is 2 for a user's mistake, 1 for a run that failed, 130 for Ctrl-C.
     """
     try:
-        # A config may name a function in a module beside it; `python -m` looks there anyway.
+        # The installed script does not search the current directory, and a config may name a module
+        # there.
         if "" not in sys.path:
             sys.path.append("")
         began = process_began() if arguments is None else time.perf_counter()
@@ -121,13 +128,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if os.environ.get("TARGETNET_DEBUG") == "1":
             traceback.print_exc()
         elif isinstance(error, EnvFailed) and error.__cause__:
-            traceback.print_exception(error.__cause__)  # for whoever wrote the env
+            traceback.print_exception(error.__cause__)  # the author of the env needs the traceback
         print(f"targetnet: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("targetnet: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output, `head` say, has gone
+    except BrokenPipeError:  # the reader of our output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -135,22 +142,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parse(arguments: Sequence[str]) -> Any:
     first = arguments[0] if arguments else ""
     if first in (*_COMMANDS, "-h", "--help"):
-        # tyro reads the source of the class that a union is in: of `typing`, if it is in none.
+        # tyro reads the source of the class that holds a union; without one it reads `typing`.
         line = make_dataclass("Line", [("command", Annotated[_one_of({first}), arg(name="")])])
-        # What to say of a mistake may take the others: a flag may be one of theirs.
+        # After a mistake, parse with all commands: a wrong flag may belong to another one.
         with contextlib.suppress(RlCoreError):
             return _parsed(line, arguments).command
     return _parsed(_one_of(_COMMANDS), arguments)
 
 
 def _require_usable(argument: Any) -> None:
-    """Raises: RlCoreError if it is a path that the system will not look at, whatever it is for."""
+    """Checks that the system can examine a path argument.
+
+    Raises:
+      RlCoreError: it cannot.
+    """
     if not isinstance(argument, Path):
         return
     try:
-        # Of a directory also whether one may look for a file in it.
+        # The dot also checks that files in a directory may be looked up.
         os.stat(f"{argument}/." if argument.is_dir() else argument)  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):  # the command knows whether it is to be there
+    except (FileNotFoundError, NotADirectoryError):  # the command knows if it must exist
         return
     except (OSError, ValueError) as error:
         raise RlCoreError(
@@ -159,7 +170,7 @@ def _require_usable(argument: Any) -> None:
 
 
 def _one_of(named: Collection[str]) -> Any:
-    """The union of all commands; those that are `named` are imported."""
+    """Returns the union of all commands; only the `named` ones are imported."""
     kinds: list[Any] = []
     for name, command in _COMMANDS.items():
         if name in named:
@@ -187,7 +198,7 @@ def _parsed(kind: Any, arguments: Sequence[str]) -> Any:
 
 
 def _in_one_line(box: str) -> str:
-    """What tyro says in a box: the complaint and the nearest flags, without their help texts."""
+    """Returns the message in tyro's box and the nearest flag, without help texts."""
     lines = [line.strip("╭╮╰╯│─ ") for line in box.splitlines()[1:]]
     words = " ".join(line for line in lines if line).split(" For full helptext")[0]
     complaint, _, near = words.partition(" Perhaps you meant:")

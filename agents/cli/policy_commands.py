@@ -1,4 +1,4 @@
-"""The commands about what a run has learned: eval, play, export."""
+"""The commands eval, play and export, which use a run's weights."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _INT64 = 2**63
 
 @dataclass(frozen=True)
 class Eval:
-    """Play a trained policy greedily on fresh episodes and print their returns."""
+    """Play a trained policy greedily on new episodes and print their returns."""
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """A run directory."""
     episodes: Annotated[int, arg(metavar="N")] = 100
-    """How many episodes."""
+    """Number of episodes."""
     seed: Annotated[int | None, arg(metavar="S")] = None
-    """Of the episodes. By default derived from the run's."""
+    """Seed of the episodes. By default derived from the run's seed."""
     ema: bool = False
-    """With the averaged weights."""
+    """Use the averaged weights."""
     best: bool = False
-    """With the weights of the best evaluation."""
+    """Use the weights of the checkpoint with the best evaluation."""
     json: bool = False
-    """One JSON object: episodes, mean, std, min, max, and how many were cut at eval_max_steps."""
+    """Print one JSON object: episodes, mean, std, min, max, and how many were cut off."""
 
     def __call__(self, console: Console) -> int:
         from agents.run.directory import RunDir
@@ -48,7 +48,7 @@ class Eval:
             from agents.run.terminal import evaluation_shown
             from agents.run.train import evaluate_weights
         weights = policy_weights(directory, averaged=self.ema, best=self.best)
-        with evaluation_shown(_beside(), self.episodes) as watch:
+        with evaluation_shown(_stderr_console(), self.episodes) as watch:
             returns = evaluate_weights(config, weights, self.episodes, seed=self.seed, watch=watch)
         result = summary(returns)
         if self.json:
@@ -66,22 +66,22 @@ class Eval:
 
 @dataclass(frozen=True)
 class Play:
-    """Watch a trained policy: in a window, or as a video."""
+    """Show a trained policy in a window, or write a video of it."""
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """A run directory."""
     episodes: Annotated[int, arg(metavar="N")] = 1
-    """How many episodes."""
+    """Number of episodes."""
     video: Annotated[Path | None, arg(metavar="FILE")] = None
-    """An .mp4 or .gif to write instead of opening a window."""
+    """Write this .mp4 or .gif instead of opening a window."""
     seed: Annotated[int | None, arg(metavar="S")] = None
-    """Of the episodes. By default derived from the run's."""
+    """Seed of the episodes. By default derived from the run's seed."""
     ema: bool = False
-    """With the averaged weights."""
+    """Use the averaged weights."""
     best: bool = False
-    """With the weights of the best evaluation."""
+    """Use the weights of the checkpoint with the best evaluation."""
     to_board: bool = False
-    """Also show it in TensorBoard's Images tab."""
+    """Also show the beginning in the Images tab of TensorBoard."""
 
     def __call__(self, console: Console) -> int:
         from agents.run.directory import RunDir
@@ -93,7 +93,7 @@ class Play:
             from agents.policy.play import play
             from agents.run.terminal import evaluation_shown
 
-        with evaluation_shown(_beside(), self.episodes) as watch:
+        with evaluation_shown(_stderr_console(), self.episodes) as watch:
             returns = play(
                 self.run, self.episodes, video=self.video, seed=self.seed, averaged=self.ema,
                 best=self.best, to_board=self.to_board, watch=watch,
@@ -114,18 +114,18 @@ class Play:
 
 @dataclass(frozen=True)
 class Export:
-    """Write a run's greedy policy for use without this project."""
+    """Write a run's greedy policy to files that do not need this project."""
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """A run directory."""
     dir: Annotated[Positional[Path], arg(metavar="DIR")]
-    """A new directory."""
+    """A new or empty directory."""
     to: Annotated[str, arg(metavar="savedmodel|frozen|tflite|onnx|safetensors")]
-    """The format."""
+    """File format."""
     ema: bool = False
-    """The averaged weights."""
+    """Write the averaged weights."""
     best: bool = False
-    """The weights of the best evaluation."""
+    """Write the weights of the checkpoint with the best evaluation."""
 
     def __call__(self, console: Console) -> int:
         from agents.run.directory import RunDir
@@ -141,8 +141,8 @@ class Export:
         return 0
 
 
-def _beside() -> Console:
-    """Shows progress where it is not taken for the result."""
+def _stderr_console() -> Console:
+    """Returns a console on standard error; standard output is for the result alone."""
     from rich.console import Console
 
     return Console(stderr=True)

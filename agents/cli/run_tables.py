@@ -1,6 +1,6 @@
-"""Runs as tables for a terminal: one with its live values, or many in a list.
+"""Tables of runs for a terminal: one run with its live values, or a list of many.
 
-What a run's files say is shown as text, never as markup, and reaches no terminal as it is.
+Text from a run's files is escaped, so it cannot act as markup or as terminal control codes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rl_core.control.state import LIVE, RunState, read_state
 from rl_core.errors import RunDirError, in_one_line
 from rl_core.hyperparameters import as_text
 
-_DEPTH = 4  # directories below the one that is searched
+_DEPTH = 4  # levels of directories that are searched below the first one
 DAMAGED = "damaged"
 
 
 class Found(NamedTuple):
-    """A run, or a directory that cannot be looked into."""
+    """A run, or a directory that cannot be read."""
 
     path: Path
     state: RunState | None  # None if it cannot be read; `problem` says why
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
 
 def find_runs(directory: Path) -> list[Found]:
-    """Every run in or below a directory: those alive first, then the latest, then the damaged."""
+    """Finds the runs in or below a directory: running ones first, then the latest; damaged last."""
 
     def order(run: Found) -> tuple[bool, float]:
         return not run.alive, float("inf") if run.state is None else -run.state.time
@@ -44,7 +44,7 @@ def find_runs(directory: Path) -> list[Found]:
 
 
 def _found(directory: Path, depth: int) -> Iterator[Found]:
-    """One that cannot be read hides no other."""
+    """Yields the runs in or below `directory`, and a problem for each directory it cannot read."""
     files = ControlFiles(directory)
     try:
         if _is_there(files.state):
@@ -63,7 +63,10 @@ def _found(directory: Path, depth: int) -> Iterator[Found]:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is anything, be it a pipe; other than `exists` it raises if it cannot tell."""
+    """Returns True if the path exists, whatever its kind.
+
+    Unlike `Path.exists` it raises OSError if it cannot find out.
+    """
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -78,7 +81,7 @@ def _directories(directory: Path) -> list[Path]:
 
 
 def runs_table(runs: list[Found]) -> Table:
-    """One line a run."""
+    """Builds a table with one line per run."""
     table = Table(
         "run", "status", "env", "env steps", "return", "heartbeat", box=None, header_style="bold"
     )
@@ -99,7 +102,7 @@ def runs_table(runs: list[Found]) -> Table:
 
 
 def status_table(run: Path, state: RunState, alive: bool) -> Group:
-    """All about one run."""
+    """Builds the display of one run: its progress and its live values."""
     speed = f"{_number(state.env_steps_per_second, 0)} env steps/s" if alive else ""
     left = f"{_duration(state.eta_seconds)} left" if alive and state.eta_seconds else ""
     name, env_id = in_one_line(run, 200), in_one_line(state.env_id)
@@ -129,7 +132,7 @@ def status_table(run: Path, state: RunState, alive: bool) -> Group:
 
 
 def status_word(state: RunState, alive: bool) -> Text:
-    """running, paused, ...; killed where a process at work is gone."""
+    """Returns the status in color; "killed" if a running process has disappeared."""
     if state.status in LIVE and not alive:
         return Text("killed", style="red")
     style = {"running": "green", "paused": "yellow", "failed": "red"}.get(state.status, "")

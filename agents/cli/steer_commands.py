@@ -1,4 +1,4 @@
-"""The commands about runs that exist: set, do, status, log, ls, digest, replay."""
+"""The commands set, do, status, log, ls, digest and replay, for runs that exist."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 REFUSED, DIFFERENT, INTERRUPTED = 2, 1, 130
-_MOST_SAID = 600  # characters of a log entry, which may hold two values of 200 and a name
+_MOST_SAID = 600  # characters of a log entry, which may quote two values of 200 and a name
 Run = Annotated[Positional[Path], arg(metavar="RUN")]
 
 
 @dataclass(frozen=True)
 class Set:
-    """Change live values of a running job: takes effect at its next safe point."""
+    """Change live values of a running job; they take effect at its next safe point."""
 
     run: Run
     """A run directory."""
     change: Annotated[Positional[tuple[str, ...]], arg(metavar="NAME=VALUE ...")]
-    """As in sync_period=50 exempt=torso; NAME=auto returns to the config or its schedule."""
+    """Values to set: sync_period=50 exempt=torso; NAME=auto returns to the config's value."""
     wait: bool = True
-    """Until the run has answered."""
+    """Wait until the run has answered."""
     timeout: Annotated[float, arg(metavar="S")] = 30.0
-    """Seconds to wait for its answer."""
+    """Longest time to wait for the answer, in seconds."""
 
     def __call__(self, console: Console) -> int:
         if not self.change:
@@ -51,18 +51,18 @@ class Set:
 
 @dataclass(frozen=True)
 class Do:
-    """Have a running job do something: sync, go back to a snapshot, pause, evaluate, stop ..."""
+    """Send an action to a running job: sync, rewind, pause, evaluate, stop and others."""
 
     run: Run
     """A run directory."""
     action: Annotated[Positional[str], arg(metavar="|".join(ACTIONS))]
-    """sync copies online to target; stop keeps weights and checkpoint; see docs/live.md."""
+    """The action; docs/live.md explains each one."""
     back: Annotated[Positional[int | None], arg(metavar="K")] = None
-    """Of rewind: to the K-th last snapshot; 1 if not given."""
+    """For rewind: return to the K-th last snapshot. By default 1, the last one."""
     wait: bool = True
-    """Until the run has answered."""
+    """Wait until the run has answered."""
     timeout: Annotated[float, arg(metavar="S")] = 30.0
-    """Seconds to wait for its answer."""
+    """Longest time to wait for the answer, in seconds."""
 
     def __call__(self, console: Console) -> int:
         return _ask(
@@ -72,16 +72,16 @@ class Do:
 
 @dataclass(frozen=True)
 class Status:
-    """Show how far a run is, and all its live values."""
+    """Show the progress of a run and all its live values."""
 
     run: Run
     """A run directory."""
     follow: Annotated[bool, arg(aliases=["-f"])] = False
-    """Until Ctrl-C or the run's end."""
+    """Keep showing until Ctrl-C or the run's end."""
     json: bool = False
-    """One JSON object; with --follow one a line."""
+    """Print one JSON object; with --follow, one per line."""
     pid: bool = False
-    """Only the number of its process, as in: kill -9 $(targetnet status RUN --pid)"""
+    """Print only the run's process number, as for: kill -9 $(targetnet status RUN --pid)"""
 
     def __call__(self, console: Console) -> int:
         if self.pid:
@@ -113,16 +113,16 @@ class Status:
 
 @dataclass(frozen=True)
 class Log:
-    """Show everything that was asked of a run, taken or refused."""
+    """Show every change and action that was asked of a run, accepted or refused."""
 
     run: Run
     """A run directory."""
     last: Annotated[int, arg(metavar="N")] = 1_000
-    """How many entries, the latest; 0 shows all."""
+    """Number of latest entries to show; 0 shows all."""
     follow: Annotated[bool, arg(aliases=["-f"])] = False
-    """Go on until Ctrl-C."""
+    """Keep showing new entries until Ctrl-C."""
     json: bool = False
-    """The entries as JSON, one object a line."""
+    """Print the entries as JSON, one object per line."""
 
     def __call__(self, console: Console) -> int:
         if self.last < 0:
@@ -152,12 +152,12 @@ class Log:
 
 @dataclass(frozen=True)
 class Ls:
-    """List the runs below a directory, those at work first."""
+    """List the runs below a directory; the running ones come first."""
 
     dir: Annotated[Positional[Path], arg(metavar="DIR")] = Path("runs")
-    """Where to look."""
+    """Directory to search."""
     json: bool = False
-    """One JSON object a line."""
+    """Print one JSON object per line."""
 
     def __call__(self, console: Console) -> int:
         from agents.cli.run_tables import DAMAGED, find_runs, runs_table
@@ -183,7 +183,7 @@ class Ls:
 
 @dataclass(frozen=True)
 class Digest:
-    """Print one hash over all variables and counters of a run at its training's end."""
+    """Print one hash over all variables and counters at the end of a run's training."""
 
     run: Run
     """A run directory."""
@@ -198,12 +198,12 @@ class Digest:
 
 @dataclass(frozen=True)
 class Replay:
-    """Run a recorded run again, every change where it was, and compare."""
+    """Repeat a recorded run, each change at the same time step, and compare the two."""
 
     run: Run
     """A run that has ended."""
     to: Annotated[Path | None, arg(metavar="NEW")] = None
-    """Keep the repetition as a run of its own."""
+    """Keep the repetition as a new run directory."""
 
     def __call__(self, console: Console) -> int:
         from agents.run.directory import RunDir
@@ -214,13 +214,19 @@ class Replay:
             from agents.run.repeat import replay
         verdict = replay(self.run, self.to, console=console)
         if verdict.first_difference is not None:
-            _say(console, f"different: the first at env step {verdict.first_difference:,}")
+            _say(
+                console,
+                f"different: the first difference is at env step {verdict.first_difference:,}",
+            )
             return DIFFERENT
         if verdict.interrupted:
-            _say(console, f"interrupted; the same up to env step {verdict.env_steps:,}")
+            _say(console, f"interrupted; identical up to env step {verdict.env_steps:,}")
             return INTERRUPTED
         if not verdict.identical:
-            _say(console, f"different: every step the same, but not the end: {verdict.digest}")
+            _say(
+                console,
+                f"different: every time step is the same, but the end is not: {verdict.digest}",
+            )
             return DIFFERENT
         if not verdict.complete:
             record = f"up to env step {verdict.env_steps:,}, where the record of the run ends"
@@ -250,30 +256,33 @@ def _ask(
 
 
 def _pid(run: Path) -> int:
-    """Of the process that holds the run's lock: a number alone may be another process' by now."""
+    """Returns the number of the process that holds the run's lock.
+
+    The number in state.json alone is not enough: another process may have it by now.
+    """
     files = ControlFiles(run)
     state, alive = read_state(files)
     if not alive:
         raise RunDirError(f"{run} is not running, so it has no process")
     if state.host != socket.gethostname():
-        raise RunDirError(f"{run} runs on {state.host}: ask for its process there")
+        raise RunDirError(f"{run} runs on {state.host}: run this command there")
     if not _holds(state.pid, files.lock):
         raise RunDirError(f"{run} is starting and has not said which process it is: try again")
     return state.pid
 
 
 def _holds(pid: int, lock: Path) -> bool:
-    """Whether a process has the file open."""
-    with contextlib.suppress(OSError):  # it ended, or it is somebody else's
+    """Returns True if process `pid` has the file open."""
+    with contextlib.suppress(OSError):  # it ended, or it belongs to another user
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):  # closed meanwhile
+            with contextlib.suppress(OSError):  # the process closed it meanwhile
                 if descriptor.samefile(lock):
                     return True
     return False
 
 
 def _assignment(text: str) -> tuple[str, Any]:
-    """ "sync_period=50" -> ("sync_period", 50); what is no number is a text."""
+    """Parses "sync_period=50" into ("sync_period", 50); other values stay text."""
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
         raise RlCoreError(f"a change is written name=value, got {shown(text)}")
@@ -291,7 +300,11 @@ def _print_state(state: Any, alive: bool, **more: Any) -> None:
 
 
 def _is_directory(path: Path) -> bool:
-    """Raises: RunDirError where that cannot be told."""
+    """Returns True for a directory.
+
+    Raises:
+      RunDirError: the path cannot be examined.
+    """
     try:
         return path.is_dir()
     except OSError as error:
@@ -301,7 +314,7 @@ def _is_directory(path: Path) -> bool:
 def _moment(seconds: float) -> str:
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-    except (OverflowError, ValueError, OSError):  # of no calendar
+    except (OverflowError, ValueError, OSError):  # a time outside the calendar
         return "?"
 
 

@@ -1,4 +1,4 @@
-"""The commands that train, and what belongs to it: train, resume, configs, board."""
+"""The commands train, resume, configs and board."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ RUNS = Path("runs")
 
 @dataclass(frozen=True)
 class Train:
-    """Train an agent: progress on screen, curves and weights in a run directory."""
+    """Train an agent; write its curves and weights to a run directory."""
 
     says_how_it_started: ClassVar[bool] = True
 
     config: Annotated[Positional[str], arg(metavar="CONFIG")]
     """A shipped name (see `targetnet configs`) or the path of a TOML file."""
     run: Annotated[Path | None, arg(metavar="DIR")] = None
-    """The run directory. By default the next number of runs/CONFIG-NUMBER."""
+    """The run directory. By default runs/CONFIG-NUMBER with the next free number."""
     seed: Annotated[int | None, arg(metavar="S")] = None
-    """Of everything random. By default the config's."""
+    """Seed of everything random. By default the config's seed."""
     set: Annotated[UseAppendAction[tuple[tuple[str, ...], ...]], arg(metavar="NAME=VALUE")] = ()
-    """Changes to the config, in TOML's notation: --set learning_rate=1e-3 hidden=[64,64]"""
+    """Change keys of the config, in TOML's notation: --set learning_rate=1e-3 hidden=[64,64]"""
     board: bool = False
-    """Start TensorBoard beside the run and print its address."""
+    """Also start TensorBoard and print its address."""
     init_from: Annotated[Path | None, arg(metavar="RUN")] = None
-    """Begin with the weights of another run, or of a .safetensors file."""
+    """Start with the weights of another run, or of a .safetensors file."""
     rename: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="OLD=NEW")] = ()
-    """Of --init-from: names, or first parts of names, that are others here: encoder=torso"""
+    """Rename variables of --init-from: OLD=NEW, where OLD may be a prefix, as in encoder=torso"""
     blocks: Annotated[tuple[str, ...], arg(metavar="BLOCK")] = ()
-    """Of --init-from: only these blocks, such as torso. By default all, and all must fit."""
+    """Load only these blocks of --init-from, such as torso. By default all; then all must fit."""
     resume: bool = False
-    """Go on with the run in --run if there is one, else begin it: for jobs that are restarted."""
+    """Resume the run in --run if there is one, else start it: for jobs that are restarted."""
 
     def __call__(self, console: Console, began: float) -> int:
         from agents.config.files import config_name, load_config
@@ -63,7 +63,7 @@ class Train:
             if (self.run / "config.toml").exists():
                 return self._go_on(config, console, began)
         if self.init_from is None and (self.rename or self.blocks):
-            raise RlCoreError("--rename and --blocks are of --init-from RUN")
+            raise RlCoreError("--rename and --blocks need --init-from RUN")
         with (
             console.status("importing TensorFlow"),
             quiet_import(onednn=config.onednn) as importing,
@@ -106,16 +106,16 @@ class Train:
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on with a run that was stopped, killed or finished, from its last checkpoint."""
+    """Resume a run that was stopped, killed or finished, from its last checkpoint."""
 
     says_how_it_started: ClassVar[bool] = True
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """A run directory."""
     set: Annotated[UseAppendAction[tuple[tuple[str, ...], ...]], arg(metavar="NAME=VALUE")] = ()
-    """Such as --set env_steps=100_000, to make it longer."""
+    """Change the config; --set env_steps=100_000 makes the run longer."""
     board: bool = False
-    """Start TensorBoard beside the run and print its address."""
+    """Also start TensorBoard and print its address."""
 
     def __call__(self, console: Console, began: float) -> int:
         from agents.config.files import changed_config
@@ -147,18 +147,18 @@ class Configs:
 
 @dataclass(frozen=True)
 class Board:
-    """Show curves: TensorBoard without TensorFlow, up in a second."""
+    """Show curves in TensorBoard; without TensorFlow it starts in a second."""
 
     dir: Annotated[Positional[Path], arg(metavar="DIR")] = RUNS
-    """A directory of runs, or one run."""
+    """A directory of runs, or one run directory."""
     host: str = "localhost"
     """Address to listen on."""
     port: Annotated[int | None, arg(metavar="N")] = None
-    """By default 6006, or the next free one."""
+    """Port to listen on. By default 6006, or the next free port."""
     full: bool = False
-    """With TensorFlow, for the tabs that need it; slower to start."""
+    """Load TensorFlow too, for the tabs that need it; TensorBoard then starts more slowly."""
     allow_host: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME")] = ()
-    """Another host name under which the Steer tab may be used; localhost always may."""
+    """Host name under which browsers may use the Steer tab, besides localhost."""
 
     def __call__(self, console: Console) -> int:
         from rl_core.board.launcher import serve
@@ -204,7 +204,7 @@ def _start_board(logdir: Path, beside: contextlib.ExitStack, console: Console) -
     try:
         board = start_beside(logdir)
     except BoardError as error:
-        # The run matters more than its board.
+        # The run goes on without TensorBoard.
         console.print(f"no TensorBoard: {error}", style="yellow", highlight=False)
         return
     beside.callback(board.stop)

@@ -32,7 +32,7 @@ TRAIN = [sys.executable, "-m", "agents.cli", "train"]
 
 @dataclass(frozen=True)
 class Results:
-    """Train configs with many seeds; write a page with statistics and curves."""
+    """Train configs with many seeds and write a page with statistics and curves."""
 
     configs: Annotated[Positional[tuple[str, ...]], arg(metavar="CONFIG ...")]
     """Shipped names (see `targetnet configs`) or paths of TOML files."""

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from agents.cli.main import main
+from agents.cli.main import _COMMANDS, main
 
 SHORT = """
 env_steps = 200
@@ -270,7 +271,7 @@ def test_help_exits_with_code_0(capsys, arguments):
 
 WITHOUT_TENSORFLOW = """
 import contextlib, sys
-from agents.cli.main import main
+from agents.cli.main import _COMMANDS, main
 for arguments in (["--help"], ["train", "--help"], ["configs"], ["train", "cartpol"], ["trian"],
                   ["train", "cartpole", "--set", "sync_period=0"], ["eval", "nothing"]):
     with contextlib.suppress(SystemExit):
@@ -278,6 +279,12 @@ for arguments in (["--help"], ["train", "--help"], ["configs"], ["train", "cartp
     assert "tensorflow" not in sys.modules, arguments
 print("none")
 """
+
+
+@pytest.mark.parametrize("command", _COMMANDS.values(), ids=_COMMANDS)
+def test_the_help_lists_a_command_with_the_docstring_of_its_class(command):
+    kind = getattr(import_module(command.module), command.name)
+    assert kind.__doc__ == command.summary
 
 
 def test_help_and_refusals_do_not_import_tensorflow():

@@ -440,7 +440,7 @@ def test_a_replay_that_differs_says_where_with_exit_code_1(capsys, ended, tmp_pa
     unsealed = config.partition("\n")[2]  # as of version 0.1, or the change would be noticed
     (copy / "config.toml").write_text(unsealed.replace("seed = 0", "seed = 1"))
     code, out, _ = ran(capsys, "replay", copy)
-    assert code == 1 and out.splitlines()[-1] == "different: the first at env step 1"
+    assert code == 1 and out.splitlines()[-1] == "different: the first difference is at env step 1"
     assert is_alive(ControlFiles(copy)) is False
 
 

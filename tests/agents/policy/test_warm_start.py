@@ -153,7 +153,7 @@ def test_from_the_command_line_by_run_and_by_file(first, tmp_path, monkeypatch, 
         (["--init-from", "none.safetensors"], "there is no such file"),
         (["--init-from", "none"], "is not a run directory"),
         (["--init-from", str(first.run), "--blocks", "haed"], "did you mean 'head'"),
-        (["--blocks", "head"], "--rename and --blocks are of --init-from"),
+        (["--blocks", "head"], "--rename and --blocks need --init-from"),
     ):
         assert main([*command, "c", *arguments]) == 2
         err = capsys.readouterr().err
