@@ -1,4 +1,4 @@
-"""Measured learning results: many seeds, a peer beside them, one page of numbers and curves.
+"""Learning results: trains many seeds, compares with a peer, writes a page of numbers and curves.
 
 `targetnet results` trains in child processes and never imports TensorFlow itself.
 

@@ -1,4 +1,4 @@
-"""`targetnet results`: trains configs with many seeds and writes the page of what came of it."""
+"""`targetnet results`: trains configs with many seeds and writes a page of results."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ class Results:
     configs: Annotated[Positional[tuple[str, ...]], arg(metavar="CONFIG ...")]
     """Shipped names (see `targetnet configs`) or paths of TOML files."""
     seeds: Annotated[int, arg(metavar="N")] = 10
-    """How many of each config."""
+    """Number of seeds for each config."""
     first_seed: Annotated[int, arg(metavar="S")] = 0
-    """The first of them; the others follow it."""
+    """The first seed; the others follow it."""
     jobs: Annotated[int | None, arg(metavar="N")] = None
-    """Seeds at work at once, each on one core. By default as many as there are cores."""
+    """Number of seeds that train at once, one core each. By default the number of cores."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("results")
-    """For runs, logs and table.json. Called again, what is there goes on or stays."""
+    """Directory for runs, logs and table.json. Unfinished runs in it are resumed."""
     peer: Annotated[Literal["sb3"] | None, arg(metavar="sb3")] = None
-    """Beside Stable-Baselines3's DQN, where rl-baselines3-zoo has settings for the env."""
+    """Also train Stable-Baselines3's DQN, if rl-baselines3-zoo has settings for the env."""
     peer_python: Annotated[Path | None, arg(metavar="FILE")] = None
-    """An interpreter that has it. By default an environment is made in DIR/venvs."""
+    """Python that has the peer installed. By default the peer is installed in DIR/venvs."""
     page: Annotated[Path | None, arg(metavar="FILE")] = None
-    """The page; pictures go into a directory of its name. By default DIR/results.md."""
+    """The page, a .md file; its pictures go to a directory beside it. By default DIR/results.md."""
     training: bool = False
-    """With a column: the mean return of the last 100 training episodes."""
+    """Add a column: the mean return of the last 100 training episodes."""
     finished: bool = False
-    """Train nothing: the page of the seeds that are finished."""
+    """Train nothing; write the page of the seeds that are finished."""
 
     def __call__(self, console: Console) -> int:
         from agents.results.pictures import require_matplotlib
@@ -63,7 +63,7 @@ class Results:
         peer_envs = self._peer_envs(envs)
         ended = Ended() if self.finished else self._run(peer_envs, console)
         if ended.signal:
-            _say(console, "interrupted; the same command goes on from here")
+            _say(console, "interrupted; run the same command again to continue")
             return 128 + ended.signal
         rows = [row for row in self._rows(envs, peer_envs, console) if row.seeds]
         if rows:
@@ -72,10 +72,14 @@ class Results:
             raise RlCoreError(f"no seed of these configs is finished in {self.out}")
         return FAILED if ended.failed else 0
 
-    # What there is to do.
+    # Plans the work.
 
     def _env_of_each(self) -> dict[str, str]:
-        """Config as given -> env id; raises RlCoreError for whatever cannot be done."""
+        """Returns the env id of each config, keyed by the config as given.
+
+        Raises:
+          RlCoreError: an argument cannot be used.
+        """
         from agents.config.files import config_name, load_config
 
         if not self.configs:
@@ -91,15 +95,17 @@ class Results:
         names = Counter(config_name(config) for config in self.configs)
         twice = [name for name, count in names.items() if count > 1]
         if twice:
-            raise RlCoreError(f"two configs are called {twice[0]!r}: their runs need two names")
+            raise RlCoreError(
+                f"two configs are called {twice[0]!r}: their runs would share a directory"
+            )
         return envs
 
     def _peer_envs(self, envs: dict[str, str]) -> list[str]:
-        """Those of which the peer has settings, each once."""
+        """Returns the envs for which the peer has settings, each once."""
         from agents.results.peer import is_known
 
         if self.peer_python and not self.peer:
-            raise RlCoreError("--peer-python is of --peer sb3")
+            raise RlCoreError("--peer-python needs --peer sb3")
         if self.peer_python and not shutil.which(self.peer_python):
             raise RlCoreError(f"--peer-python: no program {str(self.peer_python)!r}")
         return [env for env in dict.fromkeys(envs.values()) if is_known(env)] if self.peer else []
@@ -120,12 +126,12 @@ class Results:
     def _peer_file(self, env_id: str, seed: int) -> Path:
         return self.out / "peers" / "sb3" / env_id / f"{seed}.json"
 
-    # Doing it.
+    # Trains.
 
     def _run(self, peer_envs: list[str], console: Console) -> Ended:
         from agents.results.peer import venv_jobs, venv_python
 
-        # A child of ours looks itself whether its run is finished, of this config, or to go on.
+        # Each child process checks whether its run is finished, is of this config, or is resumed.
         jobs = [self._job(config, seed) for config in self.configs for seed in self._each_seed]
         missing = [
             (env_id, seed)
@@ -141,7 +147,7 @@ class Results:
                 made = run_jobs([job], 1, console)
                 if made.signal:
                     return made
-                if made.failed:  # without its environment the peer has no rows
+                if made.failed:  # the peer cannot train without its environment
                     missing = []
                     break
         if missing and python:
@@ -164,7 +170,7 @@ class Results:
         log = self.out / "logs" / "sb3" / env_id / f"{seed}.log"
         return peer_job(python, env_id, seed, self._peer_file(env_id, seed), log)
 
-    # What came of it.
+    # Writes the results.
 
     def _rows(self, envs: dict[str, str], peer_envs: list[str], console: Console) -> list[Row]:
         from agents.config.files import config_name
@@ -187,7 +193,7 @@ class Results:
         return ours + peers
 
     def _runs_of(self, config: str, console: Console) -> dict[int, Path]:
-        """Seed -> run; without those of another config, which may have the same name."""
+        """Returns the run of each seed; leaves out finished runs that another config made."""
         from agents.config.files import load_config, require_can_go_on
         from agents.run.directory import RunDir
 
@@ -231,7 +237,7 @@ class Results:
         _say(console, f"page: {page}")
 
     def _command(self) -> str:
-        """The command line, without what is only about this machine."""
+        """Returns the command line, without the options that concern only this machine."""
         words = ["targetnet", "results", *self.configs, "--seeds", str(self.seeds)]
         words += ["--first-seed", str(self.first_seed)] if self.first_seed else []
         words += ["--peer", self.peer] if self.peer else []
@@ -243,7 +249,7 @@ class Results:
 def _env_steps(files: ControlFiles) -> Progressed | None:
     try:
         state, _ = read_state(files)
-    except RunDirError:  # it has only begun
+    except RunDirError:  # the run has only just started
         return None
     return state.env_step, state.env_steps
 

@@ -12,19 +12,19 @@ from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_
 
 from rl_core.errors import RunDirError
 
-Curve = list[tuple[int, float]]  # (env step, value), in the order in which they were written
+Curve = list[tuple[int, float]]  # (env step, value) in the order of writing
 
 
 def read_curves(run: Path, tags: Iterable[str]) -> dict[str, Curve]:
-    """The points of some scalar tags; a tag without any has an empty curve.
+    """Reads the points of some scalar tags; a tag without points gets an empty curve.
 
-    A file that ends in the middle of an event, as a killed run's does, is read up to there.
+    A killed run's file may end in the middle of an event; it is read up to that event.
 
     Raises:
       RunDirError: an event is damaged.
     """
     curves: dict[str, Curve] = {tag: [] for tag in tags}
-    # Later files go on where earlier ones were cut, and their names are in that order.
+    # Each file continues the one before; their names sort in the order of time.
     for path in sorted(run.glob("events.out.tfevents.*")):
         for event in _events(path):
             for value in event.summary.value:
@@ -34,7 +34,7 @@ def read_curves(run: Path, tags: Iterable[str]) -> dict[str, Curve]:
 
 
 def _events(path: Path) -> Iterator[event_pb2.Event]:
-    if not path.is_file():  # a pipe, say, which would be waited for
+    if not path.is_file():  # reading a pipe, for example, would block
         raise RunDirError(f"{path} is damaged: it is not a regular file")
     reader = PyRecordReader_New(str(path))
     try:

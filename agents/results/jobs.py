@@ -1,4 +1,4 @@
-"""Many child processes, a few at a time, with progress; Ctrl-C lets them save what they have."""
+"""Runs many child processes, a few at a time, and shows progress; Ctrl-C lets them save."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from agents.run.signals import stop_on_interrupt
 from rl_core.errors import RlCoreError, in_one_line
 
 _LOOK_SECONDS = 0.1
-_REFRESH_SECONDS = 0.5  # between two looks at how far the children are
+_REFRESH_SECONDS = 0.5  # between two queries of the children's progress
 _TAIL_BYTES = 4_096
 
-Progressed = tuple[int, int]  # env steps: done, in all
+Progressed = tuple[int, int]  # (env steps done, env steps in all)
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Job:
     """One child process.
 
     Attributes:
-      name: as shown.
+      name: name on the screen.
       command: program and arguments.
-      log: gets all it prints, after what is there.
-      progress: how far it is; None while that is not known.
+      log: file to which the child's output is appended.
+      progress: returns the child's progress; None while it is unknown.
     """
 
     name: str
@@ -43,11 +43,11 @@ class Job:
 
 @dataclass
 class Ended:
-    """What became of some jobs.
+    """Outcome of some jobs.
 
     Attributes:
-      failed: one line each.
-      signal: SIGINT or SIGTERM if that ended them early, else 0.
+      failed: one line for each job that failed.
+      signal: SIGINT or SIGTERM if that signal ended the jobs early, else 0.
     """
 
     failed: list[str] = field(default_factory=list)
@@ -55,13 +55,13 @@ class Ended:
 
 
 def run_jobs(jobs: Sequence[Job], at_once: int, console: Console) -> Ended:
-    """Runs all, at most `at_once` at a time; one that fails does not hold up the others.
+    """Runs all jobs, at most `at_once` at a time; a failed job does not stop the others.
 
-    At the first Ctrl-C or SIGTERM the children get one SIGINT each and are waited for; at the
-    second they are killed.
+    At the first Ctrl-C or SIGTERM each child gets one SIGINT and may save; at the second all
+    children are killed.
 
     Raises:
-      RlCoreError: a child cannot be started; those that were are killed.
+      RlCoreError: a child cannot be started; the other children are killed.
       KeyboardInterrupt: the second Ctrl-C.
     """
     ended, waiting = Ended(), deque(jobs)
@@ -73,7 +73,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int, console: Console) -> Ended:
                     running.append(_Child(waiting.popleft()))
                 if stop and not ended.signal:
                     ended.signal = stop.signal
-                    display.line(f"stopping: {len(running)} at work, until they have saved")
+                    display.line(f"stopping: {len(running)} at work; waiting until they have saved")
                     for child in running:
                         child.process.send_signal(signal.SIGINT)
                 for child in [child for child in running if child.process.poll() is not None]:
@@ -93,7 +93,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int, console: Console) -> Ended:
 
 
 class _Child:
-    """A job at work, in a process group of its own: a terminal's Ctrl-C does not reach it."""
+    """Running job, in its own process group so that a terminal's Ctrl-C does not reach it."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -113,7 +113,7 @@ class _Child:
             raise RlCoreError(f"cannot start {job.name}: {where}: {error.strerror}") from None
 
     def failure(self) -> str:
-        """One line: how it ended, its last words, where the others are."""
+        """Returns one line: the exit code or signal, the last line of output, the log's path."""
         code = self.process.returncode
         how = f"exit code {code}" if code > 0 else f"signal {-code}"
         last = last_line(self.job.log)
@@ -122,7 +122,7 @@ class _Child:
 
 
 class _Display:
-    """Progress: a bar for all and one a child, or plain lines where there is no terminal."""
+    """Progress bars for all jobs and for each child; plain lines without a terminal."""
 
     def __init__(self, jobs: int, console: Console) -> None:
         self._console, self._jobs, self._done = console, jobs, 0
@@ -151,7 +151,7 @@ class _Display:
         )
 
     def ended(self, child: _Child, *, interrupted: bool) -> None:
-        """A child is no more."""
+        """Removes the bar of a child that has ended and counts it."""
         self._progress.remove_task(self._task(child))
         del self._tasks[child.job.name]
         if interrupted:
@@ -163,7 +163,7 @@ class _Display:
             self.line(f"{child.job.name} done ({count})")
 
     def update(self, running: Sequence[_Child]) -> None:
-        """Looks how far the children are, unless that was a moment ago."""
+        """Updates the bars, at most once per _REFRESH_SECONDS."""
         if self._console.is_terminal and time.monotonic() >= self._next:
             self._next = time.monotonic() + _REFRESH_SECONDS
             for child in running:
@@ -181,7 +181,7 @@ class _Display:
 
 
 def last_line(path: Path) -> str:
-    """Of a text file, without empty ones; "" if there is none."""
+    """Returns the last line of a text file that is not empty; "" if there is none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""The page of results: Markdown, the same for the same results."""
+"""The page of results in Markdown; equal results give an equal page."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ Format = Callable[[float], str]
 def as_markdown(
     summaries: Sequence[Summary], made: Made, pictures: Mapping[str, str], *, training: bool = False
 ) -> str:
-    """The whole page.
+    """Returns the whole page.
 
     Args:
-      pictures: env id -> the picture of its curves, relative to the page.
-      training: with a column of the last training episodes' return.
+      summaries: the rows of the table.
+      made: the command and the machine that made the results.
+      pictures: path of each env's picture, relative to the page.
+      training: adds a column with the mean return of the last training episodes.
     """
     parts = [_introduction(made, training)]
     for env_id, of_env in by_env(summaries).items():
@@ -32,7 +34,7 @@ def as_markdown(
 
 
 def file_name(env_id: str) -> str:
-    """What pictures of an env are called: "MinAtar/Breakout-v1" is no file's name."""
+    """Returns the stem of an env's picture files, without the slash of "MinAtar/Breakout-v1"."""
     return env_id.replace("/", "-")
 
 
@@ -105,7 +107,7 @@ def _cut(summary: Summary) -> str:
     cut = sum(seed.cut for seed in summary.row.seeds)
     return (
         f"{_count(cut, 'greedy episode')} of {_agent(summary)} were cut off at `eval_max_steps` "
-        "and count with the return until then."
+        "and count with their return until the cut."
     )
 
 
@@ -136,7 +138,7 @@ def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _format(summaries: Sequence[Summary]) -> Format:
-    """One decimal where returns are in the hundreds, else two: the same all over a table."""
+    """Returns a table's number format: one decimal if returns reach 100, else two."""
     largest = max(abs(mean) for summary in summaries for mean in summary.row.means)
     decimals = 1 if largest >= 100 else 2
     return lambda value: f"{value:,.{decimals}f}"

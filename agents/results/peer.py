@@ -1,4 +1,4 @@
-"""Stable-Baselines3 as a peer: its virtual environment, and a child process for each seed."""
+"""Stable-Baselines3 as a peer: its virtual environment, and one child process per seed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from agents.results.peers.sb3_worker import SETTINGS
 
 NAME = "SB3 DQN"
 _WORKER = Path(__file__).parent / "peers" / "sb3_worker.py"
-# torch by itself and first: otherwise the newest one comes, not the one that was measured.
+# torch is installed first and alone; otherwise pip would take the newest version.
 REQUIREMENTS: tuple[tuple[str, ...], ...] = (
     ("torch==2.13.0",),
     ("stable-baselines3==2.9.2", "gymnasium[box2d,classic-control]==1.4.0"),
 )
-_READY = "ready"  # a file, made last
+_READY = "ready"  # file that marks a complete environment
 _TOUCH = "import pathlib, sys; pathlib.Path(sys.argv[1]).touch()"
 _PROGRESS = re.compile(r"env step ([\d,]+) of ([\d,]+)")
 
 
 def is_known(env_id: str) -> bool:
-    """Whether there are settings for it."""
+    """Returns True if the peer has settings for the env."""
     return env_id in SETTINGS
 
 
@@ -37,11 +37,13 @@ def venv_jobs(
     name: str = NAME,
     requirements: Sequence[Sequence[str]] = REQUIREMENTS,
 ) -> list[Job]:
-    """What makes an environment, one after the other; nothing if it is there already.
+    """Returns the jobs that make a virtual environment, in order; none if it is complete.
 
     Args:
-      name: whose it is, as shown.
-      requirements: packages of one installation, then of the next.
+      venv: directory of the environment.
+      logs: directory for the log.
+      name: name of the peer on the screen.
+      requirements: packages of each installation, in order.
     """
     if (venv / _READY).exists():
         return []
@@ -57,7 +59,7 @@ def venv_jobs(
 
 
 def peer_job(python: Path, env_id: str, seed: int, out: Path, log: Path) -> Job:
-    """Trains and evaluates one seed; `out` appears when it is done."""
+    """Returns the job that trains and evaluates one seed and then writes `out`."""
     arguments = [env_id, "--seed", str(seed), "--out", str(out)]
     return Job(
         f"{NAME} {env_id} seed {seed}",

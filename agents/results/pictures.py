@@ -1,4 +1,4 @@
-"""Curves of all agents on one env, as PNG and SVG: the same bytes for the same results."""
+"""Curves of all agents on one env, as PNG and SVG; equal results give equal bytes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ from rl_core.errors import RlCoreError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_OURS = ("#d9541a", "#1f6fb4", "#3a923a", "#8c5fb3", "#b08c1a")  # one a config, in turn
+_OURS = ("#d9541a", "#1f6fb4", "#3a923a", "#8c5fb3", "#b08c1a")  # one color per config, in turn
 _PEER = "#555555"
 
 
 def require_matplotlib() -> None:
-    """Raises RlCoreError, with what to install, if there is none."""
+    """Checks that matplotlib is installed.
+
+    Raises:
+      RlCoreError: it is not; the message says how to install it.
+    """
     if importlib.util.find_spec("matplotlib") is None:
         raise RlCoreError("the curves need matplotlib: pip install 'targetnet[plots]'")
 
 
 def draw(env_id: str, summaries: Sequence[Summary], directory: Path) -> list[Path]:
-    """IQM over seeds against env steps, with its 95 % interval as a band.
+    """Draws the IQM over seeds against env steps, with its 95 % interval as a band.
 
     Returns:
       The PNG and the SVG.
@@ -41,7 +45,7 @@ def draw(env_id: str, summaries: Sequence[Summary], directory: Path) -> list[Pat
         _add_curve(axes, summary, _PEER if summary.row.peer else next(colors))
     _label(axes, env_id)
     paths = [directory / f"{file_name(env_id)}.{kind}" for kind in ("png", "svg")]
-    # Otherwise an SVG names its parts at random and says when it was made.
+    # Without the salt and the empty date an SVG has random ids and a time stamp.
     with matplotlib.rc_context({"svg.hashsalt": "targetnet"}):
         figure.savefig(paths[0], dpi=150)
         figure.savefig(paths[1], metadata={"Date": None})
@@ -58,7 +62,7 @@ def _add_curve(axes: Axes, summary: Summary, color: str) -> None:
     )
     bands = [estimate.interval for _, estimate in summary.curve]
     lows, highs = [b.low for b in bands if b], [b.high for b in bands if b]
-    if lows:  # a single seed has none
+    if lows:  # a single seed has no interval
         axes.fill_between(steps, lows, highs, color=color, alpha=0.2, linewidth=0)
 
 

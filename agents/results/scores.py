@@ -1,4 +1,4 @@
-"""What became of one seed, ours or a peer's, and a row of seeds."""
+"""Scores of one finished seed, ours or a peer's, and of a row of seeds."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rl_core.errors import RunDirError, reason_of
 from rl_core.regular_file import read_regular
 from rl_core.seal import unsealed_json
 
-TRAINING_EPISODES = 100  # at the end of training, whose mean return `--training` shows
+TRAINING_EPISODES = 100  # last training episodes that `--training` averages
 _EVALUATION, _EPISODE = "evaluation/return", "episode/return"
-_MOST_BYTES = 1 << 24  # of a result; one of a hundred episodes has a few thousand
+_MOST_BYTES = 1 << 24  # largest result file; one of a hundred episodes has a few thousand
 
 
-# Evaluations of two seeds this share of the run apart are one point of the curve: where time
-# passes in phases or chunks, none is made at the very env step.
+# Evaluations of two seeds at most this share of the run apart are one point of the curve: with
+# phases or chunks, seeds are not evaluated at exactly the same env step.
 _SAME_POINT = 0.02
 
 
@@ -30,12 +30,12 @@ class Seed:
     """One finished seed.
 
     Attributes:
-      mean, std, low, high: of the undiscounted returns of its final greedy episodes.
-      curve: env step -> mean greedy return during training, the final one included.
-      seconds: of training, evaluations left out; None if it was not written down.
-      training: mean return of the last training episodes; None if not known.
-      returns: of the final greedy episodes, where they were written down.
-      cut: how many of these were cut off at the config's `eval_max_steps`.
+      mean, std, low, high: statistics of the undiscounted returns of the final greedy episodes.
+      curve: mean greedy return by env step during training, with the final one.
+      seconds: time of training without evaluations; None if it was not recorded.
+      training: mean return of the last training episodes; None if unknown.
+      returns: returns of the final greedy episodes; None if they were not recorded.
+      cut: number of final greedy episodes that were cut off at the config's `eval_max_steps`.
     """
 
     seed: int
@@ -57,8 +57,8 @@ class Row:
     """All finished seeds of one agent on one env.
 
     Attributes:
-      name: the config's, or the peer's.
-      about: versions, settings and source of a peer; empty for ours.
+      name: name of the config or of the peer.
+      about: versions, settings and source of a peer; empty for our agents.
     """
 
     env_id: str
@@ -73,7 +73,10 @@ class Row:
 
     @property
     def curves(self) -> dict[int, list[float]]:
-        """Env step of the first seed -> one value a seed, where all seeds have one close by."""
+        """Returns the values of all seeds by the first seed's env steps.
+
+        A step at which another seed has no evaluation near is left out.
+        """
         first, *others = (seed.curve for seed in self.seeds)
         apart = max(first) * _SAME_POINT
         curves = {}
@@ -86,7 +89,7 @@ class Row:
 
 
 class _RunResult(BaseModel):
-    """`result.json` of a run."""
+    """Contents of a run's `result.json`."""
 
     env_steps: int
     updates: int
@@ -100,7 +103,7 @@ class _RunResult(BaseModel):
 
 
 class _PeerResult(BaseModel):
-    """What a peer's worker writes."""
+    """Contents of the file that a peer's worker writes."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -117,13 +120,15 @@ class _PeerResult(BaseModel):
 
 
 def run_seed(run: Path, seed: int, *, training: bool = False) -> Seed | None:
-    """A run's scores; None if it is not finished.
+    """Reads a run's scores; returns None if the run is not finished.
 
     Args:
-      training: also the mean return of its last training episodes.
+      run: the run directory.
+      seed: its seed.
+      training: also reads the mean return of the last training episodes.
 
     Raises:
-      RunDirError: its files are damaged.
+      RunDirError: the run's files are damaged.
     """
     if not (run / "result.json").exists():
         return None
@@ -147,16 +152,16 @@ def run_seed(run: Path, seed: int, *, training: bool = False) -> Seed | None:
 
 
 def run_row(env_id: str, name: str, runs: Mapping[int, Path], *, training: bool = False) -> Row:
-    """The finished ones of some runs, by their seeds."""
+    """Returns the row of the finished runs; `runs` maps seeds to run directories."""
     seeds = [run_seed(run, number, training=training) for number, run in runs.items()]
     return Row(env_id, name, [seed for seed in seeds if seed])
 
 
 def peer_row(env_id: str, name: str, files: Sequence[Path]) -> Row:
-    """Those of a peer's results that exist.
+    """Returns the row of the peer's result files that exist.
 
     Raises:
-      RunDirError: one is damaged.
+      RunDirError: a file is damaged.
     """
     found = [_read(path, _PeerResult) for path in files if path.exists()]
     about = found[0].model_dump(include={"versions", "settings", "source"}) if found else {}
@@ -190,4 +195,4 @@ def _read(path: Path, model: type[_Result]) -> _Result:
     try:
         return model.model_validate(unsealed_json(data))
     except ValueError:
-        raise RunDirError(f"{path} is damaged: it is no result of a run") from None
+        raise RunDirError(f"{path} is damaged: it is not the result of a run") from None

@@ -1,4 +1,4 @@
-"""What a few seeds say: the interquartile mean, and how far a score may be trusted.
+"""Statistics over a few seeds: the interquartile mean and bootstrap confidence intervals.
 
 Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical Precipice",
 https://arxiv.org/abs/2108.13264.
@@ -14,33 +14,33 @@ from numpy.typing import ArrayLike, NDArray
 
 RESAMPLES, CONFIDENCE = 10_000, 0.95
 
-# (scores, axis=...) -> scores without that axis, as np.mean.
+# Called like np.mean: (scores, axis=...) -> scores without that axis.
 Statistic = Callable[..., NDArray[np.float64]]
 
 
 class Interval(NamedTuple):
-    """Both ends of a confidence interval."""
+    """Ends of a confidence interval."""
 
     low: float
     high: float
 
 
 def iqm(scores: ArrayLike, axis: int | None = None) -> NDArray[np.float64]:
-    """Interquartile mean: of the scores without the lowest and the highest quarter.
+    """Returns the interquartile mean: the mean without the lowest and the highest quarter.
 
         k = floor(n / 4)        iqm = mean of the sorted scores k .. n - k - 1
 
-    The same as scipy.stats.trim_mean(scores, 0.25), which the paper's own code uses. Whole scores
-    are left out, so if n is not divisible by 4 a little more than the middle half is kept: 6 of
-    10 seeds. The mean of exactly the middle half would count the outermost two of these six by
-    half.
+    Equal to scipy.stats.trim_mean(scores, 0.25), which the paper's own code uses. Only whole
+    scores are left out, so if n is not divisible by 4, slightly more than half of the scores are
+    kept: 6 of 10 seeds. (The mean of exactly the middle half would give the outer two of these six
+    half the weight.)
 
     Args:
-      scores: at least one, of any shape.
-      axis: to average over; None takes all scores together.
+      scores: array of any shape with at least one score.
+      axis: axis to average over; None averages all scores.
 
     Returns:
-      The shape of `scores` without `axis`; [] if that is None.
+      Array with the shape of `scores` without `axis`; a scalar array if `axis` is None.
     """
     values = np.asarray(scores, np.float64)
     if axis is None:
@@ -59,19 +59,19 @@ def stratified_bootstrap(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Interval:
-    """Percentile bootstrap interval of a statistic of all scores together.
+    """Returns the percentile bootstrap interval of a statistic of all scores together.
 
-    Each resample draws from every stratum (the seeds of one env) as many scores as it has, with
-    replacement; the interval lies between the quantiles (1 -+ confidence) / 2 of the statistic
-    over the resamples. Efron (1979), https://doi.org/10.1214/aos/1176344552; stratified as in
-    Agarwal et al. (2021), section 4.1.
+    A stratum holds the seeds of one env. Each resample draws n_s scores with replacement from a
+    stratum of n_s scores. The interval lies between the quantiles (1 -+ confidence) / 2 of the
+    statistic over the resamples. Efron (1979), https://doi.org/10.1214/aos/1176344552; stratified
+    as in Agarwal et al. (2021), section 4.1.
 
     Args:
       scores_by_stratum: the scores [n_s] of each stratum; the sizes may differ.
       statistic: called once with scores [resamples, sum of n_s] and axis=-1.
-      resamples: how many.
-      confidence: in (0, 1).
-      seed: of the counter-based generator; equal arguments give equal intervals.
+      resamples: number of resamples.
+      confidence: level of confidence in (0, 1).
+      seed: seed of the random generator; equal arguments give equal intervals.
     """
     strata = [np.asarray(scores, np.float64).ravel() for scores in scores_by_stratum]
     assert strata and all(scores.size for scores in strata), "a stratum without scores"

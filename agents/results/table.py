@@ -1,4 +1,4 @@
-"""From seeds to the numbers of the page, and the same as JSON."""
+"""Numbers of the page, computed from seeds; also as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agents.results.statistics import Interval, Statistic, iqm, stratified_boots
 
 @dataclass(frozen=True)
 class Estimate:
-    """A statistic over seeds, and its 95 % interval; None for a single seed."""
+    """A statistic over seeds and its 95 % interval; a single seed has no interval."""
 
     value: float
     interval: Interval | None
@@ -25,14 +25,15 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Summary:
-    """A row of the table.
+    """Row of the table.
 
     Attributes:
-      mean, iqm: over seeds, of the seeds' mean greedy return.
-      worst, best: seeds.
-      seconds: median over the seeds that have it.
-      training: mean over seeds of the return of the last training episodes, if asked for.
-      curve: [(env step, IQM over seeds)].
+      row: the seeds.
+      mean, iqm: mean and IQM over seeds of each seed's mean greedy return.
+      worst, best: the seeds with the lowest and the highest mean greedy return.
+      seconds: median training time over the seeds that recorded it; None if no seed did.
+      training: mean over seeds of the return of the last training episodes; None if not read.
+      curve: pairs of an env step and the IQM over seeds there.
     """
 
     row: Row
@@ -47,11 +48,13 @@ class Summary:
 
 @dataclass(frozen=True)
 class Made:
-    """How the page came to be.
+    """Origin of the page.
 
     Attributes:
-      command: that makes it again.
-      jobs: how many seeds trained at once.
+      command: command that makes the page again.
+      jobs: number of seeds that trained at once.
+      cores: number of cores of the machine.
+      versions: version of each package.
     """
 
     command: str
@@ -61,20 +64,20 @@ class Made:
 
 
 def made_by(command: str, jobs: int) -> Made:
-    """By this installation, on this machine."""
+    """Returns the origin of a page made by this installation on this machine."""
     names = ("targetnet", "tensorflow", "gymnasium", "numpy")
     versions = {"python": platform.python_version()} | {name: version(name) for name in names}
     return Made(command, jobs, os.cpu_count() or 1, versions)
 
 
 def estimate(scores: Sequence[float], statistic: Statistic) -> Estimate:
-    """Of one score a seed."""
+    """Returns the estimate of a statistic from one score per seed."""
     value = float(statistic(np.asarray(scores), axis=0))
     return Estimate(value, stratified_bootstrap([scores], statistic) if scores[1:] else None)
 
 
 def summarize(row: Row) -> Summary:
-    """`row` has at least one seed."""
+    """Computes the statistics of a row with at least one seed."""
     seconds = [seed.seconds for seed in row.seeds if seed.seconds is not None]
     training = [seed.training for seed in row.seeds if seed.training is not None]
     return Summary(
@@ -90,7 +93,7 @@ def summarize(row: Row) -> Summary:
 
 
 def by_env(summaries: Sequence[Summary]) -> dict[str, list[Summary]]:
-    """Ours first, then the peers', in the order of the envs' first rows."""
+    """Groups summaries by env: our rows first, then the peers'."""
     envs: dict[str, list[Summary]] = {}
     for summary in sorted(summaries, key=lambda summary: summary.row.peer):
         envs.setdefault(summary.row.env_id, []).append(summary)
@@ -98,7 +101,7 @@ def by_env(summaries: Sequence[Summary]) -> dict[str, list[Summary]]:
 
 
 def as_json(summaries: Sequence[Summary], made: Made) -> dict[str, Any]:
-    """Everything the page shows, and every seed."""
+    """Returns all numbers of the page, and all seeds, ready for JSON."""
     return {"made": asdict(made), "rows": [_row(summary) for summary in summaries]}
 
 

@@ -1,1 +1,1 @@
-"""Scripts that train other libraries' agents, each run by an interpreter that has the library."""
+"""Scripts that train agents of other libraries, each with an interpreter that has the library."""

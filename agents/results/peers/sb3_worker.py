@@ -2,8 +2,8 @@
 
     python sb3_worker.py CartPole-v1 --seed 0 --out 0.json
 
-A script for an interpreter that has torch, stable_baselines3 and gymnasium; ours need not have
-them, and theirs need not have us.
+The script runs under an interpreter with torch, stable_baselines3 and gymnasium. It imports nothing
+from this project, so each side can be installed without the other.
 """
 
 from __future__ import annotations
@@ -23,14 +23,12 @@ import numpy as np
 
 SOURCE = "https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/hyperparams/dqn.yml"
 EPISODES, CURVE_EPISODES, CURVE_POINTS = 100, 10, 20
-_AT_ONCE = 10  # envs: one call of the network serves them all
-_SEED_OFFSET = (
-    1_000_003  # evaluation episodes are never training episodes; as agents.loops.evaluation
-)
+_AT_ONCE = 10  # envs; one call of the network acts for all of them
+_SEED_OFFSET = 1_000_003  # as in agents.loops.evaluation
 _THREADS = 1
 
-# The zoo's is LunarLander-v2, which Gymnasium 1.x no longer has: v3 resets its world and its wind
-# properly and states wider bounds; reward and physics are the same.
+# The zoo has settings for LunarLander-v2, which Gymnasium 1.x no longer has. v3 resets its world
+# and its wind properly and states wider bounds; reward and physics are the same.
 _LUNAR_LANDER: dict[str, Any] = {
     "env_steps": 100_000, "learning_rate": 6.3e-4, "batch_size": 128, "buffer_size": 50_000,
     "learning_starts": 0, "gamma": 0.99, "target_update_interval": 250, "train_freq": 4,
@@ -54,7 +52,7 @@ NOTES = {"LunarLander-v3": "the zoo's settings are those of LunarLander-v2"}
 
 
 def run(env_id: str, seed: int, env_steps: int, settings: dict[str, Any]) -> dict[str, Any]:
-    """Trains, then plays greedily: what the JSON holds."""
+    """Trains an agent, plays greedily, and returns the contents of the JSON file."""
     import gymnasium
     import torch
     from stable_baselines3 import DQN
@@ -87,7 +85,7 @@ def run(env_id: str, seed: int, env_steps: int, settings: dict[str, Any]) -> dic
 
 
 class _Curve:
-    """A callback for `learn`: greedy episodes every twentieth of the run, and their time."""
+    """Callback for `learn` that plays greedy episodes 20 times per run and measures their time."""
 
     def __init__(self, env_id: str, seed: int, env_steps: int) -> None:
         self.points: list[tuple[int, float]] = []
@@ -99,7 +97,7 @@ class _Curve:
     def __call__(self, local: dict[str, Any], _: dict[str, Any]) -> bool:
         model = local["self"]
         step = model.num_timesteps
-        # Training ends with a whole `train_freq`, so it may go on a little beyond the last point.
+        # Training ends with a whole `train_freq`, so it may go slightly beyond the last point.
         if step % self._period == 0 and step <= self._end:
             start = time.perf_counter()
             returns = greedy_returns(model, self._env_id, self._seed, CURVE_EPISODES)
@@ -110,7 +108,7 @@ class _Curve:
 
 
 def greedy_returns(model: Any, env_id: str, seed: int, episodes: int) -> list[float]:
-    """Undiscounted returns of `episodes` greedy episodes on fresh envs, rewards as they come."""
+    """Plays `episodes` greedy episodes on new envs and returns their undiscounted returns."""
     import gymnasium
 
     return play(
@@ -124,12 +122,15 @@ def greedy_returns(model: Any, env_id: str, seed: int, episodes: int) -> list[fl
 def play(
     act: Callable[[np.ndarray], np.ndarray], make: Callable[[], Any], seed: int, episodes: int
 ) -> list[float]:
-    """Returns of `episodes` episodes; which env plays how many is fixed beforehand.
+    """Plays `episodes` episodes and returns their returns.
+
+    Each env plays a share that is fixed beforehand, so short episodes are not over-represented.
 
     Args:
-      act: [M, ...] observations -> [M] actions.
-      make: gives a new env.
-      seed: of the run; the episodes' is another.
+      act: maps observations [M, ...] to actions [M].
+      make: makes a new env.
+      seed: seed of the run; the seeds of the episodes are derived from it.
+      episodes: number of episodes.
     """
     envs = [make() for _ in range(min(episodes, _AT_ONCE))]
     left = [len(range(number, episodes, len(envs))) for number in range(len(envs))]
@@ -165,7 +166,7 @@ def versions() -> dict[str, str]:
 
 
 def write_whole(path: Path, result: dict[str, Any]) -> None:
-    """All of it or nothing."""
+    """Writes a file completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(result) + "\n")
@@ -177,7 +178,9 @@ def main() -> None:
     parser.add_argument("env_id", choices=SETTINGS)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--env-steps", type=int, help="by default the zoo's")
+    parser.add_argument(
+        "--env-steps", type=int, help="env steps to train; by default the zoo's number"
+    )
     args = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     settings = dict(SETTINGS[args.env_id])

@@ -121,7 +121,7 @@ def test_without_its_environment_the_peer_is_left_out_and_ours_are_trained(monke
         ([], "name at least one config"),
         (["good.toml", "./good.toml"], "two configs are called 'good'"),
         (["good.toml", "--page", "docs/results"], "--page must be a file called .md"),
-        (["good.toml", "--peer-python", "python3"], "--peer-python is of --peer sb3"),
+        (["good.toml", "--peer-python", "python3"], "--peer-python needs --peer sb3"),
         (["good.toml", "--peer", "sb3", "--peer-python", "no/python"], "no program 'no/python'"),
     ],
 )
@@ -162,7 +162,7 @@ def test_after_ctrl_c_every_child_saves_once_and_the_next_call_goes_on(trainer):
     os.killpg(process.pid, signal.SIGINT)
     out, _ = process.communicate()
     assert process.returncode == 130
-    assert "stopping: 2 at work" in out and "the same command goes on" in out
+    assert "stopping: 2 at work" in out and "run the same command again" in out
     # Each was told once; a second Ctrl-C would have been immediate. The third never began.
     assert [(run / "checkpoint").read_text() for run in runs[:2]] == ["1", "1"]
     assert not runs[2].exists() and not Path("results/results.md").exists()
