@@ -111,8 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The code is 2 for a user's mistake, 1 for a run that failed, 130 for Ctrl-C.
     """
     try:
-        # The installed script does not search the current directory, and a config may name a module
-        # there.
+        # A config may name a module in the current directory, which the installed script
+        # does not search by default.
         if "" not in sys.path:
             sys.path.append("")
         began = process_began() if arguments is None else time.perf_counter()

@@ -27,12 +27,13 @@ class EnvKeys(Settings):
     """The env, the number of its copies, the seed, and the length of the run."""
 
     env_id: str = "CartPole-v1"  # a registered Gymnasium id
-    # Arguments of the env, and `max_episode_steps` to change its time limit.
+    # Arguments of the env; `max_episode_steps` changes its time limit.
     env_kwargs: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
     num_envs: int = Field(1, ge=1)  # copies of the env that step together
+    # Kind of vector env, see docs/loops.md.
     vectorization: Literal["sync", "async", "vector_entry_point", "envpool"] = "sync"
     seed: int = Field(0, ge=0, lt=2**63)  # seed of the envs, the weights and every random draw
-    env_steps: int = Field(50_000, ge=1)  # length of the run
+    env_steps: int = Field(50_000, ge=1)  # length of the run in env steps, over all copies
 
 
 class RewardKeys(Settings):
@@ -54,9 +55,8 @@ class NetworkKeys(Settings):
     """
 
     network: str = "mlp"  # mlp, minatar, nature, impala, or your own as "module:function"
-    hidden: tuple[Size, ...] = Field(
-        (256, 256), strict=False
-    )  # units of each dense layer of the torso
+    # Units of each dense layer of the torso.
+    hidden: tuple[Size, ...] = Field((256, 256), strict=False)
     layer_norm: bool = False  # layer normalization in the torso
     # Scales uint8 observations to [0, 1]: by the bounds of their Box, or by dividing by 255.
     byte_scale: Literal["bounds", "255"] = "bounds"
@@ -191,9 +191,8 @@ class LearningKeys(Settings):
         meaning="decay per update of the averaged weights; 0 in the config turns averaging off",
         effect="next update",
     )
-    freeze: tuple[FreezeArm, ...] = Field(
-        (), strict=False
-    )  # arms that take turns; empty: all blocks are trained
+    # Arms that take turns; without arms all blocks are trained.
+    freeze: tuple[FreezeArm, ...] = Field((), strict=False)
 
     @field_validator("freeze", mode="before")
     @classmethod
@@ -232,16 +231,15 @@ class EvaluationKeys(Settings):
     log_period: int = Field(1_000, ge=1)  # env steps from one point of a curve to the next
     eval_period: int = Field(10_000, ge=1)  # env steps from one greedy evaluation to the next
     eval_episodes: int = Field(10, ge=1)  # episodes of each evaluation during training
-    eval_max_steps: int = Field(
-        27_000, ge=1
-    )  # env steps after which an evaluation cuts off an episode
+    # Env steps after which an evaluation cuts off an episode.
+    eval_max_steps: int = Field(27_000, ge=1)
     final_eval_episodes: int = Field(100, ge=1)  # episodes of the evaluation after training
 
 
 class CheckpointKeys(Settings):
     """Checkpoints on disk and snapshots in memory."""
 
-    # Seconds, and env steps, from one checkpoint to the next; 0 turns that trigger off.
+    # Seconds and env steps from one checkpoint to the next; 0 turns a trigger off.
     checkpoint_seconds: float = Field(60.0, ge=0)
     checkpoint_steps: int = Field(0, ge=0)
     checkpoint_keep: int = Field(2, ge=1)  # latest checkpoints to keep; the best one is kept too

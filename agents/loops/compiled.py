@@ -53,7 +53,7 @@ def _episodes(chunk: Chunk) -> tuple[tuple[Episode, ...], tuple[int, ...]]:
     ended = lengths[when, where]
     # Many envs end thousands of episodes per second, and lists are faster than arrays here.
     rows = (where, chunk.returns[when, where], np.abs(ended), ended > 0)
-    numbers = (chunk.finished - np.count_nonzero(lengths, axis=0)).tolist()  # of the next episode
+    numbers = (chunk.finished - np.count_nonzero(lengths, axis=0)).tolist()  # next episodes
     episodes = []
     for env, *rest in zip(*(row.tolist() for row in rows), strict=True):
         episodes.append(Episode(env, numbers[env], *rest))

@@ -45,7 +45,7 @@ def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None)
             try:
                 step, actions = phase.collect(step, state, longest)
             finally:
-                # Store the counted rows even if acting or learning failed: they can be read then.
+                # Even after a failure the replay must hold every env step that was counted.
                 try:
                     stats = learned.result() if learned else None
                 finally:

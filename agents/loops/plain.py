@@ -117,6 +117,6 @@ class LearnClock:
         self.age = age  # env steps since the last phase
 
     def phases_due(self, new_steps: int, period: int) -> int:
-        # After a cut of the period below the present age one phase is due, not a backlog.
+        # If the period is shortened below the age, one phase is due, not a backlog.
         phases, self.age = divmod(min(self.age, period - 1) + new_steps, period)
         return phases
