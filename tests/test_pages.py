@@ -329,7 +329,7 @@ def test_a_command_in_a_sentence_is_one(page, command):
 def test_every_flag_in_the_table_of_commands_is_one(row):
     command = row.split()[2].rstrip("`")
     kind = _COMMANDS[command]
-    fields = getattr(import_module(f"agents.{kind.module}"), kind.name).__dataclass_fields__
+    fields = getattr(import_module(kind.module), kind.name).__dataclass_fields__
     flags = re.findall(r"--([a-z-]+)", row)
     assert {flag.replace("-", "_") for flag in flags} <= fields.keys()
 
