@@ -1,6 +1,6 @@
 """The loop for each value of the config key `loop`.
 
-plain       one tick per time step, in the order of the DQN paper     agents.loops.plain
+plain       one tick per time step, exactly the classical order      agents.loops.plain
 concurrent  one thread steps the envs, another makes the updates      agents.loops.concurrent
 compiled    envs in the graph, many time steps in one call            agents.loops.compiled
 """
