@@ -15,11 +15,12 @@ Made by
 python -m tests.benchmarks.performance --page docs/performance.md
 ```
 
-which makes the peers' environments, starts every worker as a process of its own, pins all to the
-same cores and lets them take turns (A B C A B C ...): each waits while another works. Imports,
-compiling and a warm-up come before the first round. The number of updates of every round is
-asserted. A ratio is of two neighbours in the same round: the median over the rounds, with the
-least and the most. Peers have the better of one thread and all cores."""
+The command makes the peers' environments and starts every worker as a separate process, all
+pinned to the same cores. The workers take turns (A B C A B C ...): one works while the others
+wait. Imports, compiling and a warm-up come before the first round. The number of updates of every
+round is asserted. A ratio compares two neighbours in the same round; the table shows the median
+over the rounds, with the least and the most. The figure of a peer is the better one of one thread
+and all cores."""
 
 _HEADS = {
     "env steps/s": "env steps per second",
@@ -33,7 +34,7 @@ _HEADS = {
 def as_markdown(results: Mapping[str, Any]) -> str:
     """The whole page; `results` is what performance.json holds."""
     scenarios = results["scenarios"]
-    parts = [_INTRODUCTION, "## Wanted", _all_bars(scenarios)]
+    parts = [_INTRODUCTION, "## Goals", _all_bars(scenarios)]
     for name, scenario in scenarios.items():
         parts += [f"## {name}: {scenario['title']}", _made(scenario["made"])]
         parts += [scenario["note"]] if scenario["note"] else []
@@ -84,7 +85,7 @@ def _all_bars(scenarios: Mapping[str, Any]) -> str:
     ]
     met = sum(row[-1] == "met" for row in rows)
     table = _table(["scenario", "ratio", "wanted", "measured", ""], rows)
-    return f"{met} of {len(rows)} are met.\n\n{table}"
+    return f"{met} of {len(rows)} goals are met.\n\n{table}"
 
 
 def _made(made: Mapping[str, Any]) -> str:

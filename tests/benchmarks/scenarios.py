@@ -126,9 +126,9 @@ def _cartpole(name: str, learn_period: int, bars: tuple[Bar, ...]) -> Scenario:
             "bare env": _BARE,
         },
         bars,
-        note="Ours on one core, the concurrent loop on two; Adam, replay of 10,000, hard sync "
-        "every 500 updates, epsilon 0.05. K updates are made at once, every K periods; the "
-        "concurrent loop makes 64.",
+        note="Our workers use one core, the concurrent loop uses two. Adam, replay of 10,000 "
+        "rows, hard sync every 500 updates, epsilon 0.05. K updates are made at once, every K "
+        "periods; the concurrent loop makes 64 at once.",
     )
 
 
@@ -195,9 +195,9 @@ def _images(name: str, title: str, shape: tuple[int, ...], dtype: str, capacity:
         "updates/s",
         names | {"SB3": Worker("sb3", peer, "sb3", PEER, updates=1)},
         tuple(Bar(ours, "SB3", least=1.5) for ours in names),
-        note="No env: the replay is full of random frames. Each at its best number of threads. "
-        "With oneDNN is with `onednn = true`, which makes convolutions faster and small layers "
-        "slower.",
+        note="There is no env: the replay is full of random frames. Each worker runs with its "
+        "best number of threads. oneDNN means `onednn = true`, which makes convolutions "
+        "faster and small layers slower.",
     )
 
 
@@ -219,8 +219,9 @@ def _compiled(num_envs: int) -> Scenario:
             "JAX compiled": Worker("jax_compiled", yardstick, "jax", PEER, updates=1 / N),
         },
         (Bar("ours, compiled", "JAX compiled", least=1.0),),
-        note="1.3 times is the aim. Both have the better of one thread and all cores. Ours has XLA "
-        "use 512-bit vectors and keep to one thread's order; JAX compiles as it does by default.",
+        note="We aim at a ratio of 1.3. Each figure is the better one of one thread and all "
+        "cores. In our loop XLA uses 512-bit vectors and keeps the order of one thread; JAX "
+        "compiles with its defaults.",
     )
 
 
@@ -249,9 +250,8 @@ def _parts() -> Scenario:
         workers,
         tuple(Bar(label, f"before: {label}") for label in parts),
         seconds=1.0,
-        note="CartPole-v1, MLP 64-64, batch 64, one update per env step, one core. Microseconds "
-        "each. Before is the commit that the work on speed began with: `git worktree add before "
-        "6586ea2`.",
+        note='CartPole-v1, MLP 64-64, batch 64, one update per env step, one core. "Before" '
+        "is the commit at which the work on speed began: `git worktree add before 6586ea2`.",
     )
 
 
@@ -272,9 +272,9 @@ def _overhead(updates: int) -> Scenario:
         (Bar("whole run", "bare loop", least=0.97),),
         turns=10,
         fresh=True,
-        note="Control, logging and checkpoints as they are by default, but a checkpoint every 10 "
-        "seconds of training instead of 60; without evaluations. A round is 10 turns of each, one "
-        "after the other, by processes of their own. 0.97 is an overhead of 3 %.",
+        note="Control and logging use their defaults. There is a checkpoint every 10 seconds of "
+        "training instead of 60, and no evaluation. In a round each of the two takes 10 "
+        "turns, alternately, in separate processes. A ratio of 0.97 is an overhead of 3 %.",
     )
 
 
@@ -329,9 +329,10 @@ SCENARIOS: dict[str, Scenario] = {
                 Bar("ours, 64 envs", "bare env", least=60 / 106),
                 Bar("ours, 64 envs, concurrent", "bare env", least=60 / 106),
             ),
-            note="One core; the concurrent loop has two, and makes 64 updates beside each 256 env "
-            "steps. 60,000 where the bare env loop of one env makes 106,000 is 0.566. The bare "
-            "vector env resets in the step after an episode's end and counts that as one.",
+            note="One core; the concurrent loop has two cores and makes 64 updates during "
+            "each 256 env steps. The goal 0.566 is 60,000 env steps per second, where the "
+            "bare loop of one env makes 106,000. The bare vector env resets in the step after "
+            "an episode's end and counts that step too.",
         ),
         Scenario(
             "fused",
@@ -367,8 +368,9 @@ SCENARIOS: dict[str, Scenario] = {
                     "beside it, import tensorflow alone", "targetnet train, to the first env step"
                 ),
             ),
-            note="Wall clock of processes of their own, all files in the system's cache. What "
-            "train needs of TensorFlow takes less than all of it; it says how long when it starts.",
+            note="Wall clock of separate processes, with all files in the system's cache. "
+            "`train` imports only part of TensorFlow, and prints the time of the import when "
+            "it starts.",
         ),
         *(_overhead(K) for K in (1, 16)),
         _parts(),

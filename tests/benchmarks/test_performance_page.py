@@ -102,7 +102,7 @@ def test_the_page_has_every_command_setting_and_reason(results):
     )
     assert "| theirs | 1,000 | 1,000 | 2,000 | 4 threads (1 thread: 1,000) |" in page
     assert "later: not measured (DqnConfig has no field 'loop')." in page
-    assert "1 of 4 are met." in page
+    assert "1 of 4 goals are met." in page
 
 
 def test_the_same_results_give_the_same_page(results):
