@@ -226,7 +226,7 @@ class ExplorationKeys(Settings):
 
 
 class EvaluationKeys(Settings):
-    """The curves and the greedy evaluations."""
+    """Times of curve points and evaluations, and the size of an evaluation."""
 
     log_period: int = Field(1_000, ge=1)  # env steps from one point of a curve to the next
     eval_period: int = Field(10_000, ge=1)  # env steps from one greedy evaluation to the next

@@ -4,7 +4,7 @@ plain.py        the plain loop: store, act, learn, step in turn; Tick, LoopState
 concurrent.py   the concurrent loop: one thread steps the envs, another makes the updates
 compiled.py     the compiled loop: one call into the graph makes many time steps
 choice.py       the loop of each config value
-evaluation.py   greedy episodes on envs of their own
+evaluation.py   greedy evaluation on separate envs
 
 Imports: agents.config, agents.dqn, envs, rl_core.errors.
 """

@@ -26,7 +26,7 @@ INPUT, MASK, OUTPUTS = "observation", "action_mask", ("action", "q")
 
 
 class ExportError(RlCoreError, OSError):
-    """Export failed: unknown format, bad directory, or missing library."""
+    """Failure of an export: unknown format, bad directory, or missing library."""
 
 
 def export(

@@ -25,7 +25,7 @@ KINDS = (".mp4", ".gif")
 
 
 class PlayError(RlCoreError, OSError):
-    """Play failed: no display, no video library, or the video cannot be written."""
+    """Failure of a play: no display, no video library, or a video that cannot be written."""
 
 
 def play(
