@@ -29,7 +29,7 @@ from agents.run.quiet import process_began
 from rl_core.errors import EnvFailed, RlCoreError, in_one_line, reason_of, shown
 
 USER_MISTAKE, INTERRUPTED = RlCoreError.exit_code, 130
-_MOST_SAID = 400  # characters of a message about the command line, which may quote all of it
+_MAX_CHARACTERS = 400  # characters of a message about the command line, which may quote all of it
 
 
 class _Command(NamedTuple):
@@ -204,5 +204,5 @@ def _in_one_line(box: str) -> str:
     complaint, _, near = words.partition(" Perhaps you meant:")
     flags = dict.fromkeys(re.findall(r"--[a-z][a-z-]*", near.split(" in targetnet")[0]))
     hint = f"; did you mean {next(iter(flags))}?" if flags else ""
-    said = in_one_line(complaint.split(" (required)")[0], _MOST_SAID)
+    said = in_one_line(complaint.split(" (required)")[0], _MAX_CHARACTERS)
     return f"{said}{hint} (see targetnet --help)"

@@ -40,10 +40,10 @@ def find_runs(directory: Path) -> list[Found]:
     def order(run: Found) -> tuple[bool, float]:
         return not run.alive, float("inf") if run.state is None else -run.state.time
 
-    return sorted(_found(directory, _DEPTH), key=order)
+    return sorted(_search(directory, _DEPTH), key=order)
 
 
-def _found(directory: Path, depth: int) -> Iterator[Found]:
+def _search(directory: Path, depth: int) -> Iterator[Found]:
     """Yields the runs in or below `directory`, and a problem for each directory it cannot read."""
     files = ControlFiles(directory)
     try:
@@ -59,7 +59,7 @@ def _found(directory: Path, depth: int) -> Iterator[Found]:
         yield Found(directory, None, False, f"cannot read {where}: {error.strerror}")
         return
     for path in inside:
-        yield from _found(path, depth - 1)
+        yield from _search(path, depth - 1)
 
 
 def _is_there(path: Path) -> bool:

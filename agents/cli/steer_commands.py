@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 REFUSED, DIFFERENT, INTERRUPTED = 2, 1, 130
-_MOST_SAID = 600  # characters of a log entry, which may quote two values of 200 and a name
+_MAX_CHARACTERS = 600  # characters of a log entry, which may quote two values of 200 and a name
 Run = Annotated[Positional[Path], arg(metavar="RUN")]
 
 
@@ -146,8 +146,8 @@ class Log:
             if self.json:
                 print(json.dumps(entry.model_dump()), flush=True)
                 continue
-            who, what = in_one_line(entry.who), in_one_line(entry.describe(), _MOST_SAID)
-            _say(console, f"{_moment(entry.time)}  {who:<8}  {what}")
+            who, what = in_one_line(entry.who), in_one_line(entry.describe(), _MAX_CHARACTERS)
+            _say(console, f"{_format_time(entry.time)}  {who:<8}  {what}")
 
 
 @dataclass(frozen=True)
@@ -266,12 +266,12 @@ def _pid(run: Path) -> int:
         raise RunDirError(f"{run} is not running, so it has no process")
     if state.host != socket.gethostname():
         raise RunDirError(f"{run} runs on {state.host}: run this command there")
-    if not _holds(state.pid, files.lock):
+    if not _has_open(state.pid, files.lock):
         raise RunDirError(f"{run} is starting and has not said which process it is: try again")
     return state.pid
 
 
-def _holds(pid: int, lock: Path) -> bool:
+def _has_open(pid: int, lock: Path) -> bool:
     """Returns True if process `pid` has the file open."""
     with contextlib.suppress(OSError):  # it ended, or it belongs to another user
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
@@ -311,7 +311,7 @@ def _is_directory(path: Path) -> bool:
         raise RunDirError(f"cannot read {in_one_line(path, 200)}: {error.strerror}") from None
 
 
-def _moment(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
     except (OverflowError, ValueError, OSError):  # a time outside the calendar

@@ -101,8 +101,8 @@ def require_can_go_on(before: DqnConfig, after: DqnConfig) -> None:
         as_begun = name == "byte_scale" and was == "255"
         if name not in _MAY_CHANGE and was != is_ and not as_begun:
             raise ConfigError(
-                f"{name} is {shown(was)} in this run and cannot become {shown(is_)} when it goes "
-                f"on (only {', '.join(_MAY_CHANGE)} can; live values: targetnet set)"
+                f"{name} is {shown(was)} in this run and cannot become {shown(is_)} on "
+                f"resume (only {', '.join(_MAY_CHANGE)} can; for live values use targetnet set)"
             )
 
 
@@ -122,8 +122,8 @@ def _read(source: str) -> tuple[dict[str, Any], str]:
     shipped = shipped_configs()
     if source not in shipped:
         raise ConfigError(
-            f"no shipped config {shown(source)} (there are {', '.join(shipped)}) and no .toml path"
-            + did_you_mean(source, shipped)
+            f"no shipped config {shown(source)} and no path of a .toml file "
+            f"(shipped: {', '.join(shipped)}){did_you_mean(source, shipped)}"
         )
     return _parse_toml(shipped[source], source), source
 
@@ -151,7 +151,7 @@ def _base_of(values: dict[str, Any], places: list[str]) -> str:
         raise ConfigError(f"{where}: base must be a config's name or path, got {shown(base)}")
     source = str(Path(places[-1]).parent / base) if _is_path(base) else base
     if source in places:
-        raise ConfigError(f"{where}: base = {shown(base)} leads back to where it began")
+        raise ConfigError(f"{where}: base = {shown(base)} leads back to a config of the same chain")
     # A loop whose path grows each time (a/../a/../...) has a new path each time.
     if len(places) > _MOST_BASES:
         raise ConfigError(f"{where}: base leads through more than {_MOST_BASES} configs")
@@ -176,7 +176,7 @@ def _text_of(path: Path, *, follow: bool) -> str:
 
 def _parse_toml(text: str, where: str) -> dict[str, Any]:
     try:
-        return _loaded(text, where)
+        return _load_toml(text, where)
     except tomllib.TOMLDecodeError as error:
         name = in_one_line(where, 200)
         raise ConfigError(f"{name} is not valid TOML: {in_one_line(error)}") from None
@@ -187,7 +187,7 @@ def _parse_change(change: str) -> tuple[str, Any]:
     if not equals or not name.strip():
         raise ConfigError(f"--set wants name=value, got {shown(change)}")
     try:
-        values = _loaded(f"value = {text}", f"--set {name}")
+        values = _load_toml(f"value = {text}", f"--set {name}")
     except tomllib.TOMLDecodeError:
         return name.strip(), text.strip()  # a bare word is a string: --set loss=squared
     if values.keys() != {"value"}:
@@ -195,7 +195,7 @@ def _parse_change(change: str) -> tuple[str, Any]:
     return name.strip(), values["value"]
 
 
-def _loaded(text: str, where: str) -> dict[str, Any]:
+def _load_toml(text: str, where: str) -> dict[str, Any]:
     """Parses TOML that a user wrote.
 
     Raises:

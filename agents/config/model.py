@@ -290,7 +290,7 @@ class DqnConfig(
             raise ValueError(f"v_min must be below v_max, got {self.v_min:g} and {self.v_max:g}")
         if self.head != "scalar" and self.loss != "huber":
             raise ValueError(
-                f"loss = {self.loss!r} is for head = 'scalar'; a {self.head} head has its own"
+                f"loss = {self.loss!r} is for head = 'scalar'; a {self.head} head has its own loss"
             )
         if self.munchausen and self.head == "categorical":
             raise ValueError("munchausen needs head = 'scalar', 'quantile' or 'implicit'")
@@ -299,7 +299,7 @@ class DqnConfig(
                 "munchausen takes no maximum over actions, so double does not apply; leave one out"
             )
         if self.munchausen and self.n_step != 1:
-            raise ValueError("munchausen needs n_step = 1: each reward has a bonus of its own")
+            raise ValueError("munchausen needs n_step = 1, because it adds a bonus to each reward")
         return self
 
     def without_effect(self) -> dict[str, str]:

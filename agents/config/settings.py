@@ -19,7 +19,7 @@ from rl_core.errors import BoundsError, ConfigError, did_you_mean, in_one_line, 
 from rl_core.hyperparameters import LARGEST_FLOAT32, LARGEST_INT64, Knob
 from rl_core.schedules import SCHEDULES, Constant, Geometric, Linear, Piecewise, Schedule
 
-_MOST_SAID = 400  # characters of an error's reason, which may quote a value of 200
+_MAX_CHARACTERS = 400  # characters of an error's reason, which may quote a value of 200
 _SCHEDULE: TypeAdapter[Schedule] = TypeAdapter(Schedule)
 _SCHEDULE_NAMES = [s.model_fields["schedule"].default for s in SCHEDULES]
 
@@ -117,7 +117,7 @@ def first_error(error: ValidationError) -> str:
         return f"unknown key {shown(where)}"
     where, message = in_one_line(where, 200), found["msg"].removeprefix("Value error, ")
     if found["type"] == "value_error":
-        message = in_one_line(message, _MOST_SAID)
+        message = in_one_line(message, _MAX_CHARACTERS)
         return f"{where}: {message}" if where else message
     wanted = message.removeprefix("Input should be ")
     wanted = wanted.replace("a valid integer", "a whole number").replace("a valid ", "a ")

@@ -46,7 +46,9 @@ def export(
     """
     if to not in FORMATS:
         known = ", ".join(FORMATS)
-        raise ExportError(f"cannot export to {to!r}: there are {known}{did_you_mean(to, FORMATS)}")
+        raise ExportError(
+            f"cannot export to {to!r}: the formats are {known}{did_you_mean(to, FORMATS)}"
+        )
     directory, out = RunDir.open(Path(run)), Path(out)
     weights = policy_weights(directory, averaged=averaged, best=best)
     with _new_directory(out) as making:

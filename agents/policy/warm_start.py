@@ -33,7 +33,7 @@ def weights_from(source: Path) -> dict[str, np.ndarray]:
             return read_weights(source, follow=True)
         except FileNotFoundError:
             path = in_one_line(source, 200)
-            raise RunDirError(f"cannot begin with {path}: there is no such file") from None
+            raise RunDirError(f"cannot load weights from {path}: there is no such file") from None
     return policy_weights(RunDir.open(source))
 
 
@@ -75,7 +75,11 @@ def fitted(
         if _kind(wanted.get(name)) != _kind(part.get(name))
     ]
     if differences:
-        hint = "" if blocks else "; --blocks loads a part, --rename old=new under another name"
+        hint = (
+            ""
+            if blocks
+            else "; --blocks loads only some blocks, --rename old=new renames variables"
+        )
         raise ScopeMismatch(f"these weights do not fit: {'; '.join(differences)}{hint}")
     return part
 

@@ -90,7 +90,7 @@ class Results:
         if self.first_seed < 0:
             raise RlCoreError(f"--first-seed must be at least 0, got {self.first_seed}")
         if self.page and self.page.suffix != ".md":
-            raise RlCoreError(f"--page must be a file called .md, got {str(self.page)!r}")
+            raise RlCoreError(f"--page must be a .md file, got {str(self.page)!r}")
         envs = {config: load_config(config).env_id for config in self.configs}
         names = Counter(config_name(config) for config in self.configs)
         twice = [name for name, count in names.items() if count > 1]
