@@ -1,6 +1,6 @@
-"""Agents: DQN, its configuration, the loop that trains it, and the command line.
+"""Agents: DQN, its configuration, the loops that train it, and the command line.
 
-Public names are loaded on first use: the command line must not pay TensorFlow's import.
+Public names are imported on first use, so that the command line does not import TensorFlow.
 """
 
 from __future__ import annotations

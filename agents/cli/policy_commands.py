@@ -81,7 +81,7 @@ class Play:
     best: bool = False
     """Use the weights of the checkpoint with the best evaluation."""
     to_board: bool = False
-    """Also show the beginning in the Images tab of TensorBoard."""
+    """Also show the first frames in the Images tab of TensorBoard."""
 
     def __call__(self, console: Console) -> int:
         from agents.run.directory import RunDir

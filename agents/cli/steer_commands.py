@@ -56,7 +56,7 @@ class Do:
     run: Run
     """A run directory."""
     action: Annotated[Positional[str], arg(metavar="|".join(ACTIONS))]
-    """The action; docs/live.md explains each one."""
+    """The action; sync copies online to target, for example. docs/live.md explains each one."""
     back: Annotated[Positional[int | None], arg(metavar="K")] = None
     """For rewind: return to the K-th last snapshot. By default 1, the last one."""
     wait: bool = True

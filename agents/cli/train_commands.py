@@ -113,7 +113,7 @@ class Resume:
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """A run directory."""
     set: Annotated[UseAppendAction[tuple[tuple[str, ...], ...]], arg(metavar="NAME=VALUE")] = ()
-    """Change the config; --set env_steps=100_000 makes the run longer."""
+    """Change keys of the config: --set env_steps=100_000 makes the run longer."""
     board: bool = False
     """Also start TensorBoard and print its address."""
 

@@ -50,7 +50,7 @@ def play(
       video: path of an .mp4 or .gif for all episodes; None opens a window.
       seed: seed of the episodes; by default derived from the run's seed.
       averaged, best: choose the weights, as in `policy_weights`.
-      to_board: also shows the beginning in the Images tab of TensorBoard.
+      to_board: also shows the first frames in the Images tab of TensorBoard; opens no window.
       on_episode: called after each episode.
       watch: called after every step, as in `evaluate`.
 
