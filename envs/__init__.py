@@ -1,18 +1,18 @@
-"""Gymnasium envs as the agents want them: N stepped together, every row exact.
+"""Gymnasium envs for the agents: N envs stepped together, with exact and checked rows.
 
 factory.py     make_envs: from an env id to checked, running envs
-registry.py    finding and making one env; why it could not be made
-checks.py      spaces and first observations that can be trained on
-spaces.py      how an observation becomes a stored row
-masks.py       the actions that are legal, where an env says so
-rewards.py     rewards scaled and clipped for learning
+registry.py    lookup and making of one env, with errors that name the cause
+checks.py      checks of the spaces and of the first observation
+spaces.py      conversion of an env's spaces to stored rows and actions from 0
+masks.py       masks of legal actions, for envs that give them
+rewards.py     scaling and clipping of rewards
 lanes.py       one single env among several, and the rows it writes
-drivers.py     the drivers: one env, several in a loop, an env's own vector env
-async_driver.py, async_worker.py    several in worker processes
+drivers.py     drivers in this process: one env, several in a loop, an env's own vector env
+async_driver.py, async_worker.py    several envs in worker processes
 pool.py        envpool's envs as a vector env
-interface.py   Step, Episode, Envs: what the agents see
+interface.py   Step, Episode, Envs: the interface to the agents
 seeding.py     the seed of every episode
-minatar.py     five games of a package that registers none, reproducible
+minatar.py     reproducible envs of MinAtar's five games
 """
 
 from envs.factory import Vectorization, make_envs

@@ -1,9 +1,10 @@
-"""Single envs in worker processes: the same rows as in a loop, on several cores.
+"""Driver of single envs in worker processes: the same rows as in a loop, on several cores.
 
-Each worker runs envs.async_worker over a share of the envs and writes their rows into memory that
-all of them share; over a pipe of its own go one message and one reply for each step. Workers are
-new interpreters, not forks: TensorFlow's threads do not survive a fork. They do not run the main
-module again either, so no script needs a guard and none of them imports TensorFlow.
+Each worker runs envs.async_worker on a share of the envs and writes their rows into shared memory.
+Each worker has a pipe, which carries one message and one reply per step. Workers are new
+interpreters and not forks, because TensorFlow's threads do not survive a fork. Workers do not run
+the main module, so scripts need no `if __name__ == "__main__"` guard, and no worker imports
+TensorFlow.
 """
 
 import os
@@ -28,17 +29,17 @@ from envs.spaces import Spaces
 from rl_core.errors import EnvError, EnvFault, EnvWorkerLost, in_one_line
 
 _MAIN = "from envs.async_worker import main; main()"
-_SECONDS_TO_END = 10.0  # for workers whose pipes were closed; after that they are killed
+_SECONDS_TO_END = 10.0  # time for workers to end after their pipe was closed, before a kill
 
 
 class AsyncEnvs(Envs):
-    """N single envs in as many worker processes as there are cores, at most N.
+    """N single envs in worker processes: one per core, at most N.
 
-    Every episode resets with its own seed, so the rows, `state` and `restore` are those of
-    `SyncEnvs`, however many workers there are. Not gymnasium's AsyncVectorEnv, which gives no
-    seed to the resets it does by itself.
+    Every episode resets with its own seed, so the rows, `state` and `restore` equal those of
+    `SyncEnvs` for any number of workers. Gymnasium's AsyncVectorEnv is not used, because its
+    autoresets pass no seed.
 
-    An EnvFault of one env, or a worker that dies (an EnvWorkerLost), ends them all.
+    After an EnvFault of one env, or the death of a worker (EnvWorkerLost), all workers end.
     """
 
     def __init__(
@@ -70,12 +71,12 @@ class AsyncEnvs(Envs):
                 )  # fmt: skip
                 self._workers.append(_Worker(share, memory))
             for worker in self._workers:
-                worker.receive()  # its envs are made
+                worker.receive()  # waits until the worker has made its envs
         except BaseException:
             self.close()
             raise
         finally:
-            os.close(memory)  # the mappings keep it
+            os.close(memory)  # the mappings keep the memory alive
 
     def reset(self) -> Step:
         self._ask("reset")
@@ -115,7 +116,8 @@ class AsyncEnvs(Envs):
         """Returns each worker's reply to `request`, in the order of the envs.
 
         Args:
-          lanes: one value for each env.
+          request: name of a method of envs.async_worker's `_Envs`.
+          lanes: one value per env, or None.
         """
         if not self._workers:
             raise ValueError(f"the envs of {self.env_id!r} are closed")
@@ -123,7 +125,7 @@ class AsyncEnvs(Envs):
             for worker in self._workers:
                 worker.send(request, lanes)
             return [self._reply(worker) for worker in self._workers]
-        except BaseException:  # of an interrupt too: a reply that was not read would be the next
+        except BaseException:  # also an interrupt: an unread reply would answer the next request
             self.close()
             raise
 
@@ -131,23 +133,23 @@ class AsyncEnvs(Envs):
         try:
             return worker.receive()
         except EnvFault as fault:
-            # The workers before this one have replied: their envs have made the time step.
+            # The workers before this one have replied, so their envs have made the time step.
             before = self._step.autoreset[: worker.first]
             fault.env_steps += len(before) - int(np.count_nonzero(before))
             raise
 
 
 class _Worker:
-    """A worker process as its parent sees it."""
+    """The parent's handle of a worker process."""
 
     def __init__(self, share: Share, memory: int) -> None:
         self._share = share
-        self.first = share.first  # env
+        self.first = share.first  # number of the first env
         self._connection, theirs = Pipe()
         with theirs:
             fds = (theirs.fileno(), memory)
-            # A session of its own: Ctrl-C in the terminal is for the parent alone, which stops
-            # at a safe point and needs the envs until then.
+            # A new session: Ctrl-C in the terminal must reach the parent alone, which stops at a
+            # safe point and needs the envs until then.
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _MAIN, *map(str, fds)],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -156,7 +158,7 @@ class _Worker:
                 start_new_session=True,
             )
         try:
-            # By value where the main module defines it, which no worker runs.
+            # Cloudpickle sends a class of the main module by value; workers do not run that module.
             self._connection.send(CloudpickleWrapper(lambda: share))
         except Exception as error:
             self.disconnect()
@@ -167,43 +169,43 @@ class _Worker:
             ) from error
 
     def send(self, request: str, lanes: list[Any] | None) -> None:
-        """Asks for what `receive` will return; of `lanes` it gets its own."""
+        """Sends a request with the worker's part of `lanes`; `receive` returns the reply."""
         part = None if lanes is None else lanes[self._share.first : self._share.last + 1]
         try:
             self._connection.send((request, part))
         except OSError:
-            raise self._death() from None
+            raise self._death_error() from None
 
     def receive(self) -> Any:
-        """Waits for the reply.
+        """Waits for the reply and returns it.
 
         Raises:
-          EnvFault: an env failed, or gave something that cannot be learned from, or the process
-            is gone.
+          EnvFault: an env raised or returned an invalid value, or the process has ended.
+          EnvError: the worker could not make its envs.
         """
         try:
             good, reply = self._connection.recv()
         except (EOFError, OSError):
-            raise self._death() from None
+            raise self._death_error() from None
         if good:
             return reply
         raise reply.error()
 
     def disconnect(self) -> None:
-        """Has the process end: it goes when its pipe is closed, also if the parent was killed."""
+        """Closes the pipe, which ends the process; the parent's death closes the pipe too."""
         self._connection.close()
 
     def end(self, deadline: float) -> None:
-        """Waits until the process is gone; at `deadline`, of time.monotonic, it is killed."""
+        """Waits until the process has ended; kills it at `deadline`, from time.monotonic."""
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
-        except BaseException as error:  # an interrupt must not leave it behind
+        except BaseException as error:  # an interrupt must not leave the process running
             self._process.kill()
             self._process.wait()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
 
-    def _death(self) -> EnvWorkerLost:
+    def _death_error(self) -> EnvWorkerLost:
         self.end(time.monotonic() + _SECONDS_TO_END)
         code = self._process.returncode
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"

@@ -1,6 +1,6 @@
-"""A worker process of envs.async_driver: some of N single envs, stepped when the pipe says so.
+"""Worker process of envs.async_driver: steps a share of the N envs on request over a pipe.
 
-The process ends when its pipe is closed, whatever became of its parent.
+The process ends when its pipe is closed, even if the parent was killed.
 """
 
 import mmap
@@ -34,17 +34,17 @@ _ALIGNMENT = 64  # bytes: a cache line
 
 
 class Share(NamedTuple):
-    """The envs of one worker, and all it needs to make them."""
+    """The envs of one worker: all data that the worker needs to make them."""
 
     env_id: str
     spec: EnvSpec
-    num_envs: int  # of all workers
+    num_envs: int  # of all workers together
     env_kwargs: dict[str, Any]
     seed: int
     transform: RewardTransform | None
     has_action_masks: bool
-    first: int  # env
-    last: int  # env
+    first: int  # number of the first env
+    last: int  # number of the last env
 
     def __str__(self) -> str:
         if self.first == self.last:
@@ -53,24 +53,24 @@ class Share(NamedTuple):
 
 
 def memory_size(blank: Step) -> int:
-    """Returns how many bytes the actions and the arrays of `blank` take."""
+    """Returns the bytes of the actions and of the arrays of `blank`."""
     arrays = [_actions_like(blank), *_arrays(blank).values()]
-    return sum(map(_room, arrays))
+    return sum(map(_aligned_size, arrays))
 
 
 def map_memory(memory: int) -> mmap.mmap:
-    """Maps the whole of a file, given by its descriptor."""
+    """Maps a whole file into memory, given its descriptor."""
     return mmap.mmap(memory, os.fstat(memory).st_size)
 
 
 def place(blank: Step, memory: mmap.mmap) -> tuple[np.ndarray, Step]:
-    """Returns the actions, [N] int64, and the same step as `blank`, both in `memory`."""
+    """Returns the actions, [N] int64, and a step with the arrays of `blank`, all in `memory`."""
     offset = 0
 
     def placed(array: np.ndarray) -> np.ndarray:
         nonlocal offset
         view: np.ndarray = np.ndarray(array.shape, array.dtype, memory, offset)
-        offset += _room(array)
+        offset += _aligned_size(array)
         return view
 
     actions = placed(_actions_like(blank))
@@ -86,16 +86,16 @@ def _actions_like(step: Step) -> np.ndarray:
     return np.empty(step.reward.shape, np.int64)  # [N]
 
 
-def _room(array: np.ndarray) -> int:
+def _aligned_size(array: np.ndarray) -> int:
     return -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
 class _Envs:
-    """The envs of one share; its methods are what the parent may ask for."""
+    """The envs of one share; the parent's requests are names of its methods."""
 
     def __init__(self, share: Share, memory: mmap.mmap) -> None:
         first, end = share.first, share.last + 1
-        with ExitStack() as opened:  # closes what was made if a later line raises
+        with ExitStack() as opened:  # closes the envs if a later line raises
             envs = [
                 opened.enter_context(closing(make_single(share.spec, share.env_kwargs)))
                 for _ in range(first, end)
@@ -135,13 +135,13 @@ class _Envs:
 
 
 class Failure(NamedTuple):
-    """What a worker tells of the error that ends it.
+    """A worker's report of the error that ends it.
 
     Attributes:
       line: the message.
-      traceback: of an env's own exception, or of whatever else was raised.
-      fault: name of the EnvFault in rl_core.errors; None for an EnvError that is none.
-      env_steps: of an EnvFault, within the worker's share of the envs.
+      traceback: traceback of the exception, as text.
+      fault: class name of an EnvFault in rl_core.errors; None for any other EnvError.
+      env_steps: `env_steps` of an EnvFault, counted within the worker's share of the envs.
     """
 
     line: str
@@ -150,7 +150,7 @@ class Failure(NamedTuple):
     env_steps: int = 0
 
     def error(self) -> EnvError | EnvFault:
-        """Returns the error as it is to be raised in the parent."""
+        """Returns the error to raise in the parent."""
         if self.fault is None:
             error: EnvError | EnvFault = EnvError(self.line)
         else:
@@ -170,11 +170,11 @@ _FAULTS: dict[str, type[EnvFault]] = {
 
 
 class _Failed(Exception):
-    """The argument is a Failure."""
+    """An exception that carries a Failure as its argument."""
 
 
 @contextmanager
-def _told(who: object) -> Iterator[None]:
+def _errors_as_failures(who: object) -> Iterator[None]:
     try:
         yield
     except EnvFault as fault:
@@ -190,9 +190,9 @@ def _told(who: object) -> Iterator[None]:
 
 
 def main() -> None:
-    """Runs the worker whose pipe and memory are the descriptors on the command line."""
+    """Runs the worker; the command line has the descriptors of its pipe and of the memory."""
     connection = Connection(int(sys.argv[1]))
-    with suppress(EOFError, ConnectionError):  # the parent closed the pipe, or is gone
+    with suppress(EOFError, ConnectionError):  # the parent closed the pipe or has ended
         try:
             _serve(connection, map_memory(int(sys.argv[2])))
         except _Failed as failed:
@@ -200,14 +200,14 @@ def main() -> None:
 
 
 def _serve(connection: Connection, memory: mmap.mmap) -> None:
-    with _told("a worker process"):
+    with _errors_as_failures("a worker process"):
         share = connection.recv()()
-    with _told(share):
+    with _errors_as_failures(share):
         envs = _Envs(share, memory)
     with closing(envs):
         reply = None
         while True:
             connection.send((True, reply))
             request, lanes = connection.recv()
-            with _told(share):
+            with _errors_as_failures(share):
                 reply = getattr(envs, request)(lanes)

@@ -1,7 +1,7 @@
-"""What an env must be like to be trained on, checked once, before the run.
+"""Checks of an env's spaces and first observation, made once before the run.
 
-Gymnasium's own checker wraps every step; here only the spaces and the first observation are
-looked at. What comes later is checked by envs.observations and envs.outcomes.
+Gymnasium's checker wraps every step instead. Later observations, rewards and flags are checked by
+envs.observations and envs.outcomes.
 """
 
 from typing import Any
@@ -14,10 +14,10 @@ from rl_core.errors import EnvError, in_one_line, shown
 
 
 def require_discrete_actions(env_id: str, space: gym.Space[Any]) -> gym.spaces.Discrete:
-    """Returns `space` if it is a finite choice.
+    """Returns `space` if it is Discrete.
 
     Raises:
-      EnvError: it is not.
+      EnvError: the space is not Discrete.
     """
     if isinstance(space, gym.spaces.Discrete):
         return space
@@ -31,7 +31,7 @@ def require_discrete_actions(env_id: str, space: gym.Space[Any]) -> gym.spaces.D
         kind = "the action space"
         advice = "register it in a wrapper with one Discrete action for each combination"
     raise EnvError(
-        f"env {shown(env_id)} has {kind} {_named(space)}, but the agent chooses among a finite "
+        f"env {shown(env_id)} has {kind} {_text_of(space)}, but the agent chooses among a finite "
         f"number of actions, a Discrete space; {advice}"
     )
 
@@ -42,7 +42,7 @@ def require_array_observations(
     """Returns `space` if its observations are single arrays or numbers.
 
     Raises:
-      EnvError: they are not.
+      EnvError: the space is neither a Box nor Discrete.
     """
     if isinstance(space, gym.spaces.Box | gym.spaces.Discrete):
         return space
@@ -51,7 +51,7 @@ def require_array_observations(
     else:
         advice = "register it in a wrapper that turns its observation into a Box"
     raise EnvError(
-        f"env {shown(env_id)} has the observation space {_named(space)}, but the agent stores "
+        f"env {shown(env_id)} has the observation space {_text_of(space)}, but the agent stores "
         f"each observation as one array, a Box or a Discrete space; {advice}"
     )
 
@@ -59,24 +59,24 @@ def require_array_observations(
 def _is_flattenable(space: Any) -> bool:
     try:
         return bool(space.is_np_flattenable)
-    except Exception:  # a Space class of the env's own, maybe within a Dict, need not say
+    except Exception:  # a custom Space class may lack this property
         return False
 
 
-def _named(space: Any) -> str:
+def _text_of(space: Any) -> str:
     try:
         return in_one_line(space)
-    except Exception:  # nor need it have a text
+    except Exception:  # the __repr__ of a custom Space class may fail
         return type(space).__name__
 
 
 def require_matching_observation(
     env_id: str, space: gym.Space[Any], stored_dtype: np.dtype, observation: Any
 ) -> None:
-    """Raises EnvError unless the `observation` of a reset can be stored as `space` promises.
+    """Raises EnvError unless the `observation` of a reset fits `space` and can be stored.
 
-    The bounds of a Box are not looked at: many envs stray a little outside, and nothing but the
-    scale of bytes depends on them.
+    The bounds of a Box are not checked: many envs slightly exceed them, and only the scaling of
+    bytes uses them.
     """
     array = np.asarray(observation)
     problem = ""

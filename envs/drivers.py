@@ -1,4 +1,4 @@
-"""The drivers within one process: one env, several in a loop, and an env's own vector env."""
+"""Drivers in one process: one env, several envs in a loop, and an env's own vector env."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -21,11 +21,17 @@ from rl_core.errors import EnvError, EnvFault
 class SyncEnvs(Envs):
     """N single envs stepped one after the other; every episode resets with its own seed.
 
-    Not gymnasium's SyncVectorEnv, which gives no seed to the resets it does by itself.
+    Gymnasium's SyncVectorEnv is not used, because its autoresets pass no seed.
 
     Args:
-      first: number of the first of `envs`, if they are some of a larger whole.
-      step: the arrays to write, one row for each env; None makes them.
+      env_id: the envs' id, for error messages.
+      envs: the single envs.
+      spaces: the spaces of one env in the agent's form.
+      seed: the run's seed.
+      has_action_masks: True if the envs give action masks.
+      transform: transform of the rewards; None leaves them unchanged.
+      first: number of the first env, if `envs` is a share of a larger set.
+      step: the arrays to write, one row per env; None makes them.
     """
 
     def __init__(
@@ -55,7 +61,7 @@ class SyncEnvs(Envs):
 
     def step(self, actions: np.ndarray) -> Step:
         episodes: tuple[Episode, ...] = ()
-        # strict: a wrong number of actions, or any after `close`, is an error.
+        # strict: raises for a wrong number of actions, and for any action after `close`.
         for lane, action in zip(self._lanes, actions.tolist(), strict=True):
             if lane.ended:
                 lane.begin(lane.episode + 1)
@@ -78,17 +84,17 @@ class SyncEnvs(Envs):
         return self._lanes[0].env.render()
 
     def close(self) -> None:
-        with ExitStack() as stack:  # closes the rest also when one raises
+        with ExitStack() as stack:  # closes all envs even if one of them raises
             for lane in self._lanes:
                 stack.callback(lane.env.close)
             self._lanes = []
 
 
 class SingleEnv(SyncEnvs):
-    """The same for one env, without the loop: that costs as much as the rest of a step."""
+    """SyncEnvs for a single env without the loop, which costs as much as the rest of a step."""
 
     def step(self, actions: np.ndarray) -> Step:
-        (lane,) = self._lanes  # none after `close`, which is an error
+        (lane,) = self._lanes  # raises after `close`, which leaves no lane
         if lane.ended:
             lane.begin(lane.episode + 1)
             return self._step
@@ -97,10 +103,10 @@ class SingleEnv(SyncEnvs):
 
 
 class VectorEnvs(Envs):
-    """An env's own vector env, which by itself resets ended episodes on the next step.
+    """An env's own vector env, which resets ended episodes on the next step.
 
-    Only its first reset is seeded, as env 0's episode 0; the later episodes draw on the
-    vector env's own random state, so one of them alone cannot be reproduced.
+    Only the first reset is seeded, with the seed of env 0's episode 0. Later episodes use the
+    vector env's random state, so no single episode can be reproduced alone.
     """
 
     def __init__(
@@ -121,12 +127,12 @@ class VectorEnvs(Envs):
         self._step = blank_step(env.num_envs, spaces, has_action_masks)
         self._write = spaces.writer(self._step.observation)
         self._closed = False
-        self._tick = 0  # rows so far
-        self._raw = np.zeros(env.num_envs, np.float64)  # rewards as the env gave them
+        self._tick = 0  # number of rows so far
+        self._raw = np.zeros(env.num_envs, np.float64)  # raw rewards of the last step
         self._over = np.zeros(env.num_envs, np.bool_)
         self._sizes = np.empty(env.num_envs, np.float64)
         self._good = np.empty(env.num_envs, np.bool_)
-        # The envs of which the last row begins an episode, and those of which it ends one.
+        # Indices of the envs whose last row begins an episode, and of those whose row ends one.
         self._fresh = self._ended = np.empty(0, np.int64)
         self._episode = np.zeros(env.num_envs, np.int64)
         self._began = np.zeros(env.num_envs, np.int64)  # tick of the episode's first row
@@ -138,7 +144,7 @@ class VectorEnvs(Envs):
         try:
             try:
                 result = self._env.reset(seed=self._seed)
-            except EnvError:  # of the pool, which is made now
+            except EnvError:  # PoolEnv makes its pool in `reset`, which may fail
                 raise
             except Exception as error:
                 raise env_error(error) from error
@@ -180,7 +186,7 @@ class VectorEnvs(Envs):
         return {}
 
     def restore(self, state: dict[str, Any]) -> tuple[Step, list[str]]:
-        return self.reset(), [f"a vector env cannot be brought back ({self.env_id})"]
+        return self.reset(), [f"a vector env cannot be restored ({self.env_id})"]
 
     def render(self) -> Any:
         frames = self._env.render()
@@ -216,7 +222,7 @@ class VectorEnvs(Envs):
 
     def _require_finite_rewards(self, learned: np.ndarray) -> None:
         sizes, good = self._sizes, self._good
-        np.less_equal(np.abs(learned, sizes), LARGEST, good)  # NaN is not
+        np.less_equal(np.abs(learned, sizes), LARGEST, good)  # False for NaN
         if learned is not self._raw:
             good &= np.isfinite(self._raw)
         if np.count_nonzero(good) < self.num_envs:
@@ -226,9 +232,9 @@ class VectorEnvs(Envs):
             raise fault
 
     def _locate(self, fault: EnvFault, call: str) -> None:
-        """Adds which env did it, and when."""
+        """Adds the env and the moment to a fault."""
         env = fault.env
-        if env is None:  # all at once
+        if env is None:  # the fault is of all envs together
             fault.add(before=f"envs 0 to {self.num_envs - 1} ({self.env_id}), {call}: ")
             fault.env_steps = int(call == "step")
             return
@@ -242,7 +248,7 @@ class VectorEnvs(Envs):
         self._step.autoreset[self._fresh] = False
         self._fresh = began = self._ended
         self._step.autoreset[began] = True
-        self._raw[began] = 0.0  # some vector envs go on giving rewards on the step that resets
+        self._raw[began] = 0.0  # some vector envs give a reward on the resetting step too
         self._return[began] = 0.0
         self._began[began] = self._tick
         self._episode[began] += 1

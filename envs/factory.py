@@ -1,6 +1,6 @@
-"""From an env id to running envs that can be trained on.
+"""Factory: from an env id to running, checked envs.
 
-Everything that could stop a run because of its env is found here, before the run begins.
+All problems of an env that can be found before the run are found here.
 """
 
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ from rl_core.errors import EnvError, did_you_mean, shown
 from rl_core.memory import check_memory, memory_limit, resident_bytes
 
 Vectorization = Literal["sync", "async", "vector_entry_point", "envpool"]
-# Bytes of one env, at least. A CartPole has 5,000; in a vector env most are arrays' elements.
+# Least bytes of one env. A CartPole has 5,000; in a vector env most are elements of shared arrays.
 _LEAST_BYTES = {"sync": 2_000, "async": 2_000, "vector_entry_point": 300, "envpool": 300}
-# Envs after which is looked how much memory they took, and from when on that tells even if it is
-# little: of few light ones it is mostly chance.
+# Number of made envs at the first look at their memory, and number from which on even a small
+# growth is trusted: with few light envs the growth is mostly chance.
 _FIRST_LOOK, _MANY = 8, 4_096
 
 
@@ -44,27 +44,27 @@ def make_envs(
 ) -> Envs:
     """Makes `num_envs` envs that step together.
 
-    An env whose first reset gives info["action_mask"], as gymnasium's Taxi, has masks: every
-    later info must give one too (envs/masks.py), and every Step has them in `legal`.
+    An env whose first reset gives info["action_mask"], like gymnasium's Taxi, has masks: every
+    later info must contain a mask too (envs/masks.py), and every Step has the masks in `legal`.
 
     Args:
       env_id: a registered id with its version, or "module:Env-v0" to import `module` first; for
-        "envpool" one of envpool's own.
-      num_envs: how many.
-      vectorization: "sync" steps single envs one after the other, each episode with a seed of
-        its own; "async" gives the same rows from worker processes, faster where envs are slow
-        and cores idle; "vector_entry_point" is the vector env that some envs bring along, and
-        "envpool" that of the package envpool, both with one seed at their start.
+        "envpool" an id of envpool.
+      num_envs: number of envs.
+      vectorization: "sync" steps single envs one after the other and seeds every episode.
+        "async" gives the same rows from worker processes; it is faster if the envs are slow and
+        cores are free. "vector_entry_point" is the vector env that some envs provide, "envpool"
+        the vector env of the package envpool; both are seeded only once, at their start.
       seed: the run's seed, >= 0.
       env_kwargs: arguments of the env, and `max_episode_steps` to change its time limit.
-      reward_scale: > 0; every reward is multiplied by it.
-      reward_clip: > 0; after that every reward is clipped to [-reward_clip, reward_clip]. An
-        Episode's return stays the sum of the rewards as the env gave them.
+      reward_scale: > 0; factor of every reward.
+      reward_clip: > 0; scaled rewards are then clipped to [-reward_clip, reward_clip]. An
+        Episode's return stays the sum of the raw rewards.
 
     Raises:
       EnvError: there is no such env, it cannot be made, or it cannot be trained on.
-      EnvFailed: its first reset raised an exception of its own.
-      MemoryLimitError: so many envs need more memory than there is.
+      EnvFailed: the env's first reset raised an exception.
+      MemoryLimitError: the envs need more memory than is available.
     """
     _require_arguments(num_envs, vectorization, seed)
     _require_room(num_envs, _LEAST_BYTES[vectorization])
@@ -72,14 +72,14 @@ def make_envs(
     make = _MAKE[vectorization]
     kwargs = dict(env_kwargs or {})
     envs = make(env_id, num_envs, seed, kwargs, transform)
-    if vectorization != "envpool":  # whose envs all have one
+    if vectorization != "envpool":  # every env of envpool has a time limit
         envs.has_time_limit = _has_time_limit(find_spec(env_id), kwargs)
     return envs
 
 
 def _has_time_limit(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> bool:
     kwargs = spec.kwargs | dict(env_kwargs)
-    # Atari's own one is an argument of the env.
+    # Atari envs have their own time limit as an argument of the env.
     limits = (spec.max_episode_steps, kwargs.get("max_num_frames_per_episode"))
     return "max_episode_steps" in kwargs or any(limit is not None for limit in limits)
 
@@ -106,11 +106,11 @@ def _require_room(num_envs: int, each: int) -> None:
 def _make_all(
     spec: EnvSpec, num_envs: int, env_kwargs: Mapping[str, Any], opened: ExitStack
 ) -> list[gym.Env[Any, Any]]:
-    """Makes single envs; of many the first few are weighed before the rest is made."""
+    """Makes single envs; if there are many, first measures the memory of a few."""
     envs: list[gym.Env[Any, Any]] = []
     before, look = 0, _FIRST_LOOK
     for made in range(num_envs):
-        if made == 1:  # the first also brings its modules
+        if made == 1:  # the first env's memory includes the imported modules
             before = resident_bytes()
         if made == look:
             look *= 8
@@ -129,7 +129,7 @@ def _make_sync(
     transform: RewardTransform | None,
 ) -> Envs:
     spec = find_spec(env_id)
-    with ExitStack() as opened:  # closes what was made if a later line raises
+    with ExitStack() as opened:  # closes the envs if a later line raises
         envs = _make_all(spec, num_envs, env_kwargs, opened)
         spaces, masks = _checked_single(env_id, envs[0], seed)
         opened.pop_all()
@@ -145,7 +145,7 @@ def _make_async(
     transform: RewardTransform | None,
 ) -> Envs:
     spec = find_spec(env_id)
-    # One env more than needed, so that whatever is wrong is found before a process starts.
+    # An extra env in this process finds problems before any worker process starts.
     with closing(make_single(spec, env_kwargs)) as env:
         spaces, masks = _checked_single(env_id, env, seed)
         fps = float(env.metadata.get("render_fps", 30))
@@ -210,7 +210,7 @@ def _drive(
 
 
 def _checked_single(env_id: str, env: gym.Env[Any, Any], seed: int) -> tuple[Spaces, bool]:
-    """Returns the spaces of one env, and whether it has action masks."""
+    """Returns the spaces of one env, and True if the env has action masks."""
     spaces = read_spaces(env_id, env.observation_space, env.action_space)
     first, info = _first_reset(env_id, env, seed)
     require_matching_observation(env_id, env.observation_space, spaces.observation_dtype, first)
@@ -220,7 +220,7 @@ def _checked_single(env_id: str, env: gym.Env[Any, Any], seed: int) -> tuple[Spa
 def _first_reset(
     env_id: str, env: gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any], seed: int
 ) -> tuple[Any, Any]:
-    # The run's own first reset comes later with the same seed and gives the same again.
+    # The run's first reset comes later, with the same seed, and gives the same observation.
     try:
         result = env.reset(seed=episode_seed(seed, env=0, episode=0))
     except EnvError:

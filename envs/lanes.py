@@ -27,7 +27,7 @@ _LEAST = -LARGEST
 
 
 def blank_step(num_envs: int, spaces: Spaces, has_action_masks: bool) -> Step:
-    """Returns the arrays that a driver fills anew at every step."""
+    """Returns the arrays that a driver overwrites at every step."""
     return Step(
         observation=np.zeros((num_envs, *spaces.observation_shape), spaces.observation_dtype),
         reward=np.zeros(num_envs, np.float32),
@@ -40,10 +40,17 @@ def blank_step(num_envs: int, spaces: Spaces, has_action_masks: bool) -> Step:
 
 
 class Lane:
-    """One of N single envs, and row `row` of `step`, which is its to write.
+    """One of N single envs; it writes row `row` of `step`.
 
     Args:
-      number: which of the N envs it is; with the seed it decides every episode.
+      env_id: the env's id, for error messages.
+      number: index of the env among the N; with the seed it determines every episode.
+      env: the gymnasium env.
+      spaces: the env's spaces in the agent's form.
+      seed: the run's seed.
+      step: the driver's arrays.
+      row: index of the row in `step`.
+      transform: transform of the rewards; None leaves them unchanged.
     """
 
     def __init__(
@@ -64,7 +71,7 @@ class Lane:
         self._number = number
         self._seed = seed
         self._first_action = spaces.first_action
-        observation = step.observation[row, ...]  # a view, also of a scalar
+        observation = step.observation[row, ...]  # a view even if an observation is a scalar
         self._write = spaces.writer(observation)
         self._bytes = observation.data
         self._legal = None if step.legal is None else step.legal[row]  # a view
@@ -79,7 +86,7 @@ class Lane:
         self._actions: list[int] = []
 
     def state(self) -> dict[str, Any]:
-        """Which episode, the actions that led to where it is, a checksum of all it showed."""
+        """Returns the episode's number, actions, return and a checksum of its observations."""
         return {
             "episode": self.episode,
             "actions": list(self._actions),
@@ -88,7 +95,10 @@ class Lane:
         }
 
     def restore(self, state: dict[str, Any]) -> str | None:
-        """Plays the episode's actions again; says what was not the same, and begins the next."""
+        """Repeats the actions of the saved episode; returns None if the result is the same.
+
+        Otherwise begins the next episode and returns a message.
+        """
         self.begin(state["episode"])
         for action in state["actions"]:
             if self.ended:
@@ -98,15 +108,15 @@ class Lane:
             return None
         self.begin(state["episode"] + 1)
         return (
-            f"env {self._number} ({self.env.spec.id if self.env.spec else self.env}) did not come "
-            f"back the same in episode {state['episode']}"
+            f"env {self._number} ({self.env.spec.id if self.env.spec else self.env}) gave other "
+            f"results when episode {state['episode']} was repeated"
         )
 
     def begin(self, episode: int) -> None:
         """Writes the first row of `episode`.
 
         Raises:
-          EnvFault: the env failed, or gave something that cannot be learned from.
+          EnvFault: the env raised, or returned an invalid value.
         """
         try:
             try:
@@ -132,10 +142,10 @@ class Lane:
         self._actions = []
 
     def advance(self, action: int) -> tuple[Episode, ...]:
-        """Writes the row that `action` leads to; returns the episode if that ended it.
+        """Applies `action` and writes the row; returns the episode if the step ended it.
 
         Raises:
-          EnvFault: the env failed, or gave something that cannot be learned from.
+          EnvFault: the env raised, or returned an invalid value.
         """
         try:
             try:
@@ -150,7 +160,7 @@ class Lane:
             if reward.__class__ is not float:
                 reward = as_number(reward)
             learned = reward if self._transform is None else self._transform.one(reward)
-            # What is beyond float32 would be stored as infinite. NaN is in no interval.
+            # A value beyond float32 would be stored as infinite. NaN fails the comparison too.
             if not _LEAST <= learned <= LARGEST or (learned is not reward and not isfinite(reward)):
                 raise bad_reward(reward, learned)
             if terminated is False and truncated is False:
@@ -166,7 +176,7 @@ class Lane:
             raise
         self._checksum = crc32(self._bytes, self._checksum)
         self._rewards[self._row] = learned
-        # The flags are written where they change, which most steps are not.
+        # Write the flags only when they change, which is rare.
         actions = self._actions
         if not actions:
             self._autoreset[self._row] = False
@@ -175,15 +185,15 @@ class Lane:
         return self._end(terminated, truncated) if ended else ()
 
     def cut(self) -> Episode:
-        """Ends the running episode, which is returned."""
+        """Ends the running episode and returns it."""
         self.ended = True
         length = len(self._actions)
         return Episode(self._number, self.episode, self._return, length, False, cut=True)
 
     def _locate(self, fault: EnvFault, when: str, env_steps: int) -> None:
-        """Adds which env did it, and when."""
+        """Adds the env and the moment to a fault."""
         fault.add(before=f"env {self._number} ({self._env_id}), {when}: ")
-        # The envs before this one have made their part of the time step.
+        # The envs before this one have already made their transition of this time step.
         transitions = self._row - np.count_nonzero(self._autoreset[: self._row])
         fault.env_steps = int(transitions) + env_steps
 

@@ -1,9 +1,9 @@
-"""Which actions are legal: the masks that some envs give in their infos, checked and stored.
+"""Action masks: masks of legal actions from an env's infos, checked and stored.
 
-The convention is that of gymnasium's Taxi: `info["action_mask"]`, [A] of 0 and 1, tells of the
-observation it comes with, and `reset` gives one as well as `step`. Its entry 0 is the first
-action of the action space, whatever number that has. A vector env gives [N, A], and may say in
-`info["_action_mask"]`, [N], which of its envs gave one.
+The convention is that of gymnasium's Taxi: `reset` and `step` both give `info["action_mask"]`,
+[A] of 0 and 1, for the observation in the same result. Entry 0 is the first action of the action
+space, whatever its number. A vector env gives [N, A], and may mark in `info["_action_mask"]`, [N],
+the envs that gave a mask.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ NONE = "none, though the first reset gave one"
 
 
 def finds_masks(env_id: str, info: Any, shape: tuple[int, ...]) -> bool:
-    """Returns whether the `info` of a first reset has masks.
+    """Returns True if the `info` of a first reset has masks.
 
     Raises:
-      EnvError: it has, but none for rows of `shape`, [A] or [N, A].
+      EnvError: the masks are invalid or do not have `shape`, [A] or [N, A].
     """
     if _mask_in(info) is None:
         return False
@@ -38,17 +38,17 @@ def finds_masks(env_id: str, info: Any, shape: tuple[int, ...]) -> bool:
 def write_legal(rows: np.ndarray, info: Any, ended: Any) -> None:
     """Writes the masks of `info` into `rows`.
 
-    Where an episode ended, terminated or truncated, and nothing is legal, all is: no action is
-    chosen there. Elsewhere nothing legal is an error.
+    If an episode ended without a legal action, every action is marked legal, because no action is
+    chosen there. Without the end of an episode, a mask must have a legal action.
 
     Args:
-      rows: [A] bool, the row of one env, or [N, A], those of a vector env.
-      info: what came with the observations.
-      ended: [] or [N] bool.
+      rows: [A] bool, the row of one env, or [N, A] bool, the rows of a vector env.
+      info: the info dict that came with the observations.
+      ended: [] or [N] bool: the episode ended.
 
     Raises:
-      EnvContractError: a mask is missing, is of another shape, has other entries than 0 and 1,
-        or leaves nothing to choose.
+      EnvContractError: a mask is missing, has the wrong shape, has entries other than 0 and 1, or
+        has no legal action although the episode did not end.
     """
     given = _mask_in(info)
     if given is None:
@@ -63,7 +63,7 @@ def write_legal(rows: np.ndarray, info: Any, ended: Any) -> None:
             raise _refusal(rows, NONE, int(np.argmin(present)))
 
     np.not_equal(mask, 0, out=rows)
-    # A number other than 0 and 1, or NaN, is not equal to the bool it was stored as.
+    # An entry other than 0 and 1, or NaN, differs from the bool that is stored for it.
     strange = rows != mask
     some = np.logical_or.reduce(rows, axis=-1)  # [] or [N]
     # count_nonzero takes a fifth of the time of any() and all(), which matters at every step.

@@ -1,8 +1,8 @@
-"""MinAtar: five small games after Atari's (Young & Tian 2019, https://arxiv.org/abs/1903.03176).
+"""MinAtar: five small Atari-like games (Young & Tian 2019, https://arxiv.org/abs/1903.03176).
 
-The games are the package MinAtar's. The env around them is ours: an episode here is a function of
-its reset's seed and its actions alone, while in the package's own env the sticky action of a first
-step repeats the last action of the episode before.
+The games come from the package MinAtar; the env around them is ours. Our episode depends only on
+the seed of its reset and on its actions. In the package's env, a sticky action in the first step
+repeats the last action of the previous episode.
 """
 
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -15,11 +15,12 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
-# The paper has no time limit. Without one a greedy policy could be evaluated for ever: Seaquest's
-# submarine is safe where it begins. Truncation bootstraps, so what is learned stays the same.
+# The paper has no time limit. Without a limit an evaluation could last for ever: Seaquest's
+# submarine is safe where it begins. Targets bootstrap at a truncation, so the limit does not
+# change what the agent learns.
 MAX_EPISODE_STEPS = 20_000
 CELL = 16  # pixels
-# Black where nothing is, then a colour for each channel.
+# Black for an empty cell, then one colour per channel.
 PALETTE = np.array(
     [
         (0, 0, 0),
@@ -39,20 +40,21 @@ PALETTE = np.array(
 
 
 class MinAtarEnv(gym.Env[Any, Any]):
-    """One MinAtar game; observations are bool planes [10, 10, C], one for each kind of thing.
+    """One MinAtar game; observations are bool planes [10, 10, C], one plane per kind of object.
 
     Args:
       game: one of GAMES.
-      use_minimal_action_set: only the actions that have an effect in this game, not all six.
-      sticky_action_prob: with this probability the action before is taken again, as in Machado
-        et al. (2018), https://arxiv.org/abs/1709.06009; before the first action of an episode
-        it was to do nothing.
-      difficulty_ramping: whether the game becomes harder as it goes on, where it can.
+      use_minimal_action_set: True allows only the actions with an effect in this game, False all
+        six.
+      sticky_action_prob: probability with which the previous action is repeated, as in Machado
+        et al. (2018), https://arxiv.org/abs/1709.06009. Before the first action of an episode,
+        the previous action is "do nothing".
+      difficulty_ramping: True makes the game harder with time, if the game supports it.
       render_mode: "rgb_array" draws [160, 160, 3] uint8.
 
     Raises:
       ModuleNotFoundError: the package MinAtar is not installed.
-      ValueError: there is no such game, or the probability is none.
+      ValueError: there is no such game, or the probability is outside [0, 1].
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
@@ -83,7 +85,7 @@ class MinAtarEnv(gym.Env[Any, Any]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         if seed is not None:
-            # Not self.np_random: the games call what only a RandomState has.
+            # A RandomState and not self.np_random: the games call methods of RandomState.
             self._game.random = np.random.RandomState(seed)
         self._game.reset()
         self._last_action = 0
@@ -99,7 +101,7 @@ class MinAtarEnv(gym.Env[Any, Any]):
         if self.render_mode is None:
             return None
         planes = self._game.state()  # [10, 10, C]
-        # Where several things are, the last channel is seen, as in the package's own display.
+        # Of several objects in a cell the last channel is drawn, as in the package's display.
         seen = np.max(planes * np.arange(1, planes.shape[-1] + 1), axis=-1)  # [10, 10]
         return PALETTE[seen].repeat(CELL, axis=0).repeat(CELL, axis=1)  # [160, 160, 3]
 
@@ -107,15 +109,15 @@ class MinAtarEnv(gym.Env[Any, Any]):
 def _rules_of(game: str) -> ModuleType:
     """Loads the package's module of one game from its file.
 
-    An import would run the package's __init__, which for its display imports seaborn and with
-    it pandas and pyplot: 1.5 seconds.
+    A normal import would run the package's __init__, which imports seaborn, pandas and pyplot for
+    its display and takes 1.5 seconds.
     """
     package = find_spec("minatar")
     if package is None or not package.submodule_search_locations:
         raise ModuleNotFoundError("No module named 'minatar'", name="minatar")
     path = Path(package.submodule_search_locations[0], "environments", f"{game}.py")
     spec = spec_from_file_location(f"minatar.environments.{game}", path)
-    assert spec is not None and spec.loader is not None  # for any file that ends in .py
+    assert spec is not None and spec.loader is not None  # true for every path that ends in .py
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -131,5 +133,5 @@ def _spec(game: str, version: int) -> EnvSpec:
     )
 
 
-# The package's ids: version 0 has all six actions, version 1 those with an effect.
+# The package's ids: version 0 has all six actions, version 1 only the actions with an effect.
 SPECS = {spec.id: spec for spec in (_spec(game, version) for game in GAMES for version in (0, 1))}

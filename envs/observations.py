@@ -1,8 +1,8 @@
-"""Observations on their way into rows: checked, converted, written.
+"""Writers of observations into rows, with checks and conversion.
 
-Every observation of every step is checked, so the checks are the cheapest that find anything: a
-copy that takes nothing but the right dtype and shape, and one operation over all numbers. Only
-where these fail, numbers are looked at one by one.
+Every observation of every step is checked, so the first checks are the cheapest possible: a copy
+that accepts only the right dtype and shape, and one operation over all numbers. Only if these fail
+does a slower check look at each number.
 """
 
 import math
@@ -15,27 +15,27 @@ import numpy as np
 
 from rl_core.errors import EnvContractError, EnvNotFinite, in_one_line
 
-Write = Callable[[Any], None]  # one observation into a row, or those of N envs into N rows
-Writer = Callable[[np.ndarray], Write]  # row or rows -> how to write there
+Write = Callable[[Any], None]  # writes one observation into a row, or N observations into N rows
+Writer = Callable[[np.ndarray], Write]  # row or rows -> function that writes into them
 
 ADVICE = "; correct the env"
-LARGEST = 3.4028234663852886e38  # of float32
+LARGEST = 3.4028234663852886e38  # largest float32
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-_FEW = 32  # up to so many numbers Python is quicker than NumPy
+_FEW = 32  # up to this many numbers, Python is faster than NumPy
 
 
 def contract_error(problem: str) -> EnvContractError:
-    """Returns the error of an env that broke gymnasium's interface."""
+    """Returns the error for an env that violates gymnasium's interface."""
     return EnvContractError(problem + ADVICE)
 
 
 def not_finite(what: str, value: Any, place: str = "") -> EnvNotFinite:
-    """Returns the error of a number that cannot be learned from."""
+    """Returns the error for a number that is NaN, infinite or beyond float32."""
     return EnvNotFinite(f"{what} must be finite in float32, got {float(value):g}{place}{ADVICE}")
 
 
 def box_writer(shape: tuple[int, ...], dtype: np.dtype) -> Writer:
-    """Returns how observations of `shape` are written into rows of the same shape and `dtype`."""
+    """Returns the writer of observations of `shape` into rows of the same shape and `dtype`."""
 
     def writer(rows: np.ndarray) -> Write:
         lead = rows.shape[: rows.ndim - len(shape)]
@@ -49,14 +49,14 @@ def box_writer(shape: tuple[int, ...], dtype: np.dtype) -> Writer:
 
 
 def channels_last_writer(shape: tuple[int, ...], dtype: np.dtype) -> Writer:
-    """Returns how observations [C, H, W] are written into rows [H, W, C]."""
+    """Returns the writer of observations [C, H, W] into rows [H, W, C]."""
 
     def writer(rows: np.ndarray) -> Write:
         wanted = (*rows.shape[: rows.ndim - len(shape)], *shape)
 
         def write(observation: Any) -> None:
             array = _fitting(observation, wanted, dtype)  # [..., C, H, W]
-            # One channel at a time: a transposed copy of the whole takes four times as long.
+            # One channel at a time: one transposed copy of all channels takes four times as long.
             for channel in range(rows.shape[-1]):
                 rows[..., channel] = array[..., channel, :, :]
 
@@ -66,7 +66,7 @@ def channels_last_writer(shape: tuple[int, ...], dtype: np.dtype) -> Writer:
 
 
 def one_hot_writer(space: gym.spaces.Discrete) -> Writer:
-    """Returns how the numbers of `space` are written into one-hot rows."""
+    """Returns the writer of the numbers of `space` into one-hot rows."""
     first, count = int(space.start), int(space.n)
     values = space.start + np.arange(count)  # [n]
 
@@ -105,7 +105,7 @@ def _outside(array: np.ndarray, good: np.ndarray, low: int, high: int) -> EnvCon
 
 
 def _exact_write(rows: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> Write:
-    """For rows that keep the env's own dtype, uint8 or bool: nothing in them is not finite."""
+    """Returns the write for uint8 and bool rows, which are always finite."""
 
     def write(observation: Any) -> None:
         rows[...] = _fitting(observation, shape, dtype)
@@ -114,7 +114,7 @@ def _exact_write(rows: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> W
 
 
 def _write_few(row: np.ndarray) -> Write:
-    """For one row of few float32."""
+    """Returns the write for one row of few float32 numbers."""
     careful, shape = _careful_write(row, ()), row.shape
     view, unpack, hypot, infinity = row.data, Struct(f"{row.size}f").unpack, math.hypot, math.inf
     strict = True
@@ -123,9 +123,9 @@ def _write_few(row: np.ndarray) -> Write:
         nonlocal strict
         if strict:
             try:
-                view[:] = observation  # unlike NumPy, takes neither another dtype nor shape
+                view[:] = observation  # a memoryview refuses a different dtype or shape
             except (TypeError, ValueError):
-                strict = False  # an env that gives float64 or lists once does so again
+                strict = False  # an env that gives float64 or lists once does so always
             else:
                 if hypot(*unpack(view)) < infinity:
                     return
@@ -143,7 +143,7 @@ def _write_few(row: np.ndarray) -> Write:
 
 
 def _write_floats(rows: np.ndarray, lead: tuple[int, ...]) -> Write:
-    """For float32 rows of any shape."""
+    """Returns the write for float32 rows of any shape."""
     careful = _careful_write(rows, lead)
     shape, size, finite = rows.shape, rows.size, np.empty(rows.shape, np.bool_)
 
@@ -162,7 +162,7 @@ def _write_floats(rows: np.ndarray, lead: tuple[int, ...]) -> Write:
 
 
 def _careful_write(rows: np.ndarray, lead: tuple[int, ...]) -> Write:
-    """For float32 rows, of anything that may be given; says what is wrong with the rest."""
+    """Returns the slow write for float32 rows: takes every allowed value, explains all others."""
 
     def write(observation: Any) -> None:
         array = _fitting(observation, rows.shape, _FLOAT32)
@@ -174,13 +174,13 @@ def _careful_write(rows: np.ndarray, lead: tuple[int, ...]) -> Write:
 
 
 def _fitting(observation: Any, shape: tuple[int, ...], stored: np.dtype) -> np.ndarray:
-    """Returns `observation` as an array that can be stored; the first reset is checked alike."""
+    """Returns `observation` as an array of a shape and dtype that can be stored."""
     if observation.__class__ is np.ndarray:
         array = observation
     else:
         try:
             array = np.asarray(observation)
-        except (TypeError, ValueError):  # a list of lists of several lengths
+        except (TypeError, ValueError):  # for example a list of lists of different lengths
             raise contract_error(
                 f"the observation must be an array of shape {shape}, got {what_came(observation)}"
             ) from None
@@ -194,12 +194,12 @@ def _fitting(observation: Any, shape: tuple[int, ...], stored: np.dtype) -> np.n
 
 
 def can_store(stored: np.dtype, given: np.dtype) -> bool:
-    """Whether numbers of `given` fit into rows of `stored`; others would be cut to fit."""
+    """Returns True if numbers of dtype `given` can be stored as `stored` without being cut off."""
     return given == stored or (stored == _FLOAT32 and given.kind in "biuf")
 
 
 def finite_in_float32(array: np.ndarray) -> np.ndarray:
-    """Returns which numbers of `array` float32 can hold, as bool of the same shape."""
+    """Returns a bool array of the same shape: True where a number is finite in float32."""
     good = np.isfinite(array)
     if array.dtype.itemsize > _FLOAT32.itemsize:
         good &= np.abs(array) <= LARGEST
@@ -218,7 +218,7 @@ def _require_finite(array: np.ndarray, lead: tuple[int, ...]) -> None:
 
 
 def what_came(value: Any) -> str:
-    """Describes something that is not what it should be."""
+    """Returns a short description of a wrong value, for an error message."""
     if isinstance(value, np.ndarray):
         return f"shape {value.shape}" if value.shape else f"the single number {value}"
     if isinstance(value, list | tuple):

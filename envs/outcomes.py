@@ -1,4 +1,4 @@
-"""What comes of a reset or a step beside the observation: taken apart, checked, located."""
+"""Checks of the results of `reset` and `step`, except the observation."""
 
 import math
 import traceback
@@ -14,19 +14,19 @@ STEP = "(observation, reward, terminated, truncated, info)"
 
 
 def reset_results(result: Any) -> tuple[Any, Any]:
-    """Returns observation and info of what `reset` returned."""
+    """Returns the observation and the info in the result of `reset`."""
     if isinstance(result, tuple) and len(result) == 2:
         return result
     raise contract_error(f"reset must return an observation and an info dict, got {_kind(result)}")
 
 
 def not_a_step(result: Any) -> EnvFault:
-    """Returns the error of a `step` that returned something else than five things."""
+    """Returns the error for a `step` that did not return five values."""
     return contract_error(f"step must return {STEP}, got {_kind(result)}")
 
 
 def as_number(reward: Any) -> float:
-    """Returns the reward of one env as a float; a NumPy float32 would make sums float32."""
+    """Returns the reward of one env as a float; sums of a NumPy float32 would stay float32."""
     try:
         return float(reward)
     except (TypeError, ValueError):
@@ -34,7 +34,7 @@ def as_number(reward: Any) -> float:
 
 
 def bad_reward(reward: float, learned: float) -> EnvNotFinite:
-    """Returns the error of a reward that is, scaled and clipped or as it came, not finite."""
+    """Returns the error for a reward that is not finite in float32, raw or transformed."""
     if not math.isfinite(reward) or reward == learned:
         return not_finite("the reward", reward)
     return not_finite(f"the reward {reward:g}, scaled,", learned)
@@ -73,8 +73,8 @@ def _row(name: str, values: Any, num_envs: int, kinds: str, wanted: str) -> np.n
 
 
 def env_error(error: Exception) -> EnvFault:
-    """Returns what is to be raised where an env's reset or step raised `error`."""
-    if _unpacked_in_vain(error):
+    """Returns the error to raise after an env's reset or step raised `error`."""
+    if _is_unpacking_error(error):
         return contract_error(f"step must return {STEP} ({error})")
     text = f" ({in_one_line(error)})" if str(error) else ""
     failed = EnvFailed(f"{type(error).__name__} was raised{text}; correct the env")
@@ -82,8 +82,8 @@ def env_error(error: Exception) -> EnvFault:
     return failed
 
 
-def _unpacked_in_vain(error: Exception) -> bool:
-    """Whether one of gymnasium's wrappers, such as a time limit, got no five things of a step."""
+def _is_unpacking_error(error: Exception) -> bool:
+    """Returns True if a gymnasium wrapper, such as a time limit, could not unpack five values."""
     if not isinstance(error, TypeError | ValueError) or "unpack" not in str(error):
         return False
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)

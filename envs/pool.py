@@ -1,11 +1,11 @@
-"""envpool's envs, stepped by threads of its own, as one of gymnasium's vector envs.
+"""envpool's envs, which envpool steps in its own threads, as a gymnasium vector env.
 
     Weng et al. (2022), https://arxiv.org/abs/2206.10558
 
-envpool has ids of its own, such as "Breakout-v5" for what gymnasium knows as ALE/Breakout-v5. Its
-autoreset is gymnasium's NEXT_STEP: final observations are true, and the step after an episode's end
-ignores its action and pays 0. One thing it tells less of: an episode that terminates on the very
-step its time limit cuts it off is said to be truncated, not both.
+envpool has its own ids, such as "Breakout-v5" for gymnasium's ALE/Breakout-v5. Its autoreset is
+gymnasium's NEXT_STEP: final observations are true, and the step after an episode's end ignores the
+action and pays 0. One difference: if an episode terminates on the last step of its time limit,
+envpool reports only the truncation.
 """
 
 from collections.abc import Mapping
@@ -18,15 +18,17 @@ import numpy as np
 from envs.registry import quiet_gymnasium
 from rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
 
-# What is not env_kwargs' to say: the driver decides it, or its rows would be other ones.
-_OURS = {"num_envs", "batch_size", "seed", "env_seed", "gym_reset_return_info", "max_num_players"}
+# Arguments not allowed in env_kwargs: the driver sets them, or they would change its rows.
+_FIXED = {"num_envs", "batch_size", "seed", "env_seed", "gym_reset_return_info", "max_num_players"}
 
 
 class PoolEnv(gym.vector.VectorEnv[Any, Any, Any]):
-    """The pool of `num_envs` envs that envpool makes of `env_id`.
+    """A pool of `num_envs` envs, made by envpool.
 
     Args:
-      env_kwargs: of envpool: those of the env, `max_episode_steps`, and `num_threads`.
+      env_id: an id of envpool.
+      num_envs: number of envs.
+      env_kwargs: arguments of envpool: those of the env, `max_episode_steps` and `num_threads`.
 
     Raises:
       EnvError: envpool is not installed, has no such env, or cannot make it with `env_kwargs`.
@@ -39,7 +41,7 @@ class PoolEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self._env_id = env_id
         self._env_kwargs = dict(env_kwargs)
         self._pool: Any = None
-        self._first: Any = None  # seed and result of a reset that no step followed
+        self._first: Any = None  # seed and result of the last reset, until the first step
         self._require_known_arguments()
         with quiet_gymnasium():
             spec = self._made(self._envpool.make_spec)
@@ -50,8 +52,9 @@ class PoolEnv(gym.vector.VectorEnv[Any, Any, Any]):
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begins as a new pool does: an old one cannot be seeded again."""
-        # 64 of Atari's games take seconds to make, and make_envs resets once to see a row.
+        """Makes a new pool and resets it, because a pool cannot be seeded again."""
+        # A second reset with the same seed reuses the pool: make_envs resets once to check a row,
+        # and 64 Atari games take seconds to make.
         if self._first is None or self._first[0] != seed:
             self.close()
             make = self._envpool.make_gymnasium
@@ -84,7 +87,7 @@ class PoolEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     def _require_known_arguments(self) -> None:
         names = self._envpool.make_spec(self._env_id)._config_keys
-        taken = sorted({*names, "render_mode"} - _OURS)
+        taken = sorted({*names, "render_mode"} - _FIXED)
         for name in self._env_kwargs:
             if name not in taken:
                 raise EnvError(

@@ -1,4 +1,4 @@
-"""Finding an env by its id and making it; saying in one line why that could not be done."""
+"""Lookup and making of an env by its id, with one-line errors that name the cause."""
 
 import importlib
 import inspect
@@ -18,10 +18,10 @@ from rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
 
 EntryPoint = EnvCreator | VectorEnvCreator | str | None
 
-# Ours first: under the same ids the package MinAtar registers, when asked to, envs whose episodes
-# cannot be reproduced.
+# Our specs come first: the package MinAtar can register envs under the same ids, and the episodes
+# of those cannot be reproduced.
 REGISTERED = ChainMap(in_graph.SPECS, minatar.SPECS, gym.registry)
-# What to install for the envs of gymnasium.envs.<key>, of our own envs.<key>, and of "<key>:...".
+# Package to install for envs of gymnasium.envs.<key>, of our envs.<key>, and of "<key>:...".
 INSTALL = {
     "ale_py": "targetnet[atari]",
     "box2d": "targetnet[box2d]",
@@ -41,8 +41,11 @@ VECTOR_DEFAULTS: dict[str, dict[str, Any]] = {
 def find_spec(env_id: str) -> EnvSpec:
     """Returns the registered spec of `env_id`, "Env-v0" or "module:Env-v0".
 
-    An id without its version is refused, although gymnasium would take the latest: a run that
-    can be repeated names the version it trained on.
+    Gymnasium accepts an id without a version and takes the latest. Here such an id is refused,
+    because a repeatable run must name the version.
+
+    Raises:
+      EnvError: no env has this id, or the module cannot be imported.
     """
     module, _, name = env_id.rpartition(":")
     if module:
@@ -71,13 +74,13 @@ def _unregistered(module: str, name: str) -> str:
     problem = f"{of} {shown(name)}"
     by_version = sorted(REGISTERED.values(), key=lambda spec: spec.version or 0)
     latest = {_without_version(spec.id): spec.id for spec in by_version}
-    # Names are compared without their versions: in "Foo-v0" those are half of what is alike.
+    # Compare names without versions: the "-v0" would make short names look alike.
     near = nearest(_without_version(name), latest)
     if near is not None:
         return f"{problem}; did you mean {latest[near]!r}?"
     if module:
         return f"{problem}; correct the name, or register it there"
-    # Atari's is the one namespace that everybody meets without its module.
+    # ALE is the namespace that users most often write without its module.
     module = "ale_py" if name.startswith("ALE/") else "module"
     return (
         f"{problem}; name a registered one with its version, such as 'CartPole-v1', or write "
@@ -90,7 +93,7 @@ def _without_version(env_id: str) -> str:
 
 
 def make_single(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
-    """Makes one env with gymnasium's usual wrappers but for its checker of every step."""
+    """Makes one env with gymnasium's usual wrappers, but without the checker of every step."""
     with _explained(spec, spec.entry_point, env_kwargs):
         env = gym.make(spec, disable_env_checker=True, **env_kwargs)
     make_contains_quick(getattr(env.unwrapped, "action_space", None))
@@ -100,10 +103,11 @@ def make_single(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, An
 def make_vector(
     spec: EnvSpec, num_envs: int, env_kwargs: Mapping[str, Any]
 ) -> gym.vector.VectorEnv[Any, Any, Any]:
-    """Makes the vector env that `spec` itself offers.
+    """Makes the vector env that `spec` provides.
 
     Raises:
-      EnvError: it offers none, or one that does not reset on the step after an episode's end.
+      EnvError: `spec` provides no vector env, the vector env cannot be made, or it does not reset
+        on the step after an episode's end.
     """
     if spec.vector_entry_point is None:
         raise EnvError(
@@ -128,7 +132,7 @@ def make_vector(
 def _explained(
     spec: EnvSpec, entry_point: EntryPoint, env_kwargs: Mapping[str, Any]
 ) -> Iterator[None]:
-    """Turns what making an env raises into EnvError, and keeps gymnasium's warnings quiet."""
+    """Turns errors of making an env into EnvError, and silences gymnasium's warnings."""
     try:
         with quiet_gymnasium():
             yield
@@ -140,10 +144,10 @@ def _explained(
 
 @contextmanager
 def quiet_gymnasium() -> Iterator[None]:
-    """Within, gymnasium warns of nothing.
+    """Silences gymnasium's warnings inside this context.
 
-    A warning of gymnasium prints several lines around a message of one; what matters of
-    them (deprecated versions, autoreset modes) is checked here and said once.
+    Gymnasium prints several lines for a message of one line. The important causes of warnings
+    are checked in this package and reported once.
     """
     level = gym.logger.min_level
     gym.logger.min_level = gym.logger.ERROR
@@ -155,7 +159,7 @@ def quiet_gymnasium() -> Iterator[None]:
 
 def _missing_package(spec: EnvSpec, entry_point: EntryPoint, error: Exception) -> str:
     family = re.sub(r"^(gymnasium\.)?envs\.(\w+).*", r"\2", str(entry_point))
-    # Gymnasium's text gives another way to install; the import it failed on is the cause.
+    # Gymnasium's message gives different install advice, so quote the failed import instead.
     reason = in_one_line(error.__cause__ or error)
     if family in INSTALL:
         return (
@@ -183,7 +187,7 @@ def _refused(
 
 
 def _arguments(entry_point: EntryPoint) -> list[str]:
-    """Names what env_kwargs may hold; nothing if `entry_point` takes anything or does not say."""
+    """Returns the allowed names in env_kwargs; empty if they are unknown or unrestricted."""
     creator: Any = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
     try:
         parameters = inspect.signature(creator).parameters

@@ -1,4 +1,4 @@
-"""What becomes of a reward before it is learned from: scaled, then clipped."""
+"""Scaling and clipping of rewards before the agent learns from them."""
 
 import math
 from typing import NamedTuple
@@ -9,19 +9,19 @@ from rl_core.errors import EnvError
 
 
 class RewardTransform(NamedTuple):
-    """What makes of a raw reward the one that is learned from.
+    """A transform from raw rewards to the rewards that the agent learns from.
 
         learned = min(max(raw * scale, -limit), limit)
 
-    With scale 1 and limit 1 as in Mnih et al. (2015), https://doi.org/10.1038/nature14236. All
-    in float64, whatever the env's own precision; NaN stays NaN.
+    Scale 1 and limit 1 are the clipping of Mnih et al. (2015),
+    https://doi.org/10.1038/nature14236. The arithmetic is in float64; NaN stays NaN.
     """
 
     scale: float
     limit: float
 
     def one(self, raw: float) -> float:
-        """The same as `all`: NumPy takes ten times as long for a single number."""
+        """Transforms one raw reward; NumPy would take ten times as long for a single number."""
         return min(max(raw * self.scale, -self.limit), self.limit)
 
     def all(self, raw: np.ndarray) -> np.ndarray:
@@ -31,11 +31,11 @@ class RewardTransform(NamedTuple):
 
 
 def reward_transform(scale: float, clip: float | None) -> RewardTransform | None:
-    """Returns how rewards are transformed; None if they are learned from as they are.
+    """Returns the transform of rewards; None if it would change nothing.
 
     Args:
-      scale: > 0.
-      clip: > 0; None does not clip.
+      scale: > 0, factor of every reward.
+      clip: > 0, bound of the scaled rewards' size; None does not clip.
 
     Raises:
       EnvError: `scale` or `clip` is not a finite number > 0.

@@ -1,4 +1,4 @@
-"""An env's spaces as the agent sees them: stored rows of one dtype, actions from 0."""
+"""Conversion of an env's spaces for the agent: rows of one stored dtype, and actions from 0."""
 
 from typing import Any, NamedTuple
 
@@ -8,12 +8,12 @@ import numpy as np
 from envs.checks import require_array_observations, require_discrete_actions
 from envs.observations import Writer, box_writer, channels_last_writer, one_hot_writer
 
-# Stored as they are: in a replay they take a quarter of the memory of float32.
+# Stored without conversion: in a replay they take a quarter of the memory of float32.
 KEPT_DTYPES = (np.dtype(np.uint8), np.dtype(np.bool_))
 
 
 class Spaces(NamedTuple):
-    """What one env's observations and actions are to the agent."""
+    """One env's observations and actions in the agent's form."""
 
     observation_shape: tuple[int, ...]
     observation_dtype: np.dtype  # as stored
@@ -26,14 +26,14 @@ class Spaces(NamedTuple):
 def read_spaces(
     env_id: str, observation_space: gym.Space[Any], action_space: gym.Space[Any]
 ) -> Spaces:
-    """Returns how the agent sees an env with these spaces.
+    """Returns the agent's form of an env's spaces.
 
-    A Box stays uint8 or bool if it is that and else becomes float32; a Discrete becomes
-    one-hot float32. Images whose channels or stacked frames come first, uint8 [C, H, W] with C
-    at most half of H and W, become [H, W, C], as the networks want them.
+    A Box of uint8 or bool keeps its dtype, any other Box becomes float32, and a Discrete space
+    becomes one-hot float32. Images with channels or stacked frames first, uint8 [C, H, W] with C
+    at most half of H and W, become [H, W, C], the form that the networks expect.
 
     Raises:
-      EnvError: the spaces are of a kind that cannot be trained on.
+      EnvError: the agent cannot be trained with these spaces.
     """
     actions = require_discrete_actions(env_id, action_space)
     observations = require_array_observations(env_id, observation_space)
@@ -53,7 +53,7 @@ def read_spaces(
 
 
 def _byte_bounds(space: gym.spaces.Box) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns low and high of bytes, as two numbers where all elements have the same."""
+    """Returns low and high of uint8 observations, as scalars if all elements have equal bounds."""
     low, high = space.low, space.high
     if space.dtype != np.uint8 or (not low.any() and (high == 255).all()):
         return None
@@ -63,7 +63,7 @@ def _byte_bounds(space: gym.spaces.Box) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 class _QuickDiscrete(gym.spaces.Discrete):
-    """A Discrete that knows at once that one of its own whole numbers is in it."""
+    """A Discrete space with a fast `contains` for plain ints."""
 
     members: range
 
@@ -72,16 +72,16 @@ class _QuickDiscrete(gym.spaces.Discrete):
 
 
 def make_contains_quick(space: gym.Space[Any] | None) -> None:
-    """Makes `space.contains`, which some envs ask at every step, cheap if it is a Discrete.
+    """Makes `space.contains` fast if `space` is Discrete; its answers stay the same.
 
-    What it answers stays the same. Gymnasium asks NumPy for the bounds of int64 each time, which
-    is a third of a step of CartPole.
+    Some envs call `contains` at every step. Gymnasium's version asks NumPy for the bounds of int64
+    on each call, which takes a third of a step of CartPole.
     """
     if type(space) is not gym.spaces.Discrete:
         return
     members = range(int(space.start), int(space.start) + int(space.n))
-    if space.contains(members[-1]):  # or its dtype is too small for it
-        # Not another object: this one has a random state, and wrappers may hold it too.
+    if space.contains(members[-1]):  # False if the space's dtype is too small for this number
+        # Change the class and keep the object: it has a random state, and wrappers may share it.
         space.__class__ = _QuickDiscrete
         assert isinstance(space, _QuickDiscrete)
         space.members = members

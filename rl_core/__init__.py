@@ -1,8 +1,8 @@
 """Graph core for target-network agents: scopes, syncs, freezing, replay, losses.
 
-Public names are re-exported here flat and loaded on first use, because what runs without
-TensorFlow (the board, `targetnet set`, `--help`) imports submodules of this package too and
-must not pay TensorFlow's import of several seconds.
+Public names are re-exported here and loaded on first use. The board, `targetnet set` and
+`--help` run without TensorFlow and import submodules of this package too; they must not wait
+several seconds for TensorFlow's import.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ if TYPE_CHECKING:
     from rl_core.replay.valid_rows import ValidRows
     from rl_core.schedules import Constant, Geometric, Linear, Piecewise, Schedule
 
-# Read once, when TensorFlow is imported. oneDNN's kernels cost 5 us more per small matrix product,
-# which doubles the time of acting; for small networks the plain ones are as fast in learning.
+# TensorFlow reads this variable once, at import. oneDNN's kernels cost 5 us more per small matrix
+# product, which doubles the time of acting; small networks learn as fast with the plain kernels.
 os.environ.setdefault(ONEDNN_VARIABLE, "0")
-# Read when TensorFlow logs for the first time. What fails is raised; below 3 it also logs that a
-# machine without a GPU has none.
+# TensorFlow reads this variable at its first log line. Level 3 hides nothing that is needed,
+# because failures are raised; below 3 TensorFlow also logs that the machine has no GPU.
 os.environ.setdefault(LOG_LEVEL_VARIABLE, "3")
 
 _NAMES_OF = {

@@ -1,4 +1,4 @@
-"""One hash over named values: two runs are identical where their digests are."""
+"""A hash over named values: runs with equal digests are identical."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 
 
 class Digest:
-    """SHA-256 over arrays and plain values, each with its name, so that none can pass for another.
+    """A SHA-256 over arrays and plain values.
 
-    The order in which they are added matters.
+    Each value is hashed with its name, so no value can be mistaken for another. The order of the
+    additions matters.
     """
 
     def __init__(self) -> None:
@@ -25,11 +26,11 @@ class Digest:
         self._hash.update(array.reshape(-1).view(np.uint8).data)
 
     def value(self, name: str, value: Any) -> None:
-        """Adds anything that JSON can say."""
+        """Adds any JSON value."""
         self._header([name, "json", value])
 
     def hexdigest(self) -> str:
-        """64 hexadecimal digits."""
+        """Returns the digest, 64 hexadecimal digits."""
         return self._hash.hexdigest()
 
     def _header(self, fields: list[Any]) -> None:

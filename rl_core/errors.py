@@ -1,4 +1,4 @@
-"""The exception family: one clear line each, never a traceback for a user's mistake.
+"""Exceptions of this project: each has a message of one clear line, for a user's mistake.
 
 Every class also inherits the built-in it refines, so `except ValueError` keeps working. The
 command line prints `str(error)` and exits with the class's `exit_code`.
@@ -10,22 +10,23 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 _MOST_SHOWN = 200  # characters of a value
-_LONGEST_NAME = 100  # that a nearest one is looked for: the time goes with the square of it
+_LONGEST_NAME = 100  # characters; the time to find similar names grows with the length squared
 
 
 class RlCoreError(Exception):
     """Base of every error this project raises on purpose.
 
-    Its text is one line, and no name in it can send a terminal what the terminal obeys.
+    The text is one line. Control characters in it are escaped, so that a name cannot send
+    commands to the terminal.
 
     Attributes:
-      exit_code: of the command line: 2 is a user's mistake, 1 a run that broke off.
+      exit_code: exit code of the command line: 2 is a user's mistake, 1 a run that failed.
     """
 
     exit_code: ClassVar[int] = 2
 
     def __str__(self) -> str:
-        # KeyError and OSError, which some refine, show something else than their message.
+        # Some subclasses inherit KeyError or OSError, whose own __str__ changes the message.
         return escaped(Exception.__str__(self))
 
 
@@ -46,7 +47,7 @@ class BoundsError(RlCoreError, ValueError):
 
 
 class UnknownName(RlCoreError, KeyError):
-    """A name that nothing has; the message offers the nearest one."""
+    """An unknown name; the message offers the nearest valid one."""
 
 
 class StaticHyperparameter(RlCoreError, TypeError):
@@ -62,25 +63,25 @@ class EnvError(RlCoreError, ValueError):
 
 
 class EnvFault(RlCoreError, RuntimeError):
-    """Something an env did after its first reset that ends the run.
+    """A fault of an env after its first reset; it ends the run.
 
-    Whoever passes it on adds what it knows: which env, which env step, what was saved.
+    Each caller that passes the fault on adds its own facts: the env, the env step, the checkpoint.
 
     Attributes:
-      env: index of the env among the rows of a vector env; None where it is not known.
-      env_steps: transitions of the same time step up to the fault, itself included.
+      env: index of the env among the rows of a vector env; None if unknown.
+      env_steps: transitions of this time step up to and including the faulty one.
     """
 
     env: int | None = None
     env_steps: int = 0
 
     def add(self, *, before: str = "", after: str = "") -> None:
-        """Extends the message."""
+        """Adds text before and after the message."""
         self.args = (f"{before}{self}{after}",)
 
 
 class EnvContractError(EnvFault, EnvError):
-    """An env returned something that gymnasium's interface does not allow."""
+    """An env returned a value that gymnasium's interface does not allow."""
 
 
 class EnvNotFinite(EnvFault, ArithmeticError):
@@ -90,13 +91,13 @@ class EnvNotFinite(EnvFault, ArithmeticError):
 
 
 class EnvFailed(EnvFault):
-    """An env raised an exception of its own, which is the cause."""
+    """An env raised an exception; that exception is this error's `__cause__`."""
 
     exit_code = 1
 
 
 class EnvWorkerLost(EnvFault, EnvError):
-    """The process in which an env runs is gone."""
+    """The process that runs an env has ended."""
 
     exit_code = 1
 
@@ -106,11 +107,11 @@ class RunDirError(RlCoreError, OSError):
 
 
 class MemoryLimitError(RlCoreError, MemoryError):
-    """A run would need more memory than there is."""
+    """A run needs more memory than is available."""
 
 
 class Diverged(RlCoreError, ArithmeticError):
-    """Learning left what is finite; the update that would have been the first was not made."""
+    """An update would have made a value NaN or infinite, and was not made."""
 
     exit_code = 1
 
@@ -122,7 +123,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Returns the name that is most alike; None if none is, or if `name` is too long to be one."""
+    """Returns the most similar name; None if no name is similar or `name` is too long."""
     if len(name) > _LONGEST_NAME:
         return None
     known = [known for known in names if len(known) <= _LONGEST_NAME]
@@ -130,42 +131,42 @@ def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
 
 
 def shown(value: object) -> str:
-    """The repr of a value from outside: on one line, at most 200 characters, none that acts.
+    """Returns the repr of a value from outside: one line, at most 200 printable characters.
 
-    Whatever the value: huge, deep, an integer of more digits than Python prints.
+    Accepts any value: huge, deeply nested, or an integer with more digits than Python prints.
     """
     return _cut(escaped(" ".join(_BRIEF.repr(value).split())), _MOST_SHOWN)
 
 
 def in_one_line(value: object, most: int = 160) -> str:
-    """The text of anything on one line, at most `most` characters, none that acts.
+    """Returns the text of any value: one line, at most `most` printable characters.
 
-    Spaces and other people's errors may take several lines.
+    The text of gymnasium spaces and of other libraries' errors may have several lines.
     """
     try:
         text = str(value)
     except (ValueError, RecursionError):  # too many digits; too deep
         text = shown(value)
-    # Cut before, too: of a text of megabytes the rest is not worth looking at.
+    # Cut before escaping too: a text may have megabytes, and only its start is shown.
     return _cut(escaped(" ".join(text[: 10 * most].split())), most)
 
 
 def escaped(text: str) -> str:
-    """The same text with newlines, escape sequences and half characters as Python writes them."""
+    """Returns a text with each unprintable character replaced by its Python escape."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def reason_of(error: Exception) -> str:
-    """Why a file could not be read or written, in a few words without its path."""
+    """Returns why a file could not be read or written, in a few words without the path."""
     if isinstance(error, OSError) and error.strerror:
         return in_one_line(error.strerror)
     return in_one_line(error)
 
 
 class _Brief(reprlib.Repr):
-    """`repr` of a bounded number of parts, of bounded size and depth."""
+    """A `repr` with bounded length, depth and number of items."""
 
     def __init__(self) -> None:
         super().__init__()

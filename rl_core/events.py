@@ -1,9 +1,9 @@
-"""Writing TensorBoard event files, batched and without TensorFlow.
+"""Writer of TensorBoard event files, batched and without TensorFlow.
 
-What is added waits in memory as it is. A flush makes events of all of it at once and writes them
-in one go: code that runs many times in a row is ten times as fast as once in a while, between two
-calls into the graph. There is no thread: what has waited too long is noticed when more is added,
-so whoever pauses calls `flush()`.
+Added values wait in memory unconverted. A flush converts all of them to events and writes them
+together: one batch takes a tenth of the time of many single conversions between calls into the
+graph. There is no flushing thread: each addition checks how long the oldest value has waited, so a
+caller that pauses must call `flush()`.
 
 `python -m rl_core.events` prints the docs page of all tags.
 """
@@ -41,8 +41,8 @@ __all__ = ["TAGS", "EventWriter", "Tag"]
 HPARAMS_METRICS = ("evaluation/return", "episode/return")
 HISTOGRAM_BUCKETS = 30
 MAX_BUFFER_BYTES = 1 << 18
-_MOST_WAITING_BYTES = 1 << 26  # while the disk is full
-_POINT_BYTES = 64  # of one point of a curve, about
+_MOST_WAITING_BYTES = 1 << 26  # limit of the events that wait while the disk is full
+_POINT_BYTES = 64  # approximate size of one point of a curve
 
 _PLUGINS = {
     "scalar": scalar_plugin,
@@ -52,11 +52,11 @@ _PLUGINS = {
 
 
 class EventWriter:
-    """Writes one new event file of a run. Close it, or use it in a `with` statement.
+    """A writer of one new event file of a run. Close it, or use it in a `with` statement.
 
-    Every method that adds an event may flush, and every flush that cannot write raises
-    RunDirError; what it could not write is kept and tried again at the next flush. With
-    `on_failure`, a method that adds an event tells of it there instead of raising.
+    Every method that adds an event may flush. A flush that cannot write raises RunDirError and
+    keeps the events for the next flush. With `on_failure`, methods that add an event pass the
+    error to `on_failure` instead of raising it.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class EventWriter:
         after: int = -1,
         on_failure: Callable[[RunDirError], None] | None = None,
     ) -> None:
-        """Creates `logdir` if need be, and a new event file in it.
+        """Creates `logdir` if it does not exist, and a new event file in it.
 
         Args:
           logdir: the run directory.
-          flush_seconds: how long an event may wait in memory while others are being added.
-          more_tags: what may be written beside TAGS, such as one `control_tag` a live value.
-          after: env step that this file goes on from: a board drops what it read beyond it.
-          on_failure: is told of each flush, but those that the caller asks for, that failed.
+          flush_seconds: longest time that an event waits in memory while others are added.
+          more_tags: allowed tags beside TAGS, such as one `control_tag` per live value.
+          after: env step at which this file continues; a board drops older points beyond it.
+          on_failure: called with the error of each failed flush that the caller did not request.
 
         Raises:
           RunDirError: the directory or the file cannot be made or written.
@@ -90,7 +90,7 @@ class EventWriter:
         self._described: dict[Kind, set[str]] = {kind: set() for kind in get_args(Kind)}
         self._path, self._file = _create(logdir)
         self._add_event(event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2"))
-        # Also in a run's first file: to a board only the second start is a restart.
+        # A run's first file needs a START too: a board takes only the second one for a restart.
         start = _event(after + 1)
         start.session_log.status = event_pb2.SessionLog.START
         self._add_event(start)
@@ -98,7 +98,7 @@ class EventWriter:
 
     @property
     def position(self) -> int:
-        """Bytes of the event file written so far; always the end of a whole event."""
+        """Bytes of the event file written so far; always the end of a complete event."""
         return self._position
 
     def scalar(self, tag: str, value: float, step: int) -> None:
@@ -109,11 +109,11 @@ class EventWriter:
         """Adds one point to each of several curves, all at env step `step`, as one event.
 
         Raises:
-          UnknownName: a key is no scalar tag; then none of them is written.
+          UnknownName: a key is not a scalar tag; then no point is written.
         """
         if not values:
             return
-        new = self._undescribed("scalar", values)
+        new = self._new_metadata("scalar", values)
         points = {tag: float(value) for tag, value in values.items()}
         self._add(_POINT_BYTES * len(points), _scalars, time.time(), int(step), points, new)
         self._described["scalar"].update(new)
@@ -121,10 +121,9 @@ class EventWriter:
     def histogram(self, tag: str, values: ArrayLike, step: int) -> None:
         """Adds a histogram of `values` (any shape) at env step `step`.
 
-        What float32 cannot hold, NaN and infinities among it, has no place on the axis and is
-        left out.
+        NaN, infinities and values beyond float32 are left out: they have no place on the axis.
         """
-        new = self._undescribed("histogram", (tag,))
+        new = self._new_metadata("histogram", (tag,))
         kept = np.array(values, np.float64)
         size = _POINT_BYTES + 24 * HISTOGRAM_BUCKETS + kept.nbytes
         self._add(size, _histogram, time.time(), int(step), tag, kept, new)
@@ -132,7 +131,7 @@ class EventWriter:
 
     def text(self, tag: str, markdown: str, step: int) -> None:
         """Adds a text, shown as Markdown, at env step `step`."""
-        new = self._undescribed("text", (tag,))
+        new = self._new_metadata("text", (tag,))
         self._add_event(_tensor(time.time(), int(step), tag, markdown, new))
         self._described["text"].update(new)
 
@@ -145,10 +144,10 @@ class EventWriter:
         self._add_event(event)
 
     def hparams(self, values: Mapping[str, object]) -> None:
-        """Lists this run in the HParams tab: these values beside its latest returns.
+        """Lists this run in the HParams tab: `values` beside its latest returns.
 
-        TensorBoard takes the columns from one run of a log directory, so runs that are to be
-        compared should be given the same keys.
+        TensorBoard takes the columns from one run of a log directory, so runs to be compared
+        need the same keys.
         """
         columns = {name: _hparam(value) for name, value in values.items()}
         event = _event(0)
@@ -157,19 +156,19 @@ class EventWriter:
             metadata=hparams_plugin.create_summary_metadata(_experiment(columns)),
             tensor=hparams_plugin.NULL_TENSOR,
         )
-        # An empty trial gets the run's name and its own row; by default TensorBoard averages
-        # the runs that have equal values.
+        # With an empty trial id the run gets its own row, named after it; otherwise TensorBoard
+        # averages runs with equal values.
         event.summary.MergeFrom(hparams_pb(columns, trial_id=""))
         self._add_event(event)
 
     def flush(self) -> None:
-        """Writes what is in memory to the file.
+        """Writes all waiting events to the file.
 
         Raises:
-          RunDirError: the disk is full, or gone.
+          RunDirError: the file cannot be written, for example because the disk is full.
         """
         waiting = records([make().SerializeToString() for make in self._waiting])
-        # At a fixed place, so a flush that failed half-way is simply written again.
+        # The write begins at a fixed position, so the next flush overwrites a half-written one.
         try:
             _write_at(self._file, waiting, self._position)
         except OSError as error:
@@ -200,10 +199,10 @@ class EventWriter:
     ) -> None:
         self.close()
 
-    def _undescribed(
+    def _new_metadata(
         self, kind: Kind, names: Iterable[str]
     ) -> dict[str, summary_pb2.SummaryMetadata]:
-        """What TensorBoard has to know of those of `names` that this file does not have yet."""
+        """Returns the metadata of the tags in `names` that this file does not describe yet."""
         described = self._described[kind]
         new = [name for name in names if name not in described]
         return {name: _metadata(tag_named(name, kind, self._more_tags)) for name in new}
@@ -212,7 +211,7 @@ class EventWriter:
         self._add(event.ByteSize(), lambda: event)
 
     def _add(self, size: int, make: Callable[..., event_pb2.Event], *content: Any) -> None:
-        """Has `make(*content)`, of about `size` bytes, written with the next flush."""
+        """Queues `make(*content)`, about `size` bytes, for the next flush."""
         if self._closed:
             raise ValueError("the event file is closed")
         self._waiting.append(functools.partial(make, *content))
@@ -221,30 +220,30 @@ class EventWriter:
         self._oldest = min(self._oldest, now)
         too_old = now - self._oldest > self._flush_seconds
         if too_old or self._waiting_bytes > self._flush_bytes:
-            self._flush_by_itself()
+            self._flush_automatically()
 
-    def _flush_by_itself(self) -> None:
+    def _flush_automatically(self) -> None:
         try:
             self.flush()
         except RunDirError as error:
             if self._on_failure is None:
                 raise
             self._on_failure(error)
-            self._wait_longer()
+            self._postpone_flush()
 
-    def _wait_longer(self) -> None:
-        """Puts the next try off, and drops the oldest events where too many wait."""
+    def _postpone_flush(self) -> None:
+        """Postpones the next flush, and drops the oldest events if too many wait."""
         self._oldest = time.monotonic()
         self._flush_bytes = self._waiting_bytes + MAX_BUFFER_BYTES
         if self._waiting_bytes > _MOST_WAITING_BYTES:
             del self._waiting[: len(self._waiting) // 2]
             self._waiting_bytes //= 2
-            # A tag's description may be among what was dropped.
+            # A dropped event may have held a tag's description, so describe every tag again.
             for described in self._described.values():
                 described.clear()
 
 
-_Metadata = Mapping[str, summary_pb2.SummaryMetadata]  # of tags that are written first
+_Metadata = Mapping[str, summary_pb2.SummaryMetadata]  # of the tags that are new in this file
 
 
 def _event(step: int, wall_time: float | None = None) -> event_pb2.Event:
@@ -259,7 +258,7 @@ def _scalars(
 ) -> event_pb2.Event:
     event = _event(step, wall_time)
     for tag, value in points.items():
-        # Field by field, which takes a third of the time that arguments take.
+        # Setting single fields takes a third of the time that constructor arguments take.
         point = event.summary.value.add()
         point.tag = tag
         point.simple_value = value
@@ -283,8 +282,8 @@ def _tensor(
 
 
 def _create(logdir: Path) -> tuple[Path, int]:
-    """A new event file in `logdir`: its path and its descriptor."""
-    # TensorBoard finds the file by "tfevents" and reads a directory's files in order of name.
+    """Creates a new event file in `logdir`; returns its path and descriptor."""
+    # TensorBoard finds a file by "tfevents" in its name and reads the files in order of name.
     stem = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
     paths = (logdir / f"{stem}.{number}" for number in itertools.count())
     try:
@@ -296,7 +295,7 @@ def _create(logdir: Path) -> tuple[Path, int]:
 
 
 def _write_at(file: int, data: bytes, position: int) -> None:
-    """Writes all of `data` at `position`; a single write may stop short."""
+    """Writes all of `data` at `position`; one `pwrite` may write only a part."""
     rest = memoryview(data)
     while rest:
         written = os.pwrite(file, rest, position)
@@ -309,41 +308,41 @@ def _unwritable(path: Path, error: OSError) -> RunDirError:
 
 
 def _metadata(tag: Tag) -> summary_pb2.SummaryMetadata:
-    """Unit, meaning and plugin of a tag, written with its first value."""
+    """Returns a tag's unit, meaning and plugin, which are written with its first value."""
     metadata = _PLUGINS[tag.kind].create_summary_metadata(
         display_name=None, description=f"{tag.meaning} Unit: {tag.unit}. X axis: env steps."
     )
-    # Without its class the fast loader forgets the description of a plain scalar.
+    # Without a data class, TensorBoard's fast loader drops the description of a scalar.
     scalar, tensor = summary_pb2.DATA_CLASS_SCALAR, summary_pb2.DATA_CLASS_TENSOR
     metadata.data_class = scalar if tag.kind == "scalar" else tensor
     return metadata
 
 
 def _buckets(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Histogram in the format of TensorBoard's histogram plugin.
+    """Returns a histogram in the format of TensorBoard's histogram plugin.
 
-    All zeros if there is nothing to count; if all values are equal, every bucket has that
-    value for both edges and the last one holds the count.
+    Without values all entries are 0. If all values are equal, every bucket has that value as
+    both edges, and the last bucket holds the count.
 
     Returns:
       [HISTOGRAM_BUCKETS, 3]: left edge, right edge, count of equally wide buckets.
     """
     size = HISTOGRAM_BUCKETS
-    values = values[np.abs(values) <= np.finfo(np.float32).max]  # [n]; no NaN compares
+    values = values[np.abs(values) <= np.finfo(np.float32).max]  # [n]; NaN compares false
     if not values.size:
         return np.zeros((size, 3))
     low, high = values.min(), values.max()
     if low == high:
         index = np.full(values.shape, size - 1)
     else:
-        # np.histogram does the same in more time, and refuses a range it finds too narrow.
+        # np.histogram is slower and refuses a very narrow range.
         index = np.minimum(((values - low) / (high - low) * size).astype(np.intp), size - 1)
     edges = np.linspace(low, high, size + 1)
     return np.stack([edges[:-1], edges[1:], np.bincount(index, minlength=size)], axis=1)
 
 
 def _hparam(value: object) -> bool | float | str:
-    """`value` as the HParams tab can show it: a number that is one, or else its text."""
+    """Returns `value` for the HParams tab: a bool, string or finite number as it is, else text."""
     if isinstance(value, bool | str):
         return value
     if isinstance(value, int | float) and math.isfinite(value):
@@ -352,7 +351,8 @@ def _hparam(value: object) -> bool | float | str:
 
 
 def _experiment(columns: Mapping[str, bool | float | str]) -> hparams_data.HParamsPluginData:
-    """The HParams tab's columns: no domains, because they would hide runs outside them."""
+    """Returns the columns of the HParams tab."""
+    # Without domains: TensorBoard would hide runs whose values lie outside a column's domain.
     experiment = hparams_api.Experiment(
         hparam_infos=[
             hparams_api.HParamInfo(name=name, type=_hparam_type(value))

@@ -1,6 +1,6 @@
-"""Exploration: from action values and random numbers to actions.
+"""Exploration: chooses actions from action values and random numbers.
 
-The random numbers come in as tensors; where they come from is the caller's business.
+The caller passes the random numbers as tensors.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def epsilon_greedy(
     num_actions: int,
     legal: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """With probability epsilon any legal action, each as likely; otherwise the best.
+    """Returns a uniformly random legal action with probability epsilon, otherwise the best.
 
     Args:
       best: [N] int32 in [0, A): the greedy actions, legal already.
       epsilon: scalar in [0, 1], usually fed.
       coin: [N] float uniform in [0, 1): whether to explore.
-      die: [N] float uniform in [0, 1): where to, independent of `coin`.
+      die: [N] float uniform in [0, 1): which random action, independent of `coin`.
       num_actions: A.
       legal: [N, A] bool; None: every action is legal.
 
@@ -57,7 +57,7 @@ def boltzmann(
     uniform: tf.Tensor,
     legal: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Actions drawn from softmax(q / temperature) over the legal ones.
+    """Draws actions from softmax(q / temperature) over the legal actions.
 
         action = argmax_a log pi[a] - log(-log(uniform[a]))
 
@@ -80,16 +80,16 @@ def boltzmann(
         q, uniform, legal = require_shapes(
             "boltzmann", q=(q, "NA"), uniform=(uniform, "NA"), legal=(legal, "NA")
         )
-        # A uniform number of 0 would make minus infinity of an action, even of the only legal one.
+        # A uniform number of 0 would give minus infinity, even to the only legal action.
         gumbel = -tf.log(-tf.log(tf.maximum(uniform, _SMALLEST)))  # [N, A]
         return tf.argmax(log_policy(q, temperature, legal) + gumbel, axis=1, output_type=tf.int32)
 
 
 def _any_legal(die: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
-    """[N], [N, A] -> [N]: the floor(die * number of legal actions)-th legal action."""
+    """Returns the legal action number floor(die * legal actions): [N], [N, A] -> [N]."""
     seen = tf.cumsum(tf.cast(legal, tf.int32), axis=1)  # [N, A] legal actions up to here
     count = seen[:, -1]  # [N]
     k = tf.cast(die * tf.cast(count, tf.float32), tf.int32)  # [N]
     before = tf.reduce_sum(tf.cast(seen <= k[:, tf.newaxis], tf.int32), axis=1)  # [N]
-    # With no legal action at all the episode is over: what is returned is an action, no more.
+    # Without any legal action the episode is over, and any action in range will do.
     return tf.minimum(before, tf.shape(legal)[1] - 1)

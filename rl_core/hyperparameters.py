@@ -1,4 +1,4 @@
-"""Live hyperparameters: name, unit, bounds, meaning; the value now and where it comes from.
+"""Live hyperparameters: name, unit, bounds and meaning; the present value and its source.
 
 A value comes from the config (a number or a schedule) until it is set; setting it overrides
 the config, and setting it to "auto" returns to it.
@@ -24,21 +24,21 @@ from rl_core.errors import (
 
 AUTO = "auto"
 NO_BLOCKS = "none"
-# What the graph can be fed.
+# Largest values that a feed of the graph can hold.
 LARGEST_INT64 = 2**63 - 1
 LARGEST_FLOAT32 = 3.4028234663852886e38
-ANY = "any number"  # the bounds of what has none
+ANY = "any number"  # the text for a value without bounds
 Source = Literal["config", "schedule", "override"]
 
 
 class HasValue(Protocol):
-    """What a hyperparameter may follow: a schedule, or anything with a value at an env step."""
+    """A source of values over env steps, such as a schedule."""
 
     def value_at(self, env_step: int) -> Any: ...
 
 
 class Change(NamedTuple):
-    """A live value that was set: what it was and what it is."""
+    """A change of a live value: its name, old value and new value."""
 
     name: str
     old: Any
@@ -47,9 +47,9 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Knob:
-    """What a live value is called, counted in, bounded by, means, and when a change is felt.
+    """A live value's name, unit, bounds and meaning, and when a change takes effect.
 
-    `above` and `below` exclude the bound itself, `at_least` and `at_most` include it.
+    `above` and `below` exclude the bound, `at_least` and `at_most` include it.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Knob:
 
     @property
     def bounds(self) -> str:
-        """For people: ">= 1", "in (0, 1]", "any number"."""
+        """The bounds as text: ">= 1", "in (0, 1]" or "any number"."""
         low = self.above if self.above is not None else self.at_least
         high = self.below if self.below is not None else self.at_most
         if low is not None and high is not None:
@@ -77,10 +77,10 @@ class Knob:
         return ANY
 
     def check(self, value: Any) -> Any:
-        """The value in its own type, if it is a finite number within bounds.
+        """Returns the value as int or float.
 
         Raises:
-          BoundsError: with the name, unit, bounds and what came.
+          BoundsError: the value is not a finite number within the bounds.
         """
         if not _is_finite_number(value) or not self._within(value):
             raise self._refusal(value)
@@ -111,15 +111,15 @@ def _is_finite_number(value: Any) -> bool:
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number beyond every float
+    except OverflowError:  # an int too large for a float
         return False
 
 
 @dataclass(frozen=True)
 class BlocksKnob:
-    """A live set of blocks that updates leave alone.
+    """A live value that is the set of blocks that updates leave alone.
 
-    `check_blocks` returns the set if it can be used, and raises otherwise; `blocks` are all.
+    `check_blocks` returns the set if it is valid and raises otherwise. `blocks` names all blocks.
     """
 
     name: str
@@ -132,7 +132,11 @@ class BlocksKnob:
     whole: bool = False
 
     def check(self, value: Any) -> frozenset[str]:
-        """The set, from any collection of names, or from one string of names and commas."""
+        """Returns the set from a collection of names or from a string with commas.
+
+        Raises:
+          BoundsError: the value is no collection of names.
+        """
         if isinstance(value, str):
             value = [] if value == NO_BLOCKS else value.split(",")
             value = [name.strip() for name in value if name.strip()]
@@ -149,16 +153,16 @@ class Hyperparameters:
         hyperparameters["epsilon"] = "auto"    # back to the config's value or schedule
 
     Args:
-      knobs: what there is.
+      knobs: the live values of this agent.
       configured: name -> number or schedule, for every knob.
-      static: names that exist but are fixed once the graph is built, for a helpful refusal.
-      without_effect: live values that this agent does not have -> what they would need.
+      static: names of values fixed when the graph is built, for a clear error message.
+      without_effect: name of a live value that this agent does not have -> what it would need.
 
     Attributes:
-      env_step: the present one; the loop keeps it.
+      env_step: the present env step; the loop updates it.
       revision: how often a value was set.
-      door: what setting by name goes through: `set`, unless a run that logs its changes has put
-        its own before it.
+      door: the function that `hyperparameters[name] = value` calls: `set`, or the function of a
+        run that logs its changes.
     """
 
     def __init__(
@@ -178,7 +182,7 @@ class Hyperparameters:
         self.door: Callable[[str, Any], object] = self.set
 
     def __getitem__(self, name: str) -> Any:
-        # Read at every env step, so the common cases come first and nothing is raised.
+        # Read at every env step, so the common cases come first and no exception is used.
         if name in self._overrides:
             return self._overrides[name]
         if name in self._schedules:
@@ -192,11 +196,12 @@ class Hyperparameters:
         self.door(name, value)
 
     def set(self, name: str, value: Any) -> Change:
-        """Overrides a value, or with "auto" returns it to the config.
+        """Overrides a value; "auto" returns it to the config.
 
         Raises:
-          UnknownName, StaticHyperparameter: no live value has this name.
-          BoundsError: the value is none it can have.
+          UnknownName: no value has this name.
+          StaticHyperparameter: the value is fixed or has no effect in this run.
+          BoundsError: the value is outside the bounds.
         """
         knob = self.knob(name)
         old = self[name]
@@ -217,7 +222,12 @@ class Hyperparameters:
         return name in self.knobs
 
     def knob(self, name: str) -> Knob | BlocksKnob:
-        """Raises: UnknownName or StaticHyperparameter where `name` is not a live value."""
+        """Returns the knob with this name.
+
+        Raises:
+          UnknownName: no value has this name.
+          StaticHyperparameter: the value is fixed or has no effect in this run.
+        """
         if name in self.knobs:
             return self.knobs[name]
         if name in self._without_effect:
@@ -231,39 +241,39 @@ class Hyperparameters:
         raise UnknownName(f"no live value {shown(name)}" + did_you_mean(name, self.knobs))
 
     def source(self, name: str) -> Source:
-        """Where the present value comes from."""
+        """Returns the source of the present value."""
         self.knob(name)
         if name in self._overrides:
             return "override"
         return "schedule" if self.is_scheduled(name) else "config"
 
     def is_scheduled(self, name: str) -> bool:
-        """Whether the config has a schedule for it, overridden or not."""
+        """Returns True if the config has a schedule for this value, even an overridden one."""
         return name in self._schedules
 
     def values(self) -> dict[str, Any]:
-        """All present values."""
+        """Returns all present values by name."""
         return {name: self[name] for name in self.knobs}
 
     def overrides(self) -> dict[str, Any]:
-        """Those that were set and not returned to the config."""
+        """Returns the values that override the config."""
         return dict(self._overrides)
 
     def configured(self, name: str) -> Any:
-        """What "auto" returns to: a number, or the schedule itself."""
+        """Returns the config's number or schedule, which "auto" restores."""
         self.knob(name)
         return self._configured[name]
 
 
 def plain(value: Any) -> Any:
-    """A live value as JSON has it: a set of blocks is a sorted list."""
+    """Returns a live value for JSON: a set of blocks becomes a sorted list."""
     return sorted(value) if isinstance(value, frozenset) else value
 
 
 def as_text(value: Any) -> str:
-    """A live value or its schedule for people: 0.0005, 12,500, head+torso, none.
+    """Returns a live value or schedule as text for people: 0.0005, 12,500, head+torso, none.
 
-    Anything else, as somebody may have asked for it, in at most 200 characters.
+    Any other value, from an invalid request, is shown in at most 200 characters.
     """
     if isinstance(value, list | tuple | set | frozenset):
         if all(isinstance(name, str) for name in value):

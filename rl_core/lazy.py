@@ -1,7 +1,7 @@
-"""Flat public names that are imported on first use (PEP 562), quietly.
+"""Lazy import of a package's public names on first use (PEP 562), without TensorFlow's log lines.
 
-Importing TensorFlow logs some lines that nobody asked for. `TF_CPP_MIN_LOG_LEVEL=0` shows them,
-as everywhere; where it is not set, `rl_core` sets it to 3.
+TensorFlow logs some lines when it is imported. `rl_core` hides them: it sets
+`TF_CPP_MIN_LOG_LEVEL` to 3, unless the user has set it; 0 shows all lines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 LOG_LEVEL_VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
 ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
-# What C++ logs before TensorFlow has read its level: infos, warnings, and a note on logging itself.
+# Log lines that C++ writes before TensorFlow reads its level: infos, warnings, and absl's note.
 _NOISE = re.compile(
     rb"^(?:[IW]\d{4} \d\d:.*|WARNING: All log messages before absl::InitializeLog.*)\n",
     re.MULTILINE,
@@ -28,11 +28,11 @@ _muting = threading.Lock()
 def lazy_names(
     package: str, names_of: Mapping[str, str]
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """`__all__`, `__getattr__` and `__dir__` for a package's `__init__`.
+    """Returns `__all__`, `__getattr__` and `__dir__` for a package's `__init__`.
 
     Args:
-      package: its `__name__`.
-      names_of: submodule -> the names it gives, separated by blanks.
+      package: the package's `__name__`.
+      names_of: submodule -> its public names, separated by blanks.
     """
     module_of = {name: module for module, names in names_of.items() for name in names.split()}
     public = sorted(module_of)
@@ -50,12 +50,12 @@ def lazy_names(
 
 @contextlib.contextmanager
 def without_log_lines() -> Iterator[None]:
-    """Drops TensorFlow's log lines from standard error; what else is written appears at the end.
+    """Drops TensorFlow's log lines from standard error; all other output appears at the end.
 
-    Does nothing if the user has chosen a log level below 3.
+    Does nothing if the user has set a log level below 3.
     """
     with contextlib.ExitStack() as stack:
-        # Of two threads only one may: each would take the other's file for standard error.
+        # Only one thread may redirect: a second would save the first one's file as standard error.
         if os.environ.get(LOG_LEVEL_VARIABLE, "3") >= "3" and _muting.acquire(blocking=False):
             stack.callback(_muting.release)
             stack.enter_context(_filtered_standard_error())
@@ -64,10 +64,10 @@ def without_log_lines() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _filtered_standard_error() -> Iterator[None]:
-    """Keeps file descriptor 2 in memory meanwhile: C++ writes there, past `sys.stderr`."""
+    """Redirects file descriptor 2 to memory, because C++ writes to it and not to `sys.stderr`."""
     try:
         kept, saved = os.memfd_create("stderr"), os.dup(2)
-    except (OSError, AttributeError):  # there is no standard error, or this is not Linux
+    except (OSError, AttributeError):  # standard error is closed, or this is not Linux
         yield
         return
     _flush()
@@ -84,5 +84,5 @@ def _filtered_standard_error() -> Iterator[None]:
 
 
 def _flush() -> None:
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or there is none
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # stderr is closed or None
         sys.stderr.flush()

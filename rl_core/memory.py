@@ -1,4 +1,4 @@
-"""Measures the free memory and refuses a run that needs more."""
+"""Memory check: refuses a run that needs more memory than this process may use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CGROUP_LIMITS = (
 
 
 def memory_limit() -> int:
-    """Bytes this process may use: the machine's memory, or its container's limit if lower."""
+    """Returns the bytes this process may use: the machine's memory or the container's limit."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _CGROUP_LIMITS:
         try:
@@ -27,7 +27,7 @@ def memory_limit() -> int:
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in use now; 0 where the system does not tell."""
+    """Returns the bytes of memory this process uses now; 0 if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -43,7 +43,7 @@ def check_memory(
     advice: str = "lower replay_capacity",
     once_full: bool = True,
 ) -> None:
-    """Raises MemoryLimitError with the numbers if `needed` bytes are more than the limit."""
+    """Raises MemoryLimitError, with the numbers, if `needed` bytes exceed the limit."""
     limit = memory_limit() if limit is None else limit
     if needed > limit:
         amount = (
@@ -55,7 +55,7 @@ def check_memory(
 
 
 class Need(NamedTuple):
-    """One of the things that a run needs memory for."""
+    """One part of the memory that a run needs."""
 
     what: str  # "a replay of 1,000 rows"
     nbytes: int
@@ -66,11 +66,12 @@ def check_needs(needs: Sequence[Need], limit: int | None = None) -> None:
     """Checks that all needs together fit.
 
     Args:
-      needs: those that grow with what others name to be lowered come after these.
-      limit: bytes; None takes `memory_limit`.
+      needs: parts of the run. A part that grows with the `lower` setting of another part must come
+        after that other part.
+      limit: bytes; None means `memory_limit()`.
 
     Raises:
-      MemoryLimitError: they do not fit; says how much each is, and what to lower.
+      MemoryLimitError: they do not fit; the message gives each size and what to lower.
     """
     limit = memory_limit() if limit is None else limit
     total = sum(need.nbytes for need in needs)
@@ -78,7 +79,8 @@ def check_needs(needs: Sequence[Need], limit: int | None = None) -> None:
         return
     largest = sorted(needs, key=lambda need: -need.nbytes)
     each = ", ".join(f"{need.what} {format_bytes(need.nbytes)}" for need in largest)
-    # Batches grow with the network: while that alone is too large, smaller batches do not help.
+    # A batch grows with the network: if the network alone is too large, a smaller batch cannot
+    # help, so the first part that is too large by itself is the one to lower.
     alone = [need for need in needs if need.nbytes > limit]
     raise MemoryLimitError(
         f"this run needs at least {format_bytes(total)}, but the limit is {format_bytes(limit)} "
@@ -87,7 +89,7 @@ def check_needs(needs: Sequence[Need], limit: int | None = None) -> None:
 
 
 def format_bytes(count: float) -> str:
-    """ "1.5 GB": decimal units, three digits."""
+    """Returns a size such as "1.5 GB", in decimal units with three digits."""
     count = min(count, 10**100)  # an integer may be too large for a float
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:

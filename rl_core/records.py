@@ -1,6 +1,6 @@
-"""Framing of the records that event files are made of: length, bytes, and a checksum of each.
+"""Encoder of the records in event files: length and data, each followed by its checksum.
 
-TensorBoard has the same with checksums made byte by byte in Python, about fourteen times slower.
+TensorBoard's encoder computes the checksums byte by byte in Python, about 14 times slower.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import google_crc32c
 
 
 def records(data: Iterable[bytes]) -> bytes:
-    """Each as TFRecord files have it: uint64 length, its checksum, the data, its checksum."""
+    """Returns TFRecords: for each item its uint64 length, a checksum, the data, a checksum."""
     fields = []
     for content in data:
         length = struct.pack("<Q", len(content))
@@ -21,6 +21,6 @@ def records(data: Iterable[bytes]) -> bytes:
 
 
 def _checksum(content: bytes) -> bytes:
-    """CRC-32C, masked so that the checksum of data that holds checksums stays a good one."""
+    """Returns a masked CRC-32C; without the mask, a CRC of data that contains CRCs is weak."""
     crc = google_crc32c.value(content)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

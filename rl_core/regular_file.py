@@ -1,7 +1,7 @@
-"""Opening files that somebody else may have put there.
+"""Safe opening of files that another person may have created.
 
-A pipe would be waited for, a device never ends, and a link may lead anywhere: only a regular
-file of a bounded size is read.
+Reading a pipe would wait, a device never ends, and a link may point anywhere, so only regular
+files of a bounded size are read.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from pathlib import Path
 
 
 def open_regular(path: Path, *, most: int | None = None, follow: bool = False) -> io.BufferedReader:
-    """Opens a regular file to read it; never waits.
+    """Opens a regular file for reading; never waits.
 
     Args:
-      path: of the file.
-      most: bytes that it may have; None takes any size.
-      follow: whether a symbolic link is followed, as for a path that the user typed.
+      path: path of the file.
+      most: largest allowed size in bytes; None allows any size.
+      follow: True follows a symbolic link, as for a path that the user typed.
 
     Raises:
-      OSError: there is no such file, or it cannot be read.
-      ValueError: it is not a regular file, or it is larger than `most`; one line says which.
+      OSError: the file does not exist or cannot be read.
+      ValueError: the file is not regular, or larger than `most`; the message says which.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     try:
         file = os.open(path, flags)
     except OSError as error:
         if error.errno == errno.ELOOP and Path(path).is_symlink() and not follow:
-            # The system speaks of too many levels of links, also where there is one.
+            # The system's message is "too many levels of symbolic links", even for a single link.
             raise OSError(errno.ELOOP, "it is a symbolic link", str(path)) from None
         raise
     status = os.fstat(file)
@@ -46,7 +46,7 @@ def open_regular(path: Path, *, most: int | None = None, follow: bool = False) -
 
 
 def read_regular(path: Path, *, most: int, follow: bool = False) -> bytes:
-    """All bytes of a regular file; raises as `open_regular`."""
+    """Returns all bytes of a regular file; raises the errors of `open_regular`."""
     with open_regular(path, most=most, follow=follow) as file:
-        # Not as many bytes as somebody says there are: a buffer of that size would be made first.
+        # Python allocates the requested size first, so request the file's size instead of `most`.
         return file.read(os.fstat(file.fileno()).st_size + 1)

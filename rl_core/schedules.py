@@ -1,4 +1,4 @@
-"""Schedules: env step -> value. Pure Python, read from a config as small tables.
+"""Schedules: env step -> value, in pure Python. A config writes a schedule as a small table:
 
 epsilon = { schedule = "linear", start = 1.0, end = 0.04, steps = 8_000 }
 """
@@ -18,20 +18,20 @@ class _Schedule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def value_at(self, env_step: int) -> float:
-        """The value at an env step; before the first corner and after the last it is level."""
+        """Returns the value at an env step; constant before the first and after the last corner."""
         raise NotImplementedError
 
     def extremes(self) -> tuple[float, float]:
-        """Smallest and largest value it ever has."""
+        """Returns the smallest and the largest value of the schedule."""
         raise NotImplementedError
 
     def corners(self) -> tuple[int, ...]:
-        """Env steps > 0 at which it turns or jumps, rising."""
+        """Returns the env steps > 0 at which the slope or the value jumps, in rising order."""
         raise NotImplementedError
 
 
 class Constant(_Schedule):
-    """The same value for ever."""
+    """A schedule with one value at all env steps."""
 
     schedule: Literal["constant"] = "constant"
     value: FiniteFloat
@@ -53,7 +53,7 @@ class _Ramp(_Schedule):
     start: FiniteFloat
     end: FiniteFloat
     steps: Annotated[_EnvStep, Field(ge=1)]  # env steps from start to end
-    begin: _EnvStep = 0  # env step at which it leaves `start`
+    begin: _EnvStep = 0  # env step up to which the value is `start`
 
     def __str__(self) -> str:
         name = type(self).__name__.lower()
@@ -73,18 +73,18 @@ class _Ramp(_Schedule):
 
 
 class Linear(_Ramp):
-    """From `start` to `end` in equal differences over `steps` env steps."""
+    """A schedule from `start` to `end` in equal differences over `steps` env steps."""
 
     schedule: Literal["linear"] = "linear"
 
     def value_at(self, env_step: int) -> float:
         share = self._share(env_step)
-        # At the end exactly `end`, not start + (end - start), which rounds.
+        # This form gives exactly `end` at the end; start + share * (end - start) would round.
         return (1.0 - share) * self.start + share * self.end
 
 
 class Geometric(_Ramp):
-    """From `start` to `end` in equal ratios over `steps` env steps; both must be > 0."""
+    """A schedule from `start` to `end`, both > 0, in equal ratios over `steps` env steps."""
 
     schedule: Literal["geometric"] = "geometric"
     start: FiniteFloat = Field(gt=0)
@@ -96,7 +96,7 @@ class Geometric(_Ramp):
 
 
 class Piecewise(_Schedule):
-    """Corners `points = [[env_step, value], ...]`, joined by lines or held until the next."""
+    """A schedule through `points = [[env_step, value], ...]`, joined by lines or by steps."""
 
     schedule: Literal["piecewise"] = "piecewise"
     points: tuple[tuple[_EnvStep, FiniteFloat], ...] = Field(min_length=1)

@@ -1,7 +1,7 @@
-"""Seals: a hash in a file of what else is in it, so that damage is noticed.
+"""Seals: a hash, stored in a file, of the rest of the file, so that damage is noticed.
 
-A seal tells of a cut file or a flipped digit, not of somebody who writes content and seal. Files
-of version 0.1 have none and are taken as they are.
+A seal detects a truncated file or a flipped digit. It does not protect against a person who
+writes both content and seal. Files of version 0.1 have no seal and are accepted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _KEY = "seal"
-# In the first line: where a file is cut, its end is missing.
+# The seal is the first line, because a truncated file loses its end.
 _FIRST_LINE = re.compile(r"# sha256 of what follows: ([0-9a-f]{64})\n")
 _DAMAGE = "it is damaged: not what was written"
 
@@ -27,7 +27,7 @@ def unsealed_json(data: bytes) -> dict[str, Any]:
     """Returns the fields of a JSON object, without the seal.
 
     Raises:
-      ValueError: it is no JSON object, or its seal is of other fields.
+      ValueError: the data is no JSON object, or the seal does not match the fields.
     """
     try:
         fields = json.loads(data)
@@ -42,15 +42,15 @@ def unsealed_json(data: bytes) -> dict[str, Any]:
 
 
 def sealed_text(text: str) -> str:
-    """Returns a text with a first line, a comment in TOML, that seals the rest."""
+    """Returns the text after a first line with its seal; the line is a comment in TOML."""
     return f"# sha256 of what follows: {_sha256(text)}\n{text}"
 
 
 def is_sealed_text(text: str) -> bool:
-    """Whether a text has a seal.
+    """Returns True if a text has a seal.
 
     Raises:
-      ValueError: it has one, of another text.
+      ValueError: the seal does not match the text.
     """
     match = _FIRST_LINE.match(text)
     if match is not None and match[1] != _sha256(text[match.end() :]):

@@ -1,7 +1,7 @@
-"""The one table of TensorBoard tags: name, unit, meaning, kind; and its docs page.
+"""The table of all TensorBoard tags (name, unit, meaning, kind) and its docs page.
 
-A tag that is not here cannot be written (rl_core.events refuses it), so whatever a board shows
-has a unit and a sentence. The x axis of every tag is the env step.
+rl_core.events refuses a tag that is not in the table, so every curve on a board has a unit and
+a description. The x axis of every tag is the env step.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Kind = Literal["scalar", "histogram", "text", "image"]
 
 @dataclass(frozen=True)
 class Tag:
-    """One curve, histogram or text. TensorBoard groups by what precedes the slash of `name`."""
+    """One curve, histogram, text or image. TensorBoard groups tags by the part before the slash."""
 
     name: str
     unit: str
@@ -28,7 +28,7 @@ TAGS = (
     Tag(
         "episode/return",
         "reward",
-        "Sum of the rewards of one finished training episode, exploration included, undiscounted.",
+        "Undiscounted sum of the rewards of one finished training episode, with exploration.",
     ),
     Tag("episode/length", "env steps", "Env steps of one finished training episode."),
     Tag(
@@ -39,38 +39,38 @@ TAGS = (
     Tag(
         "evaluation/return_ema",
         "reward",
-        "The same with the averaged weights, on the same episodes.",
+        "The same mean with the averaged (EMA) weights, on the same episodes.",
     ),
     Tag(
         "play/episode",
         "frames",
-        "What `targetnet play --to-board` showed; in the run's subdirectory `play`.",
+        "Video written by `targetnet play --to-board`, in the run's subdirectory `play`.",
         "image",
     ),
-    Tag("learn/loss", "1", "Mean loss over the batch of one update, the one at this point."),
+    Tag("learn/loss", "1", "Mean loss over the batch of the latest update."),
     Tag(
         "learn/td_error_mean_abs",
         "reward",
-        "Mean size of the TD errors (target - estimate) in that update's batch.",
+        "Mean absolute TD error (target - estimate) in the batch of the latest update.",
     ),
     Tag(
         "learn/td_error",
         "reward",
-        "The TD errors (target - estimate) in that update's batch.",
+        "TD errors (target - estimate) in the batch of the latest update.",
         kind="histogram",
     ),
-    Tag("learn/q_mean", "reward", "Mean over that batch of the online value of the action taken."),
+    Tag("learn/q_mean", "reward", "Mean online value of the taken actions in the same batch."),
     Tag(
         "learn/q_max",
         "reward",
-        "Largest online action value in that batch; overestimation shows here.",
+        "Largest online action value in the same batch; it rises when values are overestimated.",
     ),
     Tag("learn/gradient_norm", "1", "Global L2 norm of the gradient, before any clipping."),
     Tag("learn/updates", "updates", "Updates (gradient steps) done since the run began."),
-    Tag("live/epsilon", "probability", "Probability of a random action, as now in force."),
-    Tag("live/learning_rate", "1", "The learning rate now in force."),
-    Tag("live/sync_period", "updates", "Age at which the target is copied, as now in force."),
-    Tag("live/arm", "index", "Index of the freeze schedule's arm in training; 0 without one."),
+    Tag("live/epsilon", "probability", "Present probability of a random action."),
+    Tag("live/learning_rate", "1", "Present learning rate."),
+    Tag("live/sync_period", "updates", "Present age at which online is copied to the target."),
+    Tag("live/arm", "index", "Index of the freeze schedule's present arm; 0 without a schedule."),
     Tag("target/age", "updates", "Updates since the target was last copied from online."),
     Tag(
         "target/distance",
@@ -86,7 +86,7 @@ TAGS = (
     Tag(
         "control/changes",
         "-",
-        "What was changed or done while the run went on, when and by whom.",
+        "Changes and commands during the run, with their time and author.",
         kind="text",
     ),
 )
@@ -95,15 +95,15 @@ _BY_NAME = {tag.name: tag for tag in TAGS}
 
 
 def control_tag(name: str, unit: str) -> Tag:
-    """The curve of one live value: a step wherever it was set while the run went on."""
-    return Tag(f"control/{name}", unit, f"The live value {name}, a step wherever it was set.")
+    """Returns the tag of one live value's curve, which has a step at each change."""
+    return Tag(f"control/{name}", unit, f"The live value {name}, with a step at each change.")
 
 
 def tag_named(name: str, kind: Kind, more: Mapping[str, Tag] = MappingProxyType({})) -> Tag:
-    """The tag of that name and kind, in TAGS or in `more`.
+    """Returns the tag with this name and kind from TAGS or `more`.
 
     Raises:
-      UnknownName: there is none, or it is of another kind.
+      UnknownName: no tag has this name, or it has another kind.
     """
     tag = _BY_NAME.get(name) or more.get(name)
     if tag is None:
@@ -115,7 +115,7 @@ def tag_named(name: str, kind: Kind, more: Mapping[str, Tag] = MappingProxyType(
 
 
 def as_markdown() -> str:
-    """The docs page of all tags."""
+    """Returns the docs page of all tags."""
     lines = [
         "# TensorBoard tags",
         "",

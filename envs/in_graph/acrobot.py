@@ -1,4 +1,4 @@
-"""Acrobot-v1 in the graph: two hanging links, driven at the joint between them, swing up."""
+"""Acrobot-v1 in the graph: two hanging links with a motor at the joint between them swing up."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from envs.in_graph.trigonometry import cos_sin
 GRAVITY = 9.8
 SECONDS = 0.2  # between two steps
 MAX_SPEED_1, MAX_SPEED_2 = 4 * math.pi, 9 * math.pi
-START = 0.1  # every part of a first state lies in [-START, START)
+START = 0.1  # each number of a first state is in [-START, START)
 
 
 class AcrobotState(NamedTuple):
-    """Angles and their speeds; [N] float64, as Gymnasium computes.
+    """Angles and their speeds, each [N] float64, the precision of Gymnasium.
 
-    theta1 is 0 where the first link hangs down; theta2 is the second link's angle to the first.
+    theta1 is 0 if the first link hangs down; theta2 is the second link's angle to the first.
     """
 
     theta1: tf.Tensor
@@ -33,7 +33,7 @@ class AcrobotState(NamedTuple):
 class Acrobot(InGraphEnv):
     """Gymnasium's Acrobot-v1, with the equations of Sutton & Barto's book, not of the 1996 paper.
 
-    For links with masses, lengths and moments of inertia of 1 and centres of mass at 0.5:
+    Both links have mass, length and moment of inertia 1, and the centre of mass at 0.5:
 
         d1       = 3.5 + cos(theta2)
         d2       = 1.25 + cos(theta2) / 2
@@ -42,10 +42,11 @@ class Acrobot(InGraphEnv):
         ddtheta2 = (torque + phi1 d2 / d1 - dtheta1^2 sin(theta2) / 2 - phi2) / (1.25 - d2^2 / d1)
         ddtheta1 = -(d2 ddtheta2 + phi1) / d1
 
-    integrated over 0.2 s by one step of the fourth-order Runge-Kutta method; then angles are
-    wrapped into [-pi, pi] and speeds kept within 4 pi and 9 pi. Actions 0, 1, 2 are torques -1, 0,
-    1. Each step pays -1, the last one 0. The episode terminates where the tip is higher than one
-    link above the first joint, -cos(theta1) - cos(theta1 + theta2) > 1.
+    A step integrates these equations over 0.2 s with one step of the fourth-order Runge-Kutta
+    method. Then the angles are wrapped into [-pi, pi], and the speeds are clipped to 4 pi and
+    9 pi. Actions 0, 1, 2 are torques -1, 0, 1. Each step pays -1, the last step 0. The episode
+    terminates when the tip is more than one link above the first joint,
+    -cos(theta1) - cos(theta1 + theta2) > 1.
     http://incompleteideas.net/book/the-book-2nd.html (example in section 11.3 of the 1st edition),
     https://gymnasium.farama.org/environments/classic_control/acrobot/
     """
@@ -108,5 +109,5 @@ def _derivatives(state: AcrobotState, torque: tf.Tensor) -> AcrobotState:
 
 
 def _wrap(angle: tf.Tensor) -> tf.Tensor:
-    """The same angle in [-pi, pi], unchanged where it was; speeds allow several turns a step."""
+    """Returns the angle in [-pi, pi]; a step may make several turns."""
     return angle - 2 * math.pi * tf.round(angle / (2 * math.pi))

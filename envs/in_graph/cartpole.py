@@ -1,4 +1,4 @@
-"""CartPole-v1 in the graph: a pole on a cart is kept upright by pushing the cart."""
+"""CartPole-v1 in the graph: pushes of a cart keep the pole on it upright."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FORCE = 10.0
 SECONDS = 0.02  # between two steps
 X_LIMIT = 2.4
 THETA_LIMIT = 12 * 2 * math.pi / 360
-START = 0.05  # every part of a first state lies in [-START, START)
+START = 0.05  # each number of a first state is in [-START, START)
 
 
 class CartPoleState(NamedTuple):
-    """Position and angle, each with its speed; [N] float64, as Gymnasium computes."""
+    """Position and angle with their speeds, each [N] float64, the precision of Gymnasium."""
 
     x: tf.Tensor
     x_dot: tf.Tensor
@@ -39,9 +39,9 @@ class CartPole(InGraphEnv):
         theta_acc = (g sin(theta) - cos(theta) temp) / (l (4/3 - m cos(theta)^2 / M))
         x_acc     = temp - m l theta_acc cos(theta) / M
 
-    with m the pole's mass, M the whole mass and l half the pole's length, integrated by Euler's
-    method: positions move by the speeds of before the step. Action 0 pushes to the left, 1 to the
-    right. Each step pays 1, the last one too. The episode terminates where |x| > 2.4 or
+    m is the pole's mass, M the total mass and l half the pole's length. Integration is by Euler's
+    method: positions change by the speeds before the step. Action 0 pushes to the left, 1 to the
+    right. Each step pays 1, also the last step. The episode terminates when |x| > 2.4 or
     |theta| > 12 degrees. https://doi.org/10.1109/TSMC.1983.6313077,
     https://gymnasium.farama.org/environments/classic_control/cart_pole/
     """

@@ -1,4 +1,4 @@
-"""Catch in the graph: a ball falls, and a paddle must be below it in time."""
+"""Catch in the graph: a ball falls, and a paddle must catch it in the last row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROWS, COLUMNS = 10, 5
 
 
 class CatchState(NamedTuple):
-    """[N] int32 each; the paddle is in the last row."""
+    """Positions of ball and paddle, each [N] int32; the paddle is in the last row."""
 
     ball_row: tf.Tensor
     ball_column: tf.Tensor
@@ -23,11 +23,12 @@ class CatchState(NamedTuple):
 class Catch(InGraphEnv):
     """Catch as in bsuite, Osband et al. (2020), https://arxiv.org/abs/1908.03568.
 
-    The ball begins in the first row, in a column drawn uniformly, the paddle in the middle of the
-    last row. A step moves the paddle (action 0 to the left, 1 not, 2 to the right; the edges stop
-    it) and then the ball down by one row. The episode terminates when the ball is in the last row,
-    after 9 steps, and pays 1 if the paddle is there and -1 if not; steps before pay 0. The board
-    shows both, without saying which is which; bool here, where bsuite has 0.0 and 1.0.
+    The ball begins in the first row, in a uniformly drawn column. The paddle begins in the middle
+    of the last row. A step first moves the paddle (action 0 to the left, 1 not at all, 2 to the
+    right; the edges stop the paddle) and then the ball down by one row. The episode terminates
+    when the ball is in the last row, after 9 steps. The last step pays 1 if the paddle is at the
+    ball and -1 otherwise; earlier steps pay 0. The board marks the cells of ball and paddle in one
+    plane, as bool; bsuite uses 0.0 and 1.0.
     """
 
     observation_shape = (ROWS, COLUMNS)

@@ -1,4 +1,4 @@
-"""An env in the graph as an ordinary Gymnasium env: one copy, stepped from Python."""
+"""Ordinary Gymnasium env made of an env in the graph: one copy, stepped from Python."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from rl_core.random import Draws
 
 
 class InGraphGymEnv(gym.Env[Any, Any]):
-    """One copy of any InGraphEnv; an episode is a function of its reset's seed and its actions.
+    """One copy of any InGraphEnv; an episode depends only on its reset's seed and its actions.
 
-    The state is kept here and fed to each step. Time limits are left to gymnasium's wrapper.
+    This object keeps the state and feeds it to each step. Gymnasium's wrapper applies time limits.
 
     Args:
-      rules: the rules, or an id of envs/in_graph/table.py.
+      rules: the rules, or an id in envs/in_graph/table.py.
       render_mode: "rgb_array" draws boards of bool cells, [16 H, 16 W, 3] uint8; other
-        observations have no picture.
-      env_kwargs: arguments of the rules, where an id is given.
+        observations cannot be drawn.
+      env_kwargs: arguments of the rules, if `rules` is an id.
 
     Raises:
-      EnvError: there is no such id, or its rules do not take these arguments.
-      ValueError: render_mode is none that these rules have.
+      EnvError: there is no such id, or the rules do not take these arguments.
+      ValueError: these rules do not support this render_mode.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
@@ -46,7 +46,7 @@ class InGraphGymEnv(gym.Env[Any, Any]):
         self._engine = Engine()
         self._begin, self._step = _build(self._engine, rules)
         self._state: tuple[np.ndarray, ...] = ()
-        self._place = 0  # of the running episode's numbers in the random streams
+        self._place = 0  # position in the random streams
         self._observation = np.zeros(0)
 
     def reset(
@@ -55,8 +55,8 @@ class InGraphGymEnv(gym.Env[Any, Any]):
         super().reset(seed=seed)
         if seed is None:
             seed = int(self.np_random.integers(1 << 31))
-        # 62 bits, so that adding steps does not overflow: two episodes share numbers only where
-        # they lie within each other's length of one another.
+        # 62 bits, so that adding the steps does not overflow. Two episodes share random numbers
+        # only if their positions are closer than an episode's length.
         self._place = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 2)
         observation, *state = self._begin(np.int64(self._place))
         self._state = tuple(state)
@@ -76,7 +76,7 @@ class InGraphGymEnv(gym.Env[Any, Any]):
         if self.render_mode is None:
             return None
         planes = self._observation.reshape(*self._observation.shape[:2], -1)  # [H, W, C]
-        # Where several things are, the last channel is seen.
+        # Of several objects in a cell the last channel is drawn.
         seen = np.max(planes * np.arange(1, planes.shape[-1] + 1), axis=-1)  # [H, W]
         return PALETTE[seen].repeat(CELL, axis=0).repeat(CELL, axis=1)
 
@@ -85,8 +85,10 @@ class InGraphGymEnv(gym.Env[Any, Any]):
 
 
 def _build(engine: Engine, rules: InGraphEnv) -> tuple[Any, Any]:
-    """The functions (place) -> (observation, *state), and
-    (place, action, *state) -> (observation, reward, terminated, *state), of NumPy values.
+    """Builds the functions `begin` and `step` of NumPy values.
+
+    begin: (place) -> (observation, *state)
+    step: (place, action, *state) -> (observation, reward, terminated, *state)
     """
     with engine.building():
         place = tf.placeholder(tf.int64, [], "place")
@@ -95,7 +97,7 @@ def _build(engine: Engine, rules: InGraphEnv) -> tuple[Any, Any]:
         begun = (rules.observe(state), *state)
         fed = [tf.placeholder(t.dtype, t.shape, "state") for t in state]
 
-        # Compiled as in training; and a game of hundreds of small operations takes one call.
+        # Compiled as in training, and because a game has hundreds of small operations.
         @tf2.function(jit_compile=True, autograph=False)
         def step(place: tf.Tensor, action: tf.Tensor, *fed: tf.Tensor) -> Any:
             uniform = Draws(0, "step", place).uniform("env", [1, rules.step_draws])

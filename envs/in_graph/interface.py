@@ -1,7 +1,7 @@
-"""What an env in the graph is: rules as tensors, for N copies at once, without any randomness.
+"""Interface of an env in the graph: deterministic rules as tensors, for N copies at once.
 
-All random numbers are handed in, so a step is a function of what is given: it can be checked
-against other rules, compiled, and repeated.
+The caller passes all random numbers, so a step is a pure function: it can be compared with other
+rules, compiled, and repeated.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import tensorflow.compat.v1 as tf
 
 
 class Moved(NamedTuple):
-    """What a step led to."""
+    """Results of a step."""
 
-    state: Any  # as `begin` gives it
+    state: Any  # of the same type as the state that `begin` returns
     reward: tf.Tensor  # [N] float32
-    terminated: tf.Tensor  # [N] bool; never for a time limit, which is not of the rules
+    terminated: tf.Tensor  # [N] bool; a time limit is no part of the rules and never sets it
 
 
 class InGraphEnv(ABC):
-    """Rules of one env.
+    """Rules of an env.
 
     Attributes:
-      observation_shape, observation_dtype: of one env; float32 or bool.
+      observation_shape, observation_dtype: shape and dtype (float32 or bool) of one observation.
       num_actions: A; actions are 0 .. A - 1.
-      max_episode_steps: after so many steps an episode is truncated; None: never.
-      begin_draws, step_draws: uniform numbers that one env needs.
+      max_episode_steps: number of steps after which an episode is truncated; None: no limit.
+      begin_draws, step_draws: number of uniform draws per env in `begin` and `step`.
     """
 
     observation_shape: ClassVar[tuple[int, ...]]
@@ -40,7 +40,9 @@ class InGraphEnv(ABC):
 
     @abstractmethod
     def begin(self, uniform: tf.Tensor) -> Any:
-        """First states of N episodes: a NamedTuple of tensors [N, ...] of static shapes.
+        """Returns the first states of N episodes: a NamedTuple of tensors [N, ...].
+
+        The shapes after N must be static.
 
         Args:
           uniform: [N, begin_draws] float32 in [0, 1).
@@ -48,14 +50,14 @@ class InGraphEnv(ABC):
 
     @abstractmethod
     def step(self, state: Any, action: tf.Tensor, uniform: tf.Tensor) -> Moved:
-        """One step of N envs, none of whose episodes has ended.
+        """Makes one step of N envs, all in a running episode.
 
         Args:
-          state: as `begin` or the last step gave it.
+          state: the state from `begin` or the last step.
           action: [N] int32.
           uniform: [N, step_draws] float32 in [0, 1).
         """
 
     @abstractmethod
     def observe(self, state: Any) -> tf.Tensor:
-        """[N, *observation_shape] of observation_dtype."""
+        """Returns the observations, [N, *observation_shape] of observation_dtype."""

@@ -1,4 +1,4 @@
-"""MinAtar's Asterix in the graph: gold to be fetched, and enemies to be avoided."""
+"""MinAtar's Asterix in the graph: the player collects gold and avoids enemies."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from envs.in_graph.minatar import (
 )
 
 STAY, LEFT, UP, RIGHT, DOWN = range(5)
-RAMP_STEPS = 102  # from one level of difficulty to the next
+RAMP_STEPS = 102  # steps per level of difficulty
 LAST_LEVEL = 9
 SPAWN_STEPS, MOVE_STEPS = 10, 5  # at level 0
-ABOVE = np.tri(LANES, k=-1, dtype=bool)  # [lane, other lane]: the other one is above
+ABOVE = np.tri(LANES, k=-1, dtype=bool)  # [lane, other lane]: the other lane is above
 
 
 class AsterixState(NamedTuple):
-    """[N] int32 where nothing else is said. Each of the lanes, rows 1 .. 8, holds one thing."""
+    """State of the game, [N] int32 unless noted. Each lane, rows 1 .. 8, has at most one thing."""
 
     last_action: tf.Tensor
-    x: tf.Tensor  # the player's
-    y: tf.Tensor
-    steps: tf.Tensor  # of the episode
+    x: tf.Tensor  # the player's column
+    y: tf.Tensor  # the player's row
+    steps: tf.Tensor  # steps of the episode so far
     spawn_timer: tf.Tensor
     move_timer: tf.Tensor
-    thing: tf.Tensor  # [N, 8] bool: there is one
-    gold: tf.Tensor  # [N, 8] bool; otherwise an enemy
+    thing: tf.Tensor  # [N, 8] bool: the lane holds a thing
+    gold: tf.Tensor  # [N, 8] bool: the thing is gold, otherwise an enemy
     thing_x: tf.Tensor  # [N, 8]
     way: tf.Tensor  # [N, 8], -1 or 1
 
@@ -47,15 +47,17 @@ class AsterixState(NamedTuple):
 class Asterix(MinAtarGame):
     """MinAtar's Asterix.
 
-    Enemies and gold come in from the sides, in a lane that is free, and cross the board. Gold
-    that the player and it meet at pays 1; an enemy terminates the episode. Every 102 steps, nine
-    times, things come one step sooner, from every 10 steps to every step; every other time they
-    also move sooner, from every 5 steps to every step.
+    Things (enemies and gold) enter at the sides, each in a free lane, and cross the board. A
+    meeting with gold pays 1; a meeting with an enemy terminates the episode. The game becomes
+    harder nine times, every 102 steps: the time between two new things decreases by one step, from
+    10 steps to 1. With every second increase, the time between two moves of the things also
+    decreases by one step, from 5 steps to 1.
 
-    Actions: to stay, left, up, right, down. Channels: player, enemies, trails, gold.
+    Actions: stay, left, up, right, down. Channels: player, enemies, trails, gold.
 
-    Draws of `step`: 0 the sticky action; 1 a new thing comes from the left below 1/2, otherwise
-    from the right; 2 it is gold below 1/3; 3 which of the free lanes, counted from above.
+    Draws of `step`: 0: sticky action. 1: a new thing enters at the left if below 1/2, otherwise at
+    the right. 2: the thing is gold if below 1/3, otherwise an enemy. 3: choice of the free lane,
+    counted from above.
     """
 
     observation_shape = (SIDE, SIDE, 4)
@@ -90,7 +92,7 @@ class Asterix(MinAtarGame):
 
         thing_x = tf.where_v2(moving[:, tf.newaxis], state.thing_x + state.way, state.thing_x)
         here = tf.equal(state.thing_x, x[:, tf.newaxis]) | tf.equal(thing_x, x[:, tf.newaxis])
-        met = state.thing & here & one_hot(y - 1, LANES)  # [N, 8]; one at most
+        met = state.thing & here & one_hot(y - 1, LANES)  # [N, 8]; at most one is True
         after = state._replace(
             last_action=action,
             x=x,
@@ -115,7 +117,7 @@ class Asterix(MinAtarGame):
 
 
 def _spawn(state: AsterixState, spawning: tf.Tensor, uniform: tf.Tensor) -> AsterixState:
-    """A new thing in one of the free lanes; none where all are taken."""
+    """Adds a new thing in one of the free lanes; adds none if no lane is free."""
     free = ~state.thing  # [N, 8]
     free_above = tf.reduce_sum(count(free[:, tf.newaxis, :] & ABOVE), axis=2)  # [N, 8]
     choice = whole(uniform[:, 3], tf.reduce_sum(count(free), axis=1))  # [N]

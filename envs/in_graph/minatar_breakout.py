@@ -23,33 +23,33 @@ BRICK_ROWS = 3  # rows 1 .. 3
 
 
 class BreakoutState(NamedTuple):
-    """[N] int32 where nothing else is said."""
+    """State of the game, [N] int32 unless noted."""
 
     last_action: tf.Tensor
-    paddle: tf.Tensor  # its column, in the last row
-    x: tf.Tensor  # the ball's
-    y: tf.Tensor
-    last_x: tf.Tensor  # where it was a step before
-    last_y: tf.Tensor
-    way_x: tf.Tensor  # -1 or 1
+    paddle: tf.Tensor  # column of the paddle, which is in the last row
+    x: tf.Tensor  # the ball's column
+    y: tf.Tensor  # the ball's row
+    last_x: tf.Tensor  # the ball's column before the last step
+    last_y: tf.Tensor  # the ball's row before the last step
+    way_x: tf.Tensor  # direction of the ball, -1 or 1
     way_y: tf.Tensor
     bricks: tf.Tensor  # [N, 3, 10] bool
-    in_brick: tf.Tensor  # bool; the last step met a brick, so the next brick is passed through
+    in_brick: tf.Tensor  # bool: the last step met a brick, so the ball passes through the next
 
 
 class Breakout(MinAtarGame):
     """MinAtar's Breakout.
 
-    The ball moves by one cell along a diagonal. The walls, the ceiling, a brick and the paddle
-    turn it round; a brick is broken by it and pays 1, unless the step before met a brick as well:
-    then the ball passes through. The paddle reflects a ball above it, and sends one back that
-    comes from the side. Three new rows of bricks come when none is left and the ball is down at
-    the paddle. The episode terminates where the paddle misses the ball.
+    The ball moves by one cell along a diagonal. Walls, ceiling, bricks and paddle reflect the
+    ball. The ball breaks a brick, which pays 1; but if the previous step met a brick too, the ball
+    passes through. The paddle reflects a ball from above upwards, and sends a ball from the side
+    back where it came from. Three new rows of bricks appear when no brick is left and the ball is
+    in the paddle's row. The episode terminates when the paddle misses the ball.
 
-    Actions: to stay, left, right. Channels: paddle, ball, its trail, bricks.
+    Actions: stay, left, right. Channels: paddle, ball, trail of the ball, bricks.
 
-    Draws: `begin` 0: the ball comes from the left edge below 1/2, from the right edge otherwise.
-    `step` 0: the sticky action.
+    Draws of `begin`: 0: the ball starts at the left edge if below 1/2, otherwise at the right edge.
+    Draws of `step`: 0: sticky action.
     """
 
     observation_shape = (SIDE, SIDE, 4)

@@ -20,38 +20,39 @@ from envs.in_graph.minatar import (
 )
 
 STAY, UP, DOWN = range(3)
-COLUMN = 4  # the chicken's
-START = SIDE - 1  # its row
+COLUMN = 4  # the chicken's column
+START = SIDE - 1  # the chicken's first row
 REST = 3  # steps from one move of the chicken to the next
 STEPS = 2500
 SPEEDS = 5
 
 
 class FreewayState(NamedTuple):
-    """[N] int32 where nothing else is said. Each of the lanes, rows 1 .. 8, has one car."""
+    """State of the game, [N] int32 unless noted. Each lane, rows 1 .. 8, has one car."""
 
     last_action: tf.Tensor
-    row: tf.Tensor  # the chicken's
-    rest: tf.Tensor  # steps until it can move
+    row: tf.Tensor  # the chicken's row
+    rest: tf.Tensor  # steps until the chicken can move
     steps_left: tf.Tensor
     car_x: tf.Tensor  # [N, 8]
-    car_speed: tf.Tensor  # [N, 8]; steps that it stands between two moves, negative to the left
+    car_speed: tf.Tensor  # [N, 8]; steps of rest between two moves, negative to the left
     car_timer: tf.Tensor  # [N, 8]
 
 
 class Freeway(MinAtarGame):
     """MinAtar's Freeway.
 
-    The chicken moves up or down, at most every third step. Cars drive round the board; a car that
-    meets the chicken sends it back to the start, and so does arriving at the top, which pays 1
-    and draws new speeds and directions for all cars. The episode terminates after 2501 steps.
+    The chicken moves up or down, at most every third step. A car that leaves the board re-enters at
+    the other side. A car that meets the chicken sends the chicken back to the start. An arrival at
+    the top pays 1, also sends the chicken back, and draws new speeds and directions for all cars.
+    The episode terminates after 2501 steps.
 
-    Actions: to stay, up, down. Channels: chicken, cars, then the trails of cars that stand for
+    Actions: stay, up, down. Channels: chicken, cars, then the trails of the cars with a rest of
     1, 2, 3, 4 and 5 steps between two moves.
 
-    Draws: `begin` 0 .. 7 are of the cars, from above: below 1/2 it drives to the left, with speed
-    1 + floor(10 u), otherwise to the right, with speed floor(10 u) - 4. `step` 0 is the sticky
-    action, 1 .. 8 are of the cars, used where the chicken arrives.
+    Draws of `begin`: 0 .. 7: one draw u per car, from above. If u is below 1/2, the car drives to
+    the left with a rest of 1 + floor(10 u), otherwise to the right with a rest of floor(10 u) - 4.
+    Draws of `step`: 0: sticky action. 1 .. 8: one draw per car, used when the chicken arrives.
     """
 
     observation_shape = (SIDE, SIDE, 2 + SPEEDS)
@@ -110,12 +111,12 @@ class Freeway(MinAtarGame):
 
 
 def _speeds(uniform: tf.Tensor) -> tf.Tensor:
-    """[N, 8] in -5 .. -1 and 1 .. 5, each equally often."""
+    """Returns the cars' speeds [N, 8], uniformly distributed over -5 .. -1 and 1 .. 5."""
     choice = whole(uniform, 2 * SPEEDS)
     return tf.where_v2(choice < SPEEDS, -1 - choice, choice - SPEEDS + 1)
 
 
 def _round(column: tf.Tensor) -> tf.Tensor:
-    """A column one beyond an edge is the other edge."""
-    # Not a remainder: XLA computes it anew for every cell of the observation.
+    """Returns the column, where one beyond an edge becomes the opposite edge."""
+    # Not a remainder: XLA would compute it again for every cell of the observation.
     return tf.where_v2(column < 0, SIDE - 1, tf.where_v2(column < SIDE, column, 0))

@@ -1,4 +1,4 @@
-"""MinAtar's Seaquest in the graph: a submarine, divers to be rescued, fish and other submarines."""
+"""MinAtar's Seaquest in the graph: a submarine rescues divers and shoots fish and submarines."""
 
 from __future__ import annotations
 
@@ -26,21 +26,24 @@ from envs.in_graph.minatar import (
 STAY, LEFT, UP, RIGHT, DOWN, FIRE = range(6)
 NONE, FISH, SUBMARINE = range(3)  # kinds of enemies
 FULL_TANK = 200  # steps
-CREW = 6  # divers that fit aboard
-RELOAD, ENEMY_RELOAD = 5, 10  # steps between two shots; an enemy's come one step later
+CREW = 6  # largest number of divers aboard
+RELOAD, ENEMY_RELOAD = 5, 10  # timers: the player fires at most every 5th step, enemies every 11th
 DIVER_SPAWN_STEPS, DIVER_REST = 30, 5
 SPAWN_STEPS, REST, SHORTEST_REST = 20, 5, 2  # of enemies, at level 0
 LAST_LEVEL = 19
 
-# How many can be at once. Of each, the newest is in slot 0 and what is in the last slot when a
-# new one comes is gone, so nothing is ever lost:
-# * a shot of the player's leaves the board in its 10th step at the latest, before the third one;
-# * a diver in its 60th step (10 cells, 6 steps each), before the third one comes;
-# * an enemy that comes at level 6 or later, where a cell takes 3 steps, in its 30th step; at most
-#   one comes per step, so 29 come after it. One that comes before, when the next one is 15 steps
-#   away or more, stays for at most 33 steps from level 6 on. A level takes 2 steps, so the steps
-#   between two enemies go down from 14 too slowly for more than 11 to come in these 33 steps; and
-#   in the at most 60 steps before that, at most 4.
+# Numbers of slots. The newest object is in slot 0; a new object pushes the others one slot further
+# and overwrites the last slot. The slots suffice, because the object in the last slot has always
+# gone before a new one comes:
+# * A shot of the player leaves the board in its 10th step at the latest, before the second next
+#   shot.
+# * A diver leaves in its 60th step (10 cells, 6 steps each), before the second next diver.
+# * An enemy that comes at level 6 or later takes 3 steps per cell and leaves in its 30th step. At
+#   most one enemy comes per step, so at most 29 come after it.
+# * An enemy that comes before level 6, when the next enemy is at least 15 steps away, stays for at
+#   most 33 steps after level 6 begins. A level takes at least 2 steps, so the steps between two
+#   enemies decrease from 14 too slowly for more than 11 enemies to come in these 33 steps. In the
+#   at most 60 steps before level 6, at most 4 enemies come.
 SHOTS, DIVERS, ENEMIES = 2, 2, 30
 
 LANE = np.arange(1, LANES + 1, dtype=np.int32)[:, np.newaxis]  # [8, 1]
@@ -48,60 +51,66 @@ COLUMN_BITS = (7 << 3 * np.arange(SIDE)).astype(np.int32)  # [10]
 
 
 class SeaquestState(NamedTuple):
-    """[N] int32 where nothing else is said; a way is -1 or 1, a rest is of steps until a move."""
+    """State of the game, [N] int32 unless noted.
+
+    A way is a direction, -1 or 1. A rest is the number of steps until the next move.
+    """
 
     last_action: tf.Tensor
-    x: tf.Tensor  # of the player's submarine, its front
+    x: tf.Tensor  # column of the front of the player's submarine
     y: tf.Tensor
     way: tf.Tensor
     shot_timer: tf.Tensor
     oxygen: tf.Tensor
-    crew: tf.Tensor  # divers aboard; below 0 they are owed
-    at_surface: tf.Tensor  # bool; whether it has been there since it came up
+    crew: tf.Tensor  # divers aboard; a negative number is a debt of divers
+    at_surface: tf.Tensor  # bool: the player is at the surface; staying there is no new surfacing
     level: tf.Tensor
     spawn_timer: tf.Tensor
     diver_spawn_timer: tf.Tensor
-    shot: tf.Tensor  # [N, 2] bool: there is one
+    shot: tf.Tensor  # [N, 2] bool: the slot holds a shot
     shot_x: tf.Tensor  # [N, 2]
     shot_y: tf.Tensor
     shot_way: tf.Tensor
-    diver: tf.Tensor  # [N, 2] bool: there is one
+    diver: tf.Tensor  # [N, 2] bool: the slot holds a diver
     diver_x: tf.Tensor  # [N, 2]
     diver_y: tf.Tensor
     diver_way: tf.Tensor
     diver_rest: tf.Tensor
-    enemy: tf.Tensor  # [N, 30]: its kind
+    enemy: tf.Tensor  # [N, 30]: the kind of enemy in the slot, or NONE
     enemy_x: tf.Tensor
     enemy_y: tf.Tensor
     enemy_way: tf.Tensor
     enemy_rest: tf.Tensor
     enemy_shot_timer: tf.Tensor
-    torpedo_left: tf.Tensor  # [N, 8, 10] bool: in lane and column, an enemy's shot to the left
-    torpedo_right: tf.Tensor
+    torpedo_left: tf.Tensor  # [N, 8, 10] bool: an enemy's shot to the left is in lane and column
+    torpedo_right: tf.Tensor  # [N, 8, 10] bool: a shot to the right
 
 
 class Seaquest(MinAtarGame):
     """MinAtar's Seaquest.
 
-    Fish and enemy submarines come in from the sides, never in a lane in which others go the other
-    way, and cross the board; the submarines shoot. Each that a shot hits pays 1. Divers cross it
-    as well; up to 6 that the player meets are taken aboard. At the surface the tank is filled and
-    one diver is left there; with 6 aboard, they all are, one more is owed, and the step pays a
-    twentieth of what was left in the tank, rounded down. Each time, up to 19 times, enemies come
-    one step sooner, from every 20 steps to every step; every other time they also rest one step
-    less before a move, from 5 to 2. The episode terminates where the player meets an enemy or its
-    shot, comes up with no diver, or dives with an empty tank.
+    Enemies (fish and submarines) enter at the sides and cross the board, but no enemy enters a lane
+    with enemies of the opposite direction. Enemy submarines shoot. Each enemy that the player
+    shoots pays 1. Divers cross the board too; the player takes up to 6 of them aboard.
 
-    What comes first in a step: new enemies and divers, the player, its shots, divers, enemies,
-    their shots, the surface. A shot hits fish before submarines and the oldest first.
+    At the surface the tank is filled and one diver leaves. With 6 divers aboard, all of them leave,
+    the player then owes one diver, and the step pays a twentieth of the oxygen that was left,
+    rounded down. With each surfacing, up to 19 times, the game becomes harder: the time between two
+    new enemies decreases by one step, from 20 steps to 1. With every second surfacing, the enemies'
+    rest before a move also decreases by one step, from 5 to 2.
 
-    Actions: to stay, left, up, right, down, fire. Channels: front and back of the player's
-    submarine, its shots, trails, the enemies' shots, fish, submarines, oxygen, divers aboard,
-    divers.
+    The episode terminates when the player meets an enemy or an enemy's shot, comes up without a
+    diver, or has an empty tank.
 
-    Draws of `step`: 0 the sticky action; 1 a new enemy comes from the left below 1/2, otherwise
-    from the right; 2 it is a submarine below 1/3, otherwise a fish; 3 its lane; 4 a new diver
-    comes from the left below 1/2; 5 its lane.
+    Order within a step: new enemies and divers, the player, the player's shots, divers, enemies,
+    the enemies' shots, the surface. A shot hits a fish before a submarine, and the oldest first.
+
+    Actions: stay, left, up, right, down, fire. Channels: front and back of the player's submarine,
+    the player's shots, trails, the enemies' shots, fish, submarines, oxygen, divers aboard, divers.
+
+    Draws of `step`: 0: sticky action. 1: a new enemy enters at the left if below 1/2, otherwise at
+    the right. 2: the enemy is a submarine if below 1/3, otherwise a fish. 3: lane of the enemy.
+    4: a new diver enters at the left if below 1/2, otherwise at the right. 5: lane of the diver.
     """
 
     observation_shape = (SIDE, SIDE, 10)
@@ -181,13 +190,13 @@ class Seaquest(MinAtarGame):
 
 
 def _last_row(columns: tf.Tensor) -> tf.Tensor:
-    """[N, 10, 10] of [N, 10]."""
+    """Returns a plane [N, 10, 10] with `columns` [N, 10] in its last row."""
     return tf.pad(columns[:, tf.newaxis], [[0, 0], [SIDE - 1, 0], [0, 0]])
 
 
 def _lanes(there: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """[N, 8, 10] bool: in lane and column, whether any of these [N, S] is there."""
-    # Counted in the ten columns at once, in 3 bits each: no more than 3 are ever in one cell.
+    """Returns [N, 8, 10] bool: True if any object [N, S] is in that lane and column."""
+    # One int32 counts all ten columns, 3 bits each, because a cell never has more than 3 objects.
     column = 3 * tf.clip_by_value(x, 0, SIDE - 1)
     one = tf.where_v2(there & inside(x), tf.bitwise.left_shift(1, column), 0)  # [N, S]
     in_lane = tf.equal(y[:, tf.newaxis, :], LANE)  # [N, 8, S]
@@ -196,13 +205,13 @@ def _lanes(there: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 
 def _pushed(new: tf.Tensor, value: tf.Tensor, slots: tf.Tensor) -> tf.Tensor:
-    """The value [N] in slot 0 and the others one further, for the envs where `new`."""
+    """Returns the slots with `value` [N] pushed into slot 0, for the envs where `new` is True."""
     moved_on = tf.concat([value[:, tf.newaxis], slots[:, :-1]], axis=1)
     return tf.where_v2(new[:, tf.newaxis], moved_on, slots)
 
 
 def _entrance(uniform: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """(x, way) [N] of what comes from the left below 1/2, and from the right otherwise."""
+    """Returns (x, way), each [N], of an entry at the left if `uniform` < 1/2, else at the right."""
     from_left = uniform < 1 / 2
     return tf.where_v2(from_left, 0, SIDE - 1), tf.where_v2(from_left, 1, -1)
 
@@ -261,11 +270,11 @@ def _steer(state: SeaquestState, action: tf.Tensor) -> SeaquestState:
 
 
 def _fly_shots(state: SeaquestState) -> tuple[SeaquestState, tf.Tensor]:
-    """(state, [N] int32 enemies shot), the newest shot first."""
+    """Moves the player's shots, the newest first; returns the state and [N] int32 enemies hit."""
     shot_x = state.shot_x + state.shot_way  # [N, 2]
     flying = state.shot & inside(shot_x)
     enemy, left = state.enemy, []
-    # Fish before submarines, then the oldest, which is in the last slot.
+    # A shot hits the highest rank: fish before submarines, then the oldest (the highest slot).
     rank = tf.range(ENEMIES) + tf.where_v2(tf.equal(enemy, FISH), ENEMIES, 0)  # [N, 30]
     for i in range(SHOTS):
         at_shot = _at(state.enemy_x, state.enemy_y, shot_x[:, i], state.shot_y[:, i])  # [N, 30]
@@ -279,12 +288,12 @@ def _fly_shots(state: SeaquestState) -> tuple[SeaquestState, tf.Tensor]:
 
 
 def _at(x: tf.Tensor, y: tf.Tensor, at_x: tf.Tensor, at_y: tf.Tensor) -> tf.Tensor:
-    """[N, S] bool: those of [N, S] that are in the cell [N]."""
+    """Returns [N, S] bool: True for the objects at (x, y) that are in the cell (at_x, at_y)."""
     return tf.equal(x, at_x[:, tf.newaxis]) & tf.equal(y, at_y[:, tf.newaxis])
 
 
 def _swim(state: SeaquestState) -> SeaquestState:
-    """Divers move or come aboard, the newest first: there may be room for only one."""
+    """Moves divers or takes them aboard, the newest first, because only one may still fit."""
     moving = tf.equal(state.diver_rest, 0)  # [N, 2]
     x = state.diver_x + tf.where_v2(moving, state.diver_way, 0)
     met = _at(state.diver_x, state.diver_y, state.x, state.y)
@@ -302,10 +311,13 @@ def _swim(state: SeaquestState) -> SeaquestState:
 
 
 def _move_enemies(state: SeaquestState) -> tuple[SeaquestState, tf.Tensor, tf.Tensor]:
-    """(state, [N] bool whether one met the player, [N] int32 those that moved into a shot).
+    """Moves the enemies.
 
-    Two enemies never move into a cell in the same step: those that come one after the other at
-    level 6 or later do not catch up, and those before are too far apart.
+    Two enemies never move into the same cell in one step: enemies that come at level 6 or later
+    do not catch up with each other, and earlier enemies are too far apart.
+
+    Returns:
+      (state, [N] bool: an enemy met the player, [N] int32: enemies that moved into a shot).
     """
     there = state.enemy > NONE  # [N, 30]
     moving = there & tf.equal(state.enemy_rest, 0)
@@ -325,7 +337,7 @@ def _move_enemies(state: SeaquestState) -> tuple[SeaquestState, tf.Tensor, tf.Te
         enemy_x=x,
         enemy_rest=tf.where_v2(moving, _rest(state.level)[:, tf.newaxis], state.enemy_rest - 1),
         enemy_shot_timer=tf.where_v2(firing, ENEMY_RELOAD, state.enemy_shot_timer - 1),
-        # Also of those that have just been shot.
+        # An enemy that was hit in this step still fires.
         torpedo_left=state.torpedo_left | _lanes(firing & ~to_right, x, y),
         torpedo_right=state.torpedo_right | _lanes(firing & to_right, x, y),
     )
@@ -333,7 +345,7 @@ def _move_enemies(state: SeaquestState) -> tuple[SeaquestState, tf.Tensor, tf.Te
 
 
 def _fly_torpedoes(state: SeaquestState) -> tuple[SeaquestState, tf.Tensor]:
-    """(state, [N] bool whether one met the player)."""
+    """Moves the enemies' shots; returns the state and [N] bool: a shot met the player."""
     lefts, rights = state.torpedo_left, state.torpedo_right
     left = tf.pad(lefts[:, :, 1:], [[0, 0], [0, 0], [0, 1]])
     right = tf.pad(rights[:, :, :-1], [[0, 0], [0, 0], [1, 0]])
@@ -343,7 +355,11 @@ def _fly_torpedoes(state: SeaquestState) -> tuple[SeaquestState, tf.Tensor]:
 
 
 def _come_up(state: SeaquestState) -> tuple[SeaquestState, tf.Tensor, tf.Tensor]:
-    """(state, [N] int32 reward, [N] bool whether it came up without a diver), timers too."""
+    """Handles the surface, and advances the timers.
+
+    Returns:
+      (state, [N] int32 reward, [N] bool: the player came up without a diver).
+    """
     diving = state.y > 0
     coming = ~diving & ~state.at_surface
     welcome = coming & tf.not_equal(state.crew, 0)

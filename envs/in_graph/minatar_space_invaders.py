@@ -1,4 +1,4 @@
-"""MinAtar's Space Invaders in the graph: a cannon, and aliens that come down and shoot."""
+"""MinAtar's Space Invaders in the graph: a cannon shoots at aliens, which come down and shoot."""
 
 from __future__ import annotations
 
@@ -22,42 +22,45 @@ from envs.in_graph.minatar import (
 STAY, LEFT, RIGHT, FIRE = range(4)
 GROUND = SIDE - 1  # the cannon's row
 RELOAD = 5  # steps between two shots of the cannon
-ENEMY_RELOAD = 10  # and of the aliens
-MOVE_STEPS, FEWEST_MOVE_STEPS = 12, 6  # between two moves of the aliens: first, and after 6 waves
+ENEMY_RELOAD = 10  # steps between two shots of the aliens
+# Steps between two moves of many aliens: at first, and after 6 waves.
+MOVE_STEPS, FEWEST_MOVE_STEPS = 12, 6
 WAVE = np.pad(np.ones((4, 6), bool), [(0, 6), (2, 2)])  # [10, 10]
 FAR = 2 * SIDE
 
 
 class SpaceInvadersState(NamedTuple):
-    """[N] int32, or bool planes [N, 10, 10], where nothing else is said."""
+    """State of the game, [N] int32 unless noted; a plane is [N, 10, 10] bool."""
 
     last_action: tf.Tensor
-    cannon: tf.Tensor  # its column
+    cannon: tf.Tensor  # the cannon's column
     shot_timer: tf.Tensor
     aliens: tf.Tensor  # plane
-    to_right: tf.Tensor  # [N] bool: where the aliens go
-    move_steps: tf.Tensor  # between two moves of many aliens
+    to_right: tf.Tensor  # [N] bool: the aliens move to the right
+    move_steps: tf.Tensor  # steps between two moves of many aliens
     move_timer: tf.Tensor
     enemy_shot_timer: tf.Tensor
-    bullets: tf.Tensor  # plane; the cannon's
-    enemy_bullets: tf.Tensor  # plane
+    bullets: tf.Tensor  # plane of the cannon's shots
+    enemy_bullets: tf.Tensor  # plane of the aliens' shots
 
 
 class SpaceInvaders(MinAtarGame):
     """MinAtar's Space Invaders.
 
-    The cannon fires at most every fifth step; an alien that is shot pays 1. Aliens move sideways,
-    and one row down instead where one of them is at the edge ahead; then they turn. Few aliens
-    are quick: as many steps are between two moves as there are aliens, at most 12, and one less,
-    down to 6, after every wave. Every tenth step the lowest alien of the column nearest to the
-    cannon shoots, the left one of two as near. The episode terminates where an alien or a shot
-    is at the cannon, or where aliens on the ground would go down. What comes first in a step: the
-    cannon, its shots, the aliens' shots, the aliens, a new shot of theirs, then what was hit.
+    The cannon fires at most every fifth step; each shot alien pays 1. The aliens move sideways. If
+    an alien is at the edge ahead, they move down one row instead and turn round. The number of
+    steps between two moves is the number of aliens, but at most 12 in the first wave; this maximum
+    decreases by one after every wave, down to 6. Every tenth step, the lowest alien in the column
+    nearest to the cannon shoots; of two equally near columns, the left one. The episode terminates
+    when an alien or a shot is at the cannon, or when aliens on the ground would move down.
 
-    Actions: to stay, left, right, fire. Channels: cannon, aliens, aliens if they go to the left,
-    aliens if they go to the right, the cannon's shots, the aliens' shots.
+    Order within a step: the cannon moves, its shots move, the aliens' shots move, the aliens move,
+    an alien shoots, hit aliens vanish.
 
-    Draws of `step`: 0 the sticky action.
+    Actions: stay, left, right, fire. Channels: cannon, aliens, aliens that move to the left,
+    aliens that move to the right, the cannon's shots, the aliens' shots.
+
+    Draws of `step`: 0: sticky action.
     """
 
     observation_shape = (SIDE, SIDE, 6)
@@ -90,7 +93,7 @@ class SpaceInvaders(MinAtarGame):
         nothing = tf.zeros_like(state.bullets[:, :1])  # [N, 1, 10]
         bullets = tf.concat([state.bullets[:, 1:-1], shot[:, tf.newaxis], nothing], axis=1)
         enemy_bullets = tf.concat([nothing, state.enemy_bullets[:, :-1]], axis=1)
-        # Aliens that have come to the ground stand still there until they move.
+        # Aliens on the ground stay there, and are dangerous, until their next move.
         dangers = enemy_bullets[:, GROUND] | state.aliens[:, GROUND]  # [N, 10]
 
         aliens, to_right, landed = _march(state)
@@ -128,14 +131,18 @@ class SpaceInvaders(MinAtarGame):
 
 
 def _march(state: SpaceInvadersState) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """(aliens, to_right, whether aliens on the ground had to go down) after their move, if any."""
+    """Moves the aliens if it is time.
+
+    Returns:
+      (aliens, to_right, landed): landed is [N] bool, True if aliens on the ground had to move down.
+    """
     aliens, to_right = state.aliens, state.to_right
     moving = tf.equal(state.move_timer, 0)
     at_edge = tf.reduce_any(
         tf.where_v2(to_right[:, tf.newaxis], aliens[:, :, -1], aliens[:, :, 0]), axis=1
     )
     turning = moving & at_edge
-    # The row that leaves the board comes in above, in an episode's last step.
+    # The row that leaves the board re-enters at the top, but the episode ends with this step.
     below = tf.concat([aliens[:, -1:], aliens[:, :-1]], axis=1)
     left = tf.pad(aliens[:, :, 1:], [[0, 0], [0, 0], [0, 1]])
     right = tf.pad(aliens[:, :, :-1], [[0, 0], [0, 0], [1, 0]])
@@ -155,9 +162,9 @@ def _move_timer(state: SpaceInvadersState) -> tf.Tensor:
 
 
 def _nearest_alien(aliens: tf.Tensor, cannon: tf.Tensor) -> tf.Tensor:
-    """[N, 10, 10], True at the lowest alien of the column nearest to the cannon."""
+    """Returns [N, 10, 10], True at the lowest alien of the column nearest to the cannon."""
     apart = tf.range(SIDE) - cannon[:, tf.newaxis]  # [N, 10]
-    distance = 2 * tf.abs(apart) + count(apart > 0)  # of two as near, the left one first
+    distance = 2 * tf.abs(apart) + count(apart > 0)  # of two equally near columns, the left one
     distance = tf.where_v2(tf.reduce_any(aliens, axis=1), distance, FAR)
     nearest = tf.equal(distance, tf.reduce_min(distance, axis=1, keepdims=True))
     rows = tf.reduce_any(aliens & nearest[:, tf.newaxis, :], axis=2)  # [N, 10]

@@ -1,4 +1,4 @@
-"""MountainCar-v0 in the graph: a car too weak for the hill must swing itself up."""
+"""MountainCar-v0 in the graph: a car too weak for the hill must gain speed by swinging."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START_LOW, START_HIGH = -0.6, -0.4
 
 
 class MountainCarState(NamedTuple):
-    """[N] float64 each, as Gymnasium computes."""
+    """Position and velocity, each [N] float64, the precision of Gymnasium."""
 
     position: tf.Tensor
     velocity: tf.Tensor
@@ -28,12 +28,12 @@ class MountainCarState(NamedTuple):
 class MountainCar(InGraphEnv):
     """Gymnasium's MountainCar-v0, after Moore (1990).
 
-        velocity += (action - 1) * 0.001 - 0.0025 cos(3 position),  kept within 0.07
-        position += velocity,  kept within [-1.2, 0.6]
+        velocity += (action - 1) * 0.001 - 0.0025 cos(3 position),  clipped to [-0.07, 0.07]
+        position += velocity,  clipped to [-1.2, 0.6]
 
     Action 0 accelerates to the left, 1 not at all, 2 to the right. The wall on the left stops the
-    car. Each step pays -1. The episode terminates at the goal, where position >= 0.5 and the car
-    does not roll back. https://www.cl.cam.ac.uk/techreports/UCAM-CL-TR-209.pdf,
+    car. Each step pays -1. The episode terminates when position >= 0.5 and velocity >= 0.
+    https://www.cl.cam.ac.uk/techreports/UCAM-CL-TR-209.pdf,
     https://gymnasium.farama.org/environments/classic_control/mountain_car/
     """
 

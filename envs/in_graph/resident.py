@@ -1,6 +1,6 @@
-"""Envs that live in the agent's graph, as a run sees them: their shapes, and nothing to step.
+"""Envs in the agent's graph, as `Envs` of a run: they have shapes, but the agent steps them.
 
-Their state is variables beside the agent's own, so a checkpoint has it and brings it back.
+Their state is in variables beside the agent's variables, so checkpoints save and restore it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from rl_core.errors import EnvError
 
 
 class ResidentEnvs(Envs):
-    """N envs of the same rules, stepped by the agent itself.
+    """N envs with the same rules, stepped by the agent.
 
     Attributes:
-      rules: of the env.
+      rules: the rules of the env.
     """
 
     def __init__(self, env_id: str, rules: InGraphEnv, num_envs: int) -> None:
@@ -34,13 +34,13 @@ class ResidentEnvs(Envs):
         self.rules = rules
 
     def reset(self) -> Step:
-        raise _not_from_here(self.env_id)
+        raise _stepped_by_agent(self.env_id)
 
     def step(self, actions: np.ndarray) -> Step:
-        raise _not_from_here(self.env_id)
+        raise _stepped_by_agent(self.env_id)
 
     def cut(self, which: np.ndarray) -> tuple[Episode, ...]:
-        raise _not_from_here(self.env_id)
+        raise _stepped_by_agent(self.env_id)
 
     def state(self) -> dict[str, Any]:
         return {}
@@ -59,5 +59,5 @@ def _never_written(rows: np.ndarray) -> Any:
     raise AssertionError("the graph holds the observations")
 
 
-def _not_from_here(env_id: str) -> EnvError:
+def _stepped_by_agent(env_id: str) -> EnvError:
     return EnvError(f"the agent itself steps {env_id!r}: its state is in the agent's graph")

@@ -1,4 +1,4 @@
-"""The ids of the envs in the graph. Names only: TensorFlow is imported when rules are made."""
+"""Table of the ids of the envs in the graph; only `make_rules` imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """Where an env's rules are, "module:Class", and its time limit in env steps."""
+    """The path of an env's rules, "module:Class", and its time limit in env steps."""
 
     rules: str
     max_episode_steps: int | None
@@ -27,7 +27,7 @@ RULES = {
     "InGraph/CartPole-v1": Entry("envs.in_graph.cartpole:CartPole", 500),
     "InGraph/MountainCar-v0": Entry("envs.in_graph.mountain_car:MountainCar", 200),
     "InGraph/Acrobot-v1": Entry("envs.in_graph.acrobot:Acrobot", 500),
-    "InGraph/Catch-v0": Entry("envs.in_graph.catch:Catch", None),  # it ends by itself
+    "InGraph/Catch-v0": Entry("envs.in_graph.catch:Catch", None),  # always ends after 9 steps
     **{
         f"InGraph/MinAtar-{name}-v1": Entry(f"envs.in_graph.{module}:{name}", MAX_EPISODE_STEPS)
         for name, module in (
@@ -40,7 +40,7 @@ RULES = {
     },
 }
 
-# The same as ordinary Gymnasium envs.
+# The same envs as ordinary Gymnasium envs.
 SPECS = {
     env_id: EnvSpec(
         env_id,
@@ -56,11 +56,11 @@ def make_rules(env_id: str, env_kwargs: Mapping[str, Any] | None = None) -> InGr
     """Makes the rules of an env in the graph; imports TensorFlow.
 
     Args:
-      env_id: one of RULES.
-      env_kwargs: arguments of its class.
+      env_id: an id in RULES.
+      env_kwargs: arguments of the rules' class.
 
     Raises:
-      EnvError: there is no such id, or its class does not take these arguments.
+      EnvError: there is no such id, or the rules' class does not take these arguments.
     """
     if env_id not in RULES:
         near = did_you_mean(env_id, RULES) or f"; there are {', '.join(RULES)}"

@@ -1,8 +1,8 @@
-"""Sines and cosines that XLA turns into vector instructions on CPU.
+"""Sine and cosine in a form that XLA turns into vector instructions on the CPU.
 
-For `tf.sin` and `tf.cos` of float64 it calls the C library once per number, about 25 ns; that
-would be nine tenths of a step of Acrobot with more than one copy. Additions and multiplications
-are done four or eight at a time.
+For `tf.sin` and `tf.cos` of float64, XLA calls the C library once per number, about 25 ns each;
+with several copies of Acrobot these calls would take nine tenths of a step. Additions and
+multiplications are computed four or eight at a time.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import math
 
 import tensorflow.compat.v1 as tf
 
-# The next terms of both series are below 2e-17 at pi / 2.
+# The first omitted term of each series is below 2e-17 at pi / 2.
 COS_SERIES = [(-1) ** n / math.factorial(2 * n) for n in range(11)]
 SIN_SERIES = [(-1) ** n / math.factorial(2 * n + 1) for n in range(11)]
 
 
 def cos_sin(angle: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Cosine and sine, within 2e-15 of the true ones for angles within [-30, 30].
+    """Returns cosine and sine, with an error below 2e-15 for angles in [-30, 30].
 
-    With angle = k pi + rest, k whole and |rest| <= pi / 2, they are (-1)^k times those of the
-    rest, for which 11 terms of the Taylor series are exact to the last bits.
+    With angle = k pi + rest, k whole and |rest| <= pi / 2, the results are (-1)^k times the cosine
+    and sine of the rest. For the rest, 11 terms of the Taylor series are exact to the last bits.
 
     Args:
       angle: float64 of any shape, radians.
@@ -34,7 +34,7 @@ def cos_sin(angle: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _polynomial(coefficients: list[float], x: tf.Tensor) -> tf.Tensor:
-    """Horner's scheme; the constant term comes first."""
+    """Evaluates a polynomial by Horner's scheme; the constant coefficient comes first."""
     *rest, last = coefficients
     total = last * tf.ones_like(x)
     for coefficient in reversed(rest):

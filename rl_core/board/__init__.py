@@ -1,4 +1,4 @@
-"""TensorBoard for a run directory, started quickly: without TensorFlow.
+"""Quick start of TensorBoard for a run directory, without TensorFlow.
 
 Imports: rl_core.errors.
 """

@@ -1,4 +1,4 @@
-"""`python -m rl_core.board LOGDIR`: the quick TensorBoard from a terminal or beside a run."""
+"""`python -m rl_core.board LOGDIR`: quick TensorBoard from a terminal or beside a run."""
 
 import argparse
 import ctypes
@@ -16,7 +16,7 @@ def main() -> int:
     """Serves a log directory until Ctrl-C; returns the exit code."""
     options, arguments = _parser().parse_known_args()
     if options.parent is not None:
-        _end_with(options.parent)
+        _end_with_parent(options.parent)
     try:
         serve(
             options.logdir,
@@ -34,22 +34,22 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m rl_core.board",
-        description="TensorBoard without TensorFlow. Other arguments are passed on to it.",
+        description="TensorBoard without TensorFlow. TensorBoard gets all other arguments.",
         allow_abbrev=False,
     )
-    parser.add_argument("logdir", type=Path, help="a run directory, or a directory of them")
+    parser.add_argument("logdir", type=Path, help="a run directory, or a directory of runs")
     parser.add_argument("--host", default="localhost")
-    parser.add_argument("--port", type=int, help=f"default: the first free from {DEFAULT_PORT} on")
-    parser.add_argument("--full", action="store_true", help="leave TensorFlow in (slow)")
+    parser.add_argument("--port", type=int, help=f"default: first free port from {DEFAULT_PORT} on")
+    parser.add_argument("--full", action="store_true", help="start with TensorFlow (slow)")
     parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
     return parser
 
 
-def _end_with(parent: int) -> None:
-    """Has the kernel end this process when `parent` ends, however that happens."""
+def _end_with_parent(parent: int) -> None:
+    """Makes the kernel end this process when `parent` ends for any reason."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it ended before we could ask
+    if os.getppid() != parent:  # the parent ended before the call above
         sys.exit(0)
 
 

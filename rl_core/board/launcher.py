@@ -1,7 +1,8 @@
-"""Starting TensorBoard: `serve` in the foreground, `start_beside` as a child of a training run.
+"""Launcher of TensorBoard: `serve` in the foreground, `start_beside` as a child of a run.
 
-TensorBoard prefers TensorFlow for reading files, at several seconds and half a gigabyte, but
-shows everything we write without it. So it is started without, unless asked for in full.
+If TensorFlow is installed, TensorBoard imports it to read files, which costs several seconds and
+half a gigabyte. Our event files do not need it, so TensorBoard starts without TensorFlow, unless
+the user asks for the full version.
 """
 
 import contextlib
@@ -36,14 +37,14 @@ class BoardError(RlCoreError, OSError):
 
 @dataclass(frozen=True)
 class Board:
-    """A TensorBoard running beside this process."""
+    """A TensorBoard that runs as a child of this process."""
 
     url: str
     process: subprocess.Popen[bytes]
 
     def stop(self) -> None:
-        """Ends the board, by force if it does not end in time; a second call does nothing."""
-        with self.process:  # closes the pipe to it
+        """Ends TensorBoard, and kills it if it takes too long; a second call does nothing."""
+        with self.process:  # closes the pipe to the process
             self.process.terminate()
             try:
                 self.process.wait(STOP_SECONDS)
@@ -62,19 +63,19 @@ def serve(
     """Runs TensorBoard in this process until Ctrl-C, and prints its address.
 
     Args:
-      logdir: a run directory, or a directory of them, which may be made later.
+      logdir: a run directory, or a directory of runs; it may be made later.
       host: name or address to listen at.
-      port: None takes DEFAULT_PORT, or the next free one; 0 any free one.
-      full: leave TensorFlow in, for third-party plugins that need it.
-      arguments: more of TensorBoard's own arguments, such as "--reload_interval=1".
+      port: None takes the first free port from DEFAULT_PORT on; 0 takes any free port.
+      full: True lets TensorBoard import TensorFlow, for third-party plugins that need it.
+      arguments: further arguments of TensorBoard, such as "--reload_interval=1".
 
     Raises:
-      BoardError: not a directory, the port is taken, or an argument is refused.
+      BoardError: `logdir` is not a directory, the port is in use, or an argument is invalid.
     """
     _require_logdir(logdir)
     _require_port(port)
     argv = ["tensorboard", f"--logdir={logdir}"]
-    if host != "localhost":  # TensorBoard's default; naming it would forbid --bind_all
+    if host != "localhost":  # localhost is the default, and --host excludes --bind_all
         argv.append(f"--host={host}")
     if port is not None:
         argv.append(f"--port={port}")
@@ -91,16 +92,16 @@ def start_beside(
     port: int | None = None,
     arguments: Sequence[str] = (),
 ) -> Board:
-    """Starts TensorBoard as a child process and returns once it can be opened.
+    """Starts TensorBoard as a child process; returns when a browser can open it.
 
-    The child is in a session of its own, so Ctrl-C in this terminal does not reach it. On Linux
-    it ends with the thread that called this, also if that is killed: call it from the main one.
+    The child has its own session, so Ctrl-C in this terminal does not reach it. On Linux it ends
+    with the calling thread, even if this process is killed; so call it from the main thread.
 
     Args:
       logdir, host, port, arguments: as for `serve`.
 
     Raises:
-      BoardError: it did not start; one line says why, and no process is left.
+      BoardError: TensorBoard did not start; the message says why, and no process is left.
     """
     command = [sys.executable, "-m", "rl_core.board", str(logdir), f"--parent={os.getpid()}"]
     command += [f"--host={host}", *([] if port is None else [f"--port={port}"]), *arguments]
@@ -123,17 +124,17 @@ def start_beside(
 
 
 def _require_logdir(logdir: Path) -> None:
-    """One that is not there yet will do: TensorBoard looks again and again."""
+    """Raises BoardError if a path is not a directory; it may be missing, as TensorBoard polls."""
     existing = next(p for p in (logdir, *logdir.absolute().parents) if p.exists())
     if not existing.is_dir():
         raise BoardError(f"cannot show {str(logdir)!r}: {str(existing)!r} is not a directory")
 
 
 def _say_if_empty(logdir: Path) -> None:
-    with contextlib.suppress(OSError):  # not there yet, say
+    with contextlib.suppress(OSError):  # the directory may not exist yet
         if next(logdir.iterdir(), None) is not None:
             return
-    print(f"there is no run in {logdir} yet; it appears once one has begun", flush=True)
+    print(f"there is no run in {logdir} yet; a run appears when it has begun", flush=True)
 
 
 def _require_port(port: int | None) -> None:
@@ -142,20 +143,20 @@ def _require_port(port: int | None) -> None:
 
 
 def _leave_out_tensorflow() -> None:
-    """Makes TensorBoard use its own stubs of TensorFlow's file functions, from here on."""
-    # TensorBoard looks for a module of this name; its build without TensorFlow has one.
+    """Makes TensorBoard use its own replacements of TensorFlow's file functions."""
+    # TensorBoard avoids TensorFlow if a module of this name exists, as in its build without it.
     name = "tensorboard.compat.notf"
     sys.modules.setdefault(name, types.ModuleType(name))
 
 
 def _configured(argv: list[str]) -> Any:
-    """TensorBoard's program with these arguments, our server and no chatter."""
-    # Not `from tensorboard import program`: that is a lazy stand-in, on which nothing can be set.
+    """Returns TensorBoard's program, configured with these arguments and our server."""
+    # `from tensorboard import program` gives a lazy proxy, whose attributes cannot be set.
     import tensorboard.default as default
     import tensorboard.program as program
     from tensorboard.plugins.base_plugin import FlagsError
 
-    # A note on the fast loader, at every start. The name is private: if it goes, so be it.
+    # Hides a note about the fast loader. The name is private: if it disappears, the note returns.
     program._DATA_SERVER_ADVISORY_MESSAGE = ""
     board = program.TensorBoard(plugins=default.get_plugins(), server_class=_bind_server)
     complaint = io.StringIO()
@@ -165,14 +166,14 @@ def _configured(argv: list[str]) -> Any:
     except FlagsError as error:
         raise BoardError(str(error)) from error
     except SystemExit as error:
-        if error.code:  # argparse: pages of usage, then what is wrong
+        if error.code:  # argparse prints its usage, and the error in the last line
             raise BoardError(_last_line(complaint.getvalue())) from error
         raise
     return board
 
 
 def _bind_server(app: Any, flags: Any) -> Any:
-    """TensorBoard's web server, bound to its port; announces its address when it serves."""
+    """Returns TensorBoard's web server, bound to its port; it prints its address when it serves."""
     import tensorboard.program as program
 
     class Server(program.WerkzeugServer):
@@ -202,7 +203,7 @@ def _bind_server(app: Any, flags: Any) -> Any:
 
 @contextlib.contextmanager
 def _werkzeug_kept_from_exiting(program: Any, address: str) -> Iterator[None]:
-    """Raises what TensorBoard understands, because Werkzeug ends the process on an OSError."""
+    """Turns an OSError into TensorBoard's exceptions, because Werkzeug would end the process."""
     try:
         yield
     except OSError as error:
@@ -214,7 +215,7 @@ def _werkzeug_kept_from_exiting(program: Any, address: str) -> Iterator[None]:
 
 
 def _announced_url(process: subprocess.Popen[bytes], stderr: IO[bytes]) -> str:
-    """Waits until the child has printed its address."""
+    """Waits until the child has printed its address; returns the address."""
     assert process.stdout is not None
     deadline = time.monotonic() + START_SECONDS
     printed = b""
@@ -232,10 +233,10 @@ def _announced_url(process: subprocess.Popen[bytes], stderr: IO[bytes]) -> str:
 
 def _last_line(text: str) -> str:
     lines = text.strip().splitlines()
-    return lines[-1] if lines else "TensorBoard ended without a word"
+    return lines[-1] if lines else "TensorBoard ended without a message"
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Ends the child and whatever it started."""
+    """Kills the child and all processes that it started."""
     with process, contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

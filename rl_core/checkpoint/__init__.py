@@ -1,9 +1,9 @@
-"""Checkpoints on disk: whole or not at all, and never silently wrong.
+"""Checkpoints on disk: a checkpoint is complete or absent, and damage is always noticed.
 
-checkpoints/<tick>/variables.safetensors   every variable but the replay's rows
-checkpoints/<tick>/host.json               what Python knows
-checkpoints/<tick>/manifest.json           size and digest of every file, and of itself
-checkpoints/rows/<begin>-<end>.safetensors rows of the replay, each written once
+checkpoints/<number>/variables.safetensors   all variables except the replay's rows
+checkpoints/<number>/host.json               the Python state
+checkpoints/<number>/manifest.json           size and digest of every file, and its own digest
+checkpoints/rows/<begin>-<end>.safetensors   rows of the replay; each row is written once
 
 Imports: rl_core.errors, rl_core.regular_file.
 """

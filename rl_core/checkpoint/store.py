@@ -1,8 +1,9 @@
-"""Writing checkpoints so that a crash at any moment leaves the last one whole, and reading them.
+"""Writer and reader of checkpoints; a crash at any moment leaves the last checkpoint intact.
 
-Every file is written under another name, synced and renamed; a checkpoint's directory is made
-under another name, synced, renamed, and its parent synced. Only then are older ones removed.
-Reading checks the manifest, and every file against it, before anything is believed.
+Every file is written under a temporary name, synced and renamed. A checkpoint's directory is made
+under a temporary name, synced and renamed, and then its parent is synced. Only after that are
+older checkpoints removed. Reading checks the manifest, and every file against the manifest,
+before any value is used.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ FORMAT = 1
 _VARIABLES, _HOST, _MANIFEST, _ROWS = "variables.safetensors", "host.json", "manifest.json", "rows"
 _NAME = re.compile(r"\d{8,15}")
 _CHUNK = re.compile(r"(\d{15})-(\d{15})\.safetensors")
-_MANIFEST_BYTES = 1 << 26  # more than a hundred thousand chunks
+_MANIFEST_BYTES = 1 << 26  # enough for more than a hundred thousand chunks
 
 
 class CheckpointError(RlCoreError, OSError):
-    """A checkpoint that cannot be written or must not be believed."""
+    """A checkpoint that cannot be written, or a damaged one."""
 
 
 class FileRecord(BaseModel):
-    """What a file has to be."""
+    """Expected size and digest of a file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -47,7 +48,7 @@ class FileRecord(BaseModel):
 
 
 class Manifest(BaseModel):
-    """All files of one checkpoint; chunks are those of the replay's rows, oldest first."""
+    """Index of one checkpoint: its files, and the chunks of the replay's rows, oldest first."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -60,16 +61,16 @@ class Manifest(BaseModel):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One that was read and found whole.
+    """A checkpoint that was read and verified.
 
     Attributes:
-      number: 1, 2, ... of its run.
-      tick: time steps of all envs until then.
-      score: of the evaluation it was written for, if any.
+      number: 1, 2, ... within its run.
+      tick: time steps of all envs when it was written.
+      score: score of the evaluation it was written for, or None.
       variables: name -> array.
-      host: what Python knew.
-      chunks: of the replay's rows, to be read one by one with `CheckpointStore.rows`.
-      damaged: why newer ones were passed over.
+      host: the Python state.
+      chunks: chunks of the replay's rows; read each with `CheckpointStore.rows`.
+      damaged: one message per newer checkpoint that was skipped because of damage.
     """
 
     number: int
@@ -85,8 +86,8 @@ class CheckpointStore:
     """The checkpoints of one run.
 
     Args:
-      directory: made with the first checkpoint.
-      keep: how many of the last to keep, beside the one of the best score.
+      directory: the checkpoints' directory; the first `write` makes it.
+      keep: number of newest checkpoints to keep, besides the one with the best score.
     """
 
     def __init__(self, directory: Path, keep: int = 2) -> None:
@@ -106,16 +107,18 @@ class CheckpointStore:
         """Writes one checkpoint and prunes older ones.
 
         Args:
-          tick: time steps until now.
-          chunks: those that are on disk already and still hold rows of the ring.
-          rows: (begin, end, columns) of the time steps that are new.
-          score: of an evaluation; the checkpoint of the highest is kept.
+          tick: time steps of all envs so far.
+          variables: name -> array.
+          host: the Python state, as JSON values.
+          chunks: chunks that are already on disk and still hold rows of the ring.
+          rows: (begin, end, columns) of the new time steps.
+          score: score of an evaluation; the checkpoint with the highest score is kept.
 
         Returns:
-          All chunks of the checkpoint, for the next one.
+          All chunks of this checkpoint, to pass to the next call.
 
         Raises:
-          CheckpointError: the disk is full, or gone; the last good checkpoint is untouched.
+          CheckpointError: the disk cannot be written; the last good checkpoint is untouched.
         """
         try:
             if not self._rows.is_dir():
@@ -131,50 +134,58 @@ class CheckpointStore:
             raise CheckpointError(
                 f"cannot write {error.filename or self.directory}: {error.strerror}"
             ) from None
-        with contextlib.suppress(OSError):  # what is too much costs room, nothing else
+        with contextlib.suppress(OSError):  # a failure only leaves files that take up space
             self.prune()
         return records
 
     def latest(self) -> Checkpoint | None:
-        """The newest one that is whole; None if there never was one.
+        """Returns the newest undamaged checkpoint; None if the run has no checkpoint.
 
-        Damaged ones are passed over and named in `damaged`.
+        Damaged checkpoints are skipped and listed in `damaged`.
 
         Raises:
-          CheckpointError: there are some, and none is whole.
+          CheckpointError: every checkpoint is damaged.
         """
-        return self._first_whole(reversed(self._numbers()))
+        return self._first_undamaged(reversed(self._numbers()))
 
     def best(self) -> Checkpoint | None:
-        """The one of the highest score; None if no evaluation was scored. Raises as `latest`."""
+        """Returns the checkpoint with the highest score; None if none has a score.
+
+        Raises:
+          CheckpointError: every checkpoint with a score is damaged.
+        """
         scores = self._scores()
-        return self._first_whole(sorted(scores, key=lambda n: (-scores[n], -n)))
+        return self._first_undamaged(sorted(scores, key=lambda n: (-scores[n], -n)))
 
     def rows(self, name: str, record: FileRecord) -> tuple[int, int, dict[str, np.ndarray]]:
-        """(begin, end, columns) of one chunk; raises CheckpointError if it is not what it was."""
+        """Returns (begin, end, columns) of one chunk.
+
+        Raises:
+          CheckpointError: the chunk is damaged.
+        """
         match = _CHUNK.fullmatch(name)
         if match is None:
             raise CheckpointError(f"{name!r} is no name of a chunk")
         return int(match[1]), int(match[2]), _arrays(self._rows / name, record)
 
     def prune(self, spare: int | None = None) -> None:
-        """Removes what is neither of the last few nor the best, and what a crash left behind.
+        """Removes older checkpoints, unneeded chunks and leftovers of a crash.
 
         Args:
-          spare: number of one to be kept whatever else there is.
+          spare: number of a checkpoint to keep besides the newest ones and the best one.
         """
         numbers, scores = self._numbers(), self._scores()
         kept = {*numbers[-self._keep :], *(n for n in numbers if n == spare)}
         if scores:
             kept.add(max(scores, key=lambda n: (scores[n], n)))
         for number in set(numbers) - kept:
-            # Under another name first, so that a crash does not leave half of one behind.
+            # Rename first: a crash during the removal must not leave half a checkpoint.
             self._path(number).rename(self.directory / f".trash-{number}")
         for leftover in self.directory.glob(".*"):
             shutil.rmtree(leftover, ignore_errors=True)
         try:
             needed = {name for number in kept for name in self._manifest(number).chunks}
-        except CheckpointError:  # perhaps only now: rather too many rows than too few
+        except CheckpointError:  # the damage may be temporary, so keep all rows
             return
         for path in self._rows.glob("*"):
             if path.name not in needed:
@@ -184,7 +195,7 @@ class CheckpointStore:
         return self.directory / f"{number:08d}"
 
     def _numbers(self) -> list[int]:
-        """Of all checkpoints, oldest first."""
+        """Returns the numbers of all checkpoints, oldest first."""
         try:
             names = [path.name for path in self.directory.iterdir()]
         except FileNotFoundError:
@@ -192,7 +203,7 @@ class CheckpointStore:
         return sorted(int(name) for name in names if _NAME.fullmatch(name))
 
     def _scores(self) -> dict[int, float]:
-        """Of those that have one."""
+        """Returns number -> score of the checkpoints with a score."""
         scores = {}
         for number in self._numbers():
             with contextlib.suppress(CheckpointError):
@@ -201,7 +212,7 @@ class CheckpointStore:
                     scores[number] = score
         return scores
 
-    def _first_whole(self, numbers: Iterable[int]) -> Checkpoint | None:
+    def _first_undamaged(self, numbers: Iterable[int]) -> Checkpoint | None:
         damaged: list[str] = []
         for number in numbers:
             try:
@@ -233,7 +244,7 @@ class CheckpointStore:
         seal = hashlib.sha256(text.encode()).hexdigest()
         _write(making / _MANIFEST, f"{text}\n{seal}\n".encode())
         _sync_directory(making)
-        os.rename(making, self._path(number))  # noqa: PTH104 - as all that touches the disk here
+        os.rename(making, self._path(number))  # noqa: PTH104 - like all writing in this file
         _sync_directory(self.directory)
 
     def _read(self, number: int, damaged: tuple[str, ...]) -> Checkpoint:
@@ -251,21 +262,21 @@ class CheckpointStore:
 
     def _manifest(self, number: int) -> Manifest:
         path = self._path(number) / _MANIFEST
-        with _damage(path):
+        with _raising_damage(path):
             data = read_regular(path, most=_MANIFEST_BYTES)
             text, seal, _ = data.decode().split("\n")
             if hashlib.sha256(text.encode()).hexdigest() != seal:
-                raise ValueError("its digest is another one")
+                raise ValueError("its digest does not match")
             manifest = Manifest.model_validate_json(text)
             if manifest.format != FORMAT:
                 raise ValueError(f"it has format {manifest.format}, this version reads {FORMAT}")
             if manifest.files.keys() != {_VARIABLES, _HOST}:
-                raise ValueError("it names other files than a checkpoint has")
+                raise ValueError("its list of files is not that of a checkpoint")
         return manifest
 
 
 def _write(path: Path, data: bytes) -> FileRecord:
-    """Under another name, synced, renamed: the file is whole or not there."""
+    """Writes a file under a temporary name, syncs and renames it, so it is complete or absent."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
@@ -294,15 +305,15 @@ def _sync_directory(path: Path) -> None:
 
 
 def _check(path: Path, record: FileRecord) -> None:
-    """That a file is what was written, without having all of it in memory."""
-    with _damage(path), open_regular(path, most=record.bytes) as file:
+    """Checks a file's size and digest without loading it into memory."""
+    with _raising_damage(path), open_regular(path, most=record.bytes) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         if file.tell() != record.bytes or digest != record.sha256:
             raise ValueError("it is not what was written")
 
 
 def _checked(path: Path, record: FileRecord) -> bytes:
-    with _damage(path):
+    with _raising_damage(path):
         data = read_regular(path, most=record.bytes)
         if len(data) != record.bytes or hashlib.sha256(data).hexdigest() != record.sha256:
             raise ValueError("it is not what was written")
@@ -311,12 +322,12 @@ def _checked(path: Path, record: FileRecord) -> bytes:
 
 def _arrays(path: Path, record: FileRecord) -> dict[str, np.ndarray]:
     data = _checked(path, record)
-    with _damage(path):
+    with _raising_damage(path):
         return load(data)
 
 
 @contextlib.contextmanager
-def _damage(path: Path) -> Iterator[None]:
+def _raising_damage(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, SafetensorError) as error:

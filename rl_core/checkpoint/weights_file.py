@@ -1,7 +1,7 @@
-"""A network's weights as one safetensors file, which other tools read too.
+"""A network's weights as one safetensors file, a format that other tools can read.
 
-safetensors has no checksum, so ours carries one in its metadata; a file without it, another
-tool's, is read as it is.
+safetensors has no checksum, so our files carry one in their metadata. A file without a checksum
+comes from another tool and is accepted.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from rl_core.regular_file import open_regular
 
 
 class WeightsError(RlCoreError, ValueError):
-    """A file that holds no weights, or damaged ones."""
+    """A weights file that is damaged or of another format."""
 
 
 def weights_bytes(weights: Mapping[str, np.ndarray]) -> bytes:
-    """The content of the file; equal weights give equal bytes."""
+    """Returns the content of a weights file; equal weights give equal bytes."""
     arrays = {name: np.ascontiguousarray(weights[name]) for name in sorted(weights)}
     return save(arrays, metadata={"sha256": _digest(arrays)})
 
 
 def read_weights(path: Path, *, follow: bool = False) -> dict[str, np.ndarray]:
-    """Name -> array.
+    """Reads a weights file; returns name -> array.
 
     Args:
-      follow: whether the file may be a symbolic link, as a path that the user typed.
+      path: path of the file.
+      follow: True follows a symbolic link, as for a path that the user typed.
 
     Raises:
       FileNotFoundError: there is no such file.
-      WeightsError: it cannot be read, is no safetensors file, or is not what was written.
+      WeightsError: the file cannot be read, is no safetensors file, or is damaged.
     """
     try:
         with open_regular(path, follow=follow) as file:

@@ -1,13 +1,13 @@
-"""Steering a running job through files: an inbox anyone allowed may write, a log and a state.
+"""Steering of a running job through files. No port is opened.
 
-    control/inbox/<time>-<id>.json   one command each, put there whole by renaming
-    control/log.jsonl                every command, taken or refused, appended by the run alone
-    control/state.json               what the run is doing, as of a second ago at most
-    control/trace.bin                a checksum per time step, for finding where a repeat differs
+    control/inbox/<time>-<id>.json   one command per file, moved there complete by renaming
+    control/log.jsonl                every command, taken or refused; only the run appends to it
+    control/state.json               state of the run, at most a second old
+    control/trace.bin                a checksum per time step, to find where a repeat differs
     control/token                    the secret for steering from another machine's browser
-    control/lock                     held while the run is alive
+    control/lock                     locked while the run is alive
 
-`Steering` is the run's side, `RunClient` the other one. No port is opened.
+The run uses `Steering`; every other process uses `RunClient`.
 
 Imports: rl_core.errors, rl_core.hyperparameters, rl_core.regular_file.
 """

@@ -1,4 +1,4 @@
-"""The other side: sends commands to a run and waits for its answers."""
+"""Client of a run: sends commands to the run and waits for its answers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _GRACE_SECONDS = 0.5
 
 
 class NotRunning(RlCoreError, RuntimeError):
-    """A command for a run that does not take any."""
+    """A command was sent to a run that has ended or does not answer."""
 
 
 class RunClient:
-    """Steers the run in a directory, from any process.
+    """A client that steers the run in a directory, from any process.
 
         run = RunClient("runs/cartpole-1")
         entry = run.set("sync_period", 50)
@@ -31,8 +31,8 @@ class RunClient:
 
     Args:
       run: a run directory.
-      who: what the log says.
-      timeout: seconds to wait for an answer; a run that evaluates or compiles takes a while.
+      who: the sender's name in the log.
+      timeout: seconds to wait for an answer; an evaluation or a compilation delays the answer.
     """
 
     def __init__(self, run: Path | str, *, who: Who = "api", timeout: float = 30.0) -> None:
@@ -41,27 +41,27 @@ class RunClient:
         self._timeout = timeout
 
     def set(self, name: str, value: Any) -> Entry:
-        """Sets a live value and returns what became of it: `entry.taken`, or `entry.reason`.
+        """Sets a live value; returns the log entry, with `taken` or the `reason` of a refusal.
 
         Raises:
-          NotRunning: the run is over, or did not answer in time; nothing was changed.
-          BadCommand: the value is of no kind that can be sent.
+          NotRunning: the run has ended or did not answer in time; nothing was changed.
+          BadCommand: a value of this type cannot be sent.
           RunDirError: there is no such run.
         """
         return self.ask([set_command(name, value, self._who)])[0]
 
     def do(self, action: str, value: int | None = None) -> Entry:
-        """Has the run do one of ACTIONS, `rewind` by `value` snapshots; raises as `set`."""
+        """Runs one of ACTIONS, with `value` snapshots for `rewind`; raises the errors of `set`."""
         return self.ask([do_command(action, self._who, value)])[0]
 
     def send(self, commands: Sequence[Command]) -> None:
-        """Puts commands into the inbox and does not wait; raises as `set`."""
+        """Puts commands into the inbox without waiting; raises the errors of `set`."""
         self._require_alive()
         for command in commands:
             submit(self.files, command)
 
     def ask(self, commands: Sequence[Command]) -> list[Entry]:
-        """Sends commands and waits until every one is answered; raises as `set`."""
+        """Sends commands and waits for all answers; raises the errors of `set`."""
         self._require_alive()
         tail = LogTail(self.files.log)
         letters = {command.id: submit(self.files, command) for command in commands}
@@ -80,9 +80,9 @@ class RunClient:
         if not wait(self._timeout):
             for letter in letters.values():
                 _withdraw(letter)
-            # One that the run was reading while it was withdrawn is answered all the same.
+            # The run may have read a command before it was withdrawn; then an answer comes.
             if not wait(_GRACE_SECONDS):
-                raise NotRunning(self._silence())
+                raise NotRunning(self._no_answer_message())
         return [answers[command.id] for command in commands]
 
     def _require_alive(self) -> None:
@@ -95,7 +95,7 @@ class RunClient:
             f"{state.env_step:,}, last heartbeat {ago(state.time)}"
         )
 
-    def _silence(self) -> str:
+    def _no_answer_message(self) -> str:
         state, alive = read_state(self.files)
         what = f"did not answer within {self._timeout:g} s" if alive else "is not running any more"
         return f"{self.files.run} {what} (last heartbeat {ago(state.time)}): command withdrawn"
@@ -109,7 +109,7 @@ def _withdraw(letter: Path) -> None:
 
 
 def ago(moment: float) -> str:
-    """ "3 s ago", "12 min ago", "5 h ago", "2 d ago"."""
+    """Returns the age of a moment as text: "3 s ago", "12 min ago", "5 h ago" or "2 d ago"."""
     seconds = max(0.0, time.time() - moment)
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:

@@ -1,7 +1,7 @@
-"""What may be asked of a run: set a live value, or do something.
+"""Commands to a run: set a live value, or run an action.
 
-Commands come from outside, so they are parsed by strict models: unknown or doubled keys, NaN,
-infinities, booleans as numbers and oversized files are refused with a reason, never applied.
+Commands come from outside, so strict models parse them: unknown or repeated keys, NaN, infinities,
+booleans as numbers and oversized files are refused with a reason.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ from rl_core.errors import RlCoreError, did_you_mean, in_one_line, shown
 
 Action = Literal["sync", "snapshot", "rewind", "checkpoint", "evaluate", "pause", "resume", "stop"]
 ACTIONS: dict[Action, str] = {
-    "sync": "copies online to target at once, whatever tau is; the target's age is 0 then",
-    "snapshot": "keeps both networks, optimizer and target age in memory; so does every change "
-    "of a live value, before it is felt",
-    "rewind": "`rewind K` brings back what the K-th last snapshot has (K is 1 if not given); "
-    "counters, replay and live values stay as they are, and the state now becomes the last "
-    "snapshot",
-    "checkpoint": "writes a checkpoint now; nothing waits for the disk",
-    "evaluate": "plays the greedy policy on envs of its own; changes nothing that is learned; "
-    "answered when it begins, and its return is then in the run's terminal and in "
-    "`evaluation/return`",
-    "pause": "stops stepping and learning and waits, without using the processor",
-    "resume": "goes on where it was paused; no bit differs from a run that was never paused",
-    "stop": "ends the run here: weights, checkpoint and digest are saved, nothing is evaluated",
+    "sync": "copies online to target now, with a hard copy for any tau; the target's age becomes 0",
+    "snapshot": "keeps both networks, the optimizer and the target's age in memory; a snapshot is "
+    "also taken before each change of a live value takes effect",
+    "rewind": "`rewind K` restores the K-th last snapshot (K is 1 by default); counters, replay "
+    "and live values stay unchanged, and the state before the rewind becomes the last snapshot",
+    "checkpoint": "writes a checkpoint now; the run does not wait for the disk",
+    "evaluate": "plays the greedy policy on separate envs, without any effect on training; the "
+    "answer comes when the evaluation begins, the return appears later in the run's terminal and "
+    "in `evaluation/return`",
+    "pause": "stops stepping and learning, and waits without using the processor",
+    "resume": "continues a paused run; every bit is the same as without the pause",
+    "stop": "ends the run now; saves weights, checkpoint and digest, without a final evaluation",
 }
 Who = Literal["cli", "board", "api"]
-MAX_BYTES = 16_384  # of one command; a real one has about 150
-_DEEPEST = 8  # lists and objects within each other; a real command has two
+MAX_BYTES = 16_384  # per command; a real command has about 150
+_DEEPEST = 8  # nested lists and objects; a real command has two levels
 
 
 class BadCommand(RlCoreError, ValueError):
@@ -46,23 +45,23 @@ Value = int | FiniteFloat | Text | Annotated[list[Name], Field(max_length=100)]
 
 
 class _Command(BaseModel):
-    # Strict also keeps `true` from passing as the number 1.
+    # Without `strict`, pydantic would accept `true` as the number 1.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-    time: FiniteFloat  # seconds since the epoch, of the asking
+    time: FiniteFloat  # seconds since the epoch at which the command was made
     who: Who
 
 
 class SetCommand(_Command):
-    """Give a live value; "auto" returns to the config's value or schedule."""
+    """A command that sets a live value; "auto" returns to the config's value or schedule."""
 
     name: Name
     value: Value
 
 
 class DoCommand(_Command):
-    """Do something at the next safe point; `value` is how far a rewind goes back."""
+    """A command that runs an action; `value` is the number of snapshots for a rewind."""
 
     do: Action
     value: Annotated[int, Field(ge=1)] | None = None
@@ -72,12 +71,20 @@ Command = SetCommand | DoCommand
 
 
 def set_command(name: str, value: Any, who: Who) -> SetCommand:
-    """Raises: BadCommand if the name or the value is of no kind that can be sent."""
+    """Returns the command that sets a live value.
+
+    Raises:
+      BadCommand: a name or value of this type cannot be sent.
+    """
     return _made(SetCommand, who, name=name, value=value)
 
 
 def do_command(action: str, who: Who, value: int | None = None) -> DoCommand:
-    """Raises: BadCommand if there is no such action, or it takes no such value."""
+    """Returns the command that runs an action.
+
+    Raises:
+      BadCommand: there is no such action, or the action does not take this value.
+    """
     if action not in ACTIONS:
         raise BadCommand(
             f"cannot do {shown(action)}: there are {', '.join(ACTIONS)}"
@@ -89,10 +96,14 @@ def do_command(action: str, who: Who, value: int | None = None) -> DoCommand:
 
 
 def dump(command: Command) -> bytes:
-    """Raises: BadCommand if no run would read it, so that nobody waits for its answer."""
+    """Returns the bytes of a command's file.
+
+    Raises:
+      BadCommand: the command is too large; a run would refuse it.
+    """
     try:
         data = json.dumps(command.model_dump()).encode()
-    except ValueError as error:  # an integer of more digits than Python prints
+    except ValueError as error:  # an integer with more digits than Python prints
         raise BadCommand(f"value: {in_one_line(error)}") from None
     if len(data) > MAX_BYTES:
         raise BadCommand(f"a command is at most {MAX_BYTES} bytes, got {len(data)}")
@@ -100,10 +111,10 @@ def dump(command: Command) -> bytes:
 
 
 def parse(data: bytes) -> Command:
-    """The command in a file's bytes.
+    """Returns the command in a file's bytes.
 
     Raises:
-      BadCommand: with the reason, in one line.
+      BadCommand: the bytes are no valid command; the message gives the reason in one line.
     """
     fields = read_object(data)
     try:
@@ -113,16 +124,17 @@ def parse(data: bytes) -> Command:
 
 
 def read_object(data: bytes) -> dict[str, Any]:
-    """The JSON object in bytes from outside: small, shallow, no key twice, no NaN.
+    """Returns the JSON object in bytes from outside.
 
     Raises:
-      BadCommand: it is something else; one line says what.
+      BadCommand: the bytes are no JSON object, too large or too deeply nested, or contain a
+        repeated key or NaN.
     """
     if len(data) > MAX_BYTES:
         raise BadCommand(f"a command is at most {MAX_BYTES} bytes, got more")
     try:
         fields = json.loads(
-            data.decode(), object_pairs_hook=_without_doubles, parse_constant=_no_constant
+            data.decode(), object_pairs_hook=_refuse_repeated_keys, parse_constant=_refuse_constant
         )
     except BadCommand:
         raise
@@ -135,7 +147,7 @@ def read_object(data: bytes) -> dict[str, Any]:
 
 
 def _require_shallow(fields: dict[str, Any]) -> None:
-    # Before Python 3.13 the parser gives up; since then it reads any depth.
+    # Before Python 3.13 the parser raises RecursionError; from 3.13 on it reads any depth.
     level: list[Any] = [fields]
     for _ in range(_DEEPEST):
         level = [
@@ -161,12 +173,12 @@ def _first_problem(error: ValidationError) -> str:
     return in_one_line(f"{where}: {first['msg']}")
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise BadCommand("a key stands twice")
+        raise BadCommand("a key appears twice")
     return fields
 
 
-def _no_constant(name: str) -> Any:
-    raise BadCommand(f"{name} is not a number here")
+def _refuse_constant(name: str) -> Any:
+    raise BadCommand(f"{name} is not allowed as a number")

@@ -1,4 +1,4 @@
-"""Where control files are, writing them so that they appear whole, and whether a run is alive."""
+"""Paths of the control files, writing of complete files, and the lock of a live run."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class ControlFiles:
         self.lock = self.directory / "lock"
 
     def make(self) -> None:
-        """Makes the directories and the token; only their owner may write commands or read it.
+        """Makes the directories and the token; only the owner may write commands or read the token.
 
         Raises:
-          RunDirError: they cannot be written.
+          RunDirError: a directory or the token cannot be written.
         """
         try:
             self.directory.mkdir(exist_ok=True)
@@ -50,10 +50,10 @@ class ControlFiles:
 
 
 class RunLock:
-    """Held by a run as long as it lives; the system lets go of it also when it is killed.
+    """The lock that a run holds while it is alive; the system releases it if the run is killed.
 
     Raises:
-      RunDirError: another process holds it, or it is no file that can be held.
+      RunDirError: another process holds the lock, or the file cannot be locked.
     """
 
     def __init__(self, files: ControlFiles) -> None:
@@ -63,7 +63,7 @@ class RunLock:
             self._file = os.open(files.lock, flags, 0o644)
             if not stat.S_ISREG(os.fstat(self._file).st_mode):
                 raise OSError(errno.EINVAL, "it is not a regular file")
-            # Whoever asks whether the run is alive holds it for an instant: try more than once.
+            # `is_alive` in another process holds the lock for an instant, so try more than once.
             for _ in range(20):
                 with contextlib.suppress(BlockingIOError):
                     fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,16 +76,16 @@ class RunLock:
         raise RunDirError(f"another process is running {files.run}")
 
     def release(self) -> None:
-        """A second call does nothing."""
+        """Releases the lock; a second call does nothing."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 def clear_leftovers(files: ControlFiles) -> None:
-    """Removes unfinished files that a killed run left; call it while holding the lock.
+    """Removes unfinished files that a killed run left; the caller must hold the lock.
 
-    Not those in the inbox: somebody may be writing one.
+    The inbox is left alone, because another process may be writing a file there.
     """
     for directory in (files.run, files.directory):
         for path in directory.glob(".*.tmp"):
@@ -94,10 +94,10 @@ def clear_leftovers(files: ControlFiles) -> None:
 
 
 def is_alive(files: ControlFiles) -> bool:
-    """Whether a process is running this run, on this machine or one that shares its locks.
+    """Returns True if a process runs this run, on this machine or on one that shares its locks.
 
     Raises:
-      RunDirError: that cannot be told, as the lock cannot be read.
+      RunDirError: the lock cannot be read.
     """
     try:
         with open_regular(files.lock) as file:
@@ -113,12 +113,12 @@ def is_alive(files: ControlFiles) -> bool:
 
 
 def submit(files: ControlFiles, command: Command) -> Path:
-    """Puts a command into the inbox; the run takes it at its next safe point.
+    """Puts a command into the inbox and returns its path; the run reads it at a safe point.
 
     Raises:
-      RunDirError: there is no inbox, or it cannot be written.
+      RunDirError: there is no inbox, or the inbox cannot be written.
     """
-    path = files.inbox / f"{_moment(command.time):017d}-{command.id}.json"
+    path = files.inbox / f"{_unique_microseconds(command.time):017d}-{command.id}.json"
     try:
         write_whole(path, dump(command))
     except (OSError, ValueError) as error:
@@ -127,8 +127,8 @@ def submit(files: ControlFiles, command: Command) -> Path:
     return path
 
 
-def _moment(seconds: float) -> int:
-    """In microseconds; commands of one instant get later ones in the order they are sent."""
+def _unique_microseconds(seconds: float) -> int:
+    """Returns `seconds` in microseconds, plus 1 for each earlier command of the same instant."""
     global _instant, _sent_in_it
     instant = int(seconds * 1e6)
     _sent_in_it = _sent_in_it + 1 if instant == _instant else 0
@@ -137,12 +137,14 @@ def _moment(seconds: float) -> int:
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Writes a file that is either absent (or old) or complete, whatever happens meanwhile.
+    """Writes a file so that a reader sees the old file or the complete new one.
 
     Args:
-      durable: also across a power cut, at the price of an fsync.
+      path: path of the file.
+      data: the new content.
+      durable: True also protects against a power cut, at the price of an fsync.
     """
-    # The dot keeps the unfinished file out of every listing for *.json.
+    # The leading dot keeps the unfinished file out of listings of *.json.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:

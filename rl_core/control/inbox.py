@@ -1,4 +1,4 @@
-"""The run's side of the inbox: one `stat` when nothing has come."""
+"""Reader of the inbox for the run; an unchanged inbox costs one `stat`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rl_core.errors import reason_of
 from rl_core.regular_file import open_regular
 
 _FILE = re.compile(r"\d{1,20}-([0-9a-f]{32})\.json")
-# A directory's time stamp advances in ticks of some milliseconds: a file that comes in the same
-# tick as the last look would otherwise never be seen.
+# A directory's time stamp advances in ticks of some milliseconds. A file that arrives in the same
+# tick as the last listing leaves the time stamp unchanged, so a recent one is not trusted.
 _SETTLED_NS = 100_000_000
-_AT_ONCE = 256  # letters: a flood of them must not keep the run from training
+_AT_ONCE = 256  # letters per call, so that a flood of letters does not stop the training
 
 
 @dataclass(frozen=True)
 class Letter:
-    """One file of the inbox: a command, or why it is none."""
+    """One file of the inbox: a command, or the problem that makes it unreadable."""
 
     path: Path
     id: str
@@ -32,42 +32,42 @@ class Letter:
 
 
 class Inbox:
-    """Lists what has come, oldest first."""
+    """The letters in a run's inbox, oldest first."""
 
     def __init__(self, files: ControlFiles) -> None:
         self._path = files.inbox
         self._stat_path = str(files.inbox)
         self._seen_ns = -1
-        self._immovable: set[str] = set()
+        self._not_removable: set[str] = set()
 
     def letters(self) -> list[Letter]:
-        """What is there and was not removed, a few at a time. One `stat` if nothing changed."""
+        """Returns the letters in the inbox, at most 256; costs one `stat` if nothing changed."""
         try:
             changed_ns = os.stat(self._stat_path).st_mtime_ns  # noqa: PTH116 - polled often
             if changed_ns == self._seen_ns:
                 return []
             settled = time.time_ns() - changed_ns > _SETTLED_NS
             names = sorted(self._names())
-        except OSError:  # somebody removed the directory, or closed it: nothing can come
+        except OSError:  # the directory was removed or cannot be read, so no letter can come
             return []
         self._seen_ns = changed_ns if settled and len(names) <= _AT_ONCE else -1
         found = (_read(self._path / name) for name in names[:_AT_ONCE])
         return [letter for letter in found if letter is not None]
 
     def remove(self, letter: Letter) -> None:
-        """Takes a letter out; what cannot be removed, a directory say, is not listed again."""
+        """Removes a letter; one that cannot be removed, such as a directory, is ignored later."""
         try:
             letter.path.unlink(missing_ok=True)
         except OSError:
-            self._immovable.add(letter.path.name)
+            self._not_removable.add(letter.path.name)
 
     def _names(self) -> list[str]:
-        names = {path.name for path in self._path.iterdir()} - self._immovable
+        names = {path.name for path in self._path.iterdir()} - self._not_removable
         return [name for name in names if name.endswith(".json") and name[0] != "."]
 
 
 def _read(path: Path) -> Letter | None:
-    """None if it was withdrawn in between."""
+    """Reads a letter; returns None if it was withdrawn since the listing."""
     data = b""
     try:
         with open_regular(path) as file:
@@ -79,10 +79,10 @@ def _read(path: Path) -> Letter | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        return Letter(path, _stand_in_id(path, data), None, reason_of(error))
+        return Letter(path, _id_of_unreadable(path, data), None, reason_of(error))
     return Letter(path, command.id, command, None)
 
 
-def _stand_in_id(path: Path, data: bytes) -> str:
-    """The same for the same file, so that a refusal is logged once also across a crash."""
+def _id_of_unreadable(path: Path, data: bytes) -> str:
+    """Returns an id for an unreadable file; the same file has the same id after a crash."""
     return hashlib.sha256(os.fsencode(path.name) + b"\0" + data).hexdigest()[:32]

@@ -1,12 +1,13 @@
-"""The log of everything that was asked of a run: the source of truth for repeating it.
+"""The log of all commands to a run; a repeat of the run follows this log.
 
-One JSON object a line, appended by the run alone. A line is written and synced before the
-command's file is removed: a crash in between leaves the file, whose id the log already has.
+The log has one JSON object per line, and only the run appends to it. A line is written and synced
+before the command's file is removed; a crash between the two leaves the file, and the log already
+has its id.
 
-Each line ends with a seal over its own text and its place in the file, so a flipped digit and
-a line that is missing in the middle are noticed, also by somebody who reads only the end. What
-is missing at the end is noticed by those who know how long the log was: the run's state and
-its checkpoints. Logs of version 0.1 have no seals and are read as they are.
+Each line ends with a seal over its text and its position in the file. The seal reveals a flipped
+digit and a missing line in the middle, even to a reader of the last lines alone. Missing lines at
+the end are revealed by the run's state and its checkpoints, which record the log's length. Logs of
+version 0.1 have no seals and are accepted.
 """
 
 from __future__ import annotations
@@ -28,32 +29,32 @@ from rl_core.hyperparameters import as_text
 from rl_core.regular_file import open_regular
 
 _SEALED = re.compile(rb'(.*), "seal": "([0-9a-f]{16})"\}', re.DOTALL)
-_BLOCK = 1 << 16  # bytes that are read at once on the way back from the end
-_Moment = Annotated[float, Field(ge=0, le=1e11)]  # a calendar has it
+_BLOCK = 1 << 16  # bytes per read when the file is read backwards from its end
+_Moment = Annotated[float, Field(ge=0, le=1e11)]  # seconds that a calendar can show
 
 
 class Entry(BaseModel):
-    """One command and what became of it.
+    """One command and its result.
 
     Attributes:
-      id: of the command.
-      asked, time: seconds since the epoch, when it was sent and when it was answered.
-      who: cli, board, api, or schedule for a corner that a schedule passed.
+      id: id of the command.
+      asked, time: when it was sent and when it was answered, in seconds since the epoch.
+      who: cli, board, api, or schedule for a schedule that passed a corner.
       kind: set, do, or unreadable.
-      name: of the live value or of the action.
-      value: as asked for; this is what a replay sets.
-      old, new: the value before and after; of `do sync` the target's age, of `do rewind` the
-        update now and the one of the snapshot.
-      taken: False if it was refused; `reason` says why.
-      tick: time steps of all envs until then: where a replay applies it.
-      env_step, update: how far the run was.
+      name: name of the live value or of the action.
+      value: the requested value; a replay sets it again.
+      old, new: value before and after; for `do sync` the target's age; for `do rewind` the
+        present update and the snapshot's update.
+      taken: False if the command was refused; `reason` says why.
+      tick: time steps of all envs when it was applied; a replay applies it there.
+      env_step, update: env steps and updates when it was applied.
     """
 
-    # No other keys: one of these with a letter changed would be its default instead.
+    # No other keys: a damaged letter in an optional key would silently give its default.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     id: str
-    asked: FiniteFloat  # as the sender says
+    asked: FiniteFloat  # by the sender's clock
     time: _Moment
     who: str
     kind: Literal["set", "do", "unreadable"]
@@ -68,7 +69,7 @@ class Entry(BaseModel):
     update: int = Field(ge=0)
 
     def describe(self) -> str:
-        """For people: "sync_period 500 -> 50 at update 12,431 (env step 49,724)"."""
+        """Returns text such as "sync_period 500 -> 50 at update 12,431 (env step 49,724)"."""
         where = f"at update {self.update:,} (env step {self.env_step:,})"
         if not self.taken:
             what = f"{self.name} = {as_text(self.value)}" if self.kind == "set" else self.name
@@ -77,21 +78,21 @@ class Entry(BaseModel):
             auto = " (auto)" if self.value == "auto" and self.who != "schedule" else ""
             return f"{self.name} {as_text(self.old)} -> {as_text(self.new)}{auto} {where}"
         if self.name == "rewind":
-            return f"rewind to what was learned at update {as_text(self.new)}, {where}"
+            return f"rewind to the snapshot of update {as_text(self.new)}, {where}"
         return f"{self.name} {where}"
 
 
 class ControlLog:
-    """Appends to a run's log and remembers which ids it has.
+    """A run's log, opened for appending.
 
-    A line that a crash cut short is dropped when the log is opened.
+    Opening drops an incomplete last line, which a crash can leave.
 
     Attributes:
-      ids: of all entries.
-      length: bytes of the whole lines.
+      ids: ids of all entries.
+      length: bytes of all complete lines.
 
     Raises:
-      RunDirError: the log cannot be opened, or a line of it is damaged.
+      RunDirError: the log cannot be opened, or a line is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -107,10 +108,10 @@ class ControlLog:
             raise RunDirError(f"cannot write {path}: {error.strerror}") from None
 
     def append(self, entries: Iterable[Entry]) -> None:
-        """Writes all of them, safe also across a power cut, before it returns.
+        """Writes and syncs entries; after the return they survive a power cut.
 
         Raises:
-          RunDirError: the disk is full, or gone; nothing of them is in the log.
+          RunDirError: the disk cannot be written; the log then has none of the entries.
         """
         entries = list(entries)
         data = b"".join(_lines(entries, self.length))
@@ -120,7 +121,7 @@ class ControlLog:
                 data = data[os.write(self._file, data) :]
             os.fsync(self._file)
         except OSError as error:
-            # Else the next line would be appended to half a line.
+            # Otherwise the next line would follow half a line.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self.length)
             os.lseek(self._file, self.length, os.SEEK_SET)
@@ -129,21 +130,21 @@ class ControlLog:
         self.ids.update(entry.id for entry in entries)
 
     def close(self) -> None:
-        """Call it once."""
+        """Closes the log; may be called only once."""
         self.closed = True
         os.close(self._file)
 
 
 class LogTail:
-    """Reads a growing log.
+    """A reader of a growing log.
 
     Args:
-      path: of the log; it need not be there yet.
-      position: byte to begin at, the end of a line; None for the end of the last whole line.
-      last: begins so many whole lines before the end, if `position` is not given.
+      path: path of the log, which may be created later.
+      position: byte at which to begin, the end of a line; None begins at the end of the log.
+      last: number of complete lines before the end at which to begin, if `position` is None.
 
     Attributes:
-      position: byte up to which it was read.
+      position: byte up to which the log was read.
 
     Raises:
       RunDirError: the log cannot be read.
@@ -151,13 +152,13 @@ class LogTail:
 
     def __init__(self, path: Path, *, position: int | None = None, last: int = 0) -> None:
         self._path = path
-        self.position = _begin_of_last(path, last) if position is None else position
+        self.position = _start_of_last(path, last) if position is None else position
 
     def new(self) -> list[Entry]:
-        """Whole lines that came since the last call.
+        """Returns the entries of the complete lines since the last call.
 
         Raises:
-          RunDirError: the log cannot be read, or a line of it is damaged.
+          RunDirError: the log cannot be read, or a line is damaged.
         """
         with _reading(self._path), open_regular(self._path) as file:
             file.seek(self.position)
@@ -170,23 +171,26 @@ class LogTail:
 
 
 def read_log(path: Path) -> list[Entry]:
-    """The whole lines of a log; none if there is no file.
+    """Returns all entries of a log; none if there is no file.
 
     Raises:
-      RunDirError: it cannot be read, or a line of it is damaged.
+      RunDirError: the log cannot be read, or a line is damaged.
     """
     return _entries(path)[0]
 
 
 def entries_to_do(path: Path, done: Mapping[str, Any]) -> list[Entry]:
-    """What a run logged after a checkpoint, or was still to do again when it was taken.
+    """Returns the entries that a run resumed from a checkpoint has to apply again.
+
+    These are the entries after the checkpoint, and entries that the run itself, after an earlier
+    resume, had still to apply when it wrote the checkpoint.
 
     Args:
-      path: of the log.
-      done: what `Steering.log_state` said for the checkpoint.
+      path: path of the log.
+      done: the checkpoint's `Steering.log_state`.
 
     Raises:
-      RunDirError: the log cannot be read, or a line of it is damaged.
+      RunDirError: the log cannot be read, or a line is damaged.
     """
     tail = LogTail(path, position=done["bytes"])
     before = [entry for entry in read_log(path) if entry.id in done["to_do"]]
@@ -194,10 +198,10 @@ def entries_to_do(path: Path, done: Mapping[str, Any]) -> list[Entry]:
 
 
 def require_length(path: Path, length: int) -> None:
-    """Checks that a log is still as long as it was.
+    """Checks that a log has at least `length` bytes.
 
     Raises:
-      RunDirError: it is shorter than `length` bytes: answered commands are missing.
+      RunDirError: the log is shorter, so answered commands are missing.
     """
     size = 0
     with _reading(path), open_regular(path) as file:
@@ -210,7 +214,7 @@ def require_length(path: Path, length: int) -> None:
 
 
 def _lines(entries: Iterable[Entry], position: int) -> Iterator[bytes]:
-    """Each entry as the line that belongs at its place; the first one at `position`."""
+    """Yields the line of each entry; the first line begins at byte `position`."""
     for entry in entries:
         body = _json(entry).encode()[:-1]
         line = body + b', "seal": "' + _seal(body, position) + b'"}\n'
@@ -221,7 +225,7 @@ def _lines(entries: Iterable[Entry], position: int) -> Iterator[bytes]:
 def _json(entry: Entry) -> str:
     try:
         return json.dumps(entry.model_dump(), allow_nan=False)
-    except ValueError:  # a NaN that was refused; JSON has none
+    except ValueError:  # a refused NaN, which JSON cannot represent
         return json.dumps(entry.model_copy(update={"value": str(entry.value)}).model_dump())
 
 
@@ -231,7 +235,7 @@ def _seal(body: bytes, position: int) -> bytes:
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Within, no file is no error; everything else is one line."""
+    """Ignores a missing file inside this context; raises every other error as RunDirError."""
     try:
         yield
     except FileNotFoundError:
@@ -243,16 +247,16 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _entries(path: Path) -> tuple[list[Entry], int]:
-    """The entries of the whole lines, and how many bytes those are."""
+    """Returns the entries of the complete lines, and the number of bytes of these lines."""
     tail = LogTail(path, position=0)
     return tail.new(), tail.position
 
 
 def _parsed(path: Path, whole: bytes, position: int) -> list[Entry]:
-    """The entries of whole lines, the first of which is at byte `position`."""
+    """Returns the entries of complete lines; the first line begins at byte `position`."""
     entries, sealed, first = [], False, position
     for number, line in enumerate(whole.split(b"\n")[:-1], 1):
-        # Line ends of the body itself are escaped in JSON.
+        # The body has no raw newline: JSON escapes newlines.
         match = _SEALED.fullmatch(line)
         sealed = sealed or match is not None
         if sealed and (match is None or _seal(match[1], position) != match[2]):
@@ -271,11 +275,11 @@ def _damaged(path: Path, number: int, first: int, position: int, problem: str) -
     raise RunDirError(f"{path} is damaged: {where} is {problem}")
 
 
-def _begin_of_last(path: Path, lines: int) -> int:
-    """Where the last so many whole lines begin: half a line may follow them."""
+def _start_of_last(path: Path, lines: int) -> int:
+    """Returns the byte at which the last `lines` complete lines begin."""
     with _reading(path), open_regular(path) as file:
         end = file.seek(0, io.SEEK_END)
-        left = lines + 1  # the end of the line before them is wanted
+        left = lines + 1  # the newline before the first of these lines counts too
         while end > 0:
             begin = max(0, end - _BLOCK)
             file.seek(begin)

@@ -1,4 +1,4 @@
-"""Writing that may fail for a while, as on a full disk, and must not end the run."""
+"""Writing that must not end the run if it fails for a while, for example on a full disk."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from rl_core.errors import RunDirError
 
 
 class Retried:
-    """Tells of a failure once, until it has worked again.
+    """A repeated attempt that warns of the first failure only, until an attempt succeeds.
 
     Args:
-      warn: is told, in one line.
+      warn: called with the warning, one line.
 
     Attributes:
-      failing: whether the last attempt failed.
+      failing: True if the last attempt failed.
     """
 
     def __init__(self, warn: Callable[[str], None]) -> None:
@@ -24,7 +24,7 @@ class Retried:
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[None]:
-        """Within, a RunDirError is told and goes no further; whoever writes tries again later."""
+        """Turns a RunDirError inside this context into a warning; the caller tries again later."""
         try:
             yield
         except RunDirError as error:
@@ -33,7 +33,7 @@ class Retried:
             self.failing = False
 
     def failed(self, error: RunDirError) -> None:
-        """Tells of a failure that happened elsewhere."""
+        """Warns of a failure that happened outside `attempt`."""
         if not self.failing:
             self._warn(f"{error}; the run goes on and will try again")
         self.failing = True

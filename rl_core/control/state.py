@@ -1,4 +1,4 @@
-"""What a run says of itself: `control/state.json`, replaced once a second and after commands."""
+"""The published state of a run: `control/state.json`, replaced once a second and after commands."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob, as_text, 
 from rl_core.regular_file import read_regular
 
 Status = Literal["running", "paused", "evaluating", "finished", "stopped", "interrupted", "failed"]
-LIVE: tuple[Status, ...] = ("running", "paused", "evaluating")  # those of a process at work
-_MOST_BYTES = 1 << 20  # of a state; a real one has about ten thousand
+LIVE: tuple[Status, ...] = ("running", "paused", "evaluating")  # the process is at work
+_MOST_BYTES = 1 << 20  # largest accepted state; a real one has about ten thousand bytes
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
 _Moment = Annotated[FiniteFloat, Field(ge=0, le=1e11)]  # seconds since the epoch
 
 
 class LiveValue(BaseModel):
-    """One live value as it is now, with all that is needed to show and to set it."""
+    """One live value: its present value, and all that a user interface needs to show and set it."""
 
     model_config = ConfigDict(defer_build=True)
 
     name: str
     value: FiniteFloat | int | list[str]
     source: Literal["config", "schedule", "override"]
-    configured: str  # what "auto" returns to
+    configured: str  # the config's value or schedule, which "auto" restores
     unit: str
     bounds: str
     meaning: str
     effect: str
     whole: bool
-    low: FiniteFloat | None  # the bounds as numbers, whether or not they belong to the range
+    low: FiniteFloat | None  # the bounds as numbers; `bounds` says if they are included
     high: FiniteFloat | None
     scale: Literal["linear", "log"]
-    blocks: list[str]  # of which a set is the value; empty for a number
+    blocks: list[str]  # all blocks, if the value is a set of blocks; empty for a number
 
 
 class RunState(BaseModel):
-    """A run at one moment.
+    """The state of a run at one moment.
 
     Attributes:
-      time: when it was published; the run's heartbeat.
-      env_steps: of the whole run.
+      time: time of the publication; the run's heartbeat.
+      env_steps: planned env steps of the whole run.
       recent: tag -> [env step, value], the last point of some curves.
-      actions: what may be asked of it by `do`.
-      log_bytes: how long its log was then.
-      note: what else is to be known, such as "repeats runs/cartpole-1".
+      actions: actions that the run accepts.
+      log_bytes: length of the run's log at this moment.
+      note: further information, such as "repeats runs/cartpole-1".
     """
 
     model_config = ConfigDict(defer_build=True)
@@ -73,7 +73,7 @@ class RunState(BaseModel):
     env_steps_per_second: FiniteFloat
     eta_seconds: FiniteFloat | None
     episodes: _Count
-    mean_return: FiniteFloat | None  # of the last episodes
+    mean_return: FiniteFloat | None  # over the last episodes
     target_age: _Count | None
     recent: dict[str, tuple[_Count, FiniteFloat | None]]
     values: list[LiveValue]
@@ -83,7 +83,7 @@ class RunState(BaseModel):
 
 
 class StatePublisher:
-    """Writes a run's state, at most once every `period` seconds."""
+    """A writer of a run's state, due once every `period` seconds."""
 
     def __init__(self, files: ControlFiles, live: Hyperparameters, period: float = 1.0) -> None:
         self._files, self._live, self._period = files, live, period
@@ -92,25 +92,32 @@ class StatePublisher:
         self._knobs = [_described(knob) for knob in live.knobs.values()]
 
     def due(self, now: float) -> bool:
-        """Whether it is time again; `now` is of time.monotonic."""
+        """Returns True if the state should be published; `now` is from time.monotonic."""
         return now >= self._next
 
     def publish(self, report: Mapping[str, Any]) -> None:
-        """`report` has the fields of RunState that are not known here."""
+        """Writes the state.
+
+        Args:
+          report: the fields of RunState that this class does not know.
+
+        Raises:
+          RunDirError: the file cannot be written.
+        """
         self._next = time.monotonic() + self._period
         state = self._fixed | {"time": time.time(), "values": self._values()} | dict(report)
         try:
             data = json.dumps(state, allow_nan=False)
-        except ValueError:  # a loss that is NaN, say: browsers know no such number
+        except ValueError:  # some number is NaN, such as a loss; browsers' JSON has no NaN
             data = json.dumps(_without_nan(state))
         try:
-            # Not synced: a state lost in a power cut is that of a run that is dead.
+            # No fsync: a power cut ends the run too, and then its state is worthless.
             write_whole(self._files.state, data.encode(), durable=False)
         except OSError as error:
             raise RunDirError(f"cannot write {self._files.state}: {error.strerror}") from None
 
     def _values(self) -> list[dict[str, Any]]:
-        """The fields of LiveValue for every live value."""
+        """Returns the fields of LiveValue for every live value."""
         live = self._live
         return [
             knob
@@ -124,10 +131,10 @@ class StatePublisher:
 
 
 def read_state(files: ControlFiles) -> tuple[RunState, bool]:
-    """The last state, and whether the run is alive.
+    """Returns the last state, and True if the run is alive.
 
     Raises:
-      RunDirError: there is none, it is damaged, or it cannot be read.
+      RunDirError: the state is missing, damaged or cannot be read.
     """
     path = in_one_line(files.state, 200)
     try:
@@ -143,19 +150,19 @@ def read_state(files: ControlFiles) -> tuple[RunState, bool]:
 
 
 def require_answers(files: ControlFiles) -> None:
-    """Checks that the log has everything it had when the state was published.
+    """Checks that the log is at least as long as when the state was published.
 
     Raises:
-      RunDirError: the log is shorter than that.
+      RunDirError: the log is shorter.
     """
     length = 0
-    with contextlib.suppress(RunDirError):  # no state tells nothing: the run has not begun, say
+    with contextlib.suppress(RunDirError):  # no state yet: the run may not have begun
         length = read_state(files)[0].log_bytes
     require_length(files.log, length)
 
 
 def _described(knob: Knob | BlocksKnob) -> dict[str, Any]:
-    """What of LiveValue does not change: meaning, bounds, and what sort of input sets it."""
+    """Returns the fields of LiveValue that never change."""
     fixed = {
         "name": knob.name,
         "unit": knob.unit,
@@ -168,14 +175,14 @@ def _described(knob: Knob | BlocksKnob) -> dict[str, Any]:
         return fixed | {"low": None, "high": None, "scale": "linear", "blocks": knob.blocks}
     low = knob.at_least if knob.above is None else knob.above
     high = knob.at_most if knob.below is None else knob.below
-    # Periods, rates and what may not be 0 are felt by their ratio.
+    # For periods, rates and other positive values the ratio of a change matters: a log scale.
     by_ratio = knob.above == 0 or (low is not None and low >= 1 and high is None)
     scale = "log" if by_ratio else "linear"
     return fixed | {"low": low, "high": high, "scale": scale, "blocks": []}
 
 
 def _without_nan(value: Any) -> Any:
-    """The same with null for every number that is none."""
+    """Returns a copy with None in place of every NaN and infinity."""
     if isinstance(value, dict):
         return {name: _without_nan(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The run's side of its control directory: takes commands at safe points and logs each."""
+"""Steering inside the run: applies commands at safe points and logs each of them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from rl_core.errors import RlCoreError
 from rl_core.hyperparameters import Hyperparameters, plain
 
 _now = time.monotonic
-POLL_SECONDS = 0.02  # a poll in a cold cache costs 40 us
-# What a repeat of the run does again; the others leave no trace in what is learned.
+POLL_SECONDS = 0.02  # a poll with cold caches costs 40 us
+# Actions that a repeat of the run applies again; the other actions do not change the training.
 REPEATED_ACTIONS = ("sync", "snapshot", "rewind")
-# What a resumed run does again: also what leaves a point in a curve.
+# A resumed run also evaluates again, because an evaluation adds a point to a curve.
 RESUMED_ACTIONS = (*REPEATED_ACTIONS, "evaluate")
 
 
@@ -33,7 +33,7 @@ class Refused(RlCoreError, ValueError):
 
 
 class Position(NamedTuple):
-    """How far a run is."""
+    """The progress of a run."""
 
     tick: int  # time steps of all envs
     env_step: int
@@ -41,11 +41,11 @@ class Position(NamedTuple):
 
 
 class Due(NamedTuple):
-    """When there is something to do: at whichever comes first."""
+    """The next moment with work for a safe point: whichever of the three comes first."""
 
     tick: float
     env_step: float
-    time: float  # of time.monotonic
+    time: float  # from time.monotonic
 
 
 class Steered(Protocol):
@@ -53,55 +53,55 @@ class Steered(Protocol):
 
     @property
     def position(self) -> Position:
-        """How far it is: where in the log a change belongs that is made now."""
+        """The present progress; the log records it with each change."""
 
     def do(self, action: str, value: int | None) -> tuple[Any, Any]:
-        """Carries out one of ACTIONS; returns what it changed, before and after.
+        """Runs one of ACTIONS; returns the changed value before and after.
 
         Raises:
-          RlCoreError: it cannot be done now.
+          RlCoreError: the action is impossible now.
         """
 
     def changed(self) -> None:
-        """Called when a live value was set, before anything feels it."""
+        """Prepares for a live value that was just set, before anything uses the value."""
 
     def answered(self, entry: Entry) -> None:
-        """Called once a command is in the log, taken or refused."""
+        """Shows a command, taken or refused, after it was logged."""
 
     def report(self) -> Mapping[str, Any]:
-        """What RunState has beside position and live values."""
+        """Returns the fields of RunState other than position and live values."""
 
     def warn(self, text: str) -> None:
-        """Shows one line to whoever watches the run."""
+        """Shows one line to the user."""
 
 
 class Steering:
-    """Takes commands for one run.
+    """The steering of one run: applies commands at safe points and logs them.
 
         with Steering(agent.hyperparameters, ControlFiles(run), steered) as steering:
             for tick in loop:
                 steering.safe_point()
 
-    Setting a live value from Python goes the same way and is logged the same: at once in the
-    thread that made this, from another thread through the inbox.
+    Live values set from Python are logged like commands. A value set in the thread that made this
+    object is applied at once; a value set in another thread goes through the inbox.
 
-    On a full disk the run goes on: what was answered waits until the log can be written, no more
-    commands are taken meanwhile, and a heartbeat is left out.
+    On a full disk the run continues: answered commands wait until the log can be written, no
+    further commands are taken, and heartbeats are skipped.
 
     Args:
       live: the values that may be set.
-      files: of a run directory that exists.
-      steered: carries out actions.
-      script: entries of a log, which are applied again at their recorded ticks.
-      repeats: the script is another run's, and every other change is refused; else it is what
-        this run logged after the checkpoint that it was resumed from.
-      lock: of the directory, if it is held already; it is let go of by `close`.
+      files: the control files of an existing run directory.
+      steered: the run, which carries out the actions.
+      script: entries of a log, to apply again at their recorded ticks.
+      repeats: True if the script is another run's log; then every other change is refused. False
+        if the script is what this run logged after the checkpoint from which it was resumed.
+      lock: the directory's lock, if the caller already holds it; `close` releases it.
 
     Attributes:
-      refusal: why no change is taken now; None if it is.
+      refusal: the reason for which changes are refused now; None if changes are accepted.
 
     Raises:
-      RunDirError: another process runs this directory, or it cannot be written.
+      RunDirError: another process runs this directory, or the directory cannot be written.
     """
 
     def __init__(
@@ -121,18 +121,19 @@ class Steering:
         self._log = ControlLog(files.log)
         self._inbox = Inbox(files)
         self._publisher = StatePublisher(files, live)
-        self._unwritten: list[Entry] = []  # applied or refused, not in the log yet
-        self._answered: list[Letter] = []  # that they answer
+        self._unwritten: list[Entry] = []  # applied or refused, but not yet logged
+        self._answered: list[Letter] = []  # the letters of these entries
         self._logging, self._publishing = Retried(steered.warn), Retried(steered.warn)
         self.refusal: str | None = "this run repeats another one" if repeats else None
-        # By tick: what was set after a resume may come before what was logged before the crash.
+        # Sort by tick: a change made after a resume may have an earlier tick than an entry that
+        # was logged before the crash.
         actions = REPEATED_ACTIONS if repeats else RESUMED_ACTIONS
         again = sorted((e for e in script if is_repeated(e, actions)), key=lambda e: e.tick)
         self._script = deque(again)
         self._script_tick = self._script[0].tick if self._script else math.inf
         self._corners = deque(c for c in _corners(live) if c[0] > live.env_step)
         self._corner_env_step = self._corners[0][0] if self._corners else math.inf
-        self._known: set[tuple[int, str, str]] = set()  # what was done again
+        self._applied_again: set[tuple[int, str, str]] = set()  # tick, name, repr of value
         self._next_poll = 0.0
         self._thread = threading.get_ident()
         live.door = self._from_python
@@ -144,10 +145,10 @@ class Steering:
         self.close()
 
     def close(self) -> None:
-        """Lets go of the run; a second call does nothing.
+        """Writes the log and releases the lock; a second call does nothing.
 
         Raises:
-          RunDirError: what was answered cannot be written into the log.
+          RunDirError: answered commands cannot be logged.
         """
         self._live.door = self._live.set
         if self._log.closed:
@@ -159,7 +160,7 @@ class Steering:
             self._lock.release()
 
     def safe_point(self) -> None:
-        """Between two calls into the graph: applies what is due."""
+        """Applies the due commands and changes. Call it between two calls into the graph."""
         position = self._steered.position
         if position.tick >= self._script_tick:
             self._repeat(position.tick)
@@ -170,14 +171,14 @@ class Steering:
 
     @property
     def due(self) -> Due:
-        """Until then a safe point does nothing, and may be left out."""
+        """The moment before which a safe point has no work and may be skipped."""
         return Due(self._script_tick, self._corner_env_step, self._next_poll)
 
     def log_state(self) -> dict[str, Any]:
-        """What a checkpoint has to know of the log: which entries it has, which are to be done.
+        """Returns the log's length and the ids of entries still to apply, for a checkpoint.
 
-        Everything that was applied until now is in the log when this returns, also what came
-        in the same poll as the command that asks for the checkpoint.
+        First logs every command that was applied so far, including those of the same poll as the
+        command that asks for the checkpoint.
 
         Raises:
           RunDirError: the log cannot be written.
@@ -186,7 +187,7 @@ class Steering:
         return {"bytes": self._log.length, "to_do": [entry.id for entry in self._script]}
 
     def poll(self) -> None:
-        """Takes what lies in the inbox, and publishes the state if it is time."""
+        """Answers the commands in the inbox, and publishes the state if it is due."""
         if self._unwritten:
             self._try_to_write_down()
         answered = not self._unwritten and self._take(self._inbox.letters())
@@ -196,7 +197,7 @@ class Steering:
             self.publish()
 
     def publish(self, status: Status | None = None) -> None:
-        """Writes the state now, under another status if one is given."""
+        """Writes the state now; `status` replaces the status of the run's report."""
         report = dict(self._steered.report())
         if status:
             report["status"] = status
@@ -204,14 +205,14 @@ class Steering:
         with self._publishing.attempt():
             self._publisher.publish(report | self._steered.position._asdict() | more)
 
-    # Where commands come from: the inbox, Python, a script, a schedule.
+    # Sources of changes: the inbox, Python, a script, a schedule.
 
     def _take(self, letters: list[Letter]) -> bool:
-        """Answers those that are new, and removes all; whether any was new."""
+        """Answers the new letters and removes all; returns True if any was new."""
         any_new = False
         for letter in letters:
             if letter.id not in self._log.ids and letter.id not in self._unwritten_ids():
-                # Apart: a checkpoint that it asks for writes down what came before.
+                # On a line of its own: the answer to `checkpoint` replaces the list `_unwritten`.
                 entry = self._answer(letter)
                 self._unwritten.append(entry)
                 any_new = True
@@ -260,8 +261,8 @@ class Steering:
             self._record([self._entry(new_id, "set", name, "api", shown, reason=str(error))])
             raise
         asked = value if isinstance(value, str) else new
-        if (self._steered.position.tick, name, repr(asked)) in self._known:
-            return  # a resumed run came to the same line of its program again
+        if (self._steered.position.tick, name, repr(asked)) in self._applied_again:
+            return  # the program of a resumed run made the same change again
         self._record([self._entry(new_id, "set", name, "api", asked, old, new)])
 
     def _repeat(self, tick: int) -> None:
@@ -271,7 +272,7 @@ class Steering:
             old, new = (
                 self._set(e.name, e.value) if e.kind == "set" else self._steered.do(e.name, e.value)
             )
-            self._known.add((e.tick, e.name, repr(e.value)))
+            self._applied_again.add((e.tick, e.name, repr(e.value)))
             entries.append(self._entry(e.id, e.kind, e.name, e.who, e.value, old, new))
         self._script_tick = self._script[0].tick if self._script else math.inf
         self._record(entries)
@@ -288,14 +289,14 @@ class Steering:
 
     def _refuse_changes(self) -> None:
         if self.refusal:
-            raise Refused(f"no change is taken: {self.refusal}")
+            raise Refused(f"changes are refused: {self.refusal}")
 
     def _set(self, name: str, value: Any) -> tuple[Any, Any]:
         change = self._live.set(name, value)
         self._steered.changed()
         return plain(change.old), plain(change.new)
 
-    # What becomes of them.
+    # Log entries.
 
     def _entry(
         self,
@@ -335,8 +336,8 @@ class Steering:
             self._write_down()
 
     def _write_down(self) -> None:
-        """Brings the log up to date; only then are letters removed and answers shown."""
-        # A run that was resumed has some of them already; the curves were cut and lack them.
+        """Writes the entries to the log, then removes their letters and shows the answers."""
+        # The log of a resumed run already has the repeated entries; its truncated curves do not.
         new = [entry for entry in self._unwritten if entry.id not in self._log.ids]
         if new:
             self._log.append(new)
@@ -349,14 +350,17 @@ class Steering:
 
 
 def is_repeated(entry: Entry, actions: Collection[str] = REPEATED_ACTIONS) -> bool:
-    """Whether a repeat of the run applies this entry; a schedule's corners come by themselves."""
+    """Returns True if a repeat of the run applies this entry; schedules act by themselves."""
     if not entry.taken or entry.who == "schedule":
         return False
     return entry.kind == "set" or (entry.kind == "do" and entry.name in actions)
 
 
 def _corners(live: Hyperparameters) -> list[tuple[int, str, Any, Any]]:
-    """(env step, name, value at the corner before, value here) of every schedule, in order."""
+    """Returns (env step, name, value at the previous corner, value here) of all schedules' corners.
+
+    Sorted by env step.
+    """
     found: list[tuple[int, str, Any, Any]] = []
     for name in live:
         schedule = live.configured(name)

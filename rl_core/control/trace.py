@@ -1,8 +1,8 @@
-"""A checksum per time step: where two runs of the same history begin to differ.
+"""The trace of a run: a checksum per time step, which shows where two runs begin to differ.
 
-The time steps are read from the replay's rows some hundred at a time, so the loop pays nothing
-for them. Four bytes a time step, little-endian. Checkpoints and the digest at a run's end keep a
-CRC-32 of the file, so a damaged trace is not taken for a run that came out different.
+The checksums are computed from the replay's rows, some hundred time steps at once, so they cost
+the loop nothing. A checksum is four bytes, little-endian. Checkpoints and the digest at a run's end
+hold a CRC-32 of the file, so a damaged trace is not mistaken for a different run.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy as np
 from rl_core.errors import RunDirError, reason_of
 from rl_core.regular_file import open_regular
 
-_BYTES = 4  # of one checksum
-_ODD = 2_654_435_761  # times an odd number: wherever one word differs, so does the sum
+_BYTES = 4  # per checksum
+_ODD = 2_654_435_761  # odd factors: if exactly one word differs, the sum differs
 
 
 def checksums(columns: Sequence[np.ndarray | None]) -> np.ndarray:
-    """[T] uint32 of columns [T, ...] of any kind: equal bits, equal checksums.
+    """Returns a checksum per time step, [T] uint32, of columns [T, ...] of any dtype.
 
-    A column that is None counts as if it were not in the sequence.
+    Equal bits give equal checksums. A column that is None is ignored.
     """
     there = [np.ascontiguousarray(c) for c in columns if c is not None]
     T = len(there[0])
@@ -38,18 +38,18 @@ def checksums(columns: Sequence[np.ndarray | None]) -> np.ndarray:
 
 
 class TraceFile:
-    """Appends to a run's trace.
+    """A run's trace, opened for appending.
 
     Args:
-      path: of the file, which is made if it is not there.
-      length: time steps that are kept; what the file has beyond them is dropped.
-      crc: of these, where it is known.
+      path: path of the file, which is made if it does not exist.
+      length: time steps to keep; the file is truncated to them.
+      crc: CRC-32 of these time steps, if known.
 
     Attributes:
-      crc: CRC-32 of everything that was appended, written yet or not.
+      crc: CRC-32 of all time steps, including those not yet written.
 
     Raises:
-      RunDirError: the file has fewer time steps or others, or it cannot be written.
+      RunDirError: the file is too short, does not match `crc`, or cannot be written.
     """
 
     def __init__(self, path: Path, length: int = 0, crc: int | None = None) -> None:
@@ -61,41 +61,41 @@ class TraceFile:
             os.ftruncate(self._file, self._end)
 
     def append(self, values: np.ndarray) -> None:
-        """Adds checksums; `write` brings them to the disk."""
+        """Adds checksums in memory; `write` writes them to the file."""
         data = values.astype("<u4").tobytes()
         self.crc = crc32(data, self.crc)
         self._unwritten += data
 
     def write(self) -> None:
-        """Writes what was appended.
+        """Writes the appended checksums.
 
         Raises:
-          RunDirError: the disk is full, or gone; the next call tries again.
+          RunDirError: the disk cannot be written; the next call tries again.
         """
         with _writing(self._path):
             while self._unwritten:
-                # At a fixed place: what was written by half is written over.
+                # At a fixed position, so the next write overwrites a half-written one.
                 written = os.pwrite(self._file, self._unwritten, self._end)
                 self._unwritten, self._end = self._unwritten[written:], self._end + written
 
     def close(self) -> None:
-        """Call it once."""
+        """Closes the file; may be called only once."""
         os.close(self._file)
 
 
 def require_trace(path: Path, length: int, crc: int | None = None) -> int:
-    """Checks that a trace begins with what was written, and changes nothing.
+    """Checks the first `length` time steps of a trace; does not change the file.
 
     Args:
-      path: of the file; none is an empty trace.
-      length: time steps.
-      crc: of these; None does not look at them.
+      path: path of the file; a missing file is an empty trace.
+      length: time steps that the trace must have at least.
+      crc: expected CRC-32 of these time steps; None skips this check.
 
     Returns:
       The CRC-32 of the first `length` time steps.
 
     Raises:
-      RunDirError: the trace is shorter, or other than it was; or it cannot be read.
+      RunDirError: the trace is too short, does not match `crc`, or cannot be read.
     """
     data = read_trace(path)[:length].tobytes()
     if len(data) < _BYTES * length:
@@ -108,10 +108,12 @@ def require_trace(path: Path, length: int, crc: int | None = None) -> int:
 
 
 def read_trace(path: Path) -> np.ndarray:
-    """[time steps] uint32; an entry that was cut short is left out, no file is an empty trace.
+    """Returns the checksums of a trace, [time steps] uint32.
+
+    An incomplete last checksum is dropped; a missing file is an empty trace.
 
     Raises:
-      RunDirError: it cannot be read.
+      RunDirError: the file cannot be read.
     """
     try:
         with open_regular(path) as file:

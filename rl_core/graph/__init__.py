@@ -1,14 +1,14 @@
-"""Graph mechanics, nothing of reinforcement learning.
+"""Mechanics of the TensorFlow graph, without reinforcement learning.
 
-engine.py      one graph, one session, and the fast way to call into it
+engine.py      one graph, one session, and fast calls into it
 scopes.py      variables by scope, and the getter that guards them from gradients
 sync.py        copies between scopes
 past.py        a ring of copies of a scope
-snapshots.py   many variables at once, to go back to
+snapshots.py   a ring of copies of many variables, to rewind to
 weights.py     variables as arrays
 layers.py      layers by get_variable
-finite.py      noticing what is not finite before it is kept
-xla.py         the same arithmetic where XLA compiles it
+finite.py      refusal of an update that is not finite
+xla.py         arithmetic in a form that XLA compiles well
 
 Imports: rl_core.errors, rl_core.lazy, rl_core.random.
 """

@@ -1,11 +1,11 @@
-"""Noticing an update that leads out of what is finite, before anything of it is kept.
+"""Refusal of an update that would make a weight NaN or infinite.
 
 The signs of an update are its loss, its gradient norm and its learning rate, in one tensor. If
-they are finite, so is every weight after the update. Adam moves a weight by less than 8 times the
-learning rate, or by 4e-18 / epsilon times it where squares of gradients vanish; a gradient whose
-norm is finite is below 2e19. With a learning rate of 1e18 and an epsilon of 1e-30 no product
-overflows, and a step stays below half of the last place of the largest float32, so that no weight
-can be carried beyond it.
+they are finite, every weight is finite after the update, for these reasons. Adam moves a weight by
+less than 8 times the learning rate, or by less than 4e-18 / epsilon times the learning rate where
+the squared gradient underflows to 0. A gradient with a finite norm is below 2e19. With a learning
+rate of at most 1e18 and an epsilon of at least 1e-30 no product overflows, and a step is smaller
+than half of the last place of the largest float32, so no weight can exceed the largest float32.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from rl_core.errors import RlCoreError
 LARGEST_RATE = 1e18
 LEAST_EPSILON = 1e-30
 _NOT_FINITE = "an update was not made: its loss or gradient norm is not finite"
-# A learning rate above the largest becomes infinite by this.
-_REACH = float(np.finfo(np.float32).max) / LARGEST_RATE
+# A learning rate above LARGEST_RATE times this factor is infinite.
+_RATE_SCALE = float(np.finfo(np.float32).max) / LARGEST_RATE
 
 
 class NotFinite(RlCoreError, ArithmeticError):
-    """An update was not made.
+    """An update was not made, because a sign of it is not finite.
 
     Attributes:
-      signs: of the update.
+      signs: the signs of the update, as `signs_of` returns them.
     """
 
     def __init__(self, signs: np.ndarray) -> None:
@@ -37,30 +37,31 @@ class NotFinite(RlCoreError, ArithmeticError):
 def signs_of(
     loss: tf.Tensor, grad_norm: tf.Tensor, learning_rate: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """[3] or, without a learning rate, [2]: what must be finite, all scalars."""
+    """Returns the scalars that must be finite, as [3], or as [2] without a learning rate."""
     if learning_rate is None:
         return tf.stack([loss, grad_norm])
-    return tf.stack([loss, grad_norm, learning_rate * _REACH])
+    return tf.stack([loss, grad_norm, learning_rate * _RATE_SCALE])
 
 
 def all_finite(signs: tf.Tensor) -> tf.Tensor:
-    """Bool scalar."""
+    """Returns a bool scalar: all signs are finite."""
     return tf.reduce_all(tf.math.is_finite(signs))
 
 
 def checked(signs: tf.Tensor) -> tf.Tensor:
-    """The signs; what waits for them is not run if one is not finite, and the call raises.
+    """Returns the signs behind a check: if one is not finite, the call raises.
 
-    XLA leaves this check out: put it outside of what it compiles.
+    Ops with a control dependency on the result then do not run. XLA drops the check, so place it
+    outside compiled functions.
     """
     return tf.debugging.check_numerics(signs, _NOT_FINITE)
 
 
 def was_not_finite(error: tf.errors.OpError) -> bool:
-    """Whether it was `checked` that raised this."""
+    """Returns True if `checked` raised this error."""
     return _NOT_FINITE in error.message
 
 
 def where(condition: tf.Tensor | None, new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
-    """`new` if the scalar condition holds, or if there is none."""
+    """Returns `new` if the scalar condition holds or is None, else `old`."""
     return new if condition is None else tf.where_v2(condition, new, old)

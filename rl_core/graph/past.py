@@ -1,4 +1,4 @@
-"""Past states: a ring of in-memory copies of a scope, to look back at and to return to."""
+"""Past states: a ring of in-memory copies of a scope, to evaluate or to restore."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rl_core.graph.sync import copy_vars
 
 
 class PastStates:
-    """k copies of the scope `source`, as variables under `past/0` ... `past/<k-1>`.
+    """A ring of k copies of the scope `source`, as variables under `past/0` ... `past/<k-1>`.
 
-    The same input with the state now and the state before the last update:
+    This example evaluates one input with the present weights and with those before an update:
 
         with engine.building():
             with tf.variable_scope("model") as model:
@@ -29,14 +29,14 @@ class PastStates:
         update()
         engine.run([before, now], {x: ...})  # at t-1 and at t
 
-    Make it after the source's variables, inside the outer scope the copies shall live under.
-    A snapshot is one assignment per variable; nothing passes through Python.
+    Build it after the source's variables, inside the outer scope of the copies. A snapshot
+    assigns each variable inside the graph; no value passes through Python.
 
     Args:
-      engine: whose graph is being built, and whose session runs the copies.
+      engine: the engine whose graph is being built and whose session runs the copies.
       source: full path of the scope to copy.
-      k: number of copies; the next snapshot after k overwrites the oldest.
-      name: the ring's own scope.
+      k: number of copies; after k snapshots, each new one overwrites the oldest.
+      name: name of the ring's scope.
 
     Raises:
       ValueError: k < 1.
@@ -56,7 +56,7 @@ class PastStates:
                         zeros = tf.zeros(variable.shape, variable.dtype.base_dtype)
                         tf.get_variable(path, initializer=zeros)
                 self._slots.append(slot)
-            # int64 in the graph, so that it is saved with the copies it counts.
+            # A variable, so that a checkpoint saves the count together with the copies.
             self._taken = tf.get_variable(
                 "taken", [], tf.int64, tf.zeros_initializer(), trainable=False
             )
@@ -69,13 +69,13 @@ class PastStates:
 
     @contextlib.contextmanager
     def scope(self, i: int) -> Iterator[tf.VariableScope]:
-        """Layers built inside read copy i; no gradient reaches it."""
+        """Opens a scope whose layers read copy i; no gradient reaches the copy."""
         getter = stop_gradient_getter
         with tf.variable_scope(self._slots[i], reuse=True, custom_getter=getter) as scope:
             yield scope
 
     def snapshot(self) -> int:
-        """Copies the source into the oldest slot and returns that slot's number."""
+        """Copies the source into the oldest slot; returns the number of that slot."""
         slot = int(self._engine.session.run(self._taken)) % self.k
         self._run(self._save[slot])
         self._run(self._counted)
@@ -85,7 +85,7 @@ class PastStates:
         """Copies slot i back into the source.
 
         Raises:
-          IndexError: no snapshot was ever taken into slot i.
+          IndexError: slot i does not exist or holds no snapshot yet.
         """
         taken = int(self._engine.session.run(self._taken))
         if not 0 <= i < min(taken, self.k):

@@ -1,7 +1,7 @@
-"""Snapshots of many variables at once, to go back to: the last k, in memory.
+"""Snapshots of many variables: the last k are kept in memory, to rewind to.
 
-Other than `PastStates` it cannot be looked at by a network; it takes one variable per variable
-and not k, so a graph with optimizer slots and all is soon built.
+Unlike `PastStates`, a network cannot read them. A ring is one variable with k rows instead of k
+variables, so building the graph stays fast even with all optimizer slots.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ class Snapshots:
     """A ring of k rows per variable. Make it while the graph is being built.
 
     Args:
-      engine: whose graph and session.
-      variables: name -> variable; each gets a ring of that name under the scope `name`.
-      k: rows; the next snapshot after k overwrites the oldest.
+      engine: the engine whose graph and session are used.
+      variables: name -> variable; each gets a ring with its name under the scope `name`.
+      k: number of rows; after k snapshots, each new one overwrites the oldest.
+      name: name of the rings' scope.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class Snapshots:
     ) -> None:
         self._engine = engine
         with tf.variable_scope(name):
-            # int64 in the graph, so that it is saved with the rows it counts.
+            # A variable, so that a checkpoint saves the count together with the rows.
             taken = tf.get_variable("taken", [], tf.int64, tf.zeros_initializer(), trainable=False)
             rings = [(_ring(path, v, k), v) for path, v in variables.items()]
         with tf.name_scope(f"{name}_ops"):
@@ -49,11 +50,11 @@ class Snapshots:
             )
 
     def take(self) -> None:
-        """Copies every variable into the oldest row. One call; nothing passes through Python."""
+        """Copies every variable into the oldest row, in one call into the graph."""
         self._take()
 
     def restore(self, back: int) -> None:
-        """Copies the `back`-th last snapshot back; 1 is the last. It must still be there."""
+        """Restores the `back`-th last snapshot, which must still be in the ring; 1 is the last."""
         self._restore(np.int64(back))
 
     @functools.cached_property

@@ -1,7 +1,7 @@
-"""Copying variables between scopes: online to target, online to past copies.
+"""Copies of variables between scopes: online to target, online to past copies.
 
-A copy op is built once; running it is one assignment per variable and nothing passes
-through Python. Deciding *when* to run it belongs to the caller (the agents).
+A copy op is built once. Running it assigns each variable inside the graph; no value passes
+through Python. The caller decides when to run it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def copy_vars(
     only_if: tf.Tensor | None = None,
     name: str = "copy_vars",
 ) -> tf.Operation:
-    """One op that copies the trainable variables of scope `source` into scope `target`.
+    """Returns one op that copies the trainable variables of scope `source` to scope `target`.
 
         hard (tau is None):  target <- source
         soft:                target <- target + tau * (source - target)
@@ -34,11 +34,11 @@ def copy_vars(
 
     Args:
       source: full scope path, such as `online.name`.
-      target: full scope path. Variables are paired by the name that follows the scope.
+      target: full scope path. Variables are paired by their name relative to the scope.
       tau: share of the source in (0, 1]: a number, or a scalar float tensor, which may be fed.
-        A soft copy with 1 gives the source's bits.
-      allow_missing: copy the variables both scopes have and leave the others alone.
-      only_if: bool scalar tensor of a soft copy: if false, the target keeps its values.
+        A soft copy with tau 1 gives exactly the source's bits.
+      allow_missing: copy the variables that both scopes have and leave the others alone.
+      only_if: bool scalar tensor, for a soft copy: if false, the target keeps its values.
 
     Raises:
       ScopeMismatch: the scopes have no variables, different names, or different shapes.
@@ -57,10 +57,10 @@ def copy_vars(
 def paired_variables(
     source: str, target: str, *, allow_missing: bool = False
 ) -> list[tuple[tf.Variable, tf.Variable]]:
-    """(source, target) variables with the same name after their scope, in source order.
+    """Returns (source, target) pairs of variables with the same relative name, in source order.
 
     Raises:
-      ScopeMismatch: as `copy_vars`.
+      ScopeMismatch: the scopes have no variables, different names, or different shapes.
     """
     source_vars, target_vars = variables_in(source), variables_in(target)
     common = [name for name in source_vars if name in target_vars]
@@ -92,6 +92,6 @@ def _move(
     tau = tf.cast(tau, target.dtype.base_dtype)
     now, goal = target.read_value(), source.read_value()
     moved = now + tau * (goal - now)
-    # now + 1 * (goal - now) differs from goal in the last bit; a hard copy must not.
+    # now + 1 * (goal - now) may differ from goal in the last bit; with tau 1 it must be equal.
     moved = where(only_if, tf.where(tf.equal(tau, 1), goal, moved), now)
     return target.assign(moved, read_value=False)

@@ -1,4 +1,4 @@
-"""Variables as arrays: read out, and put in from elsewhere."""
+"""Variables as arrays: reading them and setting them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rl_core.graph.sync import paired_variables
 
 
 class VariableValues:
-    """Some variables by name. Make it while the graph is being built.
+    """Access to named variables as arrays. Make it while the graph is being built.
 
     Args:
-      engine: whose graph and session.
+      engine: the engine whose graph and session are used.
       variables: name -> variable.
-      what: they are, for the error: "of scope 'online'".
+      what: description of the variables for error messages, such as "of scope 'online'".
     """
 
     def __init__(self, engine: Engine, variables: Mapping[str, tf.Variable], what: str) -> None:
@@ -35,8 +35,8 @@ class VariableValues:
             self._load = tf.group(*[v.assign(value, read_value=False) for v, value in pairs])
 
     def read(self) -> dict[str, np.ndarray]:
-        """Arrays by name."""
-        # Copies, because what is fetched may be the variable's own memory.
+        """Returns the values by name."""
+        # Copies, because a fetched array may share its memory with the variable.
         found = self._fetch()
         return {name: np.array(value) for name, value in zip(self._variables, found, strict=True)}
 
@@ -48,7 +48,7 @@ class VariableValues:
         """Sets every variable.
 
         Raises:
-          ScopeMismatch: names, shapes or dtypes differ; says which.
+          ScopeMismatch: names, shapes or dtypes differ; the message lists them.
         """
         require_same_kinds(self._variables, weights, self._what)
         # Copies, because an assigned feed may share its memory with the variable.
@@ -57,10 +57,11 @@ class VariableValues:
 
 
 class ScopeWeights(VariableValues):
-    """The trainable variables of one scope, by the name after it.
+    """Access to the trainable variables of one scope by their relative name.
 
     Args:
-      scope: full path.
+      engine: the engine whose graph and session are used.
+      scope: full path of the scope.
     """
 
     def __init__(self, engine: Engine, scope: str) -> None:
@@ -68,10 +69,10 @@ class ScopeWeights(VariableValues):
 
 
 def variables_to_restore(names_of: str, into: str) -> dict[str, tf.Variable]:
-    """{name of a variable in scope `names_of`: the variable of the same path in scope `into`}.
+    """Returns {name of a variable in scope `names_of`: its counterpart in scope `into`}.
 
-    For `tf.train.Saver`: a file in which the averages are saved under `variables_to_restore(
-    "online", "ema")` is loaded by a network that knows nothing of averages, as its own weights.
+    For `tf.train.Saver`: with `variables_to_restore("online", "ema")` it saves the averages under
+    the names of the online weights, so that a network without averages can load the file.
 
     Raises:
       ScopeMismatch: the scopes do not have the same variables.
@@ -83,10 +84,10 @@ def variables_to_restore(names_of: str, into: str) -> dict[str, tf.Variable]:
 def require_same_kinds(
     variables: Mapping[str, tf.Variable], weights: Mapping[str, np.ndarray], what: str
 ) -> None:
-    """That arrays fit variables of the same names.
+    """Checks that arrays and variables have the same names, shapes and dtypes.
 
     Raises:
-      ScopeMismatch: names, shapes or dtypes differ; says which.
+      ScopeMismatch: they differ; the message lists the differences.
     """
     wanted = {name: _kind(v.shape, v.dtype) for name, v in variables.items()}
     given = {name: _kind(value.shape, value.dtype) for name, value in weights.items()}

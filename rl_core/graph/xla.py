@@ -1,10 +1,10 @@
-"""The same arithmetic built in another way where XLA will compile it for the CPU.
+"""Arithmetic in a form that XLA compiles well for the CPU; elsewhere plain operations.
 
-What XLA does well there is products of large matrices, and of a vector and a matrix. A product in
-which one of the sizes is small costs as much as if it were not. Its convolutions are 3 to 12 times
-slower than a product of the patches with the weights, and its sums add one number after the other,
-where a product with ones adds eight at once. A condition copies what its branches may change.
-Plain operations have good kernels for all of them.
+On the CPU, XLA is good at products of large matrices and of a vector and a matrix. It is bad at:
+a product with one small dimension, which costs as much as with a larger one; convolutions, which
+take 3 to 12 times as long as a product of the patches with the weights; sums, which add one number
+at a time, while a product with ones adds eight; and conditions, which copy every variable that a
+branch may change. TensorFlow's plain operations have good kernels for all of these.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 _COMPILED = contextvars.ContextVar("compiled", default=False)
-# Measured with batches of 64 and layers of 64. For so many columns, as many products with a vector
-# are faster than one of matrices; for so many rows, so many multiples of a row.
+# Measured with batches of 64 and layers of 64. Up to _FEW_COLUMNS columns, one product with a
+# vector per column is faster than a matrix product; up to _FEW_ROWS rows, a sum of multiples of
+# the rows is.
 _FEW_COLUMNS, _FEW_ROWS = 4, 8
 _HALVINGS = 4
 
@@ -30,9 +31,9 @@ _UNSUPPORTED = re.compile(r"unsupported operations when trying to compile .*?: (
 
 
 def why_not_compiled(error: tf.errors.OpError) -> str | None:
-    """What keeps XLA from compiling a call that raised this; None if that was something else.
+    """Returns why XLA cannot compile the call that raised `error`; None for another error.
 
-    Nothing in the graph has changed then.
+    A call that fails to compile has not changed any variable.
     """
     if "tf2xla conversion failed" not in error.message:
         return None
@@ -42,7 +43,7 @@ def why_not_compiled(error: tf.errors.OpError) -> str | None:
 
 @contextlib.contextmanager
 def built_for_xla(compiled: bool = True) -> Iterator[None]:
-    """Within, the functions below build what XLA compiles well."""
+    """Makes the functions below build the form for XLA inside this context."""
     token = _COMPILED.set(compiled)
     try:
         yield
@@ -51,7 +52,7 @@ def built_for_xla(compiled: bool = True) -> Iterator[None]:
 
 
 def product(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    """[B, n] @ [n, m] -> [B, m]."""
+    """Returns x @ w: [B, n], [n, m] -> [B, m]."""
     if not _COMPILED.get():
         return x @ w
     n, m = w.shape.as_list()
@@ -74,13 +75,17 @@ def product(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
 
 
 def _outer_products(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    """The product as a sum of multiples of w's rows: one loop, together with what follows it."""
+    """Returns x @ w as a sum of multiples of w's rows; XLA fuses it with the following ops."""
     terms = [x[:, i, tf.newaxis] * w[i] for i in range(int(w.shape[0]))]
     return functools.reduce(operator.add, terms)
 
 
 def convolve(inputs: tf.Tensor, w: tf.Tensor, stride: int, padding: str) -> tf.Tensor:
-    """[B, H, W, C] by [k, k, C, F] -> [B, H', W', F]; padding is "VALID" or "SAME"."""
+    """Returns a convolution: [B, H, W, C], [k, k, C, F] -> [B, H', W', F].
+
+    Args:
+      padding: "VALID" or "SAME".
+    """
     if not _COMPILED.get():
         return tf.nn.conv2d(inputs, w, strides=stride, padding=padding)
     if padding == "SAME":
@@ -89,7 +94,7 @@ def convolve(inputs: tf.Tensor, w: tf.Tensor, stride: int, padding: str) -> tf.T
 
 
 def add_bias(inputs: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """[..., n] + [n]."""
+    """Returns inputs [..., n] + b [n]."""
     if not _COMPILED.get():
         return tf.nn.bias_add(inputs, b)
 
@@ -106,7 +111,7 @@ def add_bias(inputs: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
 
 def sum_of_squares(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Over all elements of all of them."""
+    """Returns the sum of the squares of all elements of all tensors: []."""
     if not _COMPILED.get():
         return 2.0 * tf.add_n([tf.nn.l2_loss(t) for t in tensors])
     squares = tf.square(flat(tensors))
@@ -118,7 +123,7 @@ def sum_of_squares(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def flat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """[n]: all elements of all of them, and zeros, so that it can be halved a few times."""
+    """Returns all elements as [n], with zeros appended until n is a multiple of 2**_HALVINGS."""
     parts = [tf.reshape(t, [-1]) for t in tensors]
     missing = -sum(int(part.shape[0]) for part in parts) % 2**_HALVINGS
     if missing:
@@ -127,7 +132,7 @@ def flat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def when(condition: tf.Tensor, do: Callable[[], tf.Operation]) -> tf.Tensor:
-    """`condition`, bool scalar, once `do` was run if it holds."""
+    """Runs `do` if `condition`, a bool scalar, holds; returns `condition` after that."""
 
     def done(value: bool) -> tf.Tensor:
         with tf.control_dependencies([do()]):
@@ -135,8 +140,8 @@ def when(condition: tf.Tensor, do: Callable[[], tf.Operation]) -> tf.Tensor:
 
     if not _COMPILED.get():
         return tf.cond(condition, lambda: done(True), lambda: tf.constant(False))
-    # A loop that runs once or not at all: a condition would copy every variable each time, a loop
-    # works in place.
+    # A loop with zero or one iteration: it works in place, while a condition would copy every
+    # variable each time.
     ended = tf.while_loop(
         lambda again: again, lambda _: (done(False),), [condition], parallel_iterations=1
     )
@@ -158,7 +163,7 @@ def _product_of_patches(x: tf.Tensor, w: tf.Tensor, stride: int) -> tf.Tensor:
 
 
 def _padded(x: tf.Tensor, k: int, stride: int) -> tf.Tensor:
-    """With zeros around, so that ceil(size / stride) places are left; the odd one at the end."""
+    """Returns x with the zeros of "SAME" padding: ceil(size / stride) outputs, an odd zero last."""
     around = [[0, 0]]
     for size in x.shape.as_list()[1:3]:
         more = max((-(-size // stride) - 1) * stride + k - size, 0)

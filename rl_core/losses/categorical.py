@@ -1,4 +1,4 @@
-"""Categorical TD losses: a distribution of returns over fixed atoms, one value per transition.
+"""Categorical TD losses over fixed atoms of the return, one value per transition.
 
 The caller weights and averages. No gradient flows through a target.
 """
@@ -13,7 +13,7 @@ from rl_core.losses.td import TdLoss, at_action, at_best, require_shapes
 
 
 def support(v_min: float, v_max: float, atoms: int) -> np.ndarray:
-    """Evenly spaced atoms from `v_min` to `v_max`, both included: [N] float32.
+    """Returns evenly spaced atoms from `v_min` to `v_max`, both included: [N] float32.
 
     Raises:
       BoundsError: `v_min` is not below `v_max`, or there are fewer than 2 atoms.
@@ -26,20 +26,20 @@ def support(v_min: float, v_max: float, atoms: int) -> np.ndarray:
 
 
 def categorical_projection(z_p: tf.Tensor, p: tf.Tensor, z_q: tf.Tensor) -> tf.Tensor:
-    """A distribution moved to other atoms: each splits its mass between its two neighbours.
+    """Projects a distribution onto other atoms; each atom splits its mass between two neighbours.
 
         x_j  = clip((z_p[j] - z_q[0]) / dz, 0, N - 1)      dz = the spacing of z_q
         q[i] = sum_j p[j] * max(0, 1 - |x_j - i|)
 
-    Mass beyond the ends of `z_q` goes to the ends; the total is kept, and so is the mean of what
-    lies between the ends.
+    Mass beyond the ends of `z_q` goes to the ends. The total mass stays the same, and so does the
+    mean of the mass between the ends.
 
     Bellemare, Dabney & Munos (2017), https://arxiv.org/abs/1707.06887, equation 7.
 
     Args:
-      z_p: [B, M] float: where the atoms lie.
-      p: [B, M] float: their probabilities.
-      z_q: [N] float, evenly spaced and ascending, N >= 2: where they shall lie.
+      z_p: [B, M] float: the given atoms.
+      p: [B, M] float: the probabilities of the given atoms.
+      z_q: [N] float, evenly spaced and ascending, N >= 2: the new atoms.
 
     Returns:
       [B, N] probabilities.
@@ -52,8 +52,8 @@ def categorical_projection(z_p: tf.Tensor, p: tf.Tensor, z_q: tf.Tensor) -> tf.T
     )
     last = tf.cast(tf.size(z_q) - 1, tf.float32)  # []
     spacing = (z_q[-1] - z_q[0]) / last  # []
-    # In steps of the spacing, not in units of return: the two shares of an atom are then s and
-    # 1 - s exactly, and no mass is lost to rounding.
+    # Positions are in steps of the spacing, not in units of return: the two shares of an atom are
+    # then exactly s and 1 - s, and rounding loses no mass.
     x = tf.clip_by_value((z_p - z_q[0]) / spacing, 0.0, last)  # [B, M]
     i = tf.cast(tf.range(tf.size(z_q)), tf.float32)  # [N]
     distance = tf.abs(x[:, tf.newaxis, :] - i[:, tf.newaxis])  # [B, N, M]
@@ -89,8 +89,8 @@ def categorical_q_learning(
       r_t: [B] float.
       discount_t: [B] float; 0 where the episode terminated.
       p_t: [B, A, N] float: probabilities, not logits.
-      q_t_selector: [B, A] float, masked already: the expected values of p_t, or for double
-        Q-learning the online network's.
+      q_t_selector: [B, A] float, already masked: the expected values of p_t, or for double
+        Q-learning the online network's values.
       atoms_z: [N] float, evenly spaced and ascending.
 
     Returns:

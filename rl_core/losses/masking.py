@@ -1,4 +1,4 @@
-"""Action masks: values of illegal actions, made too low to be chosen."""
+"""Action masks: illegal actions get a value so low that no maximum chooses them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from rl_core.losses.td import require_shapes
 
 
 def legal_only(q: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
-    """Action values with those of illegal actions at the lowest finite float.
+    """Returns action values with the lowest finite float at illegal actions.
 
         legal_only(q, legal)[a] = q[a] if legal[a], else the float32 minimum
 
-    Finite, so that 0 * bootstrap is 0 also where an episode ended with no legal action at all.
+    The minimum is finite, so 0 * bootstrap is 0 even if an episode ended without a legal action.
     Huang & Ontanon (2020), https://arxiv.org/abs/2006.14171.
 
     Args:
-      q: [B, A] float. Legal actions receive gradient, illegal ones none.
+      q: [B, A] float. Only legal actions receive gradient.
       legal: [B, A] bool, or None: every action is legal, and `q` itself is returned.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Munchausen TD losses: a soft policy's values, and a bonus for what that policy believes in.
+"""Munchausen TD losses: values of a soft policy, and a bonus for actions the policy prefers.
 
 Vieillard, Pietquin & Geist (2020), https://arxiv.org/abs/2007.14430. The caller weights and
 averages. No gradient flows through a target.
@@ -16,11 +16,12 @@ from rl_core.losses.td import TdLoss, one_step, require_shapes
 def log_policy(
     q: tf.Tensor, temperature: float | tf.Tensor, legal: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """Log probabilities of the softmax policy of q.
+    """Returns the log probabilities of the softmax policy of q.
 
         log pi[a] = x[a] - log sum_b exp(x[b])      x = (q - max_b q[b]) / temperature
 
-    over the legal actions. Vieillard, Pietquin & Geist (2020), appendix B.
+    The maximum and the sum are over the legal actions. Vieillard, Pietquin & Geist (2020),
+    appendix B.
 
     Args:
       q: [B, A] float.
@@ -28,7 +29,7 @@ def log_policy(
       legal: [B, A] bool; None: every action is legal.
 
     Returns:
-      [B, A] float; the float32 minimum at illegal actions, of which exp gives exactly 0.
+      [B, A] float; the float32 minimum at illegal actions, whose exp is exactly 0.
 
     Raises:
       ShapeError: an argument has the wrong rank, or sizes that must agree differ.
@@ -40,10 +41,10 @@ def log_policy(
         legal=(legal, "BA"),
     )
     best = tf.reduce_max(legal_only(q, legal), axis=1, keepdims=True)  # [B, 1]
-    # The largest is taken off before the division: q / temperature has lost the digits that
-    # tell good actions apart.
+    # Subtract the largest value before the division: q / temperature loses the digits in which
+    # good actions differ.
     x = legal_only((q - best) / temperature, legal)  # [B, A]
-    # Again after: with no legal action at all, the softmax of equal minima is uniform.
+    # Mask again: without any legal action, the softmax of equal minima would be uniform.
     return legal_only(tf.nn.log_softmax(x), legal)
 
 
@@ -55,11 +56,11 @@ def munchausen_bonus(
     clip: float | tf.Tensor,
     legal: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """What is added to the reward: the scaled log probability of the action that was taken.
+    """Returns the bonus on the reward: the scaled log probability of the taken action.
 
         bonus = alpha * clip(temperature * log pi[a_tm1], clip, 0)      (no gradient)
 
-    Vieillard, Pietquin & Geist (2020), where clip is l_0.
+    Vieillard, Pietquin & Geist (2020), who call `clip` l_0.
 
     Args:
       q_tm1_target: [B, A] float: the target network's values at s_tm1, which give pi.
@@ -70,7 +71,7 @@ def munchausen_bonus(
       legal: [B, A] bool, at s_tm1; None: every action is legal.
 
     Returns:
-      [B], from alpha * clip to 0.
+      [B], between alpha * clip and 0.
 
     Raises:
       ShapeError: an argument has the wrong rank, or sizes that must agree differ.
@@ -89,17 +90,17 @@ def munchausen_bonus(
 def soft_bootstrap(
     q_t: tf.Tensor, z_t: tf.Tensor, temperature: float | tf.Tensor, legal: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """The value of s_t under the softmax policy, with its entropy.
+    """Returns the value of s_t under the softmax policy, plus the policy's scaled entropy.
 
         v[...] = sum_a pi[a] * (z_t[a, ...] - temperature * log pi[a])      pi of q_t
 
     Vieillard, Pietquin & Geist (2020).
 
     Args:
-      q_t: [B, A] float: gives pi.
-      z_t: [B, A] float, values, or [B, A, M], quantiles of each.
+      q_t: [B, A] float: the values that give pi.
+      z_t: [B, A] float: values, or [B, A, M] float: quantiles of each value.
       temperature: > 0, a number or scalar tensor.
-      legal: [B, A] bool; None: every action is legal. Illegal ones add exactly 0.
+      legal: [B, A] bool; None: every action is legal. Illegal actions add exactly 0.
 
     Returns:
       [B] or [B, M].
@@ -114,7 +115,7 @@ def soft_bootstrap(
     if z_t.shape.rank == 3:
         log_pi = log_pi[:, :, tf.newaxis]  # [B, A, 1]
     soft = z_t - temperature * log_pi  # [B, A] or [B, A, M]
-    # Where pi is 0, log pi times a temperature may be infinite.
+    # Where pi is 0, temperature * log pi may be infinite, and 0 * infinity is NaN.
     return tf.reduce_sum(tf.math.multiply_no_nan(soft, tf.exp(log_pi)), axis=1)
 
 
@@ -140,7 +141,7 @@ def munchausen_q_learning(
         td_error = target - q_tm1[a_tm1]
         loss     = td_error ** 2 / 2
 
-    Vieillard, Pietquin & Geist (2020). As temperature and alpha go to 0 it becomes
+    Vieillard, Pietquin & Geist (2020). In the limit of temperature 0 and alpha 0 it equals
     `q_learning`.
 
     Args:
@@ -148,8 +149,8 @@ def munchausen_q_learning(
       a_tm1: [B] int in [0, A).
       r_t: [B] float.
       discount_t: [B] float; 0 where the episode terminated.
-      q_t: [B, A] float: the target network's, at s_t.
-      q_tm1_target: [B, A] float: the target network's, at s_tm1.
+      q_t: [B, A] float: the target network's values at s_t.
+      q_tm1_target: [B, A] float: the target network's values at s_tm1.
       alpha, temperature, clip: as in `munchausen_bonus`.
       legal_tm1, legal_t: [B, A] bool, at s_tm1 and s_t; None: every action is legal.
 
@@ -210,9 +211,9 @@ def munchausen_quantile(
       a_tm1: [B] int in [0, A).
       r_t: [B] float.
       discount_t: [B] float; 0 where the episode terminated.
-      z_t: [B, A, M] float: the target network's, at s_t.
+      z_t: [B, A, M] float: the target network's quantiles at s_t.
       q_t: [B, A] float: the means of z_t, which give the policy at s_t.
-      q_tm1_target: [B, A] float: the target network's, at s_tm1.
+      q_tm1_target: [B, A] float: the target network's values at s_tm1.
       kappa: as in `quantile_huber`.
       alpha, temperature, clip: as in `munchausen_bonus`.
       legal_tm1, legal_t: [B, A] bool, at s_tm1 and s_t; None: every action is legal.

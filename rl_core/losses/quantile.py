@@ -1,4 +1,4 @@
-"""Quantile TD losses: a distribution of returns by its quantiles, one value per transition.
+"""Quantile TD losses on quantiles of the return, one value per transition.
 
 The caller weights and averages. No gradient flows through a target.
 """
@@ -12,7 +12,7 @@ from rl_core.losses.td import TdLoss, at_action, at_best, huber, require_shapes
 
 
 def quantile_midpoints(n: int) -> np.ndarray:
-    """The middles of n equal shares of (0, 1): (i + 1/2) / n, [n] float32.
+    """Returns the midpoints of n equal parts of (0, 1): (i + 1/2) / n, [n] float32.
 
     Dabney et al. (2018), https://arxiv.org/abs/1710.10044, lemma 2.
     """
@@ -22,19 +22,21 @@ def quantile_midpoints(n: int) -> np.ndarray:
 def quantile_huber(
     z: tf.Tensor, taus: tf.Tensor, target: tf.Tensor, kappa: float | tf.Tensor
 ) -> tf.Tensor:
-    """Quantile regression loss with the corner rounded off (quantile Huber loss).
+    """Quantile Huber loss: quantile regression that is quadratic for small errors.
 
         u_ij = target[j] - z[i]
         loss = sum_i mean_j |taus[i] - 1{u_ij < 0}| * huber(u_ij, kappa) / kappa
 
-    Dabney et al. (2018), https://arxiv.org/abs/1710.10044, equation 10; divided by kappa, so that
-    it stays near the loss of its limit 0, Dabney et al. (2018b), https://arxiv.org/abs/1806.06923.
+    Dabney et al. (2018), https://arxiv.org/abs/1710.10044, equation 10; divided by kappa as in
+    Dabney et al. (2018b), https://arxiv.org/abs/1806.06923, so that for a small kappa the loss
+    approaches plain quantile regression.
 
     Args:
       z: [B, N] float. The only input that receives gradient.
-      taus: [N] or [B, N] float in (0, 1): the fraction of which each z is the quantile.
-      target: [B, M] float: samples or quantiles, all of the same weight.
-      kappa: > 0, a number or scalar tensor: where the loss turns from quadratic to linear.
+      taus: [N] or [B, N] float in (0, 1): the fraction of each quantile in z.
+      target: [B, M] float: samples or quantiles of equal weight.
+      kappa: > 0, a number or scalar tensor: the error at which the loss turns from quadratic to
+        linear.
 
     Returns:
       [B].
@@ -84,8 +86,8 @@ def quantile_q_learning(
       r_t: [B] float.
       discount_t: [B] float; 0 where the episode terminated.
       z_t: [B, A, M] float, at fractions of equal weight.
-      q_t_selector: [B, A] float, masked already: the means of z_t, or for double Q-learning the
-        online network's.
+      q_t_selector: [B, A] float, already masked: the means of z_t, or for double Q-learning the
+        online network's values.
       kappa: as in `quantile_huber`.
 
     Returns:
@@ -118,7 +120,7 @@ def quantile_one_step(
     bootstrap: tf.Tensor,
     kappa: float | tf.Tensor,
 ) -> TdLoss:
-    """As `quantile_q_learning`, with `bootstrap` [B, M], the quantiles of s_t, given."""
+    """Returns the loss of `quantile_q_learning` for given quantiles of s_t, `bootstrap` [B, M]."""
     za_tm1 = at_action(z_tm1, a_tm1)  # [B, N]
     y = tf.stop_gradient(r_t[:, tf.newaxis] + discount_t[:, tf.newaxis] * bootstrap)  # [B, M]
     loss = quantile_huber(za_tm1, taus_tm1, y, kappa)  # [B]

@@ -13,7 +13,7 @@ from rl_core.errors import ShapeError
 
 
 class TdLoss(NamedTuple):
-    """All [B]: the loss of each transition, the bootstrapped target, target - estimate."""
+    """Loss, bootstrapped target and TD error (target - estimate) per transition, each [B]."""
 
     loss: tf.Tensor
     target: tf.Tensor
@@ -71,7 +71,7 @@ def double_q_learning(
     q_t_selector: tf.Tensor,
     name: str = "double_q_learning",
 ) -> TdLoss:
-    """One-step double Q-learning loss: one network chooses the action, the other values it.
+    """One-step double Q-learning loss: one network chooses the action, the other evaluates it.
 
         target   = r_t + discount_t * q_t_value[argmax_a q_t_selector[a]]      (no gradient)
         td_error = target - q_tm1[a_tm1]
@@ -107,7 +107,7 @@ def double_q_learning(
 
 
 def squared(td_error: tf.Tensor) -> tf.Tensor:
-    """`td_error ** 2 / 2`, per transition: [B] -> [B]."""
+    """Returns `td_error ** 2 / 2` per transition: [B] -> [B]."""
     return 0.5 * tf.square(td_error)
 
 
@@ -121,7 +121,7 @@ def huber(td_error: tf.Tensor, delta: float | tf.Tensor = 1.0) -> tf.Tensor:
     clipped to [-delta, delta], as in Mnih et al. (2015).
     """
 
-    # TensorFlow would make the same gradient of these in twice as many operations.
+    # TensorFlow would build the same gradient with twice as many operations.
     @tf.custom_gradient
     def loss(td_error: tf.Tensor) -> Any:
         absolute = tf.abs(td_error)
@@ -138,7 +138,7 @@ def huber(td_error: tf.Tensor, delta: float | tf.Tensor = 1.0) -> tf.Tensor:
 def one_step(
     q_tm1: tf.Tensor, a_tm1: tf.Tensor, r_t: tf.Tensor, discount_t: tf.Tensor, bootstrap: tf.Tensor
 ) -> TdLoss:
-    """As `q_learning`, with `bootstrap` [B], the value of s_t, given."""
+    """Returns the loss of `q_learning` for a given value of s_t, `bootstrap` [B]."""
     qa_tm1 = at_action(q_tm1, a_tm1)  # [B]
     target = tf.stop_gradient(r_t + discount_t * bootstrap)  # [B]
     td_error = target - qa_tm1  # [B]
@@ -146,9 +146,9 @@ def one_step(
 
 
 def at_action(values: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-    """`values` [B, A, ...] of one action each, [B] int: [B, ...]."""
+    """Returns the values of the given actions: [B, A, ...], [B] int -> [B, ...]."""
 
-    # The gradient that TensorFlow makes of a batched gather is 65 operations, a third of an update.
+    # TensorFlow's gradient of a batched gather has 65 operations, a third of an update.
     @tf.custom_gradient
     def gather(values: tf.Tensor) -> Any:
         def gradient(dy: tf.Tensor) -> tf.Tensor:
@@ -162,23 +162,23 @@ def at_action(values: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
 
 
 def at_best(values: tf.Tensor, selector: tf.Tensor) -> tf.Tensor:
-    """`values` [B, A, ...] of the action with the largest `selector` [B, A]: [B, ...]."""
+    """Returns the values of the action with the largest selector: [B, A, ...] -> [B, ...]."""
     best = tf.argmax(selector, axis=1, output_type=tf.int32)  # [B]
     return tf.gather(values, best, axis=1, batch_dims=1)
 
 
 def require_shapes(where: str, **arguments: tuple[Any, str | tuple[str, ...]]) -> list[Any]:
-    """The arguments as tensors, in order; None, an optional one left out, stays None.
+    """Checks ranks and sizes; returns the arguments as tensors, in order. None stays None.
 
-    What is not known when the graph is built, a rank or a size, passes.
+    A rank or size that is unknown when the graph is built is not checked.
 
     Args:
-      where: the function that asks.
-      arguments: name -> (value, its dimensions, a letter each, as in "BA"; or a tuple of them of
-        which any will do). A letter stands for the same size in all arguments.
+      where: name of the calling function, for the message.
+      arguments: name -> (value, dimensions). Dimensions are one letter per dimension, such as
+        "BA", or a tuple of allowed alternatives. A letter means the same size in all arguments.
 
     Raises:
-      ShapeError: names every argument of a wrong rank, or every size that differs.
+      ShapeError: a rank is wrong or sizes differ; the message lists all of them.
     """
     tensors = [v if v is None else tf.convert_to_tensor(v) for v, _ in arguments.values()]
     wanted = [(w,) if isinstance(w, str) else w for _, w in arguments.values()]
@@ -187,7 +187,7 @@ def require_shapes(where: str, **arguments: tuple[Any, str | tuple[str, ...]]) -
         for name, tensor, dimensions in zip(arguments, tensors, wanted, strict=True)
         if tensor is not None and tensor.shape.rank is not None
     ]
-    # Sizes only where every rank is right: one mistake, one message.
+    # Check sizes only if all ranks are right: one mistake gives one message.
     wrong = _wrong_ranks(known) or _wrong_sizes(known)
     if wrong:
         raise ShapeError(f"{where}: {'; '.join(wrong)}")
@@ -206,8 +206,8 @@ def _wrong_ranks(known: _Known) -> list[str]:
 
 
 def _wrong_sizes(known: _Known) -> list[str]:
-    """What would be broadcast without a word: an r_t of [1] beside a q_tm1 of [32, 4]."""
-    named: dict[str, dict[int, list[str]]] = {}  # letter -> size -> who has it
+    """Lists sizes that differ; TensorFlow would silently broadcast r_t [1] with q_tm1 [32, 4]."""
+    named: dict[str, dict[int, list[str]]] = {}  # letter -> size -> arguments with that size
     for name, shape, wanted in known:
         dimensions = next(w for w in wanted if len(w) == shape.rank)
         for letter, size in zip(dimensions, shape.as_list(), strict=True):

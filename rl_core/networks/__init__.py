@@ -1,8 +1,8 @@
-"""Q-networks: a torso that makes features and a head that makes action values.
+"""Q-networks: a torso that computes features and a head that computes action values.
 
-A torso or a head is a function of one tensor that builds layers by `get_variable`; a network
-puts each under its own scope, which makes it a block that can be frozen. More torsos and
-heads come as more functions of the same form.
+A torso or a head is a function of one tensor that builds layers by `get_variable`. A network
+puts each under its own scope, so each is a block that can be frozen. A new torso or head is a
+new function of the same form.
 
 Imports: rl_core.errors, rl_core.graph, rl_core.losses, rl_core.random.
 """

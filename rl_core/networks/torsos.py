@@ -1,4 +1,4 @@
-"""Torsos: observations to features."""
+"""Torsos: networks from observations to features."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from rl_core.networks.network import Torso
 
 
 def mlp_torso(units: Sequence[int], *, normalise: bool = False) -> Torso:
-    """Dense layers with ReLU, on the flattened observation: [B, ...] -> [B, units[-1]].
+    """Returns a torso of dense layers with ReLU: [B, ...] -> [B, units[-1]].
+
+    The observation is flattened first.
 
     Args:
       units: size of each layer.
-      normalise: layer norm before each ReLU.
+      normalise: True puts a layer norm before each ReLU.
     """
     return lambda observation: _dense_layers(observation, units, normalise)
 
 
 def minatar_torso(units: Sequence[int] = (128,), *, normalise: bool = False) -> Torso:
-    """16 filters 3x3 and dense layers, for 10x10 planes: [B, H, W, C] -> [B, units[-1]].
+    """Returns a torso for MinAtar's 10x10 planes: [B, H, W, C] -> [B, units[-1]].
 
+    One convolution with 16 filters of 3x3, then dense layers.
     Young & Tian (2019), https://arxiv.org/abs/1903.03176.
     """
 
@@ -34,8 +37,9 @@ def minatar_torso(units: Sequence[int] = (128,), *, normalise: bool = False) -> 
 
 
 def nature_torso(units: Sequence[int] = (512,), *, normalise: bool = False) -> Torso:
-    """Three convolutions and dense layers, for 84x84 frames: [B, H, W, C] -> [B, units[-1]].
+    """Returns a torso for 84x84 Atari frames: [B, H, W, C] -> [B, units[-1]].
 
+    Three convolutions, then dense layers.
     Mnih et al. (2015), https://doi.org/10.1038/nature14236.
     """
 
@@ -49,7 +53,7 @@ def nature_torso(units: Sequence[int] = (512,), *, normalise: bool = False) -> T
 
 
 def impala_torso(units: Sequence[int] = (256,), *, normalise: bool = False) -> Torso:
-    """Residual convolutions and dense layers: [B, H, W, C] -> [B, units[-1]].
+    """Returns a torso of residual convolutions and dense layers: [B, H, W, C] -> [B, units[-1]].
 
     The deep network of Espeholt et al. (2018), https://arxiv.org/abs/1802.01561, without LSTM.
     """

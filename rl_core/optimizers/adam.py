@@ -1,4 +1,4 @@
-"""Adam in fewer operations than TensorFlow's own class builds."""
+"""Adam with fewer operations than TensorFlow's class."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import tensorflow.compat.v1 as tf
 
 
 class Adam(tf.train.AdamOptimizer):
-    """`tf.train.AdamOptimizer`: the same variables, names and numbers.
+    """Adam with the same variables, names and numbers as `tf.train.AdamOptimizer`.
 
-    Kingma & Ba (2015), https://arxiv.org/abs/1412.6980. Its step counters are read once per
-    update; the parent reads them once per variable, and again to count.
+    Kingma & Ba (2015), https://arxiv.org/abs/1412.6980. This class reads the step counters once
+    per update; the parent reads them once per variable and once more to advance them.
 
     Attributes:
-      counters: variables of beta1 ** t and beta2 ** t, which it keeps instead of t.
+      counters: the variables beta1 ** t and beta2 ** t, which stand for the step t.
     """
 
     def _prepare(self) -> None:
@@ -23,7 +23,7 @@ class Adam(tf.train.AdamOptimizer):
         self._powers = tuple(counter.read_value() for counter in self.counters)
 
     def _get_beta_accumulators(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """The parent takes these for variables, and reads what is none as it is."""
+        """Returns tensors instead of variables; the parent uses tensors without another read."""
         return self._powers
 
     def _finish(self, update_ops: Sequence[tf.Operation], name_scope: str) -> tf.Operation:

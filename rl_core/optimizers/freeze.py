@@ -1,10 +1,10 @@
-"""Training some blocks while others are left alone, without new operations.
+"""Training of some blocks while others are left alone, without new operations.
 
-Gradients are made once and there is one apply op per block. To leave a block out of a call,
-the call *feeds* the tensors through which the rest waits for that block (its "done" marker
-and its share of the gradient norm): what is fed is not computed, so the executor prunes the
-block's apply op and every gradient that only it needed. n apply ops thus serve all 2^n - 1
-exempt sets, each one a callable over a graph that stays finalized.
+Gradients are built once, and each block has one apply op. The other ops depend on a block only
+through two tensors: its "done" marker and its share of the gradient norm. A call that leaves the
+block out feeds these two tensors. A fed tensor is not computed, so the executor prunes the
+block's apply op and every gradient that only this op needs. So n apply ops serve all 2^n - 1
+exempt sets; each set is a callable over the finalized graph.
 """
 
 from __future__ import annotations
@@ -27,44 +27,45 @@ NONE_EXEMPT: Exempt = frozenset()
 
 
 class AllExempt(RlCoreError, ValueError):
-    """An update in which nothing would be trained."""
+    """An exempt set that contains every block, so that no block would be trained."""
 
 
 class _Block(NamedTuple):
     variables: Sequence[tf.Variable]
     optimizer: tf.train.Optimizer
     state: Sequence[tf.Variable]  # slots and step counters
-    square_norm: tf.Tensor  # [] of the block's gradient, before clipping
-    done: tf.Tensor  # [] int32, 0; available once the block was applied
+    square_norm: tf.Tensor  # [] squared norm of the block's gradient, before clipping
+    done: tf.Tensor  # [] int32, always 0; computed after the block was applied
 
 
 class ApplyOps:
-    """Gradients of one loss, and one apply op per block with an optimizer of its own.
+    """Gradients of one loss, and per block one apply op and one optimizer.
 
-    Each block has its own optimizer because Adam's step counters are shared inside one: a block
-    that was left alone for long would take a first step about three times too large.
+    Each block has its own optimizer because the variables of one Adam share its step counters: a
+    block left alone for long would take a first step about three times too large.
+
+    A call whose loss or gradient norm is not finite raises InvalidArgumentError and changes no
+    variable.
 
     Args:
       loss: scalar tensor.
-      blocks: name -> variables, as `blocks_of` gives them.
+      blocks: name -> variables, as returned by `blocks_of`.
       make_optimizer: called once per block.
-      max_grad_norm: gradients are scaled down together so that their global norm over the
-        *trained* blocks is at most this (Pascanu et al. 2013,
-        https://arxiv.org/abs/1211.5063); a number, a scalar tensor, or None for no clipping.
-      learning_rate: of the optimizers, scalar tensor, if the weights must stay finite too: see
-        `rl_core.graph.finite`.
-
-    A call whose loss or gradient norm is not finite raises InvalidArgumentError, and applies
-    nothing.
+      max_grad_norm: largest global norm of the gradients of the *trained* blocks; larger
+        gradients are scaled down together (Pascanu et al. 2013,
+        https://arxiv.org/abs/1211.5063). A number, a scalar tensor, or None for no clipping.
+      learning_rate: the optimizers' learning rate, scalar tensor. If given, the check also
+        guarantees finite weights: see `rl_core.graph.finite`.
 
     Attributes:
-      done: int32 scalar that is 0 once every block that is not exempt was applied. Put what
-        must follow an update behind it (`tf.control_dependencies([ops.done])`).
+      done: int32 scalar, always 0, computed after every trained block was applied. Put an op that
+        must follow the update behind it (`tf.control_dependencies([ops.done])`).
       grad_norm: scalar, global norm over the trained blocks, before clipping.
-      signs: loss, gradient norm and what more must be finite, as `signs_of` gives them.
+      signs: the values that must be finite, as returned by `signs_of`.
 
     Raises:
-      ValueError: no blocks, a block without variables, or one the loss does not depend on.
+      ValueError: there are no blocks, a block has no variables, or the loss does not depend on a
+        variable.
     """
 
     def __init__(
@@ -107,15 +108,15 @@ class ApplyOps:
         return self._blocks[block].optimizer
 
     def state(self, block: str) -> Sequence[tf.Variable]:
-        """The block's optimizer slots and step counters."""
+        """Returns the block's optimizer slots and step counters."""
         return self._blocks[block].state
 
     def check(self, exempt: Iterable[str]) -> Exempt:
-        """The exempt set, if there are such blocks and one is left to train.
+        """Returns the exempt set if it is valid.
 
         Raises:
-          UnknownName: no such block.
-          AllExempt: nothing would be trained.
+          UnknownName: there is no such block.
+          AllExempt: the set contains every block.
         """
         exempt = frozenset(exempt)
         for name in sorted(exempt - self._blocks.keys()):
@@ -139,10 +140,10 @@ class ApplyOps:
         feeds: Sequence[tf.Tensor] = (),
         targets: Sequence[Any] = (),
     ) -> Callable[..., Any]:
-        """The engine's callable that updates every block not in `exempt`; cached.
+        """Returns the engine's callable that updates every block not in `exempt`; cached.
 
-        `fetches`, `feeds` and `targets` are as in `Engine.callable`; what must run after the
-        update is a target behind `done`.
+        `fetches`, `feeds` and `targets` are as in `Engine.callable`. A target that must run after
+        the update needs a control dependency on `done`.
         """
         exempt = self.check(exempt)
         key = (exempt, _key(fetches), _key(feeds), _key(targets))
@@ -153,7 +154,7 @@ class ApplyOps:
     def signs_of_next(
         self, engine: Engine, exempt: Iterable[str], feeds: Sequence[tf.Tensor]
     ) -> Callable[..., np.ndarray]:
-        """The engine's callable that gives the signs of an update that is not made."""
+        """Returns the engine's callable for the next update's signs; it makes no update."""
         return self._cut(engine, self.check(exempt), self.signs, feeds, [])
 
     def _cut(
@@ -164,7 +165,7 @@ class ApplyOps:
         feeds: Sequence[tf.Tensor],
         targets: Sequence[Any],
     ) -> Callable[..., Any]:
-        """The engine's callable without the exempt blocks."""
+        """Returns the engine's callable without the exempt blocks."""
         left_out = [self._blocks[name] for name in self.names if name in exempt]
         cut = [t for block in left_out for t in (block.done, block.square_norm)]
         zeros = [np.zeros((), t.dtype.as_numpy_dtype) for t in cut]
@@ -173,14 +174,14 @@ class ApplyOps:
 
 
 def _key(tensors: Any) -> Any:
-    """A hashable form: the names of the tensors and operations, and how they are arranged."""
+    """Returns a hashable key: the names of the tensors and operations in the same nesting."""
     if isinstance(tensors, tuple | list):
         return (type(tensors), *map(_key, tensors))
     return tensors if tensors is None else tensors.name
 
 
 def block_gradients(loss: tf.Tensor, blocks: Blocks) -> dict[str, list[tf.Tensor]]:
-    """Gradient of `loss` by every variable, taken once, grouped by block."""
+    """Returns the gradients of `loss` by all variables, grouped by block."""
     if not blocks or not all(blocks.values()):
         raise ValueError(f"every block needs variables, got {dict(blocks)}")
     variables = [v for group in blocks.values() for v in group]
@@ -192,7 +193,7 @@ def block_gradients(loss: tf.Tensor, blocks: Blocks) -> dict[str, list[tf.Tensor
 
 
 def clip_scale(norm: tf.Tensor, max_grad_norm: float | tf.Tensor | None) -> tf.Tensor | None:
-    """Factor that brings gradients of global norm `norm` down to `max_grad_norm`."""
+    """Returns the factor that limits gradients of global norm `norm` to `max_grad_norm`."""
     if max_grad_norm is None:
         return None
     return max_grad_norm / tf.maximum(norm, max_grad_norm)
@@ -204,7 +205,7 @@ def scaled(gradients: Sequence[tf.Tensor], scale: tf.Tensor | None) -> list[tf.T
 
 @dataclass
 class Arm:
-    """One exempt set of a schedule and how long it holds."""
+    """One exempt set of a freeze schedule and its length in updates."""
 
     exempt: Exempt
     updates: int
@@ -215,12 +216,10 @@ class Arm:
 
 
 class FreezeSchedule:
-    """Arms in turn, each for its number of updates: torso 5, head 5, torso 5, ...
+    """A cycle of arms, each for its number of updates: torso 5, head 5, torso 5, ...
 
     Args:
-      arms: at least one.
-
-    The position (which arm, how many updates into it) is plain state: `position`.
+      arms: at least one arm.
     """
 
     def __init__(self, arms: Sequence[Arm]) -> None:
@@ -232,7 +231,7 @@ class FreezeSchedule:
 
     @classmethod
     def constant(cls, exempt: Iterable[str] = NONE_EXEMPT) -> FreezeSchedule:
-        """One arm for ever."""
+        """Returns a schedule with a single arm that never ends."""
         return cls([Arm(frozenset(exempt), 1)])
 
     def __str__(self) -> str:
@@ -241,7 +240,7 @@ class FreezeSchedule:
 
     @property
     def position(self) -> tuple[int, int]:
-        """(index of the arm, updates done in it)."""
+        """The state of the schedule: (index of the arm, updates done in it)."""
         return self._arm, self._done
 
     @position.setter
@@ -250,25 +249,25 @@ class FreezeSchedule:
 
     @property
     def exempt(self) -> Exempt:
-        """What the next update leaves alone."""
+        """The exempt set of the next update."""
         return self.arms[self._next_arm()].exempt
 
     @property
     def arm(self) -> int:
-        """Index of the arm the next update belongs to."""
+        """Index of the next update's arm."""
         return self._next_arm()
 
     def value_at(self, env_step: int) -> Exempt:
-        """As a hyperparameter's value: it counts updates, so the env step does not matter."""
+        """Returns the next update's exempt set; arms count updates, so the env step is ignored."""
         return self.exempt
 
     def set_length(self, arm: int, updates: int) -> None:
-        """Changes an arm's length while running; one already older than that ends now."""
+        """Changes an arm's length during the run; an arm that already did as many updates ends."""
         _check_length(updates)
         self.arms[arm].updates = updates
 
     def phases(self, updates: int) -> Iterator[tuple[Exempt, int]]:
-        """Splits the next `updates` at the arms' ends, and moves on as they are taken."""
+        """Yields (exempt set, updates) for the next `updates`; advances the position with each."""
         while updates > 0:
             if len(self.arms) == 1:
                 yield self.arms[0].exempt, updates

@@ -1,7 +1,7 @@
-"""Updates in one call, compiled by XLA, over the same variables as those of plain operations.
+"""Updates in one call, compiled by XLA, on the same variables as the plain operations.
 
-Where a learning phase makes more than one update they are a loop. The number of updates is an
-input of it, so a shorter phase needs no new compilation.
+Several updates of a learning phase are a loop. The number of updates is an input of the loop, so
+a shorter phase needs no new compilation.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import tensorflow.compat.v2 as tf2
 from rl_core.graph.finite import where
 from rl_core.graph.xla import built_for_xla
 
-# Builds one update from what the loop carries; gives tensors, what is carried on, the op that
-# ends the update, and whether it was made (None: always).
+# Builds one update from the carried values. Returns tensors, the new carried values, the op that
+# ends the update, and a bool tensor: the update was made (None: it always is).
 Update = Callable[[Any], tuple[Sequence[tf.Tensor], Any, tf.Operation, tf.Tensor | None]]
 
 
 class Carried(Protocol):
-    """What a loop carries beside the variables, as `rl_core.optimizers.packed_adam.LoopAdam`."""
+    """Values that a loop carries besides the variables, as in `packed_adam.LoopAdam`."""
 
     def read(self) -> Any:
-        """A nest of tensors, when the loop begins."""
+        """Returns the values at the start of the loop, a nest of tensors."""
 
     def write(self, values: Any) -> tf.Operation:
-        """Keeps them, when it has ended."""
+        """Returns the op that stores the values after the loop."""
 
 
-class _Nothing:
+class _NothingCarried:
     def read(self) -> tuple[()]:
         return ()
 
@@ -46,19 +46,19 @@ def fused_updates(
     *,
     compiled: bool = True,
 ) -> tuple[tf.Tensor, ...]:
-    """Runs `update` `updates` times in one call; gives what the last one returned.
+    """Runs `update` `updates` times in one call; returns the tensors of the last update.
 
-    An update that was not made is the last one.
+    The loop stops after an update that was not made.
 
     Args:
       update: builds one update in the default graph. Variables and optimizer slots must exist
         already.
-      updates: int32 scalar >= 1, usually fed. None is one update, without a loop around it.
-      like: tensors with the static shapes and the dtypes that `update` returns.
-      carried: what `update` is given and gives back; nothing, an empty tuple, by default.
-      compiled: by XLA; otherwise the same of plain operations.
+      updates: int32 scalar >= 1, usually fed. None makes one update without a loop.
+      like: tensors with the static shapes and dtypes of the tensors that `update` returns.
+      carried: the values that `update` receives and returns; by default an empty tuple.
+      compiled: True compiles the call with XLA; False builds plain operations.
     """
-    kept = carried or _Nothing()
+    kept = carried or _NothingCarried()
 
     def one(values: Any) -> tuple[list[tf.Tensor], Any, tf.Tensor | None]:
         with built_for_xla(compiled):

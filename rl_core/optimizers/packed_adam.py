@@ -1,4 +1,4 @@
-"""Adam in loops of many updates, which alternate with single ones."""
+"""Adam for loops of many updates, on the same state as single updates."""
 
 from __future__ import annotations
 
@@ -17,69 +17,73 @@ from rl_core.optimizers.freeze import ApplyOps, block_gradients, clip_scale, sca
 
 
 class Moments(NamedTuple):
-    """Of the blocks of a `LoopAdam`, in their order."""
+    """Adam's moments of the blocks of a `LoopAdam`, in the order of its blocks."""
 
-    m: tuple[Any, ...]  # [n] for each block: of all its variables, one after the other
-    v: tuple[Any, ...]  # as m
+    m: tuple[Any, ...]  # [n] per block: the moments of its variables, concatenated
+    v: tuple[Any, ...]  # like m
     powers: Any  # [2, blocks]: beta1 ** t, beta2 ** t
 
 
 class Applied(NamedTuple):
-    """What came of one update."""
+    """Results of one update."""
 
     signs: Any  # [3] of `rl_core.graph.finite`
-    made: Any  # [] bool; if a sign was not finite, nothing has changed; None if the call raises
-    moments: Any  # `Moments` after it, where a loop carries them
-    end: Any  # what is there once it was made
+    made: Any  # [] bool: False if a sign is not finite, then nothing changed; None: errors raise
+    moments: Any  # `Moments` after the update, if a loop carries them
+    end: Any  # op that has run when the update is complete
 
 
 class LoopMoments:
-    """Adam's moments in the form that loops carry, kept from one loop to the next.
+    """Adam's moments in packed form, kept from one loop to the next.
 
-    Single updates have a slot for every variable, loops a tensor for every block, and each form
-    has variables of its own. To make one of the other at both ends of every loop would cost XLA a
-    kernel for each slot, and so many kernels at once that it wakes another thread for them. So it
-    is done only when it is the other form's turn: whoever runs a loop says so with `to_loops`, and
-    whoever runs a single update, or reads or sets slots, with `to_slots`.
+    Single updates keep the moments in one slot per variable; loops keep them packed, in one tensor
+    per block. Each form has its own variables. Converting at both ends of every loop would cost
+    XLA one kernel per slot, and with so many kernels XLA wakes a second thread. So the moments are
+    converted only when the other form is needed: call `to_loops` before a loop, and `to_slots`
+    before a single update and before slots are read or set.
 
-    Make it, and every `LoopAdam` of it, while the graph is being built.
+    Make it, and every `LoopAdam` that uses it, while the graph is being built.
 
     Args:
-      engine: whose graph and session.
-      ops: with `Adam` for an optimizer.
+      engine: the engine whose graph and session are used.
+      ops: apply ops whose optimizers are `Adam`.
     """
 
     def __init__(self, engine: Engine, ops: ApplyOps) -> None:
         self._engine, self._ops = engine, ops
         self._blocks: dict[str, _Block] = {}
-        self._of_loops_right, self._of_slots_right = False, True
+        self._packed_is_current, self._slots_are_current = False, True
 
     def block(self, name: str) -> _Block:
-        """Its variables in both forms; those of loops are made when somebody first asks."""
+        """Returns the block's variables in both forms; the first call makes the packed ones."""
         if name not in self._blocks:
             with tf.variable_scope(f"loop_moments/{name}"):
                 self._blocks[name] = _Block(self._ops.optimizer(name), self._ops.variables(name))
         return self._blocks[name]
 
     def owns(self, variable: tf.Variable) -> bool:
-        """Whether it is one of those in the form of the loops, which say what the slots say."""
+        """Returns True for a packed variable, which holds the same values as the slots."""
         return any(variable is own for block in self._blocks.values() for own in block.carried)
 
     def to_loops(self) -> None:
-        """Before a loop."""
-        if not self._of_loops_right:
+        """Makes the packed form current. Call it before a loop."""
+        if not self._packed_is_current:
             self._copy_in()
-        self._of_loops_right, self._of_slots_right = True, False
+        self._packed_is_current, self._slots_are_current = True, False
 
     def to_slots(self, *, changed: bool = True) -> None:
-        """Before slots or step counters are used; `changed` if they will not be what they were."""
-        if not self._of_slots_right:
+        """Makes the slots current. Call it before slots or step counters are read or set.
+
+        Args:
+          changed: True if the caller then changes them, so that the packed form is out of date.
+        """
+        if not self._slots_are_current:
             self._copy_out()
-        self._of_slots_right = True
-        self._of_loops_right = self._of_loops_right and not changed
+        self._slots_are_current = True
+        self._packed_is_current = self._packed_is_current and not changed
 
     def prepare(self) -> None:
-        """Makes the calls now and not in the middle of a run."""
+        """Builds the copying calls now, so that no step of the run waits for it."""
         if self._blocks:
             self.to_loops()
             self.to_slots(changed=False)
@@ -96,11 +100,11 @@ class LoopMoments:
 
 
 class LoopAdam:
-    """Updates in a loop, of the same blocks and by the same Adam as the single ones.
+    """Adam updates inside a loop, with the same blocks and hyperparameters as single updates.
 
     Args:
-      moments: of both.
-      blocks: that are trained, at times at least.
+      moments: Adam's moments, shared with the single updates.
+      blocks: names of the blocks that the loop can train.
     """
 
     def __init__(self, moments: LoopMoments, blocks: Iterable[str]) -> None:
@@ -130,12 +134,12 @@ class LoopAdam:
         learning_rate: tf.Tensor,
         max_grad_norm: float | tf.Tensor | None,
     ) -> Applied:
-        """One update; Kingma & Ba (2015), in the order of its section 2's end.
+        """Builds one Adam update: Kingma & Ba (2015), the efficient form at the end of section 2.
 
         Args:
-          trained: bool scalar for each block, where it is known only when it runs what is trained:
-            the gradients of all blocks are made, and those of the others dropped. The gradient
-            norm is over the trained blocks.
+          trained: block -> bool scalar, if the trained blocks are known only when the update runs.
+            All gradients are then computed, and those of the other blocks are dropped. The
+            gradient norm is over the trained blocks.
         """
         blocks = dict(zip(self._names, (b.variables for b in self._blocks), strict=True))
         gradient = tf.concat([flat(g) for g in block_gradients(loss, blocks).values()], axis=0)
@@ -171,7 +175,7 @@ class LoopAdam:
 
 
 class _Block:
-    """Adam's variables for one block, in both forms, and one update of it in a loop."""
+    """Adam's variables for one block in both forms, and its update in a loop."""
 
     def __init__(self, adam: Adam, variables: Sequence[tf.Variable]) -> None:
         self.adam, self.variables = adam, variables
@@ -194,9 +198,9 @@ class _Block:
     def after(
         self, g: tf.Tensor, m: tf.Tensor, v: tf.Tensor, step: tf.Tensor, changed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        """(m, v, weights) after an update by the gradient g, [n]; as they were if not changed."""
+        """Returns (m, v, weights) after an update by gradient g [n]; unchanged if not `changed`."""
         beta1, beta2 = self.betas
-        # The step goes by what is kept of the two: XLA then changes them in place.
+        # The step is computed from the selected m and v: XLA can then change both in place.
         m = where(changed, m + (g - m) * (1 - beta1), m)
         v = where(changed, v + (tf.square(g) - v) * (1 - beta2), v)
         weights = []
@@ -207,9 +211,9 @@ class _Block:
         return m, v, weights
 
     def parts(self, values: tf.Tensor) -> list[tf.Tensor]:
-        """[n] -> a tensor for each variable, of its shape."""
+        """Splits a packed tensor [n] into one tensor per variable, with the variable's shape."""
         sizes = [variable.shape.num_elements() for variable in self.variables]
-        sizes.append(values.shape.num_elements() - sum(sizes))  # what `flat` has added
+        sizes.append(values.shape.num_elements() - sum(sizes))  # the zeros that `flat` appended
         parts = tf.split(values, sizes)[:-1]
         return [tf.reshape(p, v.shape) for p, v in zip(parts, self.variables, strict=True)]
 

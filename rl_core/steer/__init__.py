@@ -1,12 +1,12 @@
 """The Steer tab: a TensorBoard plugin that shows a running job's live values and sets them.
 
-    entry.py    what TensorBoard loads; never the reason that it does not start
+    entry.py    entry point for TensorBoard; its failure never stops TensorBoard
     plugin.py   the routes
-    guard.py    who may read and write: Host, Origin, token
+    guard.py    access checks: Host, Origin, token
     runs.py     the runs below the log directory
-    static/     the page: plain modules, no build step
+    static/     the page: plain JavaScript modules without a build step
 
-The page talks to the job as everyone does: through the files of `rl_core.control`.
+The plugin talks to the job through the files of `rl_core.control`, like every other client.
 
 Imports: rl_core.control, rl_core.errors, rl_core.regular_file.
 """

@@ -1,4 +1,4 @@
-"""What TensorBoard loads for the Steer tab: tiny, so that it cannot stop TensorBoard."""
+"""Entry point of the Steer tab; it imports almost nothing, so that it cannot stop TensorBoard."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 try:
     from tensorboard.plugins.base_plugin import TBLoader
-except ImportError:  # another TensorBoard than we know, which will not ask for a loader either
+except ImportError:  # an unknown version of TensorBoard, which does not use this loader
     TBLoader = object
 
 logger = logging.getLogger("tensorboard.steer")
 
 
 class SteerLoader(TBLoader):
-    """Makes the plugin, or leaves the tab out with one line in TensorBoard's log."""
+    """Loader of the plugin; after a failure TensorBoard starts without the tab, with a log line."""
 
     def define_flags(self, parser: argparse.ArgumentParser) -> None:
         group = parser.add_argument_group("the Steer tab")
@@ -24,8 +24,8 @@ class SteerLoader(TBLoader):
             metavar="NAME",
             action="append",
             default=[],
-            help="another host name under which the Steer tab may be used; may be given more "
-            "than once. Localhost always may.",
+            help="a further host name under which the Steer tab may be used; may be repeated. "
+            "Localhost is always allowed.",
         )
 
     def load(self, context: Any) -> Any:
@@ -33,7 +33,7 @@ class SteerLoader(TBLoader):
             from rl_core.steer.plugin import SteerPlugin
 
             return SteerPlugin(context)
-        except Exception as error:  # whatever it is, curves are more important
+        except Exception as error:  # the curves must appear even if the Steer tab fails
             reason = " ".join(str(error).split())[:160]
             logger.warning("the Steer tab is left out: %s: %s", type(error).__name__, reason)
             return None

@@ -1,8 +1,8 @@
-"""Who may read and write through the Steer tab.
+"""Access checks of the Steer tab for reading and writing.
 
-TensorBoard has no login, does not look at where a request comes from, answers to any Host and
-may be framed by any page. So a page of ours gets a token that no other site can read, and a
-command needs that token, JSON, POST, and a Host and an Origin that we know.
+TensorBoard has no login, does not check the origin of a request, answers to any Host, and any
+page may show it in a frame. So our page gets a token that no other site can read. A command needs
+this token, JSON, POST, an allowed Host and the same Origin.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from urllib.parse import urlsplit
 from rl_core.errors import in_one_line, shown
 
 TOKEN_HEADER = "X-Targetnet-Token"
-_PAGES = 1_000  # open at once; the oldest is forgotten, and asks for a token again
-# No more than a browser sends: a URL parser would find "localhost" in "x@localhost" as well.
+_PAGES = 1_000  # open pages; beyond that the oldest page must ask for a token again
+# Strictly the form that browsers send: a URL parser would find "localhost" in "x@localhost".
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{0,5})?", re.ASCII | re.IGNORECASE)
 
 
 class Refusal(NamedTuple):
-    """Why a request is not answered."""
+    """A refusal of a request: HTTP status and reason."""
 
     status: int
     reason: str
 
 
 class Guard:
-    """Decides over requests by method and headers alone.
+    """A check of requests by method and headers alone.
 
     Args:
-      bound_host: the address that the server listens on, None or "" for every one.
-      allowed: host names beside localhost that may be used.
+      bound_host: the address on which the server listens; None or "" means every address.
+      allowed: allowed host names besides localhost.
     """
 
     def __init__(self, bound_host: str | None, allowed: Iterable[str] = ()) -> None:
@@ -50,7 +50,7 @@ class Guard:
         self._lock = threading.Lock()
 
     def new_page(self, headers: Mapping[str, str]) -> str:
-        """A token for one page; it counts for the Host it was given to."""
+        """Returns a token for one page; it is valid only for the Host of this request."""
         token = secrets.token_urlsafe(24)
         with self._lock:
             self._pages[token] = headers.get("Host", "")
@@ -59,9 +59,10 @@ class Guard:
         return token
 
     def refuse_reading(self, headers: Mapping[str, str]) -> Refusal | None:
-        """A foreign Host is a name that somebody else points at this machine."""
+        """Returns the refusal of a reading request, or None."""
+        # An unknown Host may be an attacker's name that points at this machine (DNS rebinding).
         host = host_name(headers.get("Host", ""))
-        if not self._knows(host):
+        if not self._allows_host(host):
             return Refusal(
                 403,
                 f"the Steer tab does not answer to the host name {shown(host)}; start TensorBoard "
@@ -72,12 +73,12 @@ class Guard:
         return None
 
     def refuse_page(self, method: str, headers: Mapping[str, str]) -> Refusal | None:
-        """Whether a page may have a token."""
+        """Returns the refusal of a page's request for a token, or None."""
         if method != "POST":
             return Refusal(405, "POST only")
         content_type = headers.get("Content-Type", "").split(";")[0].strip().lower()
         if content_type != "application/json":
-            # Anything that a plain HTML form can send is refused by this.
+            # A plain HTML form on another site cannot send this content type.
             return Refusal(415, "the content type must be application/json")
         if refusal := self.refuse_reading(headers):
             return refusal
@@ -87,12 +88,12 @@ class Guard:
         return None
 
     def refuse_writing(self, method: str, headers: Mapping[str, str]) -> Refusal | None:
-        """Whether a request may steer, as far as its headers tell."""
+        """Returns the refusal of a command by its headers, or None."""
         if refusal := self.refuse_page(method, headers):
             return refusal
         given, host = headers.get(TOKEN_HEADER, ""), headers.get("Host", "")
         with self._lock:
-            # Compared one by one and in constant time: a dict lookup would tell by its time.
+            # Compare with each token in constant time: the time of a dict lookup leaks the token.
             owners = [
                 owner
                 for token, owner in self._pages.items()
@@ -102,7 +103,7 @@ class Guard:
             return Refusal(401, "the page's token is missing or not known; reload the page")
         return None
 
-    def _knows(self, host: str) -> bool:
+    def _allows_host(self, host: str) -> bool:
         return is_loopback(host) or host in self._allowed
 
     def _same_origin(self, origin: str, host: str) -> bool:
@@ -114,13 +115,13 @@ class Guard:
 
 
 def host_name(host: str) -> str:
-    """Of a Host header: without port and brackets, in lower case; "" if it is none."""
+    """Returns the name in a Host header in lower case, without port and brackets; "" if invalid."""
     match = _HOST.fullmatch(host)
     return (match[1] or match[2]).lower() if match else ""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine alone."""
+    """Returns True for localhost and loopback addresses."""
     if host.lower() == "localhost":
         return True
     try:
@@ -130,7 +131,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_any_address(host: str) -> bool:
-    """0.0.0.0 and ::, which stand for every address of the machine."""
+    """Returns True for 0.0.0.0 and ::, which mean every address of the machine."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_unspecified
     except ValueError:

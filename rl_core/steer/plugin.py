@@ -1,4 +1,4 @@
-"""The routes of the Steer tab. Reading gives JSON; writing puts commands into a run's inbox."""
+"""Routes of the Steer tab: reading returns JSON, writing puts commands into a run's inbox."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ from rl_core.steer.runs import Runs, log_directories
 
 STATIC = Path(__file__).parent / "static"
 CURVES = ("episode/return", "target/age", "learn/q_mean", "learn/td_error_mean_abs")
-_POINTS = 500  # of a curve's history
-_ENTRIES = 500  # of the log, at first
-_TOKEN_BYTES = 1_000  # of a run's token; a real one has 33
-# Not from the system's table, which may say otherwise; a browser runs no module of another kind.
+_POINTS = 500  # points of a curve's history
+_ENTRIES = 500  # log entries in the first answer
+_TOKEN_BYTES = 1_000  # largest accepted token file; a real one has 33 bytes
+# Fixed here, because the system's MIME table may differ, and a browser runs a module only with
+# the right type.
 _KINDS = {".js": "text/javascript", ".css": "text/css"}
 
 logger = logging.getLogger("tensorboard.steer")
@@ -48,7 +49,7 @@ Handler = Any  # a WSGI application
 
 
 class Asked(BaseModel):
-    """One thing that a page asks for: to set a live value, or to do something."""
+    """One command from a page: sets a live value or runs an action."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -65,7 +66,7 @@ class Asked(BaseModel):
 
 
 class Body(BaseModel):
-    """Of a POST to the command route."""
+    """The body of a POST to the command route."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -75,7 +76,7 @@ class Body(BaseModel):
 
 
 class SteerPlugin(base_plugin.TBPlugin):
-    """Shows the runs below the log directory and lets them be steered."""
+    """The plugin: shows the runs below the log directory and steers them."""
 
     plugin_name = "steer"
 
@@ -83,7 +84,7 @@ class SteerPlugin(base_plugin.TBPlugin):
         flags = context.flags
         host = "" if getattr(flags, "bind_all", False) else getattr(flags, "host", None)
         self._guard = Guard(
-            # TensorBoard listens on localhost unless told otherwise.
+            # Without the flag TensorBoard listens on localhost.
             "localhost" if host is None else host,
             getattr(flags, "steer_allow_host", None) or (),
         )
@@ -114,7 +115,7 @@ class SteerPlugin(base_plugin.TBPlugin):
             es_module_path="/index.js", tab_name="Steer", disable_reload=True
         )
 
-    # The routes.
+    # Routes.
 
     def _session(self, request: Request) -> Any:
         return {
@@ -129,7 +130,7 @@ class SteerPlugin(base_plugin.TBPlugin):
         for name, files in self._runs.all().items():
             try:
                 state, alive = read_state(files)
-            except RunDirError as error:  # the others count
+            except RunDirError as error:  # a damaged run must not hide the other runs
                 runs.append(_damaged(name, str(error)))
                 continue
             listed = state.model_dump(include={"status", "env_id", "env_step", "env_steps", "time"})
@@ -141,13 +142,13 @@ class SteerPlugin(base_plugin.TBPlugin):
         files = self._run(request.args.get("name", ""))
         state, alive = read_state(files)
         require_answers(files)
-        # Never from its beginning: a log may have millions of lines.
+        # Read only the last entries: a log may have millions of lines.
         tail = LogTail(files.log, last=_ENTRIES)
         tail.position = max(tail.position, request.args.get("position", 0, int))
         entries = tail.new()
         return {
             "alive": alive,
-            "now": time.time(),  # the page's clock may be another machine's
+            "now": time.time(),  # the browser's machine may have a different clock
             "state": state.model_dump(mode="json"),
             "log": [e.model_dump() | {"text": e.describe()} for e in entries],
             "position": tail.position,
@@ -194,12 +195,12 @@ class SteerPlugin(base_plugin.TBPlugin):
             raise UnknownRun(f"no run {shown(name)} below the log directory")
         return files
 
-    # What is common to them.
+    # Parts that the routes share.
 
     def _route(self, answer: Callable[[Request], Any], writing: str = "") -> Handler:
         @functools.wraps(answer)
         def handle(request: Request) -> Response:
-            headers = dict(request.headers)  # names as in Content-Type, whatever was sent
+            headers = dict(request.headers)  # Werkzeug gives names in the form "Content-Type"
             if writing == "command":
                 refusal = self._guard.refuse_writing(request.method, headers)
             elif writing == "page":
@@ -214,7 +215,7 @@ class SteerPlugin(base_plugin.TBPlugin):
                 return _json(request, answer(request))
             except RlCoreError as error:
                 return _refused(request, _STATUS.get(type(error), 400), str(error))
-            except OSError as error:  # a run's file that is gone, or not ours to read
+            except OSError as error:  # a run's file has gone or is not readable
                 return _refused(request, 409, f"cannot read {error.filename}: {error.strerror}")
 
         return Request.application(handle)
@@ -228,30 +229,30 @@ class SteerPlugin(base_plugin.TBPlugin):
 
 
 class UnknownRun(RlCoreError, LookupError):
-    """A run name that is not among those found."""
+    """A run name that is not below the log directory."""
 
 
 class WrongToken(RlCoreError, PermissionError):
-    """A command from another machine without the run's token."""
+    """A command without the run's token, on a TensorBoard that other machines can reach."""
 
 
 class TooLarge(RlCoreError, ValueError):
-    """A body that no command has."""
+    """A request body that is too large or of unknown length."""
 
 
-# 401 is for the page's own token, of which a page gets another by itself.
+# 401 is reserved for the page's token: on 401 the page asks for a new token by itself.
 _STATUS = {UnknownRun: 404, WrongToken: 403, NotRunning: 409, RunDirError: 409, TooLarge: 413}
 
 
 def _bytes_of(request: Request) -> bytes:
     length = request.content_length
     if length is None or length > MAX_BYTES:
-        raise TooLarge(f"a body of a known length of at most {MAX_BYTES} bytes is wanted")
+        raise TooLarge(f"the body must have a known length of at most {MAX_BYTES} bytes")
     return request.get_data(cache=False)
 
 
 def _damaged(name: str, problem: str) -> dict[str, Any]:
-    """In the list of runs; `time` 0 is before every other's."""
+    """Returns the list entry of a damaged run; the page lists it last, because its `time` is 0."""
     return {"name": name, "alive": False, "status": "damaged", "time": 0, "problem": problem}
 
 
@@ -260,7 +261,7 @@ def _require_token(files: ControlFiles, given: str) -> None:
         wanted = read_regular(files.token, most=_TOKEN_BYTES).decode().strip()
     except (OSError, ValueError):
         raise WrongToken(f"TensorBoard cannot read {files.token}") from None
-    # "replace" as a text from JSON may hold half a character, which is in no token.
+    # "replace": a JSON string may contain a lone surrogate, which cannot be encoded.
     if not wanted or not hmac.compare_digest(
         given.strip().encode(errors="replace"), wanted.encode()
     ):

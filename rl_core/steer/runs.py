@@ -1,4 +1,4 @@
-"""The runs below TensorBoard's log directories, by the names TensorBoard gives them."""
+"""Search for the runs below TensorBoard's log directories, under TensorBoard's names."""
 
 from __future__ import annotations
 
@@ -13,34 +13,36 @@ from typing import NamedTuple
 from rl_core.control.files import ControlFiles
 from rl_core.errors import in_one_line
 
-_DEPTH = 4  # directories below a log directory
+_DEPTH = 4  # levels of directories below a log directory
 _MOST_DIRECTORIES = 5_000
 _CACHE_SECONDS = 1.0
-_CACHE_SHARE = 10  # looking takes at most about a tenth of the time, however slow the disk is
+_CACHE_SHARE = 10  # a search takes at most about a tenth of the time, even on a slow disk
 
 
 class LogDirectory(NamedTuple):
-    """A directory that TensorBoard reads, and what precedes the names of the runs in it."""
+    """A directory that TensorBoard reads, and the prefix of its runs' names."""
 
     group: str
     path: Path
 
 
 class Seen(NamedTuple):
-    """What a look at the log directories has found, by name."""
+    """Result of a search of the log directories, by name."""
 
     runs: dict[str, ControlFiles]
-    problems: dict[str, str]  # of what cannot be shown
+    problems: dict[str, str]  # runs and directories that cannot be shown
 
 
 class Runs:
-    """Finds runs; a name is looked up among those found and never made into a path.
+    """The runs below the log directories.
+
+    A name from a request is looked up among the found runs; it is never used as a path.
 
     Args:
-      logdirs: as `log_directories` gives them; of two runs of one name the first counts.
+      logdirs: result of `log_directories`; if two runs have the same name, the first one counts.
 
     Attributes:
-      directories: where it looks, for people.
+      directories: the searched directories, for the page.
     """
 
     def __init__(self, logdirs: Iterable[LogDirectory]) -> None:
@@ -51,18 +53,18 @@ class Runs:
         self._lock = threading.Lock()
 
     def all(self) -> dict[str, ControlFiles]:
-        """Name -> files of every run whose files may be read."""
-        return self._look().runs
+        """Returns name -> control files of every readable run."""
+        return self._search().runs
 
     def problems(self) -> dict[str, str]:
-        """Name -> what is wrong with a run that is left out, or a directory that is closed."""
-        return self._look().problems
+        """Returns name -> problem of every run or directory that cannot be shown."""
+        return self._search().problems
 
     def get(self, name: str) -> ControlFiles | None:
         return self.all().get(name)
 
-    def _look(self) -> Seen:
-        """What there is; a look that took long is kept for longer."""
+    def _search(self) -> Seen:
+        """Searches the directories, or returns the cached result; keeps a slow search longer."""
         with self._lock:
             begin = time.monotonic()
             if begin >= self._next:
@@ -80,26 +82,26 @@ class Runs:
             return self._seen
 
     def _entries(self) -> Iterator[tuple[str, ControlFiles, str]]:
-        """Name, files, and what is wrong with them or ""."""
+        """Yields name, control files and problem of each run; without a problem it is ""."""
         for group, path in self._logdirs:
             try:
                 top = path.resolve()
-            except (OSError, RuntimeError):  # a link to itself
+            except (OSError, RuntimeError):  # for example a link to itself
                 continue
             for directory, problem in _directories(top):
                 files = ControlFiles(directory)
                 found = problem or _problem(files, top)
                 if found is not None:
-                    # Not by pathlib: TensorBoard calls a run that is `top` itself "group/.".
+                    # os.path and not pathlib: TensorBoard names a run at `top` itself "group/.".
                     name = os.path.join(group, directory.relative_to(top))  # noqa: PTH118
                     yield name, files, found
 
 
 def log_directories(logdir: str, logdir_spec: str) -> list[LogDirectory]:
-    """The directories of TensorBoard's two flags.
+    """Returns the directories of TensorBoard's two flags.
 
-    `logdir_spec` is a list of directories with commas, each with a name and a colon before it
-    or not; what begins with a slash has no name.
+    `logdir_spec` is a comma-separated list of directories. A name and a colon may precede a
+    directory; an entry that begins with a slash has no name.
     """
     if logdir:
         return [LogDirectory("", Path(logdir).expanduser())]
@@ -113,7 +115,7 @@ def log_directories(logdir: str, logdir_spec: str) -> list[LogDirectory]:
 
 
 def _problem(files: ControlFiles, top: Path) -> str | None:
-    """Why a run's files must not be shown, "" if they may; None if there is no run."""
+    """Returns why a run's files must not be shown, "" if they may be; None if there is no run."""
     try:
         files.state.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -124,7 +126,7 @@ def _problem(files: ControlFiles, top: Path) -> str | None:
     for path in (files.state, files.inbox, files.log, files.lock, files.token):
         try:
             resolved = path.resolve()
-            # Of a link to itself Python 3.13 says that it leads to itself; before, it raised.
+            # For a link to itself, Python 3.13 returns the link; older versions raise.
             if resolved.is_symlink():
                 raise RuntimeError
             if not resolved.is_relative_to(top):
@@ -137,9 +139,9 @@ def _problem(files: ControlFiles, top: Path) -> str | None:
 
 
 def _directories(top: Path) -> Iterator[tuple[Path, str]]:
-    """`top` and what is below it, the shallow ones first, without following links.
+    """Yields `top` and the directories below it, breadth first, without following links.
 
-    With each, why it cannot be looked into, or "".
+    Each comes with the reason for which it cannot be read, or "".
     """
     waiting, seen = deque([(top, 0)]), 0
     while waiting and seen < _MOST_DIRECTORIES:
@@ -148,7 +150,7 @@ def _directories(top: Path) -> Iterator[tuple[Path, str]]:
         try:
             with os.scandir(directory) as entries:
                 names = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
-        except FileNotFoundError:  # gone
+        except FileNotFoundError:  # removed since it was listed
             continue
         except OSError as error:
             yield directory, _cannot_read(directory, error)

@@ -228,7 +228,7 @@ def test_what_did_not_come_back_is_named_by_its_number_among_all(made):
     state = envs.state()
     state["lanes"][2]["observations"] += 1
     step, problems = envs.restore(state)
-    assert problems == ["env 2 (CartPole-v1) did not come back the same in episode 0"]
+    assert problems == ["env 2 (CartPole-v1) gave other results when episode 0 was repeated"]
     assert step.autoreset.tolist() == [False, False, True, False]
     with pytest.raises(ValueError, match="of 3 envs, not of 4"):
         envs.restore({"lanes": state["lanes"][:3]})

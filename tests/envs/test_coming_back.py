@@ -87,7 +87,7 @@ def test_what_was_different_on_the_way_is_noticed_though_the_end_is_the_same():
     again, problems = make_envs("Walk-v0", 3, seed=7).restore(state)
     assert step.observation[0] == 4.0
     assert problems == [
-        f"env {i} (Walk-v0) did not come back the same in episode 0" for i in range(3)
+        f"env {i} (Walk-v0) gave other results when episode 0 was repeated" for i in range(3)
     ]
     # A new episode begins: nothing of the old one is learned from.
     assert again.autoreset.all() and not again.terminated.any()

@@ -116,7 +116,7 @@ class TestInstalled:
         envs = made("CartPole-v1", 2)
         envs.reset()
         step, problems = envs.restore(envs.state())
-        assert problems == ["a vector env cannot be brought back (CartPole-v1)"]
+        assert problems == ["a vector env cannot be restored (CartPole-v1)"]
         assert step.autoreset.all()
 
     def test_closed_twice(self):

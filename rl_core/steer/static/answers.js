@@ -1,14 +1,14 @@
-// Who waits for the run's answer to which command.
+// Promises of the run's answers to commands.
 
 export class Answers {
   constructor() {
     this.forget('');
   }
 
-  /** A promise of the log entry for each id; refused if none can come any more. */
+  /** Returns a promise of the log entry for each id; it is rejected if no answer can come. */
   to(ids) {
     return ids.map((id) => new Promise((resolve, reject) => {
-      // The log may have been quicker than the server's answer to the command itself.
+      // The log entry may have arrived before the server's response to the command.
       if (this.seen.has(id)) resolve(this.seen.get(id));
       else this.waiting.set(id, {resolve, reject});
     }));
@@ -20,13 +20,13 @@ export class Answers {
     this.waiting.delete(entry.id);
   }
 
-  /** Nobody needs to wait any longer. */
+  /** Rejects all open promises. */
   giveUp(reason) {
     for (const {reject} of this.waiting.values()) reject(new Error(reason));
     this.waiting.clear();
   }
 
-  /** Begins anew, with another run. */
+  /** Rejects all open promises and forgets all answers, for a different run. */
   forget(reason) {
     if (this.waiting) this.giveUp(reason);
     this.waiting = new Map();

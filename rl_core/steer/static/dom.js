@@ -1,6 +1,6 @@
-// Making elements. Everything that comes from a run is set as text, never as markup.
+// Elements and text. All content from a run is set as text, never as markup.
 
-/** An element with attributes, listeners (onclick, ...) and children (elements or text). */
+/** Makes an element with attributes, listeners (onclick, ...) and children (elements or text). */
 export function el(tag, attributes = {}, ...children) {
   const node = tag.startsWith('svg:')
     ? document.createElementNS('http://www.w3.org/2000/svg', tag.slice(4))
@@ -14,31 +14,31 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Sets text only where it changed, so that a selection in it survives. */
+/** Sets a node's text only if it changed, so that the user's selection in it survives. */
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
 const whole = new Intl.NumberFormat('en-US', {maximumFractionDigits: 0});
 
-/** 12,431 */
+/** Returns text such as "12,431". */
 export function count(value) {
   return whole.format(value);
 }
 
-/** Six digits at most: 0.0005, 143.05, 1e-7. */
+/** Returns a number with at most six digits: "0.0005", "143.05", "1e-7". */
 export function number(value) {
   if (value === null || value === undefined) return '–';
   if (Number.isInteger(value) && Math.abs(value) < 1e15) return count(value);
   return String(Number(value.toPrecision(6)));
 }
 
-/** A live value: a number, or a set of blocks. */
+/** Returns the text of a live value: a number or a set of blocks. */
 export function valueText(value) {
   return Array.isArray(value) ? value.join('+') || 'none' : number(value);
 }
 
-/** 1:02:03 */
+/** Returns text such as "1:02:03". */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return '–';
   const s = Math.round(seconds);
@@ -46,7 +46,7 @@ export function duration(seconds) {
   return `${Math.floor(s / 3600)}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
 }
 
-/** 3 s ago */
+/** Returns text such as "3 s ago". */
 export function ago(seconds) {
   const s = Math.max(0, seconds);
   for (const [size, unit] of [[86400, 'd'], [3600, 'h'], [60, 'min']]) {

@@ -1,26 +1,26 @@
-// Above the live values: which run, how far it is, what it can be told to do.
+// Header of the page: choice of the run, its progress, and buttons for its actions.
 
 import {ago, count, duration, el, number, say} from './dom.js';
 
 const ACTIONS = [
-  ['sync', 'Sync now', 'Copy online to target at once'],
-  ['snapshot', 'Snapshot', 'Keep what was learned until now in memory'],
-  ['rewind', 'Rewind', 'Back to the last snapshot; once more undoes it'],
+  ['sync', 'Sync now', 'Copy online to target now'],
+  ['snapshot', 'Snapshot', 'Keep the networks and the optimizer in memory'],
+  ['rewind', 'Rewind', 'Restore the last snapshot; a second rewind undoes the first'],
   ['checkpoint', 'Checkpoint', 'Write a checkpoint to disk'],
   ['pause', 'Pause', 'Stop stepping and learning, and wait'],
-  ['evaluate', 'Evaluate', 'Play the greedy policy; changes nothing that is learned'],
-  ['stop', 'Stop', 'End the run here; its weights are saved'],
+  ['evaluate', 'Evaluate', 'Play the greedy policy, without any effect on training'],
+  ['stop', 'Stop', 'End the run now and save its weights'],
 ];
 const SURE_FOR = 3000; // ms
 export const AT_WORK = ['running', 'paused', 'evaluating'];
 
-/** running, paused, finished, ...; killed where a run at work is gone. */
+/** Returns the status to show: "killed" if a run that was at work is not alive. */
 export function word(status, alive) {
   return AT_WORK.includes(status) && !alive ? 'killed' : status;
 }
 
 export class Header {
-  /** pick(run); ask(commands): as for Knobs. */
+  /** pick(run) chooses a run; ask(commands) is as for Knobs. */
   constructor(pick, ask) {
     this.ask = ask;
     this.picker = el('select', {id: 'run', onchange: () => pick(this.picker.value)});
@@ -35,7 +35,7 @@ export class Header {
     this.runToken = el('input', {id: 'run-token', type: 'password', autocomplete: 'off'});
     this.tokenFile = el('code');
     this.tokenRow = el('form', {class: 'token', hidden: true, onsubmit: (event) => event.preventDefault()},
-      el('label', {for: 'run-token'}, 'This board listens to other machines. To steer, type what is in '),
+      el('label', {for: 'run-token'}, 'This board listens to other machines. To steer, type the token in the file '),
       this.tokenFile, ' ', this.runToken);
     this.banner = el('p', {class: 'banner', role: 'alert', hidden: true});
     this.node = el('header', {},
@@ -48,13 +48,13 @@ export class Header {
   listRuns(runs, picked) {
     const options = runs.map((run) => [run.name, `${run.name} (${word(run.status, run.alive)})`, run.problem]);
     const key = JSON.stringify(options);
-    if (key === this.options) return; // or an open list would close
+    if (key === this.options) return; // a replacement would close an open list
     this.options = key;
     this.picker.replaceChildren(...options.map(([name, text, title]) => el('option', {value: name, title}, text)));
     if (picked) this.picker.value = picked;
   }
 
-  /** Nothing is known of a run that was just picked; of a damaged one nothing ever is. */
+  /** Clears all facts: a new run's state is not loaded yet, and a damaged run has none. */
   clear() {
     say(this.status, '');
     this.status.className = 'status';
@@ -118,7 +118,7 @@ export class Header {
     }
   }
 
-  /** A second press of Stop within three seconds; a dialog would be blocked in a frame. */
+  /** True at the second press of Stop within three seconds; a frame would block a dialog. */
   sure() {
     const button = this.buttons.get('stop');
     const relax = () => {

@@ -1,4 +1,4 @@
-// The Steer tab: which run, how it does, its live values, what was changed, four live plots.
+// The Steer tab: choice of the run, its progress, live values, changes and four live plots.
 
 import {Answers} from './answers.js';
 import {ago, el} from './dom.js';
@@ -13,7 +13,7 @@ const PLOTS = [
   ['episode/return', 'Return', 'reward'],
   ['target/age', 'Target age', 'updates'],
   ['learn/q_mean', 'Q mean', 'reward'],
-  ['learn/td_error_mean_abs', 'TD error', 'mean size, reward'],
+  ['learn/td_error_mean_abs', 'TD error', 'mean absolute, reward'],
 ];
 
 class Page {
@@ -43,7 +43,7 @@ class Page {
 
   async start() {
     if (framedByAnother()) {
-      this.locked = 'This page is shown inside another site, so it only shows.';
+      this.locked = 'This page is shown inside another site, so it cannot steer.';
     } else {
       try {
         const session = await openSession();
@@ -59,7 +59,7 @@ class Page {
     this.poll();
   }
 
-  /** Which runs there are. */
+  /** Loads the list of runs. */
   async list() {
     if (unseen() && this.run) return;
     let runs, directories;
@@ -99,7 +99,7 @@ class Page {
     setTimeout(() => this.poll(), Date.now() < this.soonUntil ? POLL_SOON : POLL);
   }
 
-  /** The last state and what came to the log since. */
+  /** Loads the run's last state and its new log entries. */
   async refresh() {
     const name = this.run, position = this.position;
     if (!name) return;
@@ -110,7 +110,7 @@ class Page {
       if (name === this.run) this.lose(error.message);
       return;
     }
-    // Another run was picked meanwhile, or another answer brought the same entries.
+    // The user has picked another run, or another response already had these entries.
     if (name !== this.run || position !== this.position) return;
     this.position = answer.position;
     this.show(answer);
@@ -152,7 +152,7 @@ class Page {
     }
   }
 
-  /** The server is gone, or has nothing to say of the run: what is shown is old, and for reading only. */
+  /** Handles a failed request: the shown data is old, so steering is disabled. */
   lose(text) {
     const here = this.main.hidden ? null : this.header;
     this.trouble.hidden = Boolean(here);
@@ -183,7 +183,7 @@ class Page {
   }
 }
 
-/** What TensorBoard calls when the tab is opened. */
+/** Builds the page; TensorBoard calls this function when the tab is opened. */
 export function render() {
   document.title = 'Steer';
   document.documentElement.lang = 'en';
@@ -193,6 +193,6 @@ export function render() {
   const root = el('div', {id: 'steer'});
   document.body.replaceChildren(root);
   const page = new Page(root);
-  // Plots measure themselves; without the sheet the tab is ugly, but works.
+  // Plots measure their size, so start after the style sheet; without it the page still works.
   for (const event of ['load', 'error']) style.addEventListener(event, () => page.start());
 }

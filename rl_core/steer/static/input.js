@@ -1,10 +1,10 @@
-// What a live value is set with: a number field with steps and a slider, or toggles of blocks.
+// Inputs of a live value: a number field with step buttons and a slider, or toggles of blocks.
 
 import {el} from './dom.js';
 
 const NICE = [1, 2, 5];
 
-/** A number. `onchange` is called when somebody changes it; `touched` says that somebody did. */
+/** A number input. It calls `onchange` when the user changes it, and sets `touched`. */
 export class NumberField {
   constructor(live) {
     this.live = live;
@@ -31,14 +31,14 @@ export class NumberField {
     this.range = sliderRange(live);
   }
 
-  /** Shows a value of the run's, which may have more digits than there is room for. */
+  /** Shows the run's value, which may have more digits than the field shows. */
   put(value) {
     this.write(value);
     this.exact = {text: this.field.value, value};
     this.slide();
   }
 
-  /** null for what is no number. */
+  /** Returns the number in the field; null if the text is not a number. */
   get() {
     const text = this.field.value.trim().replaceAll(',', '');
     if (text === this.exact?.text) return this.exact.value;
@@ -59,7 +59,7 @@ export class NumberField {
     if (value !== null) this.slider.value = this.toShare(value);
   }
 
-  /** To the next number of 1, 2, 5, 10, ... on a logarithmic scale, a hundredth on a linear one. */
+  /** Steps to the next of 1, 2, 5, 10, ... on a log scale, by 1/100 of the range on a linear one. */
   step(by) {
     const value = this.get() ?? this.live.value;
     let next;
@@ -96,7 +96,7 @@ export class NumberField {
   }
 }
 
-/** A set of blocks, with the same methods. */
+/** An input for a set of blocks, with the methods of NumberField. */
 export class Blocks {
   constructor(live) {
     this.touched = false;

@@ -1,9 +1,9 @@
-// The live values: what each is now and where it comes from, and setting one or several.
+// The live values: present value and source of each, and setting of one or several.
 
 import {count, el, say, valueText} from './dom.js';
 import {Blocks, NumberField} from './input.js';
 
-/** All of them. ask(commands): sends them, and resolves to a promise of an entry for each. */
+/** All live values. ask(commands) sends commands and resolves to one promise of an entry each. */
 export class Knobs {
   constructor(ask) {
     this.ask = ask;
@@ -40,7 +40,7 @@ export class Knobs {
     return [...this.byName.values()].filter((knob) => knob.isDraft());
   }
 
-  /** One has its own button. */
+  /** Shows the bar "Apply all" for two or more changes; a single change has its own button. */
   count() {
     const drafts = this.drafts();
     this.bar.hidden = drafts.length < 2;
@@ -48,10 +48,10 @@ export class Knobs {
     say(this.howMany, `${drafts.length} values changed, not applied yet`);
   }
 
-  /** Sends what was written into these, in their order; nothing if one of them is no number. */
+  /** Sends the inputs of these knobs in order; sends nothing if an input is not a number. */
   async apply(knobs) {
     const bad = knobs.filter((knob) => knob.input.get() === null);
-    for (const knob of bad) knob.tell('that is no number', 'refused');
+    for (const knob of bad) knob.tell('this is no number', 'refused');
     if (bad.length) return;
     await this.send(knobs, (knob) => knob.input.get());
   }
@@ -68,7 +68,7 @@ export class Knobs {
   }
 }
 
-/** One of them. */
+/** One live value. */
 class Knob {
   constructor(live, knobs) {
     this.name = live.name;
@@ -94,13 +94,13 @@ class Knob {
         el('label', {for: `knob-${live.name}`}, live.name),
         el('span', {class: 'unit'}, `${live.unit === '1' ? '' : live.unit}${range}`),
         this.now, this.badge),
-      el('p', {class: 'meaning', title: `A change is felt at the ${live.effect}.`},
+      el('p', {class: 'meaning', title: `A change takes effect at the ${live.effect}.`},
         live.meaning, this.configured),
       el('div', {class: 'set'}, this.input.node, this.button, this.auto),
       this.note);
   }
 
-  /** What the run says of it now. */
+  /** Shows the run's present value and source. */
   update(live, enabled) {
     this.live = live;
     this.enabled = enabled;
@@ -116,14 +116,14 @@ class Knob {
     this.show();
   }
 
-  /** Whether it shows something else than the run has. */
+  /** Returns true if the user's input differs from the run's value. */
   isDraft() {
     return this.input.touched && JSON.stringify(this.input.get()) !== JSON.stringify(this.live.value);
   }
 
   show() {
     const draft = this.isDraft();
-    // What is no number may be sent off too, to be told so: a disabled button swallows Enter.
+    // Enabled even for text that is not a number: a disabled button would ignore Enter silently.
     this.button.disabled = !this.enabled || !draft;
     this.auto.disabled = !this.enabled || this.live.source !== 'override';
     this.input.enable(this.enabled);
@@ -151,7 +151,7 @@ class Knob {
     this.show();
   }
 
-  /** Others of the same sending may have been answered. */
+  /** Shows a failure, unless this knob's command was already answered. */
   unanswered(reason) {
     if (this.waiting) this.tell(reason, 'refused');
     this.waiting = false;

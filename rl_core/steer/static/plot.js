@@ -6,7 +6,7 @@ const HEIGHT = 142, LEFT = 42, RIGHT = 10, TOP = 10, BOTTOM = 20; // pixels
 const MOST_POINTS = 2000, KEPT_WHOLE = 500, NEAR = 6;
 
 export class Plot {
-  /** title: of the plot; unit: of its values. */
+  /** title: title of the plot; unit: unit of its values. */
   constructor(title, unit) {
     this.title = title;
     this.last = el('span', {class: 'last'});
@@ -21,7 +21,7 @@ export class Plot {
     this.area = el('div', {class: 'area'}, this.svg, this.tip);
     this.node = el('figure', {class: 'plot'},
       el('figcaption', {}, el('b', {}, title), el('span', {class: 'unit'}, unit), this.last), this.area);
-    // One unit of the picture is one pixel, so that its letters have the size of all others.
+    // One unit of the SVG is one pixel, so that its text has the same size as the page's text.
     new ResizeObserver(() => this.draw()).observe(this.area);
     this.clear();
   }
@@ -32,12 +32,12 @@ export class Plot {
     this.draw();
   }
 
-  /** A vertical line at an env step, which says what was changed there. */
+  /** Adds a vertical line at an env step, with a text about the change. */
   mark(step, text) {
     this.marks.push({step, text});
   }
 
-  /** Adds points [[env step, value], ...]; true if there was a new one. */
+  /** Adds points [[env step, value], ...]; returns true if any point is new. */
   add(points) {
     let fresh = false;
     for (const [step, value] of points) {
@@ -49,7 +49,7 @@ export class Plot {
     return fresh;
   }
 
-  /** Leaves out every second one of the older points, time and again: a page may be open for weeks. */
+  /** Drops every second of the older points, because a page may stay open for weeks. */
   thin() {
     const points = this.inOrder(), old = points.length - KEPT_WHOLE;
     this.points = new Map(points.filter((_, i) => i % 2 === 0 || i >= old));
@@ -108,7 +108,7 @@ export class Plot {
     }
   }
 
-  /** Says what is at a place of the screen, a mark before the curve; null for no place. */
+  /** Shows the value at a screen position, or a mark if one is near; null shows nothing. */
   hover(clientX) {
     this.pointer = clientX;
     const off = clientX === null || clientX === undefined || !this.sorted.length || !this.x;
@@ -140,7 +140,7 @@ function nearest(list, distance) {
   return best;
 }
 
-/** About n round numbers, the first not above low and the last not below high. */
+/** Returns about n round numbers, the first at most `low` and the last at least `high`. */
 function ticks(low, high, n) {
   const rough = (high - low) / n;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -152,12 +152,12 @@ function ticks(low, high, n) {
   }
 }
 
-/** Four digits are enough to see it move. */
+/** Returns a number with four digits, enough to see it change. */
 function brief(value) {
   return Math.abs(value) >= 1000 ? number(Math.round(value)) : number(Number(value.toPrecision(4)));
 }
 
-/** 12k, 1.5M, 0.25 */
+/** Returns text such as "12k", "1.5M" or "0.25". */
 function short(value) {
   for (const [size, unit] of [[1e9, 'G'], [1e6, 'M'], [1e3, 'k']]) {
     if (Math.abs(value) >= size) return `${Number((value / size).toPrecision(3))}${unit}`;

@@ -1,6 +1,6 @@
-// What the page asks of the server. Paths are relative to the plugin, so any prefix works.
+// Requests to the server. Paths are relative to the plugin, so any prefix works.
 
-/** An answer that is no success; its message is for people. */
+/** A failed request; the page shows its message. */
 export class Refused extends Error {}
 
 let token = '';
@@ -32,7 +32,7 @@ function post(path, body) {
   });
 }
 
-/** Gets this page its token. */
+/** Requests this page's token. */
 export async function openSession() {
   const session = await answered(await post('session', {}));
   token = session.token;
@@ -43,7 +43,7 @@ export async function get(path, parameters = {}) {
   return answered(await asked(`${path}?${new URLSearchParams(parameters)}`));
 }
 
-/** Sends commands, gives their ids; a page whose token the server forgot gets a new one, once. */
+/** Sends commands and returns their ids; if the server has dropped the token, requests a new one. */
 export async function command(run, commands, runToken) {
   const body = {run, commands, run_token: runToken};
   let response = await post('command', body);

@@ -1,6 +1,6 @@
-// Where the page is shown: inside whom, how dark, and whether anybody looks.
+// The page's surroundings: outer frames, TensorBoard's theme, visibility, and the last chosen run.
 
-/** Whether a page of another origin is around us: what one clicks may not be what one sees. */
+/** Returns true inside a page of another origin, which could hide our buttons (clickjacking). */
 export function framedByAnother() {
   try {
     for (let outer = window; outer !== window.top;) {
@@ -13,13 +13,13 @@ export function framedByAnother() {
   }
 }
 
-/** As dark as TensorBoard is; by itself, as the browser wishes. */
+/** Follows TensorBoard's theme, or the browser's if the page is not inside TensorBoard. */
 export function followTheme() {
   const dark = window.matchMedia('(prefers-color-scheme: dark)');
   let outer = null;
   try {
     outer = window.parent === window ? null : window.parent.document.body;
-  } catch { /* framed by another origin: the browser's wish it is */ }
+  } catch { /* inside another origin: use the browser's theme */ }
   const set = () => {
     const isDark = outer ? outer.classList.contains('dark-mode') : dark.matches;
     document.documentElement.dataset.theme = isDark ? 'dark' : 'light';
@@ -29,18 +29,18 @@ export function followTheme() {
   if (outer) new MutationObserver(set).observe(outer, {attributes: true, attributeFilter: ['class']});
 }
 
-/** TensorBoard keeps the page when another of its tabs is chosen, without any height. */
+/** Returns true if the page is hidden; behind another tab TensorBoard gives it height 0. */
 export function unseen() {
   return document.hidden || window.innerHeight === 0;
 }
 
 const KEY = 'targetnet-run';
 
-/** The run that was looked at before, in this tab of the browser. */
+/** Returns the last run that was chosen in this browser tab. */
 export function remembered() {
   try {
     return sessionStorage.getItem(KEY);
-  } catch { // a browser may forbid it inside a frame
+  } catch { // a browser may forbid storage inside a frame
     return null;
   }
 }

@@ -212,9 +212,7 @@ def test_every_change_has_a_snapshot_before_it_and_all_is_in_the_log(outcome):
     at = {name: entry.update for name, entry in entries.items()}
     # To the state before tau was set; then beyond the snapshot of that rewind, to the same.
     assert rewinds[0].new == at["tau"] and rewinds[1].new == at["tau"]
-    assert (
-        rewinds[0].describe().startswith(f"rewind to what was learned at update {at['tau']:,}, at")
-    )
+    assert rewinds[0].describe().startswith(f"rewind to the snapshot of update {at['tau']:,}, at")
     assert rewinds[2].reason == "cannot go back 9: there are 2 snapshots"
     assert rewinds[3].new == at["sync_period"]
 

@@ -345,7 +345,7 @@ def test_serving_says_whether_there_is_a_run_yet(tmp_path, capsys, content):
     if content:
         (logdir if content == "directory" else logdir / "cartpole-1").mkdir(parents=True)
     launcher._say_if_empty(logdir)
-    said = f"there is no run in {logdir} yet; it appears once one has begun\n"
+    said = f"there is no run in {logdir} yet; a run appears when it has begun\n"
     assert capsys.readouterr().out == ("" if content == "a run" else said)
 
 
