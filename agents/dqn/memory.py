@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.live_feeds import LiveFeeds
@@ -21,22 +20,22 @@ from rl_core.replay import (
 def build_memory(
     config: DqnConfig,
     live: LiveFeeds,
-    observation_shape: Sequence[int],
-    observation_dtype: Any,
-    masked_actions: int | None,
+    observations: tf.Tensor,
+    legal: tf.Tensor | None,
 ) -> ReplayMemory:
     """Builds the config's replay memory.
 
     Args:
       live: what samples are fed.
-      observation_shape, observation_dtype: of one env.
-      masked_actions: A, if the envs say which actions are legal; else None.
+      observations: [M, ...] of the shape and dtype that are stored.
+      legal: [M, A] bool, if the envs say which actions are legal; else None.
 
     Raises:
       ConfigError: fewer than three time steps fit into it.
       MemoryLimitError: it needs more memory than there is.
     """
-    columns = transition_columns(observation_shape, observation_dtype, masked_actions)
+    masked = None if legal is None else int(legal.shape[1])
+    columns = transition_columns(observations.shape.as_list()[1:], observations.dtype, masked)
     rows = ValidRows(config.replay_capacity, config.num_envs, columns)
     items = NStepTransitions(rows, live["discount"], live.get("n_step"))
     sampler: Sampler = UniformSampler(rows)

@@ -1,4 +1,4 @@
-"""The networks of an agent: which one its config says, under which scopes, how they are copied.
+"""Networks of an agent: builds the config's network under each scope, and copies scopes.
 
 online          learns
 target          copied from online
@@ -10,6 +10,7 @@ behaviour       copied from online before each phase of a concurrent loop, and a
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow.compat.v1 as tf
 
@@ -48,10 +49,13 @@ TORSOS: dict[str, Callable[..., Torso]] = {
 class Networks:
     """Builds every network once, on `observations`, and again wherever one is called.
 
+    Every network here is stateless, so this is where the states that networks take and give
+    are left out.
+
     Args:
       config: one run.
       num_actions: A.
-      observations: [M, ...] placeholder.
+      observations: [M, ...] placeholder; also an attribute.
       byte_bounds: of observations of bytes; None: 0 and 255.
 
     Attributes:
@@ -69,9 +73,12 @@ class Networks:
         byte_bounds: ByteBounds | None = None,
     ) -> None:
         self._network = of_scaled_bytes(build_network(config, num_actions), byte_bounds)
+        self.observations = observations
+        # Scopes, not their names: a name would be looked for below the scope that is open.
+        self._scopes: dict[str, tf.VariableScope] = {}
         with tf.variable_scope("online") as online:
-            self.greedy = self._network(observations)
-        self.online = online.name
+            self.greedy, _ = self._network(observations)
+        self.online = self._kept(online)
         names = ["target", *(f"past_target/{i}" for i in range(config.averaged_targets - 1))]
         # From the newest to the oldest.
         self._targets = [self._copy_of_online(name, observations)[0] for name in names]
@@ -85,26 +92,23 @@ class Networks:
             self.behaviour, _ = self._copy_of_online("behaviour", observations)
 
     def values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
-        """Of the online network."""
-        with tf.variable_scope(self.online, reuse=True):
-            return self._network(observation, draws)
+        """Returns the values of the online network."""
+        return self._at(self.online, observation, draws)
 
     def behaviour_values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
-        """Of the network that acts: the online one, or its copy in a concurrent loop."""
-        if self.behaviour is None:
-            return self.values(observation, draws)
-        return self._guarded(self.behaviour, observation, draws)
+        """Returns the values of the network that acts: the online one, or its copy."""
+        return self._at(self.behaviour or self.online, observation, draws)
 
     def frozen_values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
-        """Of the online network, without gradient."""
-        return self._guarded(self.online, observation, draws)
+        """Returns the values of the online network, without gradient."""
+        return self._at(self.online, observation, draws, stop_gradient_getter)
 
     def each_target(self, observation: tf.Tensor, draws: Draws | None = None) -> list[Values]:
-        """Of the target network and of its older copies, the newest first."""
-        return [self._guarded(name, observation, draws) for name in self._targets]
+        """Returns the values of the target network and of its older copies, the newest first."""
+        return [self._at(name, observation, draws) for name in self._targets]
 
     def sync(self, tau: tf.Tensor | None = None) -> tf.Operation:
-        """Each older copy takes the one after it, and the target takes the online network."""
+        """Copies the online network to the target, and each target to the next older one."""
         chain = [self.online, *self._targets]
         done: list[tf.Operation] = []
         # The oldest first: what is overwritten has been passed on.
@@ -114,23 +118,31 @@ class Networks:
         return done[0]
 
     def behave_as_online(self) -> tf.Operation:
-        """The network that acts in a concurrent loop takes the online network."""
+        """Copies the online network to the one that acts in a concurrent loop."""
         assert self.behaviour is not None
         return copy_vars(self.online, self.behaviour)
 
     def all_as_online(self) -> tf.Operation:
-        """Every other network becomes what the online one is."""
+        """Copies the online network to every other one."""
         others = [*self._targets, *filter(None, (self.ema, self.behaviour))]
         return tf.group(*[copy_vars(self.online, name) for name in others])
 
-    def _guarded(self, scope: str, observation: tf.Tensor, draws: Draws | None) -> Values:
-        with tf.variable_scope(scope, reuse=True, custom_getter=stop_gradient_getter):
-            return self._network(observation, draws)
+    def _at(
+        self, name: str, observation: tf.Tensor, draws: Draws | None, getter: Any = None
+    ) -> Values:
+        """Builds a network once more, on the variables that it has; copies are guarded."""
+        with tf.variable_scope(self._scopes[name], reuse=True, custom_getter=getter):
+            values, _ = self._network(observation, draws=draws)
+        return values
 
     def _copy_of_online(self, name: str, observations: tf.Tensor) -> tuple[str, Values]:
         with tf.variable_scope(name, custom_getter=stop_gradient_getter) as scope:
-            values = self._network(observations)
-        return scope.name, values
+            values, _ = self._network(observations)
+        return self._kept(scope), values
+
+    def _kept(self, scope: tf.VariableScope) -> str:
+        self._scopes[scope.name] = scope
+        return scope.name
 
 
 def build_network(config: DqnConfig, num_actions: int) -> Network:

@@ -27,7 +27,7 @@ from rl_core.losses import (
     support,
 )
 from rl_core.networks import Values
-from rl_core.random import Draws
+from rl_core.random import Draws, Keys
 from rl_core.replay import Transitions
 
 
@@ -43,13 +43,13 @@ class Objective:
     """Builds the regression of a batch: Q-learning, or its soft form (Munchausen).
 
     Args:
-      config: one run.
+      config, keys: of the agent.
       networks: whose online values are regressed on their targets' values.
       live: what updates are fed.
     """
 
-    def __init__(self, config: DqnConfig, networks: Networks, live: LiveFeeds) -> None:
-        self.config, self.live = config, live
+    def __init__(self, config: DqnConfig, keys: Keys, networks: Networks, live: LiveFeeds) -> None:
+        self.config, self._keys, self.live = config, keys, live
         self._networks = networks
         self._head = HEADS[config.head]
 
@@ -83,7 +83,7 @@ class Objective:
 
     def _draws(self, purpose: str, counter: tf.Tensor) -> Draws | None:
         random = self.config.noisy or self.config.head == "implicit"
-        return Draws(self.config.seed, purpose, counter) if random else None
+        return Draws(self._keys, purpose, counter) if random else None
 
 
 def _transition(batch: Transitions) -> tuple[Any, Any, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 from rl_core.errors import ConfigError, ShapeError, did_you_mean, in_one_line
-from rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
+from rl_core.graph.scopes import blocks_of, root_scope, stop_gradient_getter, variables_in
 
 _BATCH = 3  # observations that it is tried out on
 _SCOPED = (
@@ -54,7 +54,8 @@ class OwnNetwork:
 
     def _try_out(self, shape: list[int]) -> None:
         """Calls it as an agent does: in a scope, in a guarded one, and again in the first."""
-        with tf.Graph().as_default() as graph:
+        # Under a root of its own: the agent's seed is a tensor of the agent's graph.
+        with tf.Graph().as_default() as graph, root_scope("", 0):
             observation = tf.placeholder(tf.float32, [_BATCH, *shape])
             with tf.variable_scope("online"):
                 features = self._features(observation)

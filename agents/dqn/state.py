@@ -1,4 +1,4 @@
-"""What an agent is made of, apart from how it learns: read out, brought back, gone back to."""
+"""The state of an agent: read, restored, hashed, kept in snapshots and rewound."""
 
 from __future__ import annotations
 
@@ -10,136 +10,153 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.actor import Acting
-from agents.dqn.in_graph_loop import DeviceLoop
-from agents.dqn.target_clock import TargetClock
-from agents.dqn.update import Update
+from agents.dqn.in_graph_envs import EnvsInGraph
+from agents.dqn.learner import Learner
+from agents.dqn.networks import Networks
 from rl_core.digest import Digest
 from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
+from rl_core.graph.scopes import Root
 from rl_core.graph.snapshots import Snapshots
 from rl_core.graph.weights import ScopeWeights, VariableValues
 from rl_core.hyperparameters import Hyperparameters, plain
-from rl_core.optimizers.freeze import FreezeSchedule
-from rl_core.optimizers.packed_adam import LoopMoments
+from rl_core.random import Keys
 from rl_core.replay import ReplayContents, ReplayMemory, Rows
 
 
-class AgentState(NamedTuple):
-    """What an agent is made of, beside the rows of its replay."""
+class SavedAgent(NamedTuple):
+    """Everything that an agent's future depends on, beside the rows of its replay."""
 
     variables: dict[str, np.ndarray]
-    host: dict[str, Any]
+    host: dict[str, Any]  # what Python knows, as JSON has it
 
 
-class KeptState:
-    """The half of an agent that keeps state; the other half builds the graph and learns.
+class AgentState:
+    """Reads, restores and rewinds an agent. Make it last of all that the agent builds.
 
-    The other half sets the attributes below, and calls `_build_kept` last of all it builds.
+    Args:
+      engine, config, root, keys, networks, memory, acting, learner, hyperparameters: of the agent.
+      envs: those in the graph, if there are any.
+
+    Attributes:
+      snapshots: the updates at which those that are still there were taken.
+      contents: reads the rows of the replay; call `flush` first.
     """
 
-    config: DqnConfig
-    engine: Engine
-    replay: ReplayMemory
-    hyperparameters: Hyperparameters
-    freeze: FreezeSchedule
-    updates: int
-    snapshots: tuple[int, ...]
-    device_loop: DeviceLoop | None
-    _acting: Acting
-    _clock: TargetClock
-    _update: Update
-    _moments: LoopMoments
-    _weights: ScopeWeights
-    _averaged: ScopeWeights | None
+    def __init__(
+        self,
+        engine: Engine,
+        config: DqnConfig,
+        root: Root,
+        keys: Keys,
+        networks: Networks,
+        memory: ReplayMemory,
+        acting: Acting,
+        learner: Learner,
+        hyperparameters: Hyperparameters,
+        envs: EnvsInGraph | None,
+    ) -> None:
+        self._engine, self._config, self._memory = engine, config, memory
+        self._acting, self._learner, self._live = acting, learner, hyperparameters
+        self.snapshots: tuple[int, ...] = ()
+        self._weights = ScopeWeights(engine, networks.online)
+        self._averaged = ScopeWeights(engine, networks.ema) if networks.ema else None
 
-    def _begin_with_online(self) -> None:
-        """Makes the other networks what the online one is."""
-        raise NotImplementedError
+        def named(*besides: Any) -> dict[str, tf.Variable]:
+            """All variables of the agent, but those that `besides` own."""
+            own = [v for v in tf.global_variables() if v.op.name.startswith(root.prefix)]
+            left = [v for v in own if not any(other.owns(v) for other in besides)]
+            return {root.relative(v.op.name): v for v in left}
+
+        # Moments in the form of loops only repeat what the slots say, and keys follow from the
+        # seed. A rewind leaves counters and envs alone.
+        others = [memory, learner.moments, keys]
+        learned = named(*others, learner.update, *([] if envs is None else [envs]))
+        k = config.past_states
+        # One more than can be gone back to: the state before a rewind.
+        self._past = Snapshots(engine, learned, k=k + 1) if k else None
+        self._contents = ReplayContents(engine, memory)
+        # Sums over priorities are not saved but recomputed.
+        rebuild = memory.sampler.rebuild()
+        self._rebuild = engine.callable(None, targets=[rebuild]) if rebuild is not None else None
+        counters = {root.relative(v.op.name): v for v in memory.counters()}
+        self._counters = tuple(counters)[:2]  # time steps written, rows that entered the queue
+        self._variables = VariableValues(engine, named(*others) | counters, "of this agent")
 
     @property
     def contents(self) -> ReplayContents:
-        """Reads the replay's rows; asking for it stores those that waited."""
+        """Reads the replay's rows; asking for it stores the time steps that waited."""
         self._acting.flush()
         return self._contents
 
-    @property
-    def waiting_at_most(self) -> int:
-        """Time steps that may wait to be stored."""
-        return self._acting.waiting_at_most
+    # Weights.
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The online network's variables, keyed by the name after their scope."""
+        """Returns the online network's variables, keyed by the name after their scope."""
         return self._weights.read()
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Sets the online network's variables, syncs the target, and begins the average anew.
+        """Sets the online network's variables, syncs the target, and restarts the average.
 
         Raises:
           ScopeMismatch: names, shapes or dtypes differ; says which.
         """
         self._weights.load(weights)
-        self._begin_with_online()
+        self._learner.begin()
 
     def averaged_weights(self) -> dict[str, np.ndarray] | None:
-        """Averages of the online weights, by the same names; None if the config keeps none."""
+        """Returns averages of the online weights by the same names; None without `ema_decay`."""
         return self._averaged.read() if self._averaged else None
 
+    # All of it.
+
+    def prepare(self) -> None:
+        """Makes the calls that read it now, not in the middle of a run."""
+        self._learner.moments.prepare()
+        self.read()
+        self._contents.prepare()
+
+    def read(self) -> SavedAgent:
+        """Returns all of it but the replay's rows, which `contents` reads."""
+        self._acting.flush()
+        self._learner.moments.to_slots(changed=False)
+        return SavedAgent(self._variables.read(), self._host())
+
+    def restore(self, saved: SavedAgent, rows: Iterable[tuple[int, Rows]]) -> None:
+        """Makes the agent the one that was saved.
+
+        Args:
+          rows: (first time step, rows) of everything that was in its replay.
+
+        Raises:
+          ScopeMismatch: another network was saved; says what differs.
+        """
+        self._acting.forget()
+        self._learner.moments.to_slots()
+        self._variables.load(saved.variables)
+        written, tail = (int(saved.variables[name].item()) for name in self._counters)
+        self._contents.put(rows, written, tail)
+        if self._rebuild is not None:
+            self._rebuild()
+        self._learner.goes_on_from(saved.host["updates"], saved.host["freeze"])
+        self.snapshots = tuple(saved.host["snapshots"])
+        for name, value in saved.host["overrides"].items():
+            self._live.set(name, value)
+
     def digest(self, **counters: Any) -> str:
-        """One hash over every variable, the replay's rows, the host's state and `counters`.
+        """Hashes every variable, the replay's rows, the host's state and `counters`.
 
         Equal digests: the same past, and from here on the same future.
         """
         digest = Digest()
-        for name, value in sorted(self.state().variables.items()):
+        for name, value in sorted(self.read().variables.items()):
             digest.array(name, value)
         for name, rows in self._contents.chunks():
             digest.array(f"replay/{name}", rows)
         digest.value("host", self._host() | counters)
         return digest.hexdigest()
 
-    def prepare_state(self) -> None:
-        """Makes the calls that read it now and not in the middle of a run."""
-        self._moments.prepare()
-        self.state()
-        self._contents.prepare()
-
-    def state(self) -> AgentState:
-        """All of it but the replay's rows, which `contents` reads."""
-        self._acting.flush()
-        self._moments.to_slots(changed=False)
-        return AgentState(self._variables.read(), self._host())
-
-    def restore(self, state: AgentState, rows: Iterable[tuple[int, Rows]]) -> None:
-        """Becomes what `state` was taken of; `rows` are all rows that were in its replay.
-
-        Raises:
-          ScopeMismatch: it was of another network; says what differs.
-        """
-        self._acting.forget()
-        self._moments.to_slots()
-        self._variables.load(state.variables)
-        written, tail = (
-            int(state.variables[v.op.name].item())
-            for v in (self.replay.rows.rows_written, self.replay.rows.queue_tail)
-        )
-        self._contents.put(rows, written, tail)
-        if self._after_rows is not None:
-            self.engine.callable(None, targets=[self._after_rows])()
-        self.updates, self._clock.now = state.host["updates"], None
-        self.snapshots = tuple(state.host["snapshots"])
-        self.freeze.position = tuple(state.host["freeze"])
-        for name, value in state.host["overrides"].items():
-            self.hyperparameters.set(name, value)
-
-    def _host(self) -> dict[str, Any]:
-        """What Python knows, as JSON has it."""
-        overrides = {name: plain(v) for name, v in self.hyperparameters.overrides().items()}
-        return {
-            "updates": self.updates,
-            "snapshots": list(self.snapshots),
-            "freeze": list(self.freeze.position),
-            "overrides": overrides,
-        }
+    # Snapshots.
 
     def snapshot(self) -> None:
         """Keeps what was learned as it is now; the oldest snapshot makes room.
@@ -151,16 +168,16 @@ class KeptState:
         """
         if self._past is None:
             raise RlCoreError("there are no snapshots: past_states is 0 in this run's config")
-        self._moments.to_slots(changed=False)
+        self._learner.moments.to_slots(changed=False)
         self._past.take()
-        self.snapshots = (*self.snapshots, self.updates)[-self.config.past_states :]
+        self.snapshots = (*self.snapshots, self._learner.updates)[-self._config.past_states :]
 
     def rewind(self, back: int = 1) -> int:
         """Goes back to the `back`-th last snapshot and returns the update it was taken at.
 
-        What was learned goes back. Time does not: update and env step counters, the replay, the
-        schedules and every live value stay. The state now becomes the last snapshot, so that
-        rewinding by 1 undoes it.
+        What was learned goes back. Counters, the replay, the schedules, the envs and every live
+        value stay as they are. The state now becomes the last snapshot, so rewinding by 1 undoes
+        the rewind.
 
         Raises:
           RlCoreError: there are not so many snapshots.
@@ -169,30 +186,16 @@ class KeptState:
             raise RlCoreError(f"cannot go back {back}: there are {len(self.snapshots)} snapshots")
         update = self.snapshots[-back]
         self.snapshot()
-        self._moments.to_slots()
+        self._learner.moments.to_slots()
         self._past.restore(back + 1)
-        self._clock.now = None
+        self._learner.clock.now = None
         return update
 
-    def _is_of_time(self, variable: tf.Variable) -> bool:
-        """Whether it counts time or is of the envs, and so does not go back."""
-        envs = self.device_loop.scope + "/" if self.device_loop else None
-        return variable is self._update.count or bool(envs and variable.op.name.startswith(envs))
-
-    def _build_kept(self) -> None:
-        """The ring of snapshots, and what reads and sets every variable."""
-        learned = self._own_variables()
-        # One more than can be gone back to: the state before a rewind.
-        named = {v.op.name: v for v in learned if not self._is_of_time(v)}
-        k = self.config.past_states
-        self._past = Snapshots(self.engine, named, k=k + 1) if k else None
-        self._contents = ReplayContents(self.engine, self.replay)
-        # What follows from the rows and the priorities is not kept but made anew.
-        self._after_rows = self.replay.sampler.rebuild()
-        kept = [*self._own_variables(), *self.replay.counters()]
-        self._variables = VariableValues(self.engine, {v.op.name: v for v in kept}, "of this agent")
-
-    def _own_variables(self) -> list[tf.Variable]:
-        """Neither the replay's, nor what only repeats what others say."""
-        others = self.replay, self._moments
-        return [v for v in tf.global_variables() if not any(o.owns(v) for o in others)]
+    def _host(self) -> dict[str, Any]:
+        overrides = {name: plain(v) for name, v in self._live.overrides().items()}
+        return {
+            "updates": self._learner.updates,
+            "snapshots": list(self.snapshots),
+            "freeze": list(self._learner.freeze.position),
+            "overrides": overrides,
+        }

@@ -16,7 +16,7 @@ from agents.dqn.target_clock import TargetClock
 from rl_core.graph.finite import where
 from rl_core.graph.sync import copy_vars
 from rl_core.optimizers.packed_adam import Applied, LoopAdam, Moments
-from rl_core.random import Stream
+from rl_core.random import Keys, Stream
 from rl_core.replay import ReplayMemory
 
 # Applies the gradients of a loss [].
@@ -62,9 +62,8 @@ class Update:
     """Builds updates: for a call of its own, for many in one call, for the loop in the graph.
 
     Args:
-      config: one run.
+      config, keys, networks, memory, clock: of the agent.
       live: what updates are fed.
-      networks, memory, clock: of the agent.
 
     Attributes:
       count: int64 scalar variable: updates made so far.
@@ -76,18 +75,23 @@ class Update:
     def __init__(
         self,
         config: DqnConfig,
+        keys: Keys,
         live: LiveFeeds,
         networks: Networks,
         memory: ReplayMemory,
         clock: TargetClock,
     ) -> None:
-        self._config, self._live, self._networks = config, live, networks
+        self._config, self._keys, self._live, self._networks = config, keys, live, networks
         self._memory, self._clock = memory, clock
-        self._objective = Objective(config, networks, live)
+        self._objective = Objective(config, keys, networks, live)
         with tf.variable_scope("counters"):
             self.count = tf.get_variable(
                 "updates", [], tf.int64, tf.zeros_initializer(), trainable=False
             )
+
+    def owns(self, variable: tf.Variable) -> bool:
+        """Whether it counts updates."""
+        return variable is self.count
 
     def alone(self, apply: Apply) -> BuiltUpdate:
         """One in a call of its own."""
@@ -108,7 +112,7 @@ class Update:
 
     def _build(self, apply: Apply, *, alone: bool = False) -> BuiltUpdate:
         counter = self.count.read_value()
-        stream = Stream(self._config.seed, "sample")
+        stream = Stream(self._keys, "sample")
         batch = self._memory.sample(self._config.batch_size, stream, counter)
         td, priority, q_tm1 = self._objective(batch, counter)
         weighted = td.loss if batch.weight is None else batch.weight * td.loss  # [B]

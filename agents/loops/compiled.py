@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from agents.dqn.agent import DqnAgent, LearnStats
+from agents.dqn.chunks import Chunk, Counts
 from agents.dqn.diverging import DivergedInChunk
-from agents.dqn.in_graph_loop import Chunk, Counts
 from agents.loops.plain import LoopState, Tick
 from envs import Envs, Episode
 
@@ -22,12 +22,13 @@ def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
     config, live = agent.config, agent.hyperparameters
     state = state or LoopState(next_log=config.log_period)
     longest = longest_chunk(agent)
+    assert agent.chunks is not None
     while state.env_step < config.env_steps:
         live.env_step = state.env_step
         log_due = state.env_step >= state.next_log
         updates = agent.updates
         try:
-            chunk = agent.run_chunk(_counts(state), longest - state.tick % longest)
+            chunk = agent.chunks.run(_counts(state), longest - state.tick % longest)
         except DivergedInChunk as error:
             error.tick = _tick(error.chunk, state, None)
             raise
@@ -63,8 +64,8 @@ def _episodes(chunk: Chunk) -> tuple[tuple[Episode, ...], tuple[int, ...]]:
 
 def longest_chunk(agent: DqnAgent) -> int:
     """Returns the number of time steps of a full chunk."""
-    assert agent.device_loop is not None
-    return agent.device_loop.longest
+    assert agent.chunks is not None
+    return agent.chunks.longest
 
 
 def _counts(state: LoopState) -> Counts:

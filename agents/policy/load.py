@@ -97,7 +97,7 @@ def build_policy(directory: RunDir, weights: dict[str, np.ndarray]) -> Policy:
             network = of_scaled_bytes(
                 build_network(config, envs.num_actions), bounds and ByteBounds(*bounds)
             )
-            values = network(observation)
+            values, _ = network(observation)
         q = tf.identity(values.q, "q")
         legal = None
         if envs.has_action_masks:

@@ -14,7 +14,7 @@ import numpy as np
 
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
-from agents.dqn.state import AgentState
+from agents.dqn.state import SavedAgent
 from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, FileRecord
 from rl_core.control.steering import Due
 from rl_core.replay import Rows
@@ -53,7 +53,7 @@ class Checkpoints:
     ) -> None:
         self._agent, self._store, self._warn = agent, store, warn
         # Held, as asking for it stores rows that wait: only the loop's thread may.
-        self._contents, self._at_once = agent.contents, stored_at_once
+        self._contents, self._at_once = agent.state.contents, stored_at_once
         self._config: DqnConfig = agent.config
         self._chunks = dict(resumed.chunks) if resumed else {}
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
@@ -61,7 +61,7 @@ class Checkpoints:
         self.last_env_step = resumed.host["loop"]["env_step"] if resumed else None
         self._writing_env_step = 0
         self.due = self._after(self.last_env_step or 0)
-        agent.prepare_state()
+        agent.state.prepare()
 
     def is_due(self, env_step: int) -> bool:
         """Whether it is time for one."""
@@ -89,7 +89,7 @@ class Checkpoints:
         if not must and self._writing is not None and not self._writing.done():
             return
         self._collect()
-        state = self._agent.state()
+        state = self._agent.state.read()
         newest = {}
         written = self._contents.written()
         if written:
@@ -181,7 +181,7 @@ def restore_agent(agent: DqnAgent, checkpoint: Checkpoint, store: CheckpointStor
         if newest:
             yield end, newest
 
-    agent.restore(AgentState(variables, checkpoint.host["agent"]), pieces())
+    agent.state.restore(SavedAgent(variables, checkpoint.host["agent"]), pieces())
 
 
 def _end(chunk: str) -> int:

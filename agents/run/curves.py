@@ -181,7 +181,7 @@ class Reporter:
                 "live/epsilon": live["epsilon"],
                 "live/learning_rate": live["learning_rate"],
                 "live/sync_period": live["sync_period"],
-                "live/arm": agent.freeze.arm,
+                "live/arm": agent.learner.freeze.arm,
                 "target/age": state.target_age,
                 "target/distance": state.divergence,
             },

@@ -14,8 +14,8 @@ import numpy as np
 from rich.console import Console
 
 from agents.config.model import DqnConfig
-from agents.dqn.actor import Policy
 from agents.dqn.agent import DqnAgent
+from agents.dqn.choosing import Policy
 from agents.dqn.diverging import DivergedInChunk
 from agents.loops.choice import LOOPS, longest_tick
 from agents.loops.evaluation import Returns, cut_note, evaluate
@@ -136,7 +136,7 @@ class Run:
         )
         store = CheckpointStore(directory.checkpoints, self._config.checkpoint_keep)
         self._checkpoints = Checkpoints(
-            agent, store, self.warn, resumed, max(stride, agent.waiting_at_most)
+            agent, store, self.warn, resumed, max(stride, agent.acting.waiting_at_most)
         )
 
     def go(self) -> Outcome:
@@ -319,12 +319,12 @@ class Run:
         self._training_over = True
         self._steering.refusal = "the training of this run is over"
         # After an exception in the midst of a concurrent phase some time steps are not stored.
-        self._tracer.update(min(state.tick, self._agent.contents.written()))
-        saved = self._weights_saved = self._directory.save_weights(self._agent.weights())
-        averaged = self._agent.averaged_weights()
+        self._tracer.update(min(state.tick, self._agent.state.contents.written()))
+        saved = self._weights_saved = self._directory.save_weights(self._agent.state.weights())
+        averaged = self._agent.state.averaged_weights()
         if averaged is not None:
             self._directory.save_weights(averaged, averaged=True)
-        digest = self._agent.digest(**state.position())
+        digest = self._agent.state.digest(**state.position())
         end = EndDigest(
             digest=digest, tick=state.tick, env_step=state.env_step, update=updates,
             trace_crc=self._tracer.crc, whole=self._whole,
@@ -390,8 +390,8 @@ class Run:
         try:
             returns = self._returns_of(agent.greedy, episodes)
             averaged = Returns()
-            if agent.greedy_averaged:
-                averaged = self._returns_of(agent.greedy_averaged, episodes)
+            if agent.acting.greedy_averaged:
+                averaged = self._returns_of(agent.acting.greedy_averaged, episodes)
         except EnvFault as fault:
             fault.add(before=f"at env step {self._state.env_step:,}, ")
             self._whole = True  # the envs that are trained on know nothing of it
@@ -458,13 +458,13 @@ class Run:
             raise Refused(f"cannot {action}: the training of this run is over")
         match action:
             case "sync":
-                age = self._agent.target_age
+                age = self._agent.learner.target_age
                 self._agent.sync()
                 return age, 0
             case "snapshot":
-                self._agent.snapshot()
+                self._agent.state.snapshot()
             case "rewind":
-                return self._agent.updates, self._agent.rewind(value or 1)
+                return self._agent.updates, self._agent.state.rewind(value or 1)
             case "checkpoint" | "evaluate" if self._repeat:
                 raise Refused(f"cannot {action}: this run repeats another one")
             case "checkpoint":
@@ -484,7 +484,7 @@ class Run:
         """Keeps what was learned before a change is felt; once for several at one time step."""
         if self._config.past_states and self._snapshot_tick != self._state.tick:
             self._snapshot_tick = self._state.tick
-            self._agent.snapshot()
+            self._agent.state.snapshot()
 
     def warn(self, text: str) -> None:
         """Shows one line; safe from any thread."""
@@ -509,7 +509,7 @@ class Run:
             "eta_seconds": left / speed if speed else None,
             "episodes": reporter.episodes,
             "mean_return": float(np.mean(returns)) if returns else None,
-            "target_age": self._agent.target_age,
+            "target_age": self._agent.learner.target_age,
             "recent": reporter.recent,
             "note": self._repeat.note if self._repeat else None,
         }

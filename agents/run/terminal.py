@@ -90,8 +90,8 @@ class Display:
                 self._startup = None
             if self._agent.updates != updates and seconds - usual >= _COMPILED:
                 self.line(f"compiled in {seconds - usual:.1f} s")
-            if self._agent.not_compiled:
-                self.line(f"learning is not compiled: {self._agent.not_compiled}")
+            if self._agent.learner.not_compiled:
+                self.line(f"learning is not compiled: {self._agent.learner.not_compiled}")
             usual = seconds
             yield tick
 

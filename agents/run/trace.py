@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.dqn.state import KeptState
+from agents.dqn.agent import DqnAgent
 from rl_core.control.retry import Retried
 from rl_core.control.trace import TraceFile, checksums
 
@@ -34,7 +34,7 @@ class Tracer:
 
     def __init__(
         self,
-        agent: KeptState,
+        agent: DqnAgent,
         path: Path,
         warn: Callable[[str], None],
         compare: Compare | None = None,
@@ -44,10 +44,10 @@ class Tracer:
         self._agent, self._compare = agent, compare
         # Rarely: what runs once in a while finds none of its code and data in the caches.
         most = agent.replay.steps - stride
-        self._period = max(1, min(_CHUNKS_AT_ONCE * agent.contents.chunk, most))
+        self._period = max(1, min(_CHUNKS_AT_ONCE * agent.state.contents.chunk, most))
         self._done, self._env_step, *crc = position  # version 0.1 kept no CRC
         self.due = self._done + self._period + 1
-        agent.contents.prepare()
+        agent.state.contents.prepare()
         self._file = TraceFile(path, self._done, *crc)
         self._writing = Retried(warn)
 
@@ -69,7 +69,7 @@ class Tracer:
         """Takes in the time steps whose outcome is known, after `tick` of them."""
         while self._done < tick - 1:
             begin, end = self._done, min(self._done + self._period, tick - 1)
-            rows = self._agent.contents.time_steps(begin, end)
+            rows = self._agent.state.contents.time_steps(begin, end)
             new = checksums([*rows.values()])
             self._file.append(new)
             transitions = np.count_nonzero(~rows["autoreset"], axis=1)  # [T]

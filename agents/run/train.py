@@ -67,7 +67,7 @@ def train(
     envs = training_envs(config)
     try:
         agent = _agent_for(config, envs)
-        part = initial(agent.weights()) if initial else {}
+        part = initial(agent.state.weights()) if initial else {}
         _begin_with(agent, part)
         directory = RunDir.create(path, name, config)
         if part:
@@ -154,7 +154,7 @@ def resume(
 
 def _begin_with(agent: DqnAgent, part: Mapping[str, np.ndarray]) -> None:
     if part:
-        agent.load_weights(agent.weights() | dict(part))
+        agent.state.load_weights(agent.state.weights() | dict(part))
 
 
 def _warn(console: Console, lines: Sequence[str], *, inexact: bool) -> None:
@@ -183,7 +183,7 @@ def evaluate_weights(
     envs = envs_beside(config)
     envs.close()
     agent = _agent_for(config, envs)
-    agent.load_weights(weights)
+    agent.state.load_weights(weights)
     return evaluate(agent, config, episodes, seed=seed, watch=watch)
 
 

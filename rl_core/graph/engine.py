@@ -9,7 +9,6 @@ session starts, and replaced by the public `make_callable` where it is missing.
 from __future__ import annotations
 
 import contextlib
-import functools
 import operator
 import os
 import threading
@@ -57,7 +56,8 @@ class Engine:
         double(np.float32([1, 2]))  # array([2., 4.])
 
     After `start` the graph is finalized: no operation can be added, and `callable` only
-    chooses among the operations that are there.
+    chooses among the operations that are there. Calls may also be declared before, while the
+    graph is being built: `start` makes them.
 
     Args:
       threads: threads inside one operation. With 1 the same calls give the same bits. They are
@@ -94,6 +94,8 @@ class Engine:
         self._single_threaded = executor == "single_threaded" and _eager_context is not None
         self._session: tf.Session | None = None
         self._raw: dict[Any, Callable[..., Any]] = {}
+        self._declared: list[Callable[[], Any]] = []
+        self._at_start: list[Callable[[], None]] = []
         self._fast = False
 
     @contextlib.contextmanager
@@ -121,7 +123,10 @@ class Engine:
         return self._session is not None
 
     def start(self) -> None:
-        """Finalizes the graph, opens the session and runs every variable's initializer."""
+        """Finalizes the graph, opens the session and runs every variable's initializer.
+
+        Then it makes the calls that were declared, and calls what `at_start` was given.
+        """
         with self.graph.as_default():
             initializer = tf.global_variables_initializer()
             probe = tf.constant(0, name="engine_probe")
@@ -136,6 +141,12 @@ class Engine:
         self.finalize()
         self._session.run(initializer)
         self._fast = self._private_call_works(probe)
+        for act in (*self._declared, *self._at_start):
+            act()
+
+    def at_start(self, act: Callable[[], None]) -> None:
+        """Has `act` called once the session is open and every variable has its first value."""
+        self._at_start.append(act)
 
     def finalize(self) -> None:
         """From here on adding an operation to the graph is an error."""
@@ -144,7 +155,9 @@ class Engine:
     def callable(
         self, fetches: Any, feeds: Sequence[tf.Tensor] = (), targets: Sequence[Any] = ()
     ) -> Callable[..., Any]:
-        """A function of the feeds' values, in order, that returns the fetches' values.
+        """Returns a function of the feeds' values, in order, that gives the fetches' values.
+
+        Before `start` it may be asked for, but not called.
 
         Args:
           fetches: a tensor, None, or a (named) tuple of tensors. The result has the same form.
@@ -163,22 +176,34 @@ class Engine:
         # Kept for good: when TensorFlow releases one, a loop in it may keep a handle of what is
         # gone, and give it to the next that is made at the same address ("Handle: 0 not found").
         key = tuple(tuple(thing.name for thing in things) for things in (flat, feeds, targets))
-        if key not in self._raw:
-            self._raw[key] = self._raw_callable(flat, feeds, targets)
-        raw, check = self._raw[key], feed_check(feeds)
-        run: Callable[..., Any] = functools.partial(_elsewhere, raw)
+
+        def made() -> Callable[..., Any]:
+            if key not in self._raw:
+                self._raw[key] = self._raw_callable(flat, feeds, targets)
+            return self._raw[key]
+
+        if self.started:
+            made()
+        else:
+            self._declared.append(made)
+        check = feed_check(feeds)
+        run: Callable[..., Any] | None = None
+
+        def first(values: tuple[Any, ...]) -> Any:
+            nonlocal run
+            result = _elsewhere(made(), values)
+            run = made()
+            return result
 
         def call(*values: Any) -> Any:
-            nonlocal run
             # TensorFlow does not check: a wrong shape would broadcast silently, and some
             # operations end the process on a wrong dtype.
             check(values)
             try:
-                result = run(values)
+                result = run(values) if run else first(values)
             except (TypeError, ValueError, tf.errors.InvalidArgumentError):
                 _explain_feeds(feeds, values)
                 raise
-            run = raw
             return pack(result)
 
         return call

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.errors import ShapeError
+from rl_core.graph.scopes import current_root
 from rl_core.graph.xla import add_bias, convolve, product
 from rl_core.random import Draws
 
@@ -60,8 +61,9 @@ def noisy_dense(
         b_sigma = tf.get_variable("b_sigma", [units], initializer=start)
     if draws is None:
         return mean
-    into = _signed_root(draws.normal(f"{scope.name}/into", [fan_in]))  # [n]
-    out = _signed_root(draws.normal(f"{scope.name}/out", [units]))  # [units]
+    path = current_root().relative(scope.name)
+    into = _signed_root(draws.normal(f"{path}/into", [fan_in]))  # [n]
+    out = _signed_root(draws.normal(f"{path}/out", [units]))  # [units]
     return mean + (product(inputs * into, w_sigma) + b_sigma) * out
 
 
@@ -101,21 +103,21 @@ def _signed_root(x: tf.Tensor) -> tf.Tensor:
 
 
 def _uniform(fan_in: int, name: str) -> Any:
-    """Uniform within 1 / sqrt(fan_in), as a function of the graph's seed and the full name.
+    """Uniform within 1 / sqrt(fan_in), as a function of the root's seed and the name below it.
 
     By name, because TensorFlow's own op seeds are derived from the number of ops built so far:
     adding an op anywhere would then change every later weight of a seeded run.
     """
-    bound = 1.0 / math.sqrt(fan_in)
-    seed = tf.get_default_graph().seed
+    bound, root = 1.0 / math.sqrt(fan_in), current_root()
+    seed = tf.get_default_graph().seed if root.seed is None else root.seed
     if seed is None:
         return tf.random_uniform_initializer(-bound, bound)
-    path = zlib.crc32(f"{tf.get_variable_scope().name}/{name}".encode())
+    scope = root.relative(tf.get_variable_scope().name)
+    path = np.int64(zlib.crc32(f"{scope}/{name}".encode()))
 
     def initializer(shape: Any, dtype: Any = tf.float32, partition_info: Any = None) -> tf.Tensor:
-        return tf.random.stateless_uniform(
-            shape, np.array([seed, path], np.int64), -bound, bound, dtype
-        )
+        seeds = tf.stack([tf.cast(seed, tf.int64), path])
+        return tf.random.stateless_uniform(shape, seeds, -bound, bound, dtype)
 
     return initializer
 

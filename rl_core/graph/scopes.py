@@ -1,12 +1,67 @@
-"""Variable scopes: lookup of their variables, and a getter that blocks gradients."""
+"""Variable scopes: lookup of their variables, a getter that blocks gradients, one agent's root."""
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
+
+
+class Root(NamedTuple):
+    """The scope under which one agent builds everything that is its own.
+
+    Attributes:
+      name: full path; empty if the whole graph is its own.
+      seed: int64 scalar from which layers draw their first weights; None: the graph's seed.
+    """
+
+    name: str = ""
+    seed: tf.Tensor | None = None
+
+    def relative(self, name: str) -> str:
+        """Returns a full name as it would be without this root."""
+        name = name.removeprefix(self.prefix)
+        # TensorFlow names a slot by its variable's full name, below the scope that is open.
+        return name.removeprefix(self.prefix)
+
+    @property
+    def prefix(self) -> str:
+        """Beginning of the full names of everything under it."""
+        return f"{self.name}/" if self.name else ""
+
+
+_ROOT: contextvars.ContextVar[Root] = contextvars.ContextVar("root", default=Root())  # noqa: B039
+
+
+def current_root() -> Root:
+    """Returns the root that is being built under."""
+    return _ROOT.get()
+
+
+@contextlib.contextmanager
+def root_scope(name: str, seed: int) -> Iterator[Root]:
+    """Builds one of several agents in a graph, with the bits that it would have alone.
+
+    First weights and the random numbers of layers depend on the names below the root and on its
+    seed, which is data: a session may start with another one (`root.seed` can be fed).
+
+    Args:
+      name: of the variable scope; empty opens none.
+      seed: of the first weights.
+    """
+    with contextlib.ExitStack() as stack:
+        path = stack.enter_context(tf.variable_scope(name)).name if name else ""
+        default = tf.constant(seed, tf.int64)
+        root = Root(path, tf.placeholder_with_default(default, [], "seed"))
+        token = _ROOT.set(root)
+        try:
+            yield root
+        finally:
+            _ROOT.reset(token)
 
 
 def variables_in(scope: str) -> dict[str, tf.Variable]:

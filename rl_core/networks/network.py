@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -23,32 +23,44 @@ class Values(NamedTuple):
     taus: tf.Tensor | None = None  # [N] or [B, N] which quantiles
 
 
+# What a network remembers from one observation to the next: a nest of tensors [B, ...], which
+# is empty in a network that remembers nothing.
+State = Any
+STATELESS: State = ()
+
 Torso = Callable[[tf.Tensor], tf.Tensor]  # observations [B, ...] -> features [B, F]
 Head = Callable[[tf.Tensor, Draws | None], Values]  # features [B, F] -> values
 
 
 class Network(Protocol):
-    """Observations [B, ...] -> values; `draws` are the random numbers of one evaluation.
+    """Observations [B, ...] and the state before them -> values, and the state after them.
 
-    Without them a network that has noise shows its mean, and an implicit head fixed quantiles.
+    `draws` are the random numbers of one evaluation. Without them a network that has noise shows
+    its mean, and an implicit head fixed quantiles.
     """
 
-    def __call__(self, observation: tf.Tensor, draws: Draws | None = None) -> Values: ...
+    def __call__(
+        self, observation: tf.Tensor, state: State = STATELESS, draws: Draws | None = None
+    ) -> tuple[Values, State]: ...
 
 
 def q_network(torso: Torso, head: Head, *, block: str | None = "torso") -> Network:
-    """A torso, in the scope `block`, and a head, which names its own scopes.
+    """A network of a torso, in the scope `block`, and a head, which names its own scopes.
+
+    It remembers nothing: the state goes through as it is.
 
     A head may be more than one block that can be frozen. So may a torso: with `block` None it
     names its own as well.
     """
 
-    def network(observation: tf.Tensor, draws: Draws | None = None) -> Values:
+    def network(
+        observation: tf.Tensor, state: State = STATELESS, draws: Draws | None = None
+    ) -> tuple[Values, State]:
         if block is None:
-            return head(torso(as_float(observation)), draws)
+            return head(torso(as_float(observation)), draws), state
         with tf.variable_scope(block):
             features = torso(as_float(observation))  # [B, F]
-        return head(features, draws)
+        return head(features, draws), state
 
     return network
 
@@ -76,8 +88,10 @@ def of_scaled_bytes(network: Network, bounds: ByteBounds | None) -> Network:
     low, high = (np.asarray(bound, np.float32) for bound in bounds)
     span = np.where(high > low, high - low, np.float32(1))
 
-    def scaled(observation: tf.Tensor, draws: Draws | None = None) -> Values:
-        return network((tf.cast(observation, tf.float32) - low) / span, draws)
+    def scaled(
+        observation: tf.Tensor, state: State = STATELESS, draws: Draws | None = None
+    ) -> tuple[Values, State]:
+        return network((tf.cast(observation, tf.float32) - low) / span, state, draws)
 
     return scaled
 

@@ -10,6 +10,7 @@ import tensorflow.compat.v1 as tf
 from rl_core.memory import check_memory
 from rl_core.random import Stream
 from rl_core.replay.items import Items, Transitions
+from rl_core.replay.rows import Rows
 from rl_core.replay.samplers import Sampler
 from rl_core.replay.valid_rows import ValidRows
 
@@ -39,6 +40,13 @@ class ReplayMemory:
         self.capacity, self.steps = rows.capacity, rows.steps
         self.nbytes = rows.nbytes + sampler.nbytes
         check_memory(self.nbytes, f"a replay of {self.capacity:,} rows")
+
+    def placeholders(self, lead: list[int | None]) -> Rows:
+        """Returns placeholders for every column, with the leading dimensions `lead`."""
+        return {
+            name: tf.placeholder(of.dtype.base_dtype, [*lead, *of.shape[1:]], name)
+            for name, of in self.rows.ring.columns.items()
+        }
 
     def write(self, rows: Mapping[str, Any]) -> tf.Operation:
         """Appends one time step and completes the one before it.

@@ -134,7 +134,7 @@ class Lab:
         for name in agent.hyperparameters:
             agent.hyperparameters[name] = "auto"
         agent.hyperparameters.env_step = 0
-        agent.freeze.position = (0, 0)
+        agent.learner.freeze.position = (0, 0)
         agent.sync()
         return agent
 

@@ -175,19 +175,19 @@ def test_seed_ignored(lab):
     agents, weights = [], []
     for seed in (0, 0, 1):
         agent, envs = begun(seed=seed)
-        weights.append(agent.weights())
+        weights.append(agent.state.weights())
         for _ in training_loop(agent, envs):
             pass
         agents.append(agent)
-    assert agents[0].digest() == agents[1].digest() != agents[2].digest()
-    rows = [agent.contents.time_steps(0, 40) for agent in agents]
+    assert agents[0].state.digest() == agents[1].state.digest() != agents[2].state.digest()
+    rows = [agent.state.contents.time_steps(0, 40) for agent in agents]
     seen = [[w["torso/dense_0/w"], w["head/q/w"]] for w in weights]
     for of_agent, r in zip(seen, rows, strict=True):
         of_agent += [r["observation"], r["action"]]
     # Batches last: of the same rows, whatever the seed that they came from.
-    state, rows = agents[0].state(), [(0, agents[0].contents.time_steps(0, 60))]
+    state, rows = agents[0].state.read(), [(0, agents[0].state.contents.time_steps(0, 60))]
     for of_agent, agent in zip(seen, agents, strict=True):
-        agent.restore(state, rows)
+        agent.state.restore(state, rows)
         of_agent.append(agent.learn(stats=True).td_error)
     for first, again, other in zip(*seen, strict=True):
         assert np.array_equal(first, again) and not np.array_equal(first, other)
@@ -202,9 +202,9 @@ def test_a_live_learning_rate_overwritten(updates):
     for tick in training_loop(agent, envs):
         if tick.env_step == 20:
             agent.hyperparameters["learning_rate"] = 1e-20
-            before = agent.weights()["head/q/w"].copy()
+            before = agent.state.weights()["head/q/w"].copy()
         if tick.env_step > 20:
-            moved.append(not np.array_equal(agent.weights()["head/q/w"], before))
+            moved.append(not np.array_equal(agent.state.weights()["head/q/w"], before))
     assert len(moved) >= 20 and not any(moved)
     assert agent.hyperparameters["learning_rate"] == 1e-20
 
@@ -215,7 +215,7 @@ def test_importance_weights_not_normalised(lab):
         prioritized=True, priority_alpha=1.0, priority_beta=1.0, loss="squared", learning_rate=1e-12
     )
     zeros = {n: np.zeros_like(v) for n, v in lab.weights(agent, "online").items()}
-    agent.load_weights(zeros)  # all values are 0: a TD error is the reward
+    agent.state.load_weights(zeros)  # all values are 0: a TD error is the reward
     for i, reward in enumerate([0.0, 2.0, 4.0, 8.0]):
         lab.step(agent, [i, 1.0], reward=reward, autoreset=i == 0)
     alike = agent.learn(stats=True)  # new rows have one priority
@@ -234,7 +234,7 @@ def test_epsilon_schedule_counted_in_calls_not_env_steps(num_envs):
     for env_step, _, _, epsilon in ticks:
         assert epsilon == pytest.approx(max(0.0, 1 - env_step / 60))
     assert len(ticks) > 80 / num_envs  # resets are time steps too
-    rows = agent.contents.time_steps(0, len(ticks))
+    rows = agent.state.contents.time_steps(0, len(ticks))
     begun_at = [0, *(env_step for env_step, *_ in ticks[:-1])]
     pairs = zip(rows["action"], rows["observation"], strict=True)
     greedy = [

@@ -31,18 +31,23 @@ def lending(own_agents, monkeypatch):
 
 def life(lab, agent):
     """What an agent does in a test, and what can be told of it afterwards."""
-    seen = [agent.digest(), agent.updates, agent.hyperparameters.env_step, agent.target_age]
+    seen = [
+        agent.state.digest(),
+        agent.updates,
+        agent.hyperparameters.env_step,
+        agent.learner.target_age,
+    ]
     actions = np.concatenate(lab.fill(agent, 70)).tolist()
     for number in range(6):
         agent.learn(1 + number % 4)
-        agent.snapshot()
+        agent.state.snapshot()
     agent.hyperparameters["sync_period"] = 2
     agent.hyperparameters["epsilon"] = 0.0
     agent.hyperparameters.env_step = 99
     agent.learn(3)
-    agent.rewind(2)
+    agent.state.rewind(2)
     actions += np.concatenate(lab.fill(agent, 9)).tolist()
-    return [*seen, actions, agent.digest(), agent.inspect(), agent.snapshots]
+    return [*seen, actions, agent.state.digest(), agent.inspect(), agent.state.snapshots]
 
 
 @pytest.mark.parametrize(
@@ -57,11 +62,11 @@ def test_an_agent_that_is_lent_again_lives_the_same_life(lending, lab, settings)
     first = life(lab, lab.agent(**settings))
     lending.take_back()
     again = lab.agent(**settings)
-    again._acting.store, again.anything, again._calls._singles["x"] = None, 1, 2
+    again.acting.store, again.anything, again.learner._calls._singles["x"] = None, 1, 2
     lending.take_back()
     third = lab.agent(**settings)
     assert (lending.built, lending.lent_again) == (1, 2)
-    assert not hasattr(third, "anything") and third._acting.store is not None
+    assert not hasattr(third, "anything") and third.acting.store is not None
     assert life(lab, third) == first
     with lending.open(False):
         assert life(lab, lab.agent(**settings)) == first

@@ -53,9 +53,9 @@ def test_a_checkpoint_stops_training_for_about_the_copy_of_the_small_variables(m
     checkpoints.finish()
     pause, copy = statistics.median(pauses[2:]), statistics.median(copies[2:])
     print(
-        f"\na checkpoint of {agent.contents.written():,} rows: training stops for {pause:,.0f} us "
-        f"(median; at most {max(pauses[2:]):,.0f}), of which the copy of the variables is "
-        f"{copy:,.0f} us"
+        f"\na checkpoint of {agent.state.contents.written():,} rows: training stops for "
+        f"{pause:,.0f} us (median; at most {max(pauses[2:]):,.0f}), of which the copy of the "
+        f"variables is {copy:,.0f} us"
     )
     assert pause < 2.5 * copy
 
@@ -63,9 +63,9 @@ def test_a_checkpoint_stops_training_for_about_the_copy_of_the_small_variables(m
 def test_a_snapshot_beside_a_copy_of_as_many_bytes(made):
     """The issue wants under 50 us for the CartPole network; a clock is printed, not asserted."""
     agent, *_ = made
-    agent.snapshot()
+    agent.state.snapshot()
     snapshots = microseconds(agent.snapshot, 2_000)
-    variables = agent.state().variables.items()
+    variables = agent.state.read().variables.items()
     state = [v for n, v in variables if not n.startswith(("past/", "replay/"))]
     pairs = [(np.empty_like(v), v) for v in state]
     floor = microseconds(lambda: [np.copyto(to, of) for to, of in pairs], 2_000)

@@ -255,15 +255,15 @@ def test_ours_learns_as_the_twin_does(load):
     agent = inspect.getclosurevars(work.run).nonlocals["agent"]
     names = [f"{layer}/{part}" for layer in ("torso/dense_0", "torso/dense_1", "head/q")
              for part in "wb"]  # fmt: skip
-    weights = agent.weights()
+    weights = agent.state.weights()
     assert sorted(names) == sorted(weights)
-    rows = agent.contents.time_steps(0, 3)
+    rows = agent.state.contents.time_steps(0, 3)
     s, a, r = rows["observation"][:, 0], rows["action"][:, 0], rows["reward"][:, 0]
     twins = [Twin([weights[n] for n in names], epsilon=agent.config.adam_epsilon)]
     counts = set()
     for number in range(6):
         assert work.run(1) == (0, 1)
-        got = [agent.weights()[name] for name in names]
+        got = [agent.state.weights()[name] for name in names]
         tried = []
         for first in range(7):
             which = np.repeat([0, 1], [first, 6 - first])

@@ -32,8 +32,8 @@ def test_its_checkpoint_is_loaded_bit_for_bit(golden):
     checkpoint = store.latest()
     restore_agent(agent, checkpoint, store)
     loop = {k: v for k, v in checkpoint.host["loop"].items() if k != "next_log"}
-    assert agent.digest(**loop) == directory.load_digest().digest
-    assert agent.hyperparameters["tau"] == 0.5 and agent.snapshots == (20,)
+    assert agent.state.digest(**loop) == directory.load_digest().digest
+    assert agent.hyperparameters["tau"] == 0.5 and agent.state.snapshots == (20,)
     assert agent.updates == directory.load_digest().update
 
 

@@ -274,7 +274,8 @@ def watched(monkeypatch, ticks, *, terminal=False, learn_start=2, loop="plain"):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
     config = SimpleNamespace(env_steps=1_000, learn_start=learn_start, loop=loop)
     live = Live(epsilon=1.0)
-    agent = SimpleNamespace(config=config, hyperparameters=live, updates=0, not_compiled=None)
+    learner = SimpleNamespace(not_compiled=None)
+    agent = SimpleNamespace(config=config, hyperparameters=live, updates=0, learner=learner)
     clock = Clock()
     monkeypatch.setattr(agents.run.terminal, "time", clock)
     with Display(agent, console) as display:

@@ -149,13 +149,13 @@ def test_the_same_seed_gives_the_same_actions_and_the_same_bits(lab, reference):
     agent = lab.agent(num_envs=2, epsilon=0.5, seed=3, updates_per_learn=2)
     actions, weights = reference
     assert np.array_equal(run(lab, agent), actions)
-    assert lab.same(agent.weights(), weights)
+    assert lab.same(agent.state.weights(), weights)
 
 
 def test_another_seed_gives_other_actions_and_weights(lab, reference):
     agent = lab.agent(num_envs=2, epsilon=0.5, seed=4, updates_per_learn=2)
     actions, weights = reference
-    assert not np.array_equal(agent.weights()["head/q/w"], weights["head/q/w"])
+    assert not np.array_equal(agent.state.weights()["head/q/w"], weights["head/q/w"])
     assert not np.array_equal(run(lab, agent), actions)
 
 
@@ -165,11 +165,11 @@ def test_looking_and_evaluating_between_does_not_change_a_bit(lab, reference):
     for part, updates in enumerate((1, 2, 3)):
         agent.greedy(OBSERVATIONS)
         agent.inspect()
-        agent.weights()
+        agent.state.weights()
         got = lab.fill(agent, 200 // 3, seed=part)
         assert np.array_equal(got, actions[part * 66 : (part + 1) * 66])
         agent.learn(updates, stats=True)
-    assert lab.same(agent.weights(), weights)
+    assert lab.same(agent.state.weights(), weights)
 
 
 @pytest.mark.slow  # in the default run they alternate, below
@@ -188,7 +188,7 @@ def test_four_updates_in_one_call_agree_with_four_calls(lab, xla):
 
 def agree(one, other):
     """In weights, optimizer, counters and all."""
-    one, other = one.state().variables, other.state().variables
+    one, other = one.state.read().variables, other.state.read().variables
     assert one.keys() == other.keys()
     for name, value in other.items():
         np.testing.assert_allclose(one[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
@@ -212,7 +212,7 @@ def test_one_update_at_a_time_compiled_agrees_with_plain_operations(lab, setting
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
     agree(compiled, plain)
-    assert compiled.target_age == compiled.inspect().target_age == 2
+    assert compiled.learner.target_age == compiled.inspect().target_age == 2
     compiled.learn(3)  # a phase of several too, which the config does not speak of
     plain.learn(3)
     agree(compiled, plain)
@@ -251,20 +251,20 @@ def test_what_is_compiled(lab, calls, settings):
 def test_a_digest_between_two_phases_changes_nothing_and_tells_them_apart(lab):
     looked_at, alone = (lab.filled(updates_per_learn=4) for _ in range(2))
     looked_at.learn(4)
-    between = looked_at.digest()
+    between = looked_at.state.digest()
     for agent, phases in ((looked_at, 1), (alone, 2)):
         for _ in range(phases):
             agent.learn(4)
-    assert looked_at.digest() == alone.digest() != between
+    assert looked_at.state.digest() == alone.state.digest() != between
 
 
 @pytest.mark.slow  # in the default run a phase of plain operations is cut (test_freezing.py)
 def test_where_a_compiled_phase_is_cut_does_not_change_a_bit(lab):
     agent = lab.filled(updates_per_learn=4, xla=True, sync_period=3)
-    state, rows = agent.state(), [(0, agent.contents.time_steps(0, 50))]
+    state, rows = agent.state.read(), [(0, agent.state.contents.time_steps(0, 50))]
     learned = []
     for phases in ([4] * 3, [2] * 6):
-        agent.restore(state, rows)
+        agent.state.restore(state, rows)
         for updates in phases:
             agent.learn(updates)
         learned.append([lab.weights(agent, scope) for scope in ("online", "target")])
@@ -277,8 +277,8 @@ def test_single_and_fused_updates_may_alternate(lab):
     for updates in (1, 4, 1, 3):
         mixed.learn(updates)
     single.learn(9)
-    for name, value in single.weights().items():
-        np.testing.assert_allclose(mixed.weights()[name], value, rtol=1e-4, atol=1e-6)
+    for name, value in single.state.weights().items():
+        np.testing.assert_allclose(mixed.state.weights()[name], value, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.bool_])

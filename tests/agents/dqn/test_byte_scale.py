@@ -59,7 +59,7 @@ def agent_of(settings, **more):
 
 
 def q_of(agent, observation):
-    return agent.engine.run(agent._networks.greedy.q, {agent._observations: observation})
+    return agent.engine.run(agent.networks.greedy.q, {agent.networks.observations: observation})
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 
 def digest(agent):
-    return agent.digest(tick=1)
+    return agent.state.digest(tick=1)
 
 
 def test_the_same_history_has_the_same_digest(lab):
@@ -76,15 +76,15 @@ def test_every_part_of_a_row_counts(lab):
 
 def test_overrides_counters_and_the_arm_count(lab):
     agent = lab.filled(freeze=[{"exempt": ["head"], "updates": 9}, {"exempt": [], "updates": 9}])
-    seen = [digest(agent), agent.digest(tick=2)]
+    seen = [digest(agent), agent.state.digest(tick=2)]
     agent.hyperparameters["sync_period"] = agent.hyperparameters["sync_period"]
     seen.append(digest(agent))
     agent.hyperparameters["sync_period"] = 3
     seen.append(digest(agent))
-    agent.freeze.position = (0, 4)
+    agent.learner.freeze.position = (0, 4)
     seen.append(digest(agent))
     assert len(set(seen)) == 5
-    agent.freeze.position = (0, 0)
+    agent.learner.freeze.position = (0, 0)
     agent.hyperparameters["sync_period"] = "auto"
     assert digest(agent) == seen[0]
 
@@ -94,8 +94,8 @@ def test_looking_and_evaluating_do_not_count(lab):
     before = digest(agent)
     agent.greedy(np.zeros((3, 2), np.float32))
     agent.inspect()
-    agent.weights()
-    agent.contents.time_steps(0, 3)
+    agent.state.weights()
+    agent.state.contents.time_steps(0, 3)
     assert digest(agent) == before
 
 

@@ -220,25 +220,25 @@ def test_the_same_seed_is_the_same_digest_and_so_is_what_is_restored(lab, varian
         return agent
 
     first, twin = learned(0), learned(0)
-    digest, state = first.digest(), first.state()
-    rows = [(0, first.contents.time_steps(0, 50))]
-    assert twin.digest() == digest
+    digest, state = first.state.digest(), first.state.read()
+    rows = [(0, first.state.contents.time_steps(0, 50))]
+    assert twin.state.digest() == digest
     # Away, and back again.
     lab.fill(twin, 30, seed=8)
     twin.learn(2)
-    assert twin.digest() != digest
-    twin.restore(state, rows)
-    assert twin.digest() == digest
+    assert twin.state.digest() != digest
+    twin.state.restore(state, rows)
+    assert twin.state.digest() == digest
     for agent in (first, twin):
         lab.fill(agent, 5, seed=9)
         agent.learn(3)
-    assert twin.digest() == first.digest()
+    assert twin.state.digest() == first.state.digest()
     for agent in (first, twin):
         agent.close()
 
 
 def test_another_seed_is_another_digest(lab):
-    assert lab.filled(seed=0).digest() != lab.filled(seed=1).digest()
+    assert lab.filled(seed=0).state.digest() != lab.filled(seed=1).state.digest()
 
 
 @pytest.mark.parametrize("variant", slower(VARIANTS, "plain"))
@@ -246,11 +246,11 @@ def test_a_compiled_phase_is_as_many_single_updates(lab, variant):
     """Within rounding; XLA may add up in another order."""
     agent = lab.filled(xla=True, updates_per_learn=4, **VARIANTS[variant])
     agent.hyperparameters["learning_rate"] = 1e-3
-    state, rows = agent.state(), [(0, agent.contents.time_steps(0, 50))]
+    state, rows = agent.state.read(), [(0, agent.state.contents.time_steps(0, 50))]
     operations = lab.operations(agent)
     together = agent.learn(4, stats=True)
     fused = lab.weights(agent, "online")
-    agent.restore(state, rows)
+    agent.state.restore(state, rows)
     for _ in range(4):
         alone = agent.learn(1, stats=True)
     np.testing.assert_allclose(together.td_error, alone.td_error, rtol=1e-3, atol=1e-4)
@@ -284,10 +284,10 @@ def test_priorities_are_live(lab, name):
     """Felt in the weights; the digest would differ by the value that was set alone."""
     agent = lab.used(prioritized=True)
     agent.learn(3)
-    state, rows = agent.state(), [(0, agent.contents.time_steps(0, 50))]
+    state, rows = agent.state.read(), [(0, agent.state.contents.time_steps(0, 50))]
 
     def after(value):
-        agent.restore(state, rows)
+        agent.state.restore(state, rows)
         agent.hyperparameters[name] = value
         agent.learn(3)
         return lab.weights(agent, "online")

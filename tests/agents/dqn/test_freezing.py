@@ -10,9 +10,9 @@ TORSO_THEN_HEAD = [{"exempt": ["head"], "updates": 3}, {"exempt": ["torso"], "up
 
 def moved(lab, agent, updates):
     """The blocks that a phase of `updates` changed."""
-    before = agent.weights()
+    before = agent.state.weights()
     agent.learn(updates)
-    after = agent.weights()
+    after = agent.state.weights()
     names = {name.split("/")[0] for name in before}
     return {name for name in names if not lab.same(lab.block(before, name), lab.block(after, name))}
 
@@ -73,7 +73,7 @@ def test_a_phase_is_cut_at_the_update_on_which_an_arm_ends(lab, updates_per_lear
     updates = agent.updates
     assert moved(lab, agent, 2) == {"torso"}
     assert moved(lab, agent, 4) == {"torso", "head"}  # 1 + 2 + 1
-    assert agent.freeze.position == (0, 1)
+    assert agent.learner.freeze.position == (0, 1)
     assert moved(lab, agent, 2) == {"torso"}
     assert moved(lab, agent, 2) == {"head"}
     assert agent.updates == updates + 10
@@ -84,8 +84,8 @@ def test_where_a_phase_is_cut_does_not_change_a_bit(lab):
     whole.learn(12)
     for updates in (3, 2, 1, 1, 1, 2, 2):
         parts.learn(updates)
-    assert lab.same(whole.weights(), parts.weights())
-    assert whole.freeze.position == parts.freeze.position == (0, 2)  # 12 - 2 * 5
+    assert lab.same(whole.state.weights(), parts.state.weights())
+    assert whole.learner.freeze.position == parts.learner.freeze.position == (0, 2)  # 12 - 2 * 5
 
 
 def test_the_present_arm_is_the_live_value(lab):

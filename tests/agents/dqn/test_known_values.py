@@ -139,12 +139,12 @@ def learn(agent, updates=2_000):
 
 def table(agent, world):
     """Learned action values: [states, actions]."""
-    weights = agent.weights()
+    weights = agent.state.weights()
     if "head/q/w" in weights and agent.config.head == "scalar":
         return weights["head/q/w"] + weights["head/q/b"]
     observations = np.eye(world.states, dtype=np.float32)
-    feeds = {agent._observations: observations}
-    return agent.engine.run(agent._networks.greedy.q, feeds)
+    feeds = {agent.networks.observations: observations}
+    return agent.engine.run(agent.networks.greedy.q, feeds)
 
 
 SCALAR = {
@@ -260,7 +260,7 @@ def test_a_categorical_head_finds_the_lotterys_distribution():
     agent = played(Lottery(), 1_000, **how)
     learn(agent, 1_500)
     logits = agent.engine.run(
-        agent._networks.greedy.logits, {agent._observations: np.ones((1, 1), np.float32)}
+        agent.networks.greedy.logits, {agent.networks.observations: np.ones((1, 1), np.float32)}
     )
     p = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
     # Atoms 0, 2, 4, 6, 8, 10: all at 2;  0.7 at 0 and 0.3 at 10.
@@ -272,7 +272,7 @@ def test_a_quantile_head_finds_the_lotterys_quantiles():
     agent = played(Lottery(), 1_000, head="quantile", quantiles=10, huber_delta=0.05)
     learn(agent, 3_000)
     z = agent.engine.run(
-        agent._networks.greedy.z, {agent._observations: np.ones((1, 1), np.float32)}
+        agent.networks.greedy.z, {agent.networks.observations: np.ones((1, 1), np.float32)}
     )
     np.testing.assert_allclose(z[0, 0], np.full(10, 2.0), atol=0.2)
     np.testing.assert_allclose(z[0, 1], [0] * 7 + [10] * 3, atol=0.3)

@@ -290,7 +290,7 @@ def test_networks_for_pictures_keep_the_observations_dtype_in_the_replay(lab, ne
     no = np.zeros(1, bool)
     for _ in range(5):
         agent.step(np.ones((1, side, side, 4), bool), np.zeros(1, np.float32), no, no)
-    assert agent.contents.time_steps(0, 4)["observation"].dtype == np.bool_
+    assert agent.state.contents.time_steps(0, 4)["observation"].dtype == np.bool_
     agent.learn(1)
     agent.close()
 
@@ -301,14 +301,14 @@ def test_what_xla_cannot_compile_learns_by_plain_operations_and_says_so(own, lab
     asked, plain = own("pooled", xla=True, updates_per_learn=updates), own("pooled")
     for agent in (asked, plain):
         lab.fill(agent)
-        assert agent.not_compiled is None
+        assert agent.learner.not_compiled is None
         for _ in range(3):
             agent.learn(updates)
         assert agent.updates == 3 * updates
-    assert lab.same(asked.weights(), plain.weights())
-    assert asked.not_compiled == "XLA has no MaxPoolWithArgmax"
-    assert plain.not_compiled is None
-    assert asked.target_age == plain.target_age == 3 * updates
+    assert lab.same(asked.state.weights(), plain.state.weights())
+    assert asked.learner.not_compiled == "XLA has no MaxPoolWithArgmax"
+    assert plain.learner.not_compiled is None
+    assert asked.learner.target_age == plain.learner.target_age == 3 * updates
 
 
 def test_the_display_says_that_learning_is_not_compiled(own, tmp_path):

@@ -37,7 +37,7 @@ def made(*, waiting=True, **settings):
     envs = make_envs(config.env_id, config.num_envs, seed=config.seed)
     agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
     if not waiting:
-        agent._acting._buffer = None
+        agent.acting._buffer = None
     return agent, envs
 
 
@@ -57,8 +57,8 @@ def test_waiting_rows_change_no_bit(pool, settings):
     for waiting in (True, False):
         agent, envs = made(waiting=waiting, **settings)
         for _ in training_loop(agent, envs):
-            waited.append(waiting and agent._acting._buffer.count)
-        digests.append(agent.digest())
+            waited.append(waiting and agent.acting._buffer.count)
+        digests.append(agent.state.digest())
         pool.take_back()
     assert max(waited) > 2
     assert digests[0] == digests[1]
@@ -71,7 +71,7 @@ def test_a_period_that_is_changed_live_changes_the_way_and_no_bit(pool):
         for tick in training_loop(agent, envs):
             if tick.env_step in (100, 200, 300):
                 agent.hyperparameters["learn_period"] = {100: 1, 200: 25, 300: 2}[tick.env_step]
-        digests.append(agent.digest())
+        digests.append(agent.state.digest())
         pool.take_back()
     assert digests[0] == digests[1]
 
@@ -82,20 +82,20 @@ def test_whoever_looks_at_the_replay_sees_all_rows(look):
     loop = training_loop(agent, envs)
     for _ in range(90):
         next(loop)
-    assert agent._acting._buffer.count > 0
+    assert agent.acting._buffer.count > 0
     seen = {
-        "digest": agent.digest,
-        "state": lambda: agent.state().variables["replay/rows_written"].item(),
+        "digest": agent.state.digest,
+        "state": lambda: agent.state.read().variables["replay/rows_written"].item(),
         "rows": agent.rows,
-        "contents": agent.contents.written,
+        "contents": agent.state.contents.written,
     }[look]()
-    assert agent._acting._buffer.count == 0
+    assert agent.acting._buffer.count == 0
     twin, envs = made(waiting=False)
     loop = training_loop(twin, envs)
     for _ in range(90):
         next(loop)
     if look == "digest":
-        assert seen == twin.digest()
+        assert seen == twin.state.digest()
     elif look == "rows":
         assert seen == twin.rows()
     else:
@@ -115,12 +115,12 @@ def test_no_other_thread_stores_what_waits(pool, tmp_path):
         checkpoints = Checkpoints(
             agent, CheckpointStore(tmp_path / str(often)), pytest.fail, stored_at_once=64
         )
-        agent._acting.store = partial(noting, agent._acting.store)
+        agent.acting.store = partial(noting, agent.acting.store)
         for tick in training_loop(agent, envs):
             if often and tick.env_step % 50 == 5:
                 checkpoints.take(tick.env_step, tick.env_step, {}, must=True)
         checkpoints.finish()
-        digests.append(agent.digest())
+        digests.append(agent.state.digest())
         pool.take_back()
     assert threads == {get_ident()}
     assert digests[0] == digests[1]
@@ -142,14 +142,14 @@ def test_rows_that_waited_are_dropped_when_another_state_is_restored():
     loop = training_loop(agent, envs)
     for _ in range(60):
         next(loop)
-    state = agent.state()
-    rows = [(0, agent.contents.time_steps(0, 60))]
-    digest = agent.digest()
+    state = agent.state.read()
+    rows = [(0, agent.state.contents.time_steps(0, 60))]
+    digest = agent.state.digest()
     for _ in range(30):
         next(loop)
-    assert agent._acting._buffer.count > 0
-    agent.restore(state, rows)
-    assert agent.digest() == digest
+    assert agent.acting._buffer.count > 0
+    agent.state.restore(state, rows)
+    assert agent.state.digest() == digest
 
 
 @pytest.mark.parametrize("period", [12, 1], ids=["waiting", "each one stored"])
@@ -165,21 +165,21 @@ def test_a_time_step_that_is_refused_is_not_counted(pool, period):
                     agent.step(shown, tick.step.reward, tick.step.terminated, tick.step.autoreset)
             if tick.env_step == 25:
                 agent.hyperparameters["learn_period"] = 12
-        digests.append(agent.digest())
+        digests.append(agent.state.digest())
         pool.take_back()
     assert digests[0] == digests[1]
 
 
 def test_a_step_that_explores_asks_no_network():
     agent, envs = made(epsilon=1.0)
-    agent._acting.greedy = None
+    agent.acting.greedy = None
     state = LoopState(next_log=10_000)
     for _ in training_loop(agent, envs, state):
         if state.env_step == 300:
             break
     agent, envs = made(epsilon=0.0)
-    asked, greedy = [], agent._acting.greedy
-    agent._acting.greedy = lambda observation: asked.append(1) or greedy(observation)
+    asked, greedy = [], agent.acting.greedy
+    agent.acting.greedy = lambda observation: asked.append(1) or greedy(observation)
     loop = training_loop(agent, envs)
     for _ in range(120):
         next(loop)

@@ -72,7 +72,7 @@ def test_the_period_counts_updates_not_calls_of_learn(lab, updates_per_learn):
     for _ in range(6):
         agent.learn(3)
         ages.append(agent.inspect().target_age)
-        assert agent.target_age == ages[-1]  # which asks no graph
+        assert agent.learner.target_age == ages[-1]  # which asks no graph
     assert ages == [3, 1, 4, 2, 0, 3]  # 3, 6 - 5, 9 - 5, 12 - 10, 15 - 15, 18 - 15
 
 
@@ -264,14 +264,17 @@ def test_what_python_knows_of_the_age_is_what_the_graph_knows(lab, updates_per_l
     """Through single and fused updates, shortened and lengthened periods, and everything else."""
     agent = lab.filled(updates_per_learn=updates_per_learn, past_states=3)
     rng = np.random.default_rng(0)
-    agent.snapshot()
-    kept = agent.state(), [(0, agent.contents.time_steps(0, agent.contents.written()))]
+    agent.state.snapshot()
+    kept = (
+        agent.state.read(),
+        [(0, agent.state.contents.time_steps(0, agent.state.contents.written()))],
+    )
     others = [
         agent.sync,
-        agent.snapshot,
-        agent.rewind,
-        lambda: agent.load_weights(agent.weights()),
-        lambda: agent.restore(*kept),
+        agent.state.snapshot,
+        agent.state.rewind,
+        lambda: agent.state.load_weights(agent.state.weights()),
+        lambda: agent.state.restore(*kept),
     ]
     copies = 0
     for _ in range(300):
@@ -279,6 +282,6 @@ def test_what_python_knows_of_the_age_is_what_the_graph_knows(lab, updates_per_l
         if rng.random() < 0.1:
             others[rng.integers(len(others))]()
         agent.learn(int(rng.integers(1, 9)))
-        assert agent._clock.now == agent.inspect().target_age
-        copies += agent._clock.now == 0
+        assert agent.learner.clock.now == agent.inspect().target_age
+        copies += agent.learner.clock.now == 0
     assert copies > 20

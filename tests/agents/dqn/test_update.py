@@ -147,7 +147,7 @@ def test_asking_for_statistics_changes_no_bit(lab):
     for updates in (1, 2, 2, 1):
         asked.learn(updates, stats=True)
         not_asked.learn(updates)
-    assert lab.same(asked.weights(), not_asked.weights())
+    assert lab.same(asked.state.weights(), not_asked.state.weights())
 
 
 def test_the_gradient_norm_is_measured_before_clipping(lab):
@@ -194,7 +194,7 @@ def test_networks_of_whole_frames_make_each_update_by_plain_operations(network, 
 def test_a_live_value_acts_on_the_very_next_update_and_not_before(lab, updates):
     agent = lab.filled(updates_per_learn=updates)
     agent.learn(updates)
-    state, rows = agent.state(), [(0, agent.contents.time_steps(0, 50))]
+    state, rows = agent.state.read(), [(0, agent.state.contents.time_steps(0, 50))]
     before = lab.weights(agent, "online")
     agent.learn(updates)
     after = lab.weights(agent, "online")
@@ -202,26 +202,26 @@ def test_a_live_value_acts_on_the_very_next_update_and_not_before(lab, updates):
     if updates > 1:  # the same feeds, read by the loop: half of them will do
         new = {name: new[name] for name in ("learning_rate", "max_grad_norm")}
     for name, value in new.items():
-        agent.restore(state, rows)
+        agent.state.restore(state, rows)
         agent.hyperparameters[name] = value
-        assert lab.same(agent.weights(), before)
+        assert lab.same(agent.state.weights(), before)
         agent.learn(updates)
-        assert not lab.same(agent.weights(), after), name
+        assert not lab.same(agent.state.weights(), after), name
         agent.hyperparameters[name] = "auto"
-    agent.restore(state, rows)
+    agent.state.restore(state, rows)
     agent.learn(updates)
-    assert lab.same(agent.weights(), after)
+    assert lab.same(agent.state.weights(), after)
 
 
 def test_twice_the_learning_rate_makes_the_next_step_twice_as_long(lab):
     changed, steady = lab.filled(), lab.filled()
     for agent in (changed, steady):
         agent.learn(3)
-    before = steady.weights()
+    before = steady.state.weights()
     changed.hyperparameters["learning_rate"] = 0.02
     for agent in (changed, steady):
         agent.learn()
-    once, twice = steady.weights(), changed.weights()
+    once, twice = steady.state.weights(), changed.state.weights()
     for name in before:
         step = once[name] - before[name]
         np.testing.assert_allclose(twice[name] - before[name], 2 * step, rtol=1e-2, atol=1e-6)
@@ -253,7 +253,7 @@ def test_no_change_of_any_live_value_adds_an_operation_to_the_graph(lab):
         agent.sync()
         agent.greedy(np.zeros((4, 2), np.float32))
         agent.inspect()
-        agent.load_weights(agent.weights())
+        agent.state.load_weights(agent.state.weights())
     assert lab.operations(agent) == operations
 
 
@@ -287,9 +287,9 @@ def test_weights_loaded_into_another_agent_give_the_same_greedy_actions(lab):
     trained.learn(50)
     observations = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
     assert not np.array_equal(trained.greedy(observations), fresh.greedy(observations))
-    fresh.load_weights(trained.weights())
+    fresh.state.load_weights(trained.state.weights())
     assert np.array_equal(trained.greedy(observations), fresh.greedy(observations))
-    assert lab.same(lab.weights(fresh, "target"), trained.weights())
+    assert lab.same(lab.weights(fresh, "target"), trained.state.weights())
     assert fresh.inspect().target_age == 0
 
 
@@ -299,7 +299,7 @@ def test_weights_loaded_into_another_agent_give_the_same_greedy_actions(lab):
 )
 def test_weights_of_another_network_are_refused_by_name_and_nothing_is_loaded(lab, settings, named):
     agent, other = lab.used(), lab.used(**settings)
-    before = agent.weights()
+    before = agent.state.weights()
     with pytest.raises(ScopeMismatch, match=named):
-        agent.load_weights(other.weights())
-    assert lab.same(agent.weights(), before)
+        agent.state.load_weights(other.state.weights())
+    assert lab.same(agent.state.weights(), before)

@@ -56,7 +56,7 @@ def made(**settings):
 def rows_of(agent):
     """Column -> all that the replay holds of it."""
     columns = {}
-    for name, array in agent.contents.chunks():
+    for name, array in agent.state.contents.chunks():
         columns.setdefault(name, []).append(array)
     return {name: np.concatenate(parts) for name, parts in columns.items()}
 
@@ -173,12 +173,12 @@ def test_it_is_the_loop_written_out(settings):
     assert len(episodes) > 1
     assert agent.updates == twin.updates > 100
     assert agent.inspect().target_age == twin.inspect().target_age
-    assert agent.freeze.position == twin.freeze.position
+    assert agent.learner.freeze.position == twin.learner.freeze.position
     for name, column in rows_of(twin).items():
         np.testing.assert_allclose(rows_of(agent)[name], column, rtol=1e-5, err_msg=name)
-    for name, weights in twin.weights().items():
+    for name, weights in twin.state.weights().items():
         np.testing.assert_allclose(
-            agent.weights()[name], weights, rtol=2e-3, atol=2e-4, err_msg=name
+            agent.state.weights()[name], weights, rtol=2e-3, atol=2e-4, err_msg=name
         )
 
 
@@ -194,7 +194,7 @@ MORE_KINDS = {
 def digest(kind, seed):
     agent, envs = made(seed=seed, **MORE_KINDS[kind])
     list(compiled_loop(agent, envs))
-    return agent.digest()
+    return agent.state.digest()
 
 
 @pytest.mark.parametrize("kind", slower({k: k for k in MORE_KINDS}, "prioritized, four envs"))
@@ -204,7 +204,7 @@ def test_whatever_the_chunks_end_the_digest_is_the_same(pool, kind):
     state = LoopState(next_log=100)
     while state.env_step < agent.config.env_steps:
         next(compiled_loop(agent, envs, state))
-    entered_again = agent.digest()
+    entered_again = agent.state.digest()
     pool.take_back()
     assert entered_again == digest(kind, seed=0)
 
@@ -232,9 +232,9 @@ def test_what_is_set_between_two_chunks_holds_for_the_next_one():
     live["epsilon"] = 1.0
     next(loop), next(loop), next(loop)
     live["exempt"] = "torso"
-    before = {name: weights.copy() for name, weights in agent.weights().items()}
+    before = {name: weights.copy() for name, weights in agent.state.weights().items()}
     next(loop)
-    for name, weights in agent.weights().items():
+    for name, weights in agent.state.weights().items():
         assert (weights == before[name]).all() == name.startswith("torso/")
     live["exempt"] = "auto"
     live["sync_period"] = 1_000_000
@@ -247,9 +247,9 @@ def test_what_is_set_between_two_chunks_holds_for_the_next_one():
     next(loop), next(loop)
     assert agent.updates == updates
     live["epsilon"] = 0.0
-    before = agent.contents.written()
+    before = agent.state.contents.written()
     next(loop)
-    rows = agent.contents.time_steps(before, agent.contents.written())
+    rows = agent.state.contents.time_steps(before, agent.state.contents.written())
     assert (rows["action"][:, 0] == agent.greedy(rows["observation"][:, 0])).all()
 
 
@@ -258,12 +258,12 @@ def test_the_graph_does_not_grow_and_a_rewind_leaves_the_envs_where_they_are():
     loop = compiled_loop(agent, envs)
     next(loop), next(loop)
     operations = len(agent.engine.graph.get_operations())
-    agent.snapshot()
+    agent.state.snapshot()
     next(loop)
-    state = agent.engine.run(tf2.nest.flatten(agent.device_loop._state))
-    agent.rewind()
+    state = agent.engine.run(tf2.nest.flatten(agent.chunks.envs.variables))
+    agent.state.rewind()
     for before, after in zip(
-        state, agent.engine.run(tf2.nest.flatten(agent.device_loop._state)), strict=True
+        state, agent.engine.run(tf2.nest.flatten(agent.chunks.envs.variables)), strict=True
     ):
         np.testing.assert_array_equal(after, before)
     next(loop)

@@ -97,12 +97,12 @@ def test_the_threads_give_the_bits_of_one_thread(pool, settings):
     agent, envs = made(**settings)
     for _ in concurrent_loop(agent, envs):
         pass
-    updates, digest = agent.updates, agent.digest()
+    updates, digest = agent.updates, agent.state.digest()
     pool.take_back()
     twin, its_envs = made(**settings)
     train_one_after_the_other(twin, its_envs)
     assert updates == twin.updates > 50
-    assert digest == twin.digest()
+    assert digest == twin.state.digest()
 
 
 @pytest.mark.parametrize("late", [pytest.param("envs", marks=pytest.mark.slow), "learner"])
@@ -118,10 +118,10 @@ def digest(late):
     if late == "envs":
         delay(envs, "step", rng)
     if late == "learner":
-        delay(agent._calls, "run", rng)
+        delay(agent.learner._calls, "run", rng)
     for _ in concurrent_loop(agent, envs):
         pass
-    found = agent.digest()
+    found = agent.state.digest()
     POOL.take_back()
     return found
 
@@ -143,8 +143,8 @@ def test_a_phase_acts_with_the_weights_it_began_with():
     agent.follow()
     before = agent.act(step.observation, 0).item()
     # The opposite of every value: the other action is the best one now.
-    opposite = {n: -w if n.startswith("head") else w for n, w in agent.weights().items()}
-    agent._weights.load(opposite)
+    opposite = {n: -w if n.startswith("head") else w for n, w in agent.state.weights().items()}
+    agent.state._weights.load(opposite)
     assert agent.greedy(step.observation).item() == 1 - before
     assert agent.act(step.observation, 1).item() == before
     agent.follow()
@@ -179,7 +179,7 @@ def test_an_env_that_raises_leaves_no_update_half_done():
         for _ in concurrent_loop(agent, envs):
             pass
     assert agent.updates % 4 == 0
-    agent.digest()
+    agent.state.digest()
 
 
 def test_acting_with_numbers_drawn_ahead_changes_no_bit(pool):
@@ -188,9 +188,9 @@ def test_acting_with_numbers_drawn_ahead_changes_no_bit(pool):
     for ahead in (True, False):
         agent, envs = made(env_steps=300, num_envs=2)
         if not ahead:
-            agent._acting._buffer = None
+            agent.acting._buffer = None
         for _ in concurrent_loop(agent, envs):
             pass
-        digests.append(agent.digest())
+        digests.append(agent.state.digest())
         pool.take_back()
     assert digests[0] == digests[1]

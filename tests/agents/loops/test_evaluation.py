@@ -106,11 +106,11 @@ def test_returns_are_undiscounted_sums_up_to_the_time_limit(lab, agent):
 
 def test_the_policy_is_greedy(lab, agent):
     always_2 = {"head/q/w": np.zeros((8, 3)), "head/q/b": [0, 0, 1]}
-    trained = agent.weights()
-    agent.load_weights(trained | {k: np.float32(v) for k, v in always_2.items()})
+    trained = agent.state.weights()
+    agent.state.load_weights(trained | {k: np.float32(v) for k, v in always_2.items()})
     assert agent.hyperparameters["epsilon"] == 1.0
     assert returns_of(lab, agent, "Choice", 12) == [2.0] * 12
-    agent.load_weights(trained)
+    agent.state.load_weights(trained)
 
 
 def test_the_same_seed_gives_the_same_returns_and_another_other_ones(lab, agent):
@@ -152,7 +152,7 @@ def test_nothing_is_stored_and_nothing_is_learned(lab):
     assert np.array_equal(lab.fill(agent, 20, seed=1), lab.fill(twin, 20, seed=1))
     for one in (agent, twin):
         one.learn(3)
-    assert lab.same(agent.weights(), twin.weights())
+    assert lab.same(agent.state.weights(), twin.state.weights())
 
 
 class Endless(Ramp):

@@ -86,7 +86,7 @@ def agent_actions(run, observations, *, averaged):
     envs = training_envs(CONFIG)
     envs.close()
     agent = _agent_for(CONFIG, envs)
-    agent.load_weights(policy_weights(RunDir.open(run), averaged=averaged))
+    agent.state.load_weights(policy_weights(RunDir.open(run), averaged=averaged))
     return agent.greedy(observations)
 
 

@@ -96,7 +96,7 @@ def begun(seen):
 
     def on_tick(agent, tick):
         if not seen:
-            seen.update(agent.state().variables)
+            seen.update(agent.state.read().variables)
 
     return on_tick
 

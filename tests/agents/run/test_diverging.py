@@ -9,7 +9,7 @@ from agents.cli.main import main
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.dqn.diverging import diverged
-from agents.dqn.state import AgentState
+from agents.dqn.state import SavedAgent
 from agents.loops.compiled import compiled_loop
 from agents.loops.concurrent import concurrent_loop
 from agents.loops.plain import LoopState, training_loop
@@ -48,7 +48,7 @@ def with_a_huge_reward(lab, **settings):
 
 def not_finite(agent):
     """Names of variables that hold anything else."""
-    kept = agent.state().variables.items()
+    kept = agent.state.read().variables.items()
     return [name for name, v in kept if v.dtype.kind == "f" and not np.isfinite(v).all()]
 
 
@@ -69,25 +69,32 @@ def always(name, names):
 @pytest.mark.parametrize("way", [always(way, ALWAYS) for way in WAYS])
 def test_the_update_that_diverges_is_not_made_and_all_is_as_after_the_one_before(lab, way):
     agent = with_a_huge_reward(lab, **WAYS[way])
-    rows, fresh = [(0, agent.contents.time_steps(0, agent.contents.written()))], agent.state()
+    rows, fresh = (
+        [(0, agent.state.contents.time_steps(0, agent.state.contents.written()))],
+        agent.state.read(),
+    )
     for first in range(0, 900, 100):  # the count decides what is drawn
         counted = fresh.variables | {"counters/updates": np.int64(first)}
-        state = AgentState(counted, fresh.host | {"updates": first})
-        agent.restore(state, rows)
+        state = SavedAgent(counted, fresh.host | {"updates": first})
+        agent.state.restore(state, rows)
         with pytest.raises(Diverged, match="the loss is inf"):
             agent.learn(200)
         done = agent.updates
         if done - first > 3:
             break
     assert done - first > 3 and not_finite(agent) == []
-    digest, age, position = agent.digest(), agent.target_age, agent.freeze.position
+    digest, age, position = (
+        agent.state.digest(),
+        agent.learner.target_age,
+        agent.learner.freeze.position,
+    )
     with pytest.raises(Diverged, match=f"update {done + 1}:"):
         agent.learn(5, stats=True)
-    assert agent.digest() == digest
-    agent.restore(state, rows)
+    assert agent.state.digest() == digest
+    agent.state.restore(state, rows)
     agent.learn(done - first)
-    assert agent.digest() == digest
-    assert (agent.target_age, agent.freeze.position) == (age, position)
+    assert agent.state.digest() == digest
+    assert (agent.learner.target_age, agent.learner.freeze.position) == (age, position)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +112,11 @@ def test_every_kind_of_learning_stops_where_its_values_leave_float32(lab, settin
     agent = lab.filled(updates_per_learn=3, **settings)
     agent.learn(3)
     good = spoil(lab, agent)
-    digest = agent.digest()
+    digest = agent.state.digest()
     for updates in (1, 3):  # a single one, and fused ones
         with pytest.raises(Diverged, match="update 4:"):
             agent.learn(updates)
-        assert agent.digest() == digest and not_finite(agent) == []
+        assert agent.state.digest() == digest and not_finite(agent) == []
     lab.put(agent, "online", good)
     assert np.isfinite(agent.learn(3, stats=True).loss) and agent.updates == 6
 
@@ -117,24 +124,24 @@ def test_every_kind_of_learning_stops_where_its_values_leave_float32(lab, settin
 def test_no_learning_rate_carries_a_weight_out_of_float32(lab):
     agent = lab.filled(updates_per_learn=3, loss="squared")
     agent.hyperparameters["max_grad_norm"] = 1e30
-    rows, state = [(0, agent.contents.time_steps(0, 50))], agent.state()
+    rows, state = [(0, agent.state.contents.time_steps(0, 50))], agent.state.read()
     for updates in (1, 3):
-        agent.restore(state, rows)
+        agent.state.restore(state, rows)
         agent.hyperparameters["learning_rate"] = LARGEST_RATE
         with pytest.raises(Diverged):
             for _ in range(10):
                 agent.learn(updates)
         assert agent.updates == 1 and not_finite(agent) == []
-        largest = max(np.abs(value).max() for value in agent.weights().values())
+        largest = max(np.abs(value).max() for value in agent.state.weights().values())
         assert 0.5 * LARGEST_RATE < largest < 2 * LARGEST_RATE
-        agent.restore(state, rows)
+        agent.state.restore(state, rows)
         agent.hyperparameters["learning_rate"] = "auto"
-        digest = agent.digest()
+        digest = agent.state.digest()
         agent.hyperparameters["learning_rate"] = 3e38
         with pytest.raises(Diverged, match=r"learning rate above 1e\+18.*learning_rate 3e\+38"):
             agent.learn(updates)
         agent.hyperparameters["learning_rate"] = "auto"
-        assert agent.digest() == digest
+        assert agent.state.digest() == digest
 
 
 def test_the_line_says_what_where_and_what_to_try():
@@ -193,13 +200,15 @@ def test_the_compiled_loop_stops_within_the_time_step():
     agent, state, ticks, error = until_it_diverges("compiled", chunk=60, freeze=freeze)
     assert AT <= ticks[-1].env_step < state.env_step == error.tick.env_step
     # Of the last time step there is the row, as in the plain loop, and no env step any more.
-    assert agent.contents.written() == state.tick + 1
+    assert agent.state.contents.written() == state.tick + 1
     assert state.env_step % 8 == 0 and state.clock.age == 0
     assert agent.updates == 2 * sum(step % 8 == 0 for step in range(50, state.env_step))
     assert not_finite(agent) == [] and f"update {agent.updates + 1}:" in str(error)
-    position, agent.freeze.position = agent.freeze.position, (0, 0)
-    assert sum(updates for _, updates in agent.freeze.phases(agent.updates)) == agent.updates
-    assert agent.freeze.position == position
+    position, agent.learner.freeze.position = agent.learner.freeze.position, (0, 0)
+    assert (
+        sum(updates for _, updates in agent.learner.freeze.phases(agent.updates)) == agent.updates
+    )
+    assert agent.learner.freeze.position == position
 
 
 @pytest.mark.slow  # the rule of the test above, at the first update of all
@@ -207,13 +216,13 @@ def test_updates_before_the_one_that_diverges_in_a_chunk_are_made():
     rates = {"learning_rate": 1e15, "max_grad_norm": 1e30}
     agent, state, ticks, _ = until_it_diverges("compiled", chunk=100, **rates)
     assert agent.updates == 1 and not ticks and state.env_step == 56
-    assert not_finite(agent) == [] and np.abs(agent.weights()["head/q/w"]).max() > 1e14
+    assert not_finite(agent) == [] and np.abs(agent.state.weights()["head/q/w"]).max() > 1e14
 
 
 @pytest.mark.slow  # in the default run a run of the plain loop diverges, below
 def test_the_concurrent_loop_stores_what_it_counted():
     agent, state, _, error = until_it_diverges("concurrent")
-    assert agent.contents.written() == state.tick
+    assert agent.state.contents.written() == state.tick
     assert not_finite(agent) == [] and f"update {agent.updates + 1}:" in str(error)
 
 

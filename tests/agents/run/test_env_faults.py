@@ -155,8 +155,8 @@ def test_what_is_not_finite_ends_the_run_with_its_place_and_what_is_saved(
     assert read_state(RunDir.open(run).control)[0].status == "failed"
     # Nothing of the time step has entered the replay.
     (agent,) = agents
-    stored = agent.contents.written()
-    rows = agent.contents.time_steps(0, stored)
+    stored = agent.state.contents.written()
+    rows = agent.state.contents.time_steps(0, stored)
     assert AT - 8 <= stored <= AT
     assert np.isfinite(rows["observation"]).all() and np.isfinite(rows["reward"]).all()
 

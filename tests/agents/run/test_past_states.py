@@ -30,9 +30,9 @@ def shared(lab):
     for t in range(40):
         lab.step(agent, rng.normal(size=2), 1.0, terminated=t % 9 == 8)
     for _ in range(3):
-        agent.snapshot()
+        agent.state.snapshot()
         agent.learn(5)
-    return agent, agent.state(), [(0, agent.contents.time_steps(0, 40))]
+    return agent, agent.state.read(), [(0, agent.state.contents.time_steps(0, 40))]
 
 
 @pytest.fixture
@@ -40,13 +40,13 @@ def agent(shared):
     """The same for each test."""
     agent, state, rows = shared
     agent.hyperparameters["tau"] = "auto"
-    agent.restore(state, rows)
+    agent.state.restore(state, rows)
     return agent
 
 
 def learned(agent):
     """Every variable but the ring itself and the count of updates."""
-    variables = agent.state().variables
+    variables = agent.state.read().variables
     return {
         name: value
         for name, value in variables.items()
@@ -65,7 +65,7 @@ def test_rewind_brings_back_both_networks_the_optimizer_and_the_age_bit_for_bit(
     for t in range(40):
         lab.step(agent, [t / 40, 1.0], 1.0)
     agent.learn(6)
-    agent.snapshot()
+    agent.state.snapshot()
     then = learned(agent)
     agent.learn(7)
     now = learned(agent)
@@ -73,7 +73,7 @@ def test_rewind_brings_back_both_networks_the_optimizer_and_the_age_bit_for_bit(
     assert {"online", "target", "counters"} <= changed
     slots = [name for name in now if "Adam" in name or "beta" in name]
     assert any(not np.array_equal(now[name], then[name]) for name in slots)
-    assert agent.rewind() == 6
+    assert agent.state.rewind() == 6
     assert same(learned(agent), then)
     assert agent.inspect().target_age == 2  # six updates, copied at the fourth
 
@@ -86,14 +86,14 @@ def test_from_there_learning_goes_on_as_if_those_weights_had_been_loaded(lab, fo
         for t in range(40):
             lab.step(agent, [t / 40, 1.0], 1.0)
         agent.learn(6)
-    twins[0].snapshot()
+    twins[0].state.snapshot()
     then = learned(twins[0])
     for agent in twins:
         agent.learn(3)
-    twins[0].rewind()
-    state, rows = twins[1].state(), twins[1].contents
+    twins[0].state.rewind()
+    state, rows = twins[1].state.read(), twins[1].state.contents
     rows = [(0, rows.time_steps(0, rows.written()))]
-    twins[1].restore(state._replace(variables=state.variables | then), rows)
+    twins[1].state.restore(state._replace(variables=state.variables | then), rows)
     for agent in twins:
         agent.learn(5)
     assert same(learned(twins[0]), learned(twins[1]))
@@ -101,28 +101,28 @@ def test_from_there_learning_goes_on_as_if_those_weights_had_been_loaded(lab, fo
 
 @pytest.mark.parametrize(("back", "update"), [(1, 10), (2, 5), (3, 0)])
 def test_rewind_goes_back_as_many_snapshots_as_it_is_told(agent, back, update):
-    assert agent.snapshots == (0, 5, 10)
-    assert agent.rewind(back) == update
+    assert agent.state.snapshots == (0, 5, 10)
+    assert agent.state.rewind(back) == update
 
 
 def test_the_state_before_a_rewind_is_the_last_snapshot(agent):
     now = learned(agent)
-    agent.rewind(3)  # the oldest, whose place a fourth snapshot must not take
+    agent.state.rewind(3)  # the oldest, whose place a fourth snapshot must not take
     then = learned(agent)
     assert not same(then, now)
-    assert agent.snapshots == (5, 10, 15)
-    assert agent.rewind() == 15
+    assert agent.state.snapshots == (5, 10, 15)
+    assert agent.state.rewind() == 15
     assert same(learned(agent), now)
-    agent.rewind()
+    agent.state.rewind()
     assert same(learned(agent), then)
 
 
 def test_what_is_no_learning_does_not_go_back(agent):
     agent.hyperparameters["tau"] = 0.5
-    written, rows = agent.contents.written(), agent.rows()
-    agent.rewind(2)
-    assert agent.updates == 15 and agent.state().variables["counters/updates"] == 15
-    assert agent.contents.written() == written and agent.rows() == rows
+    written, rows = agent.state.contents.written(), agent.rows()
+    agent.state.rewind(2)
+    assert agent.updates == 15 and agent.state.read().variables["counters/updates"] == 15
+    assert agent.state.contents.written() == written and agent.rows() == rows
     assert agent.hyperparameters["tau"] == 0.5
 
 
@@ -130,16 +130,16 @@ def test_what_is_no_learning_does_not_go_back(agent):
 def test_further_back_than_there_are_snapshots_is_refused(agent, back):
     before = learned(agent)
     with pytest.raises(RlCoreError, match=f"cannot go back {back}: there are 3 snapshots"):
-        agent.rewind(back)
+        agent.state.rewind(back)
     assert same(learned(agent), before)
 
 
 def test_without_a_ring_there_is_nothing_to_go_back_to(lab):
     agent = lab.agent(past_states=0)
-    for act in (agent.snapshot, agent.rewind):
+    for act in (agent.state.snapshot, agent.state.rewind):
         with pytest.raises(RlCoreError, match="snapshots"):
             act()
-    assert not any(name.startswith("past/") for name in agent.state().variables)
+    assert not any(name.startswith("past/") for name in agent.state.read().variables)
 
 
 def test_snapshots_are_the_past_of_one_agent_and_change_no_other_number(lab):
@@ -150,7 +150,7 @@ def test_snapshots_are_the_past_of_one_agent_and_change_no_other_number(lab):
         for _ in range(5):
             agent.learn(3)
             if agent.config.past_states:
-                agent.snapshot()
+                agent.state.snapshot()
     assert same(learned(twins[1]), learned(twins[0]))
 
 
@@ -225,7 +225,7 @@ def test_several_changes_at_one_time_step_share_a_snapshot(tmp_path):
         if tick.env_step in (200, 300):
             agent.hyperparameters["tau"] = 0.5
             agent.hyperparameters["discount"] = 0.9
-        seen.append(agent.snapshots)
+        seen.append(agent.state.snapshots)
 
     train(SHORT, tmp_path / "run", on_tick=on_tick)
     assert [len(snapshots) for snapshots in (seen[150], seen[-1])] == [0, 2]

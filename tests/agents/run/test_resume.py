@@ -345,8 +345,10 @@ def test_interruptions_leave_the_sync_interval_the_target_and_the_buffer(folder,
     def watched(by_tick):
         def on_tick(agent, tick):
             by_tick[tick.env_step] = (
-                agent.inspect(), agent.hyperparameters["sync_period"], agent.contents.written()
-            )  # fmt: skip
+                agent.inspect(),
+                agent.hyperparameters["sync_period"],
+                agent.state.contents.written(),
+            )
 
         return on_tick
 
@@ -364,7 +366,7 @@ def test_the_target_is_neither_synced_nor_stale_after_a_resume(folder):
 
     def watch(agent, tick):
         if tick.env_step == 700:
-            weights = agent.state().variables
+            weights = agent.state.read().variables
             seen.append({n: w for n, w in weights.items() if n.startswith(("target/", "online/"))})
 
     interrupted(folder / "target", [699], watch)

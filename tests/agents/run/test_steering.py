@@ -139,7 +139,7 @@ def test_an_arm_that_ends_inside_a_phase_cuts_it_and_its_length_is_live(tmp_path
     trained = []
 
     def watch(ticks, agent, tick):
-        trained.append((agent.updates, agent.freeze.position))
+        trained.append((agent.updates, agent.learner.freeze.position))
 
     arms = [{"exempt": ["head"], "updates": 5}, {"exempt": ["torso"], "updates": 3}]
     go(tmp_path / "run", [(100, "arm_0_updates", 2)], watch, freeze=arms, updates_per_learn=4,

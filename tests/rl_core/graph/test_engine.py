@@ -480,10 +480,26 @@ def test_before_start_there_is_no_session_and_the_error_says_so(engine):
     with engine.building():
         y = tf.constant(1.0)
     assert not engine.started
+    call = engine.callable(y)
     with pytest.raises(RlCoreError, match=r"call start\(\)"):
-        engine.callable(y)
+        call()
     engine.start()
-    assert engine.started
+    assert engine.started and call() == 1.0
+
+
+def test_start_makes_declared_calls_and_then_does_what_it_was_given(engine):
+    with engine.building():
+        x = tf.placeholder(tf.float32, [])
+        variable = tf.get_variable("v", initializer=1.0)
+        read = engine.callable(variable.read_value())
+        set_to = engine.callable(None, [x], [variable.assign(x)])
+        seen = []
+        engine.at_start(lambda: seen.append(read().item()))
+        engine.at_start(lambda: set_to(np.float32(5)))
+        engine.at_start(lambda: seen.append(read().item()))
+    assert seen == []
+    engine.start()
+    assert seen == [1.0, 5.0]
 
 
 def test_two_engines_do_not_disturb_each_other():

@@ -44,7 +44,7 @@ HEADS = pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 
 def built(network, observation):
     with tf.variable_scope("online"):
-        return network(tf.constant(observation)).q
+        return network(tf.constant(observation))[0].q
 
 
 def draws(purpose="now", counter=0):
@@ -65,7 +65,7 @@ def test_a_network_gives_one_value_per_action_whatever_the_observations_shape(
 def test_a_batch_size_may_be_unknown_when_the_network_is_built(evaluate, network):
     observation = tf.placeholder(tf.float32, [None, 2])
     with tf.variable_scope("online"):
-        q = network(observation).q
+        q = network(observation)[0].q
     assert evaluate(q, {observation: np.ones((7, 2))}).shape == (7, 3)
 
 
@@ -147,8 +147,8 @@ def test_a_dueling_value_is_the_value_plus_the_advantage_less_the_mean_advantage
 @HEADS
 def test_bytes_are_pixels_and_are_scaled_to_between_0_and_1(evaluate, network):
     with tf.variable_scope("online", reuse=tf.AUTO_REUSE):
-        pixels = network(tf.constant([[0, 255]], tf.uint8)).q
-        floats = network(tf.constant([[0.0, 1.0]])).q
+        pixels = network(tf.constant([[0, 255]], tf.uint8))[0].q
+        floats = network(tf.constant([[0.0, 1.0]]))[0].q
     np.testing.assert_allclose(evaluate(pixels), evaluate(floats), rtol=1e-5, atol=1e-6)
 
 
@@ -165,8 +165,8 @@ SCALED = [
 def test_bytes_are_scaled_by_their_own_bounds(evaluate, low, high, seen):
     of_bytes = of_scaled_bytes(PLAIN, ByteBounds(low, high))
     with tf.variable_scope("online", reuse=tf.AUTO_REUSE):
-        scaled = of_bytes(tf.constant([[2, 6]], tf.uint8)).q
-        floats = PLAIN(tf.constant([seen])).q
+        scaled = of_bytes(tf.constant([[2, 6]], tf.uint8))[0].q
+        floats = PLAIN(tf.constant([seen]))[0].q
     np.testing.assert_array_equal(evaluate(scaled), evaluate(floats))
 
 
@@ -176,8 +176,8 @@ def test_without_bounds_a_network_is_the_very_same():
 
 def test_bools_are_0_and_1(evaluate):
     with tf.variable_scope("online", reuse=tf.AUTO_REUSE):
-        bools = PLAIN(tf.constant([[False, True]])).q
-        floats = PLAIN(tf.constant([[0.0, 1.0]])).q
+        bools = PLAIN(tf.constant([[False, True]]))[0].q
+        floats = PLAIN(tf.constant([[0.0, 1.0]]))[0].q
     np.testing.assert_array_equal(evaluate(bools), evaluate(floats))
 
 
@@ -186,7 +186,8 @@ def test_bools_are_0_and_1(evaluate):
 
 def of(kind, x, **how):
     with tf.variable_scope("online", reuse=tf.AUTO_REUSE):
-        return NETWORKS[kind](tf.constant(x), **how)
+        values, _ = NETWORKS[kind](tf.constant(x), **how)
+        return values
 
 
 def test_a_categorical_q_is_the_mean_of_the_atoms_under_the_softmax(evaluate):

@@ -1,0 +1,121 @@
+"""The choice of actions in the graph: greedy policies, and exploration around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from agents.config.model import DqnConfig
+from agents.dqn.exploring import EpsilonGreedy
+from rl_core.exploration import boltzmann, epsilon_greedy
+from rl_core.graph.engine import Engine
+from rl_core.losses import legal_only
+from rl_core.networks import Values
+from rl_core.random import Draws, Keys, Stream
+
+# (what for, shape) -> float32 in [0, 1) of this shape.
+Uniform = Callable[[str, list[int]], tf.Tensor]
+# (observations [N, ...], draws) -> values.
+NetworkValues = Callable[[tf.Tensor, Draws | None], Values]
+
+
+class Policy(Protocol):
+    """Observations [M, ...] and, with action masks, masks [M, A] -> actions [M]."""
+
+    def __call__(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray: ...
+
+
+def greedy_policy(
+    engine: Engine, values: Values, observations: tf.Tensor, legal: tf.Tensor | None
+) -> Policy:
+    """Declares the call of a greedy policy.
+
+    Args:
+      values: of `observations`, a placeholder [M, ...].
+      legal: [M, A] bool placeholder, with action masks.
+    """
+    action = best(legal_only(values.q, legal))  # [M]
+    if legal is not None:
+        return engine.callable(action, [observations, legal])
+    call = engine.callable(action, [observations])
+    return lambda observation, legal=None: call(observation)
+
+
+class Exploration:
+    """Chooses actions of N envs: the best ones, or by chance.
+
+    Args:
+      config, keys: of the agent.
+      num_actions: A.
+    """
+
+    def __init__(self, config: DqnConfig, keys: Keys, num_actions: int) -> None:
+        self._config, self._keys, self._num_actions = config, keys, num_actions
+
+    def outside(self) -> EpsilonGreedy:
+        """Returns epsilon-greedy without the graph, with the same random numbers."""
+        stream = Stream(self._config.seed, "act")
+        return EpsilonGreedy(stream, self._config.num_envs, self._num_actions)
+
+    def knobs(self) -> list[tf.Tensor]:
+        """Placeholders of epsilon and, with Boltzmann exploration, of the temperature."""
+        names = ["epsilon", *(["temperature"] if self._config.boltzmann else [])]
+        return [tf.placeholder(tf.float32, [], name) for name in names]
+
+    def of_fed(
+        self,
+        values: NetworkValues,
+        observation: tf.Tensor,
+        legal: tf.Tensor | None,
+        now: tf.Tensor,
+        knobs: list[tf.Tensor],
+    ) -> tf.Tensor:
+        """Returns [N] actions in a call of their own; arguments as for `choose`."""
+
+        def uniform(name: str, shape: list[int]) -> tf.Tensor:
+            return Stream(self._keys, name).uniform(now, shape)
+
+        epsilon, temperature = [*knobs, None][:2]
+        return self.choose(values, observation, now, epsilon, temperature, legal, uniform)
+
+    def choose(
+        self,
+        values: NetworkValues,
+        observation: tf.Tensor,
+        now: tf.Tensor,
+        epsilon: tf.Tensor,
+        temperature: tf.Tensor | None,
+        legal: tf.Tensor | None,
+        uniform: Uniform,
+    ) -> tf.Tensor:
+        """Returns actions for N observations.
+
+        Args:
+          values: of the network that acts.
+          observation: [N, ...].
+          now: int64 scalar or [1], the time step: what makes the random numbers differ.
+          epsilon, temperature: float32 scalars; without Boltzmann exploration there is no
+            temperature.
+          legal: [N, A] bool, with masks.
+          uniform: (name, shape) -> float32 in [0, 1), new at each time step.
+
+        Returns:
+          [N] int32.
+        """
+        config, N, A = self._config, self._config.num_envs, self._num_actions
+        draws = Draws(self._keys, "act", now) if config.noisy else None
+        q = values(observation, draws).q  # [N, A]
+        if temperature is not None:
+            choice = boltzmann(q, temperature, uniform("boltzmann", [N, A]), legal)  # [N]
+        else:
+            choice = best(legal_only(q, legal))  # [N]
+        coin, die = tf.unstack(uniform("act", [2, N]))  # [N]
+        return epsilon_greedy(choice, epsilon, coin, die, A, legal)  # [N]
+
+
+def best(q: tf.Tensor) -> tf.Tensor:
+    """[M, A] values -> [M] int32 actions."""
+    return tf.argmax(q, axis=1, output_type=tf.int32)

@@ -1,0 +1,93 @@
+"""The calls that make a chunk of time steps in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+import tensorflow.compat.v2 as tf2
+
+from agents.config.model import DqnConfig
+from agents.dqn.chunks import Chunk, ChunkFeeds, Counts
+from agents.dqn.diverging import DivergedInChunk
+from agents.dqn.in_graph_loop import InGraphLoop
+from agents.dqn.learner import Learner
+from agents.dqn.live_feeds import LiveFeeds
+from rl_core.errors import ConfigError
+from rl_core.graph.engine import Engine
+from rl_core.graph.xla import why_not_compiled
+from rl_core.hyperparameters import Hyperparameters
+
+
+class ChunkRunner:
+    """Runs the loop in the graph with what is live now.
+
+    Args:
+      engine, config, loop, learner, live, hyperparameters: of the agent.
+
+    Attributes:
+      longest: time steps of a chunk, at most.
+      envs: the envs in the graph.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        config: DqnConfig,
+        loop: InGraphLoop,
+        learner: Learner,
+        live: LiveFeeds,
+        hyperparameters: Hyperparameters,
+    ) -> None:
+        self._config, self._learner = config, learner
+        self._live, self._hyperparameters = live, hyperparameters
+        self.longest, self.envs, self._like = loop.longest, loop.envs, loop.chunk
+        feeds = [*tf2.nest.flatten(loop.fed), *live.tensors]
+        self._call = engine.callable(tf2.nest.flatten(loop.chunk), feeds)
+
+    def run(self, counts: Counts, time_steps: int) -> Chunk:
+        """Makes time steps and updates as `training_loop` would, in one call.
+
+        Args:
+          counts: where the loop is.
+          time_steps: how many to make, unless the last env step comes before.
+
+        Raises:
+          Diverged: an update was not made, and nothing after it; see `Learner.plan`.
+          ConfigError: XLA cannot compile the loop.
+        """
+        live, fed, learner = self._hyperparameters, self._live.values(), self._learner
+        follow = live.source("exempt") != "override"
+        exempt = learner.freeze.exempt if follow else live["exempt"]
+        learner.set_arms(live)
+        learner.moments.to_loops()
+        feeds = ChunkFeeds(
+            counts=counts,
+            time_steps=np.int64(time_steps),
+            arm=np.array(learner.freeze.position, np.int64),
+            arm_lengths=np.array([arm.updates for arm in learner.freeze.arms], np.int64),
+            follow_arms=np.bool_(follow),
+            trained=np.array([name not in exempt for name in learner.blocks]),
+            epsilon=np.float32(live["epsilon"]),
+            temperature=np.float32(live["temperature"] if self._config.boltzmann else 1.0),
+            learn_period=np.int64(live["learn_period"]),
+            updates_per_learn=np.int64(live["updates_per_learn"]),
+        )
+        chunk = self._made(feeds, fed)
+        learner.goes_on_from(int(chunk.updates), chunk.arm.tolist())
+        if not np.isfinite(chunk.signs).all():
+            raise DivergedInChunk(str(learner.diverged(chunk.signs, fed)), chunk)
+        return chunk
+
+    def _made(self, feeds: ChunkFeeds, live: Sequence[np.ndarray]) -> Chunk:
+        try:
+            values = self._call(*tf2.nest.flatten(feeds), *live)
+        except tf.errors.InvalidArgumentError as error:
+            if (reason := why_not_compiled(error)) is None:
+                raise
+            raise ConfigError(
+                f"this network cannot be compiled: {reason}; set loop=plain, or xla=false"
+            ) from error
+        chunk: Chunk = tf2.nest.pack_sequence_as(self._like, values)
+        return chunk

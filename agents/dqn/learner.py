@@ -1,0 +1,218 @@
+"""The learning half of an agent: builds the calls that make updates, and makes phases of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from agents.config.live_values import arm_name
+from agents.config.model import DqnConfig
+from agents.dqn.diverging import diverged
+from agents.dqn.live_feeds import LiveFeeds
+from agents.dqn.networks import Networks
+from agents.dqn.target_clock import TargetClock
+from agents.dqn.update import Learned, LearnStats, Update
+from rl_core.errors import Diverged
+from rl_core.graph.engine import Engine
+from rl_core.graph.finite import NotFinite, checked
+from rl_core.graph.scopes import blocks_of
+from rl_core.graph.sync import paired_variables
+from rl_core.hyperparameters import Hyperparameters
+from rl_core.optimizers.adam import Adam
+from rl_core.optimizers.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
+from rl_core.optimizers.fused import fused_updates
+from rl_core.optimizers.packed_adam import Applied, LoopAdam, LoopMoments
+from rl_core.optimizers.phase import Fused, PhaseCalls
+from rl_core.random import Keys
+from rl_core.replay import ReplayMemory
+
+_OF_FRAMES = ("nature", "impala")
+
+
+class Inspection(NamedTuple):
+    """State read from the graph, for logs."""
+
+    target_age: Any  # updates since the target was copied
+    divergence: Any  # global L2 norm of online - target
+
+
+class Learner:
+    """Makes updates of one agent, and knows how many there were.
+
+    Make it while the graph is being built.
+
+    Args:
+      engine, config, keys, live, networks, memory: of the agent.
+
+    Attributes:
+      updates: gradient steps made so far.
+      freeze: whose turn it is to be trained; its arms' lengths are live values.
+      blocks: names of the network's blocks.
+      clock: of the target's age.
+      update: builds one update.
+      learned: outcome of the update in a call of its own.
+      moments: Adam's.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        config: DqnConfig,
+        keys: Keys,
+        live: LiveFeeds,
+        networks: Networks,
+        memory: ReplayMemory,
+    ) -> None:
+        self._engine, self._config, self._live = engine, config, live
+        self.updates = 0
+        self.clock = TargetClock(live["sync_period"], lambda: networks.sync(live["tau"]))
+        self.update = Update(config, keys, live, networks, memory, self.clock)
+        alone = self.update.alone(lambda loss: self._apply_alone(loss, networks.online))
+        self.learned = alone.learned
+        self.blocks = self.ops.names
+        self.moments = LoopMoments(engine, self.ops)
+        arms = [Arm(self.ops.check(arm.exempt), arm.updates) for arm in config.freeze]
+        self.freeze = FreezeSchedule(arms) if arms else FreezeSchedule.constant()
+        fused, fewest = self._build_all_fused()
+        self._calls = PhaseCalls(
+            engine, self.ops, self.moments, alone.end, self.update.young_end,
+            self.learned.stats(), fused, fewest, live.tensors, self.clock,
+        )  # fmt: skip
+        sync, begin = self.clock.copied_by(networks.sync()), networks.all_as_online()
+        self._sync_now = engine.callable(None, targets=[sync])
+        self._begin_now = engine.callable(None, targets=[self.clock.copied_by(begin)])
+        pairs = paired_variables(networks.online, networks.target)
+        distance = tf.global_norm([of.read_value() - to.read_value() for of, to in pairs])
+        self._inspect = engine.callable(Inspection(self.clock.age.read_value(), distance))
+        self._count = engine.callable(self.update.count.read_value())
+
+    # Learning.
+
+    def plan(
+        self, hyperparameters: Hyperparameters, updates: int, *, stats: bool
+    ) -> Callable[[], LearnStats | None]:
+        """Reads what is live now, and returns the call that learns by it, for any thread.
+
+        The phase is cut where a freeze arm ends. The call returns the last update's statistics
+        if `stats`.
+
+        Raises (when called):
+          Diverged: the loss or the gradient norm of an update is not finite. That update and
+            those after it were not made: everything is as after the update before.
+        """
+        if updates < 1:
+            raise ValueError(f"updates must be a whole number >= 1, got {updates}")
+        before = self.freeze.position
+        live, phases = self._live.values(), tuple(self._phases(hyperparameters, updates))
+        period = hyperparameters["sync_period"]
+        if self.clock.now is None:
+            self.clock.now = self.target_age
+
+        def learn() -> LearnStats | None:
+            result, first = None, self.updates
+            try:
+                for exempt, count in phases:
+                    result = self._calls.run(exempt, count, live, stats, period)
+                    self.updates += count
+            except NotFinite as error:
+                self.updates = int(self._count())
+                self.freeze.position = before
+                tuple(self._phases(hyperparameters, self.updates - first))
+                raise self.diverged(error.signs, live) from None
+            return result
+
+        return learn
+
+    def sync(self) -> None:
+        """Copies online to target at once; the target's age is 0 then."""
+        self._sync_now()
+        self.clock.now = 0
+
+    def begin(self) -> None:
+        """Copies online to every other network; the target's age is 0 then."""
+        self._begin_now()
+        self.clock.now = 0
+
+    def goes_on_from(self, updates: int, position: Sequence[int]) -> None:
+        """Takes over the counts of an agent whose variables were restored.
+
+        Args:
+          updates: gradient steps made so far.
+          position: in the freeze schedule.
+        """
+        self.updates, self.clock.now = updates, None
+        arm, done = position
+        self.freeze.position = arm, done
+
+    def inspect(self) -> Inspection:
+        """Reads what the graph knows and the loop does not need."""
+        return Inspection(*(value.item() for value in self._inspect()))
+
+    @property
+    def target_age(self) -> int:
+        """Updates since the target was copied."""
+        return self.inspect().target_age if self.clock.now is None else self.clock.now
+
+    @property
+    def not_compiled(self) -> str | None:
+        """Why plain operations learn although the config says `xla`; None if they do not."""
+        return self._calls.not_compiled
+
+    def set_arms(self, hyperparameters: Hyperparameters) -> None:
+        """Gives the freeze schedule's arms their live lengths."""
+        for arm in range(len(self._config.freeze)):
+            self.freeze.set_length(arm, hyperparameters[arm_name(arm)])
+
+    def diverged(self, signs: np.ndarray, live: Sequence[np.ndarray]) -> Diverged:
+        """Returns the error about an update with these signs, that was fed `live`."""
+        rate = self._live.among(live)["learning_rate"]
+        return diverged(signs.tolist(), self.updates, rate, self._config)
+
+    def _phases(self, live: Hyperparameters, updates: int) -> Iterator[tuple[Exempt, int]]:
+        if live.source("exempt") == "override":
+            return iter([(live["exempt"], updates)])
+        self.set_arms(live)
+        return self.freeze.phases(updates)
+
+    # Building.
+
+    def _apply_alone(self, loss: tf.Tensor, online: str) -> Applied:
+        rate, config = self._live["learning_rate"], self._config
+        self.ops = ApplyOps(
+            loss,
+            blocks_of(online),
+            lambda: Adam(rate, epsilon=config.adam_epsilon),
+            max_grad_norm=self._live["max_grad_norm"],
+            learning_rate=rate,
+        )
+        return Applied(self.ops.signs, None, None, self.ops.done)
+
+    def _build_all_fused(self) -> tuple[dict[Exempt, Fused], int]:
+        """Exempt set -> updates in one call; and from how many updates on these serve."""
+        config = self._config
+        # Only the exempt sets in the config are compiled; any other set runs plain operations. So
+        # do networks of whole frames, whose convolutions are faster so, and phases of one update
+        # where operations share their work between threads.
+        more_than_one = config.updates_per_learn != 1 or config.num_envs > 1
+        one_too = config.xla and config.threads == 1
+        fewest = 1 if one_too else 2
+        if config.network in _OF_FRAMES or not (more_than_one or one_too):
+            return {}, fewest
+        count = tf.placeholder(tf.int32, [], "updates") if more_than_one else None
+        sets = {arm.exempt for arm in self.freeze.arms}
+        return {exempt: self._build_fused(exempt, count) for exempt in sets}, fewest
+
+    def _build_fused(self, exempt: Exempt, count: tf.Tensor | None) -> Fused:
+        adam = LoopAdam(self.moments, [name for name in self.blocks if name not in exempt])
+        last = fused_updates(
+            lambda moments: self.update.in_loop(adam, moments),
+            count,
+            self.learned,
+            adam,
+            compiled=self._config.xla,
+        )
+        learned = Learned(*last)
+        return Fused(learned.stats(), checked(learned.signs).op, count)

@@ -1,0 +1,148 @@
+"""Several agents in one graph and session: each has the bits that it would have alone."""
+
+import numpy as np
+import pytest
+
+from agents.config.model import DqnConfig
+from agents.dqn.agent import DqnAgent
+from agents.dqn.chunks import Counts
+from envs.in_graph.table import make_rules
+from rl_core.graph.engine import Engine
+
+SMALL = {
+    "hidden": (8,), "replay_capacity": 60, "batch_size": 8, "learning_rate": 0.01,
+    "updates_per_learn": 4, "xla": False, "num_envs": 2, "past_states": 2,
+}  # fmt: skip
+KINDS = {
+    "scalar": {"ema_decay": 0.9, "averaged_targets": 2},
+    "rainbow": {
+        "head": "categorical", "v_min": 0.0, "v_max": 9.0, "atoms": 5, "dueling": True,
+        "noisy": True, "prioritized": True, "double": True, "n_step": 3, "loss": "huber",
+    },
+    "implicit": {"head": "implicit", "tau_samples": 4, "tau_samples_acting": 3},
+}  # fmt: skip
+
+pytestmark = pytest.mark.usefixtures("own_agents")
+
+
+def configs(kind):
+    """Two seeds, and another sync period."""
+    return [
+        DqnConfig(**SMALL, **KINDS[kind], seed=seed, sync_period=period)
+        for seed, period in [(3, 5), (4, 7)]
+    ]
+
+
+def made(config, **where):
+    return DqnAgent(config, (3,), np.float32, 4, **where)
+
+
+def train(agent, steps=30):
+    """Steps that do not depend on the actions, and updates; the actions and what was learned."""
+    rng, seen = np.random.default_rng(0), []
+    for t in range(steps):
+        observation = rng.normal(size=(2, 3)).astype(np.float32)
+        reward = rng.normal(size=2).astype(np.float32)
+        seen.append(agent.step(observation, reward, np.zeros(2, bool), np.full(2, t % 9 == 0)))
+        if t > 4:
+            seen.append(agent.learn(4, stats=True).td_error)
+    return np.concatenate(seen)
+
+
+@pytest.mark.parametrize(
+    "kind", ["scalar", "rainbow", pytest.param("implicit", marks=pytest.mark.slow)]
+)
+def test_two_agents_in_one_graph_have_the_bits_that_they_have_alone(kind):
+    """Steps and updates of the two alternate as little as one wants: neither sees the other."""
+    engine = Engine()
+    both = [made(c, engine=engine, scope=f"members/{c.seed}") for c in configs(kind)]
+    engine.start()
+    operations = len(engine.graph.get_operations())
+    seen = [train(agent) for agent in both]
+    for config, agent, of_both in zip(configs(kind), both, seen, strict=True):
+        alone = made(config)
+        np.testing.assert_array_equal(of_both, train(alone))
+        assert agent.state.read().variables.keys() == alone.state.read().variables.keys()
+        assert agent.state.digest() == alone.state.digest()
+        alone.close()
+    assert both[0].state.digest() != both[1].state.digest()
+    assert len(engine.graph.get_operations()) == operations
+    engine.close()
+
+
+def test_what_one_does_leaves_the_other_as_it_is():
+    engine = Engine()
+    one, other = (made(c, engine=engine, scope=f"m{c.seed}") for c in configs("scalar"))
+    engine.start()
+    train(other)
+    digest = other.state.digest()
+    train(one)
+    one.sync()
+    one.state.snapshot()
+    train(one, 7)
+    one.state.rewind()
+    one.state.restore(one.state.read(), [(0, one.state.contents.time_steps(0, 37))])
+    one.state.load_weights(other.state.weights())
+    assert other.state.digest() == digest
+    engine.close()
+
+
+def test_a_member_goes_on_alone_and_one_alone_goes_on_as_a_member():
+    """What is saved has no name of the scope in it."""
+    config = configs("rainbow")[0]
+    alone, engine = made(config), Engine()
+    member = made(config, engine=engine, scope="a/b")
+    engine.start()
+    for one, other in [(alone, member), (member, alone)]:
+        train(one)
+        written = one.state.contents.written()
+        begin = max(0, written - one.replay.steps)
+        rows = [(begin, one.state.contents.time_steps(begin, written))]
+        other.state.restore(one.state.read(), rows)
+        assert other.state.digest() == one.state.digest()
+    np.testing.assert_array_equal(train(alone), train(member))
+    alone.close()
+    engine.close()
+
+
+def test_no_key_of_random_numbers_is_a_constant_of_the_graph():
+    """Neither of what is drawn in updates and actions, nor of the first weights."""
+    agent = made(configs("rainbow")[0])
+    graph = agent.engine.graph.as_graph_def()
+    kinds = {node.name: node.op for node in graph.node}
+    keys = {kinds[node.input[1].split(":")[0]] for node in graph.node if "RandomUniform" in node.op}
+    agent.close()
+    assert keys == {"GatherV2", "StatelessRandomGetKeyCounter"}
+    seeds = {
+        kinds[node.input[0]] for node in graph.node if node.op == "StatelessRandomGetKeyCounter"
+    }
+    assert seeds == {"Pack"}
+
+
+def test_envs_in_the_graph_are_each_agents_own():
+    config = configs("scalar")[0].model_copy(
+        update={"loop": "compiled", "chunk": 20, "env_id": "InGraph/CartPole-v1", "learn_start": 10}
+    )
+    configs_of_both = [config, config.model_copy(update={"seed": 9})]
+    engine = Engine()
+
+    def agent_of(config, **where):
+        rules = make_rules("InGraph/CartPole-v1")
+        return DqnAgent(config, (4,), np.float32, 2, rules=rules, **where)
+
+    def chunks(agent):
+        counts = Counts(*map(np.int64, (0, 0, 0)))
+        for _ in range(3):
+            chunk = agent.chunks.run(counts, 20)
+            counts = chunk.counts
+        return agent.state.digest(env_step=int(counts.env_step))
+
+    both = [agent_of(c, engine=engine, scope=f"m{c.seed}") for c in configs_of_both]
+    engine.start()
+    digests = [chunks(agent) for agent in both]
+    assert digests[0] != digests[1]
+    for config, digest in zip(configs_of_both, digests, strict=True):
+        alone = agent_of(config)
+        assert chunks(alone) == digest
+        alone.close()
+    engine.close()
