@@ -231,9 +231,8 @@ OF_PLAIN_VALUES = {
     "agents/dqn/actor.py": {"buffer.count == self._most"},
     "agents/dqn/agent.py": {"self.rows() == 0"},
     "agents/dqn/live_feeds.py": {"k.whole == whole", "self._live.revision != self._revision"},
-    "rl_core/graph/engine.py": {
-        "kinds != good", "int(self._direct_call(options)(())[0]) == 0"
-    },
+    "rl_core/graph/engine.py": {"int(_direct_call(self.session, options)(())[0]) == 0"},
+    "rl_core/graph/feeds.py": {"kinds != good"},
     "rl_core/optimizers/freeze.py": {"self._next_arm() != self._arm"},
     "rl_core/optimizers/phase.py": {"i == updates - 1"},
     "rl_core/graph/weights.py": {"wanted.get(name) != given.get(name)"},

@@ -1,19 +1,25 @@
 """The DQN agent: one graph in which acting, storing, learning and syncing happen.
 
-agent.py           DqnAgent: builds the graph and owns the calls into it
+agent.py           DqnAgent: puts the parts together
 networks.py        online, target and averaged networks, each under its scope
-update.py          one update: sample, objective, gradients, apply, averages, sync
-objective.py       what a batch's values are regressed on, head by head
-target_clock.py    the target's age, and when it is copied
-actor.py           observations into the replay, actions out
-step_buffer.py     rows that wait until some are stored at once
-exploring.py       epsilon-greedy outside the graph
-live_feeds.py      live values as what is fed
-state.py           what an agent is made of: read, restored, rewound
-in_graph_loop.py   many time steps in one call, for envs in the graph
+heads.py           the table of heads: how each is built, and how it learns
 own_network.py     a network function of the user's own
-diverging.py       the error of learning that diverged
 memory.py          the replay memory that the config says
+actor.py           stores what envs show and returns actions
+choosing.py        greedy and exploring choice of actions in the graph
+exploring.py       epsilon-greedy outside the graph
+step_buffer.py     time steps that wait to be stored together
+learner.py         makes learning phases of updates
+update.py          one update: sample, objective, gradients, apply, averages, sync
+objective.py       what a batch's values are regressed on
+target_clock.py    the target's age, and when the target is copied
+live_feeds.py      live values as two arrays that calls are fed
+diverging.py       the error of learning that diverged
+state.py           weights, digest, snapshots; saves and restores an agent
+in_graph_loop.py   many time steps in one call, for envs in the graph
+in_graph_envs.py   the envs of that loop
+chunks.py          what such a call is fed and gives
+chunk_runner.py    makes such calls
 needs.py           how much memory an agent needs
 
 Imports: agents.config, envs.in_graph, rl_core.

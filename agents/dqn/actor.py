@@ -11,7 +11,8 @@ from agents.config.model import DqnConfig
 from agents.dqn.choosing import Exploration, NetworkValues, Policy, best, greedy_policy
 from agents.dqn.networks import Networks
 from agents.dqn.step_buffer import RowBuffer
-from rl_core.graph.engine import Engine, feed_check
+from rl_core.graph.engine import Engine
+from rl_core.graph.feeds import feed_check
 from rl_core.hyperparameters import Hyperparameters
 from rl_core.replay import ReplayMemory, Rows
 
@@ -167,11 +168,11 @@ class Acting:
         shown = memory.placeholders([self._config.num_envs])
         self._observation, self._legal = shown["observation"], shown.get("legal")
         knobs, now = self._exploration.knobs(), memory.rows.rows_written.read_value()
-        action = self._choice(self._networks.values, now, knobs)  # [N]
+        chosen = self._choice(self._networks.values, now, knobs)
         first = [shown[name] for name in ("observation", "reward", "terminated", "autoreset")]
         self._check_shown = feed_check(first)
         feeds = [*first, knobs[0], *self._legal_feed(), *knobs[1:]]
-        self._step = engine.callable(action, feeds, [memory.write(shown | {"action": action})])
+        self._step = engine.callable(chosen["action"], feeds, [memory.write(shown | chosen)])
 
     def _build_store(self, engine: Engine, memory: ReplayMemory) -> None:
         """Builds the call that stores many time steps that were acted on before."""
@@ -185,12 +186,12 @@ class Acting:
         knobs, now = self._exploration.knobs(), tf.placeholder(tf.int64, [1], "time_step")
         values = self._networks.behaviour_values
         feeds = [self._observation, knobs[0], *self._legal_feed(), *knobs[1:], now]
-        self._act = engine.callable(self._choice(values, now, knobs), feeds)
+        self._act = engine.callable(self._choice(values, now, knobs)["action"], feeds)
         greedy = best(values(self._observation).q)
         self._best_apart = engine.callable(greedy, [self._observation])
         self.follow = engine.callable(None, targets=[self._networks.behave_as_online()])
 
-    def _choice(self, values: NetworkValues, now: tf.Tensor, knobs: list[tf.Tensor]) -> tf.Tensor:
+    def _choice(self, values: NetworkValues, now: tf.Tensor, knobs: list[tf.Tensor]) -> Rows:
         return self._exploration.of_fed(values, self._observation, self._legal, now, knobs)
 
     def _legal_feed(self) -> list[tf.Tensor]:

@@ -48,13 +48,8 @@ class DqnAgent:
         actions = agent.step(observation, reward, terminated, autoreset)
         stats = agent.learn(4)
 
-    Several agents may share a graph and its session:
-
-        engine = Engine()
-        first, second = (DqnAgent(c, (4,), np.float32, 2, engine=engine, scope=c.name) for c in ...)
-        engine.start()
-
-    Each of them has the bits that it would have alone, as far as its layers are rl_core's.
+    Several agents may share one engine, each under a scope of its own. Each then has the bits that
+    it would have alone, as far as its layers are rl_core's.
 
     Args:
       config: one run.

@@ -15,6 +15,7 @@ from rl_core.graph.engine import Engine
 from rl_core.losses import legal_only
 from rl_core.networks import Values
 from rl_core.random import Draws, Keys, Stream
+from rl_core.replay import Rows
 
 # (what for, shape) -> float32 in [0, 1) of this shape.
 Uniform = Callable[[str, list[int]], tf.Tensor]
@@ -72,8 +73,8 @@ class Exploration:
         legal: tf.Tensor | None,
         now: tf.Tensor,
         knobs: list[tf.Tensor],
-    ) -> tf.Tensor:
-        """Returns [N] actions in a call of their own; arguments as for `choose`."""
+    ) -> Rows:
+        """Chooses in a call of its own; arguments and result as for `choose`."""
 
         def uniform(name: str, shape: list[int]) -> tf.Tensor:
             return Stream(self._keys, name).uniform(now, shape)
@@ -90,8 +91,8 @@ class Exploration:
         temperature: tf.Tensor | None,
         legal: tf.Tensor | None,
         uniform: Uniform,
-    ) -> tf.Tensor:
-        """Returns actions for N observations.
+    ) -> Rows:
+        """Chooses actions for N observations.
 
         Args:
           values: of the network that acts.
@@ -103,7 +104,7 @@ class Exploration:
           uniform: (name, shape) -> float32 in [0, 1), new at each time step.
 
         Returns:
-          [N] int32.
+          The columns of the replay that acting fills: `action`, [N] int32.
         """
         config, N, A = self._config, self._config.num_envs, self._num_actions
         draws = Draws(self._keys, "act", now) if config.noisy else None
@@ -113,7 +114,7 @@ class Exploration:
         else:
             choice = best(legal_only(q, legal))  # [N]
         coin, die = tf.unstack(uniform("act", [2, N]))  # [N]
-        return epsilon_greedy(choice, epsilon, coin, die, A, legal)  # [N]
+        return {"action": epsilon_greedy(choice, epsilon, coin, die, A, legal)}  # [N]
 
 
 def best(q: tf.Tensor) -> tf.Tensor:

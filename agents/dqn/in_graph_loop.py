@@ -133,23 +133,21 @@ class InGraphLoop:
             return Draws(self._keys, name, now).uniform("act", shape)
 
         temperature = self.fed.temperature if config.boltzmann else None
-        action = self._exploration.choose(
+        chosen = self._exploration.choose(
             self._values, observation, now, self.fed.epsilon, temperature, None, uniform
         )
-        write = self._memory.write(
-            {
-                "observation": observation,
-                "action": action,
-                "reward": state.reward,
-                "terminated": state.terminated,
-                "autoreset": state.autoreset,
-            }
-        )
+        shown = {
+            "observation": observation,
+            "reward": state.reward,
+            "terminated": state.terminated,
+            "autoreset": state.autoreset,
+        }
+        write = self._memory.write(shown | chosen)
         with tf.control_dependencies([write]):
             due, learn_age = self._due(counts)
         arm, learned, made = self._learn(due, arm, learned)
         with tf.control_dependencies([made]):
-            stepped, length, episode_return = self.envs.step(state, action, now + 1)
+            stepped, length, episode_return = self.envs.step(state, chosen["action"], now + 1)
             state = tf2.nest.map_structure(lambda a, b: tf.where_v2(made, a, b), stepped, state)
             length = tf.where_v2(made, length, 0)
             new_steps = config.num_envs - tf.math.count_nonzero(stepped.autoreset)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agents.config.model import NETWORKS, DqnConfig
+from agents.dqn.heads import HEADS
 from rl_core.memory import Need, check_needs
 
 _FLOAT = 4  # bytes
@@ -140,8 +141,7 @@ def _pairs(config: DqnConfig) -> int:
 
 def _numbers_of_the_head(config: DqnConfig) -> tuple[str, int]:
     """How many numbers it gives for one action, and the key of the config that says so."""
-    of = {"categorical": "atoms", "quantile": "quantiles", "implicit": "tau_samples"}
-    name = of.get(config.head, "")
+    name = HEADS[config.head].numbers
     return name, getattr(config, name) if name else 0
 
 

@@ -15,27 +15,23 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
+from agents.dqn.heads import HEADS
 from agents.dqn.own_network import OwnNetwork
 from rl_core.graph.scopes import stop_gradient_getter
 from rl_core.graph.sync import copy_vars
-from rl_core.losses.categorical import support
 from rl_core.networks import (
     ByteBounds,
     Network,
     Streams,
     Values,
-    categorical_head,
     impala_torso,
-    implicit_head,
     minatar_torso,
     mlp_torso,
     nature_torso,
     of_scaled_bytes,
-    q_head,
     q_network,
-    quantile_head,
 )
-from rl_core.networks.network import Head, Torso
+from rl_core.networks.network import Torso
 from rl_core.random import Draws
 
 TORSOS: dict[str, Callable[..., Torso]] = {
@@ -152,21 +148,10 @@ def build_network(config: DqnConfig, num_actions: int) -> Network:
       ConfigError: the user's own network cannot be imported.
     """
     streams = Streams(num_actions, config.dueling, config.head_hidden, config.noisy)
-    head = _head(config, streams)
+    kind = HEADS[config.head]
+    head = kind.build(config, streams)
     if config.network in TORSOS:
         torso = TORSOS[config.network](config.hidden, normalise=config.layer_norm)
         return q_network(torso, head)
     taken = {"value", "advantage"} if config.dueling else {"head"}
-    taken |= {"embedding"} if config.head == "implicit" else set()
-    return q_network(OwnNetwork(config.network, taken), head, block=None)
-
-
-def _head(config: DqnConfig, streams: Streams) -> Head:
-    match config.head:
-        case "categorical":
-            return categorical_head(streams, support(config.v_min, config.v_max, config.atoms))
-        case "quantile":
-            return quantile_head(streams, config.quantiles)
-        case "implicit":
-            return implicit_head(streams, config.tau_samples, config.tau_samples_acting)
-    return q_head(streams)
+    return q_network(OwnNetwork(config.network, taken | kind.blocks), head, block=None)

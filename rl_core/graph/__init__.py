@@ -1,7 +1,8 @@
 """Mechanics of the TensorFlow graph, without reinforcement learning.
 
 engine.py      one graph, one session, and fast calls into it
-scopes.py      variables by scope, and the getter that guards them from gradients
+feeds.py       checks of what calls are fed
+scopes.py      variables by scope, the getter that guards them from gradients, an agent's root
 sync.py        copies between scopes
 past.py        a ring of copies of a scope
 snapshots.py   a ring of copies of many variables, to rewind to
@@ -9,6 +10,7 @@ weights.py     variables as arrays
 layers.py      layers by get_variable
 finite.py      refusal of an update that is not finite
 xla.py         arithmetic in a form that XLA compiles well
+packing.py     small tensors of one kind as one, for compiled loops
 
 Imports: rl_core.errors, rl_core.lazy, rl_core.random.
 """

@@ -9,7 +9,6 @@ session starts, and replaced by the public `make_callable` where it is missing.
 from __future__ import annotations
 
 import contextlib
-import operator
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +20,8 @@ import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 from tensorflow.core.protobuf import config_pb2
 
-from rl_core.errors import FeedError, RlCoreError
+from rl_core.errors import RlCoreError
+from rl_core.graph.feeds import explain_feeds, feed_check
 from rl_core.lazy import ONEDNN_VARIABLE
 
 try:
@@ -33,7 +33,6 @@ try:
 except ImportError:  # a private module: without it the public call serves
     _run_callable = None
 
-_KIND = operator.attrgetter("shape", "dtype")
 _SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
 _ONEDNN = os.environ.get(ONEDNN_VARIABLE) == "1"  # TensorFlow has read it by now
 # Vectors as wide as the processor has them (XLA stops at 256 bits), and kernels in an order for one
@@ -202,7 +201,7 @@ class Engine:
             try:
                 result = run(values) if run else first(values)
             except (TypeError, ValueError, tf.errors.InvalidArgumentError):
-                _explain_feeds(feeds, values)
+                explain_feeds(feeds, values)
                 raise
             return pack(result)
 
@@ -225,7 +224,7 @@ class Engine:
             count = len(fetches)
 
             def checked(values: tuple[Any, ...]) -> Any:
-                _explain_feeds(feeds, values)  # the public API would cast
+                explain_feeds(feeds, values)  # the public API would cast
                 return public(*values)[:count]
 
             return checked
@@ -235,20 +234,23 @@ class Engine:
         options.target.extend(op.name for op in targets)
         if self._single_threaded:
             options.run_options.inter_op_thread_pool = -1
-        return self._direct_call(options)
-
-    def _direct_call(self, options: config_pb2.CallableOptions) -> Callable[..., Any]:
-        """A function of the tuple of values, with as little Python around it as there can be."""
-        made = _elsewhere(self.session._make_callable_from_options, options)
-        session = self.session._session
-        return lambda values: _run_callable(session, made._handle, values, None)
+        return _direct_call(self.session, options)
 
     def _private_call_works(self, probe: tf.Tensor) -> bool:
         options = config_pb2.CallableOptions(fetch=[probe.name])
         try:
-            return int(self._direct_call(options)(())[0]) == 0
+            return int(_direct_call(self.session, options)(())[0]) == 0
         except Exception:  # whatever a changed private API may raise, the public one serves
             return False
+
+
+def _direct_call(
+    session: tf.Session, options: config_pb2.CallableOptions
+) -> Callable[[tuple[Any, ...]], Any]:
+    """A function of the tuple of values, with as little Python around it as there can be."""
+    made = _elsewhere(session._make_callable_from_options, options)
+    handle = session._session
+    return lambda values: _run_callable(handle, made._handle, values, None)
 
 
 def _elsewhere(run: Callable[[Any], Any], argument: Any) -> Any:
@@ -274,30 +276,6 @@ def _xla_flags() -> Iterator[None]:
                 os.environ["XLA_FLAGS"] = of_user
 
 
-def feed_check(feeds: Sequence[tf.Tensor]) -> Callable[[tuple[Any, ...]], None]:
-    """A function of the tuple of values that raises FeedError as a call with them would.
-
-    It costs little where the same objects come again, or others of the same shapes and dtypes.
-    """
-    # What passed last time; at first, objects that nobody else has.
-    seen: tuple[Any, ...] = tuple(object() for _ in feeds)
-    good: tuple[Any, ...] | None = None
-
-    def check(values: tuple[Any, ...]) -> None:
-        nonlocal seen, good
-        if len(values) == len(seen) and all(map(operator.is_, values, seen)):
-            return
-        try:
-            kinds = tuple(map(_KIND, values))
-        except AttributeError:
-            kinds = None
-        if kinds is None or kinds != good:
-            _explain_feeds(feeds, values)
-        seen, good = values, kinds
-
-    return check
-
-
 def _flatten(fetches: Any) -> tuple[list[tf.Tensor], Callable[[list[Any]], Any]]:
     """The tensors of `fetches` and the function that gives their values the same form."""
     if fetches is None:
@@ -316,27 +294,3 @@ def _own_first(values: list[Any]) -> Any:
 def _own(value: Any) -> Any:
     # What is fetched may be a variable's own memory: writing into it would set the variable.
     return value.copy() if isinstance(value, np.ndarray) else value
-
-
-def _explain_feeds(feeds: Sequence[tf.Tensor], values: Sequence[Any]) -> None:
-    """Raises a FeedError that names the first value that does not fit; returns if all do."""
-    if len(feeds) != len(values):
-        names = ", ".join(t.op.name for t in feeds)
-        raise FeedError(f"wanted {len(feeds)} values ({names}), got {len(values)}")
-    for tensor, value in zip(feeds, values, strict=True):
-        wanted = tensor.dtype.as_numpy_dtype
-        got = np.asarray(value)
-        if got.dtype != wanted:
-            raise FeedError(
-                f"{tensor.op.name} must be {np.dtype(wanted).name}, got {got.dtype.name}; "
-                "feeds are not cast, so convert the value first"
-            )
-        if not hasattr(value, "dtype"):
-            raise FeedError(
-                f"{tensor.op.name} must be a NumPy value of {np.dtype(wanted).name}, "
-                f"got {type(value).__name__}; feeds are not cast, so convert the value first"
-            )
-        if not tensor.shape.is_compatible_with(got.shape):
-            raise FeedError(
-                f"{tensor.op.name} must have shape {tensor.shape}, got {tuple(got.shape)}"
-            )

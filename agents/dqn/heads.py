@@ -1,0 +1,204 @@
+"""Heads of a network, one line each: how it is built, and how its values are learned.
+
+A head is added here, as a function that builds it (rl_core.networks) and one for its TD loss
+(rl_core.losses), and to the key `head` of the config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow.compat.v1 as tf
+
+from agents.config.model import DqnConfig
+from agents.dqn.live_feeds import LiveFeeds
+from rl_core.losses import (
+    TdLoss,
+    categorical_q_learning,
+    double_q_learning,
+    huber,
+    munchausen_q_learning,
+    munchausen_quantile,
+    q_learning,
+    quantile_q_learning,
+    squared,
+    support,
+)
+from rl_core.networks import (
+    Streams,
+    Values,
+    categorical_head,
+    implicit_head,
+    q_head,
+    quantile_head,
+)
+from rl_core.networks.network import Head
+from rl_core.replay import Transitions
+
+
+class Terms(NamedTuple):
+    """Terms of a TD loss."""
+
+    config: DqnConfig
+    live: LiveFeeds
+    batch: Transitions
+    now: Values  # of the online network at s_tm1
+    then: Values  # of the target network at s_t
+
+    @property
+    def transition(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """a_tm1, r_t and discount_t of the batch."""
+        return self.batch.a_tm1, self.batch.r_t, self.batch.discount_t
+
+
+class HeadKind(NamedTuple):
+    """One head.
+
+    Attributes:
+      build: from the config and the streams below it.
+      hard: the TD loss of Q-learning, given [B, A] values by which the next action is chosen.
+      soft: the TD loss of Munchausen, given the target network's values at s_tm1; None where it
+        is not defined.
+      priority: [B] for a prioritized replay. Hessel et al. (2018) take the loss where it is a
+        distance of distributions.
+      average: the mean of several targets' values of the same observations and fractions.
+      numbers: key of the config that says how many numbers it has for each action; empty for one.
+      draws: whether it needs random numbers to learn.
+      blocks: scopes that it has beside those of the streams.
+    """
+
+    build: Callable[[DqnConfig, Streams], Head]
+    hard: Callable[[Terms, tf.Tensor], TdLoss]
+    soft: Callable[[Terms, Values], TdLoss] | None
+    priority: Callable[[TdLoss], tf.Tensor]
+    average: Callable[[list[Values]], Values]
+    numbers: str = ""
+    draws: bool = False
+    blocks: frozenset[str] = frozenset()
+
+
+def _soft(terms: Terms) -> dict[str, Any]:
+    batch, live = terms.batch, terms.live
+    return {
+        "alpha": live["munchausen_alpha"],
+        "temperature": live["munchausen_temperature"],
+        "clip": live["munchausen_clip"],
+        "legal_tm1": batch.legal_tm1,
+        "legal_t": batch.legal_t,
+    }
+
+
+# A scalar head: means.
+
+
+def _means(terms: Terms, choice: tf.Tensor) -> TdLoss:
+    now, then = terms.now, terms.then
+    if terms.config.double:
+        td = double_q_learning(now.q, *terms.transition, then.q, choice)
+    else:
+        td = q_learning(now.q, *terms.transition, choice)
+    return _of_size(terms, td)
+
+
+def _soft_means(terms: Terms, before: Values) -> TdLoss:
+    now, then = terms.now, terms.then
+    td = munchausen_q_learning(now.q, *terms.transition, then.q, before.q, **_soft(terms))
+    return _of_size(terms, td)
+
+
+def _of_size(terms: Terms, td: TdLoss) -> TdLoss:
+    return td._replace(loss=LOSSES[terms.config.loss](td.td_error, terms.live))
+
+
+def _mean_of_means(values: list[Values]) -> Values:
+    return Values(_mean([v.q for v in values]))
+
+
+# A categorical head: probabilities of fixed atoms.
+
+
+def _categorical(config: DqnConfig, streams: Streams) -> Head:
+    return categorical_head(streams, support(config.v_min, config.v_max, config.atoms))
+
+
+def _probabilities(terms: Terms, choice: tf.Tensor) -> TdLoss:
+    config = terms.config
+    atoms = support(config.v_min, config.v_max, config.atoms)
+    p_t = tf.nn.softmax(terms.then.logits)
+    return categorical_q_learning(terms.now.logits, *terms.transition, p_t, choice, atoms)
+
+
+def _mean_of_probabilities(values: list[Values]) -> Values:
+    mean = _mean([v.q for v in values])
+    probabilities = _mean([tf.nn.softmax(v.logits) for v in values])
+    return Values(mean, logits=tf.math.log(tf.maximum(probabilities, 1e-30)))
+
+
+# A quantile or an implicit head: quantiles, whose fractions are fixed or drawn.
+
+
+def _quantiles(terms: Terms, choice: tf.Tensor) -> TdLoss:
+    now, kappa = terms.now, terms.live["huber_delta"]
+    return quantile_q_learning(now.z, now.taus, *terms.transition, terms.then.z, choice, kappa)
+
+
+def _soft_quantiles(terms: Terms, before: Values) -> TdLoss:
+    now, then, kappa = terms.now, terms.then, terms.live["huber_delta"]
+    return munchausen_quantile(
+        now.z, now.taus, *terms.transition, then.z, then.q, before.q, kappa, **_soft(terms)
+    )
+
+
+def _mean_of_quantiles(values: list[Values]) -> Values:
+    mean = _mean([v.q for v in values])
+    return Values(mean, z=_mean([v.z for v in values]), taus=values[0].taus)
+
+
+def _mean(tensors: list[tf.Tensor]) -> tf.Tensor:
+    return tf.add_n(tensors) / len(tensors)
+
+
+# Loss of a TD error [B], of a scalar head -> [B].
+LOSSES: dict[str, Callable[[tf.Tensor, LiveFeeds], tf.Tensor]] = {
+    "huber": lambda td_error, live: huber(td_error, live["huber_delta"]),
+    "squared": lambda td_error, live: squared(td_error),
+}
+
+HEADS = {
+    "scalar": HeadKind(
+        build=lambda config, streams: q_head(streams),
+        hard=_means,
+        soft=_soft_means,
+        priority=lambda td: tf.abs(td.td_error),
+        average=_mean_of_means,
+    ),
+    "categorical": HeadKind(
+        build=_categorical,
+        hard=_probabilities,
+        soft=None,
+        priority=lambda td: td.loss,
+        average=_mean_of_probabilities,
+        numbers="atoms",
+    ),
+    "quantile": HeadKind(
+        build=lambda config, streams: quantile_head(streams, config.quantiles),
+        hard=_quantiles,
+        soft=_soft_quantiles,
+        priority=lambda td: td.loss,
+        average=_mean_of_quantiles,
+        numbers="quantiles",
+    ),
+    "implicit": HeadKind(
+        build=lambda config, streams: implicit_head(
+            streams, config.tau_samples, config.tau_samples_acting
+        ),
+        hard=_quantiles,
+        soft=_soft_quantiles,
+        priority=lambda td: td.loss,
+        average=_mean_of_quantiles,
+        numbers="tau_samples",
+        draws=True,
+        blocks=frozenset({"embedding"}),
+    ),
+}
