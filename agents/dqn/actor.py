@@ -57,8 +57,10 @@ class Acting:
     ) -> None:
         self._config, self._live, self._exploration = config, live, exploration
         self._networks, self._masks = networks, legal is not None
-        # One feed each for all steps: cheaper to hand over.
-        self._epsilon, self._temperature = np.zeros((), np.float32), np.zeros((), np.float32)
+        # The same arrays at every step: cheaper to hand over than new ones.
+        self._knobs = np.zeros(len(exploration.knobs), np.float32)
+        self._knob_names = tuple(enumerate(exploration.knobs))
+        self._epsilon_at = exploration.knobs.index("epsilon")
         self._time_step = np.zeros(1, np.int64)
         self.time_step: int | None = 0
         self._build_step(engine, memory)
@@ -84,12 +86,14 @@ class Acting:
         legal: np.ndarray | None,
     ) -> np.ndarray:
         """Stores one time step of all envs and returns their actions; see `DqnAgent.step`."""
-        self._epsilon[...] = self._live["epsilon"] if epsilon is None else epsilon
+        self._read_knobs()
+        if epsilon is not None:
+            self._knobs[self._epsilon_at] = epsilon
         if self._waits():
             return self._step_buffered(observation, reward, terminated, autoreset)
         self.flush()
-        more = self._more(legal) if self._masks or self._config.boltzmann else ()
-        actions = self._step(observation, reward, terminated, autoreset, self._epsilon, *more)
+        more = () if legal is None else (legal,)
+        actions = self._step(observation, reward, terminated, autoreset, self._knobs, *more)
         if self.time_step is not None:
             self.time_step += 1
         return actions
@@ -139,7 +143,7 @@ class Acting:
         self._check_shown((observation, reward, terminated, autoreset))
         if self.time_step is None:
             self.time_step = self._ask_time_step().item()
-        epsilon = self._epsilon.item()
+        epsilon = self._knobs.item(self._epsilon_at)
         actions = self._epsilon_greedy(self.greedy, observation, epsilon, self.time_step)
         buffer.put(observation, actions, reward, terminated, autoreset)
         self.time_step += 1
@@ -149,29 +153,27 @@ class Acting:
 
     def act(self, observation: np.ndarray, time_step: int, legal: np.ndarray | None) -> np.ndarray:
         """Returns actions and stores nothing; see `DqnAgent.act`."""
-        self._epsilon[...] = self._live["epsilon"]
+        self._read_knobs()
         if self._buffer is not None:
-            epsilon = self._epsilon.item()
+            epsilon = self._knobs.item(self._epsilon_at)
             return self._epsilon_greedy(self._best_apart, observation, epsilon, time_step)
         self._time_step[0] = time_step
-        return self._act(observation, self._epsilon, *self._more(legal), self._time_step)
+        more = () if legal is None else (legal,)
+        return self._act(observation, self._knobs, *more, self._time_step)
 
-    def _more(self, legal: np.ndarray | None) -> list[np.ndarray]:
-        more = [legal] if legal is not None else []
-        if self._config.boltzmann:
-            self._temperature[...] = self._live["temperature"]
-            more.append(self._temperature)
-        return more
+    def _read_knobs(self) -> None:
+        for i, name in self._knob_names:
+            self._knobs[i] = self._live[name]
 
     def _build_step(self, engine: Engine, memory: ReplayMemory) -> None:
         """Builds the call that stores a time step and acts on it."""
         shown = memory.placeholders([self._config.num_envs])
         self._observation, self._legal = shown["observation"], shown.get("legal")
-        knobs, now = self._exploration.knobs(), memory.rows.rows_written.read_value()
+        knobs, now = self._exploration.fed(), memory.rows.rows_written.read_value()
         chosen = self._choice(self._networks.values, now, knobs)
         first = [shown[name] for name in ("observation", "reward", "terminated", "autoreset")]
         self._check_shown = feed_check(first)
-        feeds = [*first, knobs[0], *self._legal_feed(), *knobs[1:]]
+        feeds = [*first, knobs, *self._legal_feed()]
         self._step = engine.callable(chosen["action"], feeds, [memory.write(shown | chosen)])
 
     def _build_store(self, engine: Engine, memory: ReplayMemory) -> None:
@@ -183,15 +185,15 @@ class Acting:
 
     def _build_apart(self, engine: Engine) -> None:
         """Builds the calls that act with a copy of the network."""
-        knobs, now = self._exploration.knobs(), tf.placeholder(tf.int64, [1], "time_step")
+        knobs, now = self._exploration.fed(), tf.placeholder(tf.int64, [1], "time_step")
         values = self._networks.behaviour_values
-        feeds = [self._observation, knobs[0], *self._legal_feed(), *knobs[1:], now]
+        feeds = [self._observation, knobs, *self._legal_feed(), now]
         self._act = engine.callable(self._choice(values, now, knobs)["action"], feeds)
         greedy = best(values(self._observation).q)
         self._best_apart = engine.callable(greedy, [self._observation])
         self.follow = engine.callable(None, targets=[self._networks.behave_as_online()])
 
-    def _choice(self, values: NetworkValues, now: tf.Tensor, knobs: list[tf.Tensor]) -> Rows:
+    def _choice(self, values: NetworkValues, now: tf.Tensor, knobs: tf.Tensor) -> Rows:
         return self._exploration.of_fed(values, self._observation, self._legal, now, knobs)
 
     def _legal_feed(self) -> list[tf.Tensor]:

@@ -131,7 +131,7 @@ class DqnAgent:
         self.chunks: ChunkRunner | None = None
         if rules is not None:
             loop = InGraphLoop(config, keys, networks, exploration, memory, learner, rules)
-            self.chunks = ChunkRunner(engine, config, loop, learner, live, self.hyperparameters)
+            self.chunks = ChunkRunner(engine, loop, learner, live, self.hyperparameters)
         head, tail = memory.rows.queue()
         self._rows = engine.callable(tail - head)
         self.state = AgentState(

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from agents.config.live_values import live_knobs
 from agents.config.model import DqnConfig
 from agents.dqn.exploring import EpsilonGreedy
 from rl_core.exploration import boltzmann, epsilon_greedy
@@ -16,6 +17,9 @@ from rl_core.losses import legal_only
 from rl_core.networks import Values
 from rl_core.random import Draws, Keys, Stream
 from rl_core.replay import Rows
+
+# Live values that a choice of actions reads.
+_KNOBS = ("epsilon", "temperature")
 
 # (what for, shape) -> float32 in [0, 1) of this shape.
 Uniform = Callable[[str, list[int]], tf.Tensor]
@@ -51,20 +55,23 @@ class Exploration:
     Args:
       config, keys: of the agent.
       num_actions: A.
+
+    Attributes:
+      knobs: names of the live values that it reads, in the order in which they are fed.
     """
 
     def __init__(self, config: DqnConfig, keys: Keys, num_actions: int) -> None:
         self._config, self._keys, self._num_actions = config, keys, num_actions
+        self.knobs = tuple(k.name for k in live_knobs(config) if k.name in _KNOBS)
 
     def outside(self) -> EpsilonGreedy:
         """Returns epsilon-greedy without the graph, with the same random numbers."""
         stream = Stream(self._config.seed, "act")
         return EpsilonGreedy(stream, self._config.num_envs, self._num_actions)
 
-    def knobs(self) -> list[tf.Tensor]:
-        """Placeholders of epsilon and, with Boltzmann exploration, of the temperature."""
-        names = ["epsilon", *(["temperature"] if self._config.boltzmann else [])]
-        return [tf.placeholder(tf.float32, [], name) for name in names]
+    def fed(self) -> tf.Tensor:
+        """Returns a placeholder [n] float32 of the values of `knobs`."""
+        return tf.placeholder(tf.float32, [len(self.knobs)], "_".join(self.knobs))
 
     def of_fed(
         self,
@@ -72,23 +79,21 @@ class Exploration:
         observation: tf.Tensor,
         legal: tf.Tensor | None,
         now: tf.Tensor,
-        knobs: list[tf.Tensor],
+        fed: tf.Tensor,
     ) -> Rows:
         """Chooses in a call of its own; arguments and result as for `choose`."""
 
         def uniform(name: str, shape: list[int]) -> tf.Tensor:
             return Stream(self._keys, name).uniform(now, shape)
 
-        epsilon, temperature = [*knobs, None][:2]
-        return self.choose(values, observation, now, epsilon, temperature, legal, uniform)
+        return self.choose(values, observation, now, fed, legal, uniform)
 
     def choose(
         self,
         values: NetworkValues,
         observation: tf.Tensor,
         now: tf.Tensor,
-        epsilon: tf.Tensor,
-        temperature: tf.Tensor | None,
+        fed: tf.Tensor,
         legal: tf.Tensor | None,
         uniform: Uniform,
     ) -> Rows:
@@ -98,8 +103,7 @@ class Exploration:
           values: of the network that acts.
           observation: [N, ...].
           now: int64 scalar or [1], the time step: what makes the random numbers differ.
-          epsilon, temperature: float32 scalars; without Boltzmann exploration there is no
-            temperature.
+          fed: [n] float32, the values of `knobs`.
           legal: [N, A] bool, with masks.
           uniform: (name, shape) -> float32 in [0, 1), new at each time step.
 
@@ -107,14 +111,15 @@ class Exploration:
           The columns of the replay that acting fills: `action`, [N] int32.
         """
         config, N, A = self._config, self._config.num_envs, self._num_actions
+        live = dict(zip(self.knobs, tf.unstack(fed), strict=True))
         draws = Draws(self._keys, "act", now) if config.noisy else None
         q = values(observation, draws).q  # [N, A]
-        if temperature is not None:
-            choice = boltzmann(q, temperature, uniform("boltzmann", [N, A]), legal)  # [N]
+        if config.boltzmann:
+            choice = boltzmann(q, live["temperature"], uniform("boltzmann", [N, A]), legal)  # [N]
         else:
             choice = best(legal_only(q, legal))  # [N]
         coin, die = tf.unstack(uniform("act", [2, N]))  # [N]
-        return {"action": epsilon_greedy(choice, epsilon, coin, die, A, legal)}  # [N]
+        return {"action": epsilon_greedy(choice, live["epsilon"], coin, die, A, legal)}  # [N]
 
 
 def best(q: tf.Tensor) -> tf.Tensor:

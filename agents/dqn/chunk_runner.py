@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from agents.config.model import DqnConfig
 from agents.dqn.chunks import Chunk, ChunkFeeds, Counts
 from agents.dqn.diverging import DivergedInChunk
 from agents.dqn.in_graph_loop import InGraphLoop
@@ -24,7 +23,7 @@ class ChunkRunner:
     """Runs the loop in the graph with what is live now.
 
     Args:
-      engine, config, loop, learner, live, hyperparameters: of the agent.
+      engine, loop, learner, live, hyperparameters: of the agent.
 
     Attributes:
       longest: time steps of a chunk, at most.
@@ -34,13 +33,12 @@ class ChunkRunner:
     def __init__(
         self,
         engine: Engine,
-        config: DqnConfig,
         loop: InGraphLoop,
         learner: Learner,
         live: LiveFeeds,
         hyperparameters: Hyperparameters,
     ) -> None:
-        self._config, self._learner = config, learner
+        self._learner, self._knobs = learner, loop.knobs
         self._live, self._hyperparameters = live, hyperparameters
         self.longest, self.envs, self._like = loop.longest, loop.envs, loop.chunk
         feeds = [*tf2.nest.flatten(loop.fed), *live.tensors]
@@ -69,8 +67,7 @@ class ChunkRunner:
             arm_lengths=np.array([arm.updates for arm in learner.freeze.arms], np.int64),
             follow_arms=np.bool_(follow),
             trained=np.array([name not in exempt for name in learner.blocks]),
-            epsilon=np.float32(live["epsilon"]),
-            temperature=np.float32(live["temperature"] if self._config.boltzmann else 1.0),
+            knobs=np.array([live[name] for name in self._knobs], np.float32),
             learn_period=np.int64(live["learn_period"]),
             updates_per_learn=np.int64(live["updates_per_learn"]),
         )

@@ -39,13 +39,12 @@ class ChunkFeeds(NamedTuple):
     arm_lengths: Any  # [arms] int64, in updates
     follow_arms: Any  # [] bool: whether the schedule says what is trained
     trained: Any  # [blocks] bool: what is trained if it does not
-    epsilon: Any  # [] float32
-    temperature: Any  # [] float32
+    knobs: Any  # [n] float32, as `Exploration.knobs` has them
     learn_period: Any  # [] int64, in env steps
     updates_per_learn: Any  # [] int64
 
 
-def chunk_placeholders(blocks: int, arms: int) -> ChunkFeeds:
+def chunk_placeholders(blocks: int, arms: int, knobs: int) -> ChunkFeeds:
     """Returns placeholders for all of it."""
     feed = tf.placeholder
     return ChunkFeeds(
@@ -55,8 +54,7 @@ def chunk_placeholders(blocks: int, arms: int) -> ChunkFeeds:
         arm_lengths=feed(tf.int64, [arms], "arm_lengths"),
         follow_arms=feed(tf.bool, [], "follow_arms"),
         trained=feed(tf.bool, [blocks], "trained"),
-        epsilon=feed(tf.float32, [], "epsilon"),
-        temperature=feed(tf.float32, [], "temperature"),
+        knobs=feed(tf.float32, [knobs], "knobs"),
         learn_period=feed(tf.int64, [], "learn_period"),
         updates_per_learn=feed(tf.int64, [], "updates_per_learn"),
     )

@@ -45,6 +45,7 @@ class InGraphLoop:
     Attributes:
       longest: T.
       envs: the envs.
+      knobs: names of the live values that acting reads.
       fed: placeholders, beside those of the updates.
       chunk: what came of the time steps.
     """
@@ -67,7 +68,8 @@ class InGraphLoop:
         # Rows are read between two chunks: none may be overwritten before anybody looks at it.
         self.longest = max(1, min(config.chunk, memory.steps * 3 // 4))
         self.envs = EnvsInGraph(config, keys, rules)
-        self.fed = chunk_placeholders(len(self._blocks), len(self._arms))
+        self.knobs = exploration.knobs
+        self.fed = chunk_placeholders(len(self._blocks), len(self._arms), len(self.knobs))
         self.chunk = self._build()
 
     def _build(self) -> Chunk:
@@ -132,9 +134,8 @@ class InGraphLoop:
         def uniform(name: str, shape: list[int]) -> tf.Tensor:
             return Draws(self._keys, name, now).uniform("act", shape)
 
-        temperature = self.fed.temperature if config.boltzmann else None
         chosen = self._exploration.choose(
-            self._values, observation, now, self.fed.epsilon, temperature, None, uniform
+            self._values, observation, now, self.fed.knobs, None, uniform
         )
         shown = {
             "observation": observation,
