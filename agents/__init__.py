@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from agents.loops.plain import LoopState, Tick, training_loop
     from agents.policy.export import export
     from agents.policy.play import play
-    from agents.run.repeat import Verdict, replay
-    from agents.run.run import Outcome
+    from agents.run.outcome import RunOutcome
+    from agents.run.repeat import Verdict
+    from agents.run.repeat import repeat as replay
     from agents.run.train import resume, train
 
 _NAMES_OF = {
@@ -29,8 +30,8 @@ _NAMES_OF = {
     "loops.plain": "LoopState Tick training_loop",
     "policy.export": "export",
     "policy.play": "play",
-    "run.repeat": "Verdict replay",
-    "run.run": "Outcome",
+    "run.outcome": "RunOutcome",
+    "run.repeat": "Verdict repeat:replay",
     "run.train": "resume train",
 }
 __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES_OF)

@@ -32,16 +32,22 @@ def lazy_names(
 
     Args:
       package: the package's `__name__`.
-      names_of: submodule -> its public names, separated by blanks.
+      names_of: submodule -> its public names, separated by blanks; "name:public" gives one under
+        another name.
     """
-    module_of = {name: module for module, names in names_of.items() for name in names.split()}
-    public = sorted(module_of)
+    place_of = {
+        name.rpartition(":")[2]: (module, name.partition(":")[0])
+        for module, names in names_of.items()
+        for name in names.split()
+    }
+    public = sorted(place_of)
 
     def get(name: str) -> Any:
-        if name not in module_of:
+        if name not in place_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         with contextlib.nullcontext() if "tensorflow" in sys.modules else without_log_lines():
-            value = getattr(import_module(f"{package}.{module_of[name]}"), name)
+            module, inside = place_of[name]
+            value = getattr(import_module(f"{package}.{module}"), inside)
         setattr(sys.modules[package], name, value)
         return value
 

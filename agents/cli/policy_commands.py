@@ -44,7 +44,7 @@ class Eval:
         with quiet_import(onednn=config.onednn):
             from agents.loops.evaluation import cut_note
             from agents.policy.load import policy_weights
-            from agents.run.run import summary
+            from agents.run.outcome import summary
             from agents.run.terminal import evaluation_shown
             from agents.run.train import evaluate_weights
         weights = policy_weights(directory, averaged=self.ema, best=self.best)

@@ -211,8 +211,8 @@ class Replay:
 
         onednn = RunDir.open(self.run).config().onednn
         with console.status("importing TensorFlow"), quiet_import(onednn=onednn):
-            from agents.run.repeat import replay
-        verdict = replay(self.run, self.to, console=console)
+            from agents.run.repeat import repeat
+        verdict = repeat(self.run, self.to, console=console)
         if verdict.first_difference is not None:
             _say(
                 console,

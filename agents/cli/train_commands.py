@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from agents.config.model import DqnConfig
     from agents.run.directory import RunDir
-    from agents.run.run import Outcome
+    from agents.run.outcome import RunOutcome
 
 RUNS = Path("runs")
 
@@ -180,7 +180,7 @@ def _resume(run: Path, config: DqnConfig, board: bool, console: Console, began: 
 
 
 def _with_board(
-    go: Callable[[Callable[[RunDir], None]], Outcome], board: bool, console: Console
+    go: Callable[[Callable[[RunDir], None]], RunOutcome], board: bool, console: Console
 ) -> int:
     with contextlib.ExitStack() as beside:
 

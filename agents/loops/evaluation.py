@@ -8,8 +8,8 @@ import numpy as np
 
 from agents.config.envs import envs_beside
 from agents.config.model import DqnConfig
-from agents.dqn.actor import Policy
 from agents.dqn.agent import DqnAgent
+from agents.dqn.choosing import Policy
 from envs import Envs, Episode, Step
 from rl_core.errors import EnvFault
 

@@ -1,15 +1,27 @@
 """One run's life.
 
-train.py         train and resume: makes everything and lets a Run go through it
-run.py           Run: the loop, its evaluations and files, and what may be asked of it
-directory.py     a run directory: config, weights, result, digest
+train.py         train and resume: makes everything, and lets a Run go
+run.py           Run: puts the parts together, trains, saves, evaluates, ends
+loop_runner.py   LoopRunner: the loop, and the work that is due between its time steps
+control.py       RunControl: the commands that a run takes
+evaluating.py    greedy evaluations between two time steps
+saving.py        checkpoints on the way, weights and digest at the end
+host.py          the host state of a checkpoint: everything beside variables and rows
 checkpoints.py   checkpoints, taken between two time steps and written by a thread
-curves.py        from the loop's ticks to TensorBoard
-terminal.py      what a run shows on the terminal
+directory.py     a run directory: config, weights, result, digest
+going_back.py    the files of a run that goes on
+initial_weights.py  the weights with which it began, if another run gave them
+outcome.py       the result of a run
+curves.py        turns the loop's ticks into curves
+sinks.py         MetricSink: a place that takes curves and texts
+event_files.py   the first sink: TensorBoard's event files
+sink_choice.py   the sinks that a run reports to
+clock.py         the seconds of training
+terminal.py      progress on the terminal
 trace.py         a checksum of every time step
-repeat.py        a recorded run again, and whether it is the same
+repeat.py        runs a recorded run again, and compares
 signals.py       Ctrl-C and SIGTERM as requests
-quiet.py         importing TensorFlow without its log lines, timed
+quiet.py         imports TensorFlow without its log lines, timed
 
 Imports: agents.config, agents.dqn, agents.loops, envs, rl_core.
 """

@@ -1,11 +1,11 @@
-"""A run's checkpoints: taken between two time steps, written by a thread, and brought back."""
+"""Takes a run's checkpoints between two time steps, writes them in a thread, and restores them."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.dqn.state import SavedAgent
+from agents.run.host import Resumed, RunHost, read_host
 from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, FileRecord
 from rl_core.control.steering import Due
 from rl_core.replay import Rows
@@ -28,19 +29,20 @@ _Rows = tuple[int, int, Columns]  # of the time steps begin to end
 class Checkpoints:
     """Writes checkpoints of one agent.
 
-    The training loop waits only for the copy of the small variables; reading the replay's new
-    rows, hashing, writing and syncing are another thread's. A checkpoint that cannot be written
-    is a warning, and training goes on.
+    The training loop waits only until the small variables are copied. Another thread reads the
+    new rows of the replay, hashes, writes and syncs. If a checkpoint cannot be written, a line says
+    so and training goes on.
 
     Args:
-      agent, store: whose, and where.
-      warn: is told of a checkpoint that could not be written.
-      resumed: the checkpoint that the agent was brought back from.
+      agent: whose state is kept.
+      store: where.
+      warn: shows one line about a checkpoint that could not be written.
+      resumed: where the run goes on; None if it is new.
       stored_at_once: time steps that one call stores, at most.
 
     Attributes:
-      due: when it is time for one.
-      last_env_step: of the last one that is on disk; None if there is none.
+      due: when the next one is to be taken.
+      last_env_step: env step of the last one on disk; None if there is none.
     """
 
     def __init__(
@@ -48,42 +50,42 @@ class Checkpoints:
         agent: DqnAgent,
         store: CheckpointStore,
         warn: Callable[[str], None],
-        resumed: Checkpoint | None = None,
+        resumed: Resumed | None = None,
         stored_at_once: int = 1,
     ) -> None:
         self._agent, self._store, self._warn = agent, store, warn
-        # Held, as asking for it stores rows that wait: only the loop's thread may.
+        # Asked for once: asking stores rows that wait, which only the loop's thread may do.
         self._contents, self._at_once = agent.state.contents, stored_at_once
         self._config: DqnConfig = agent.config
-        self._chunks = dict(resumed.chunks) if resumed else {}
+        self._chunks = dict(resumed.checkpoint.chunks) if resumed else {}
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[dict[str, FileRecord]] | None = None
-        self.last_env_step = resumed.host["loop"]["env_step"] if resumed else None
+        self.last_env_step = resumed.host.loop.env_step if resumed else None
         self._writing_env_step = 0
         self.due = self._after(self.last_env_step or 0)
         agent.state.prepare()
 
     def is_due(self, env_step: int) -> bool:
-        """Whether it is time for one."""
+        """Says if it is time for the next one."""
         return env_step >= self.due.env_step or time.monotonic() >= self.due.time
 
     def take(
         self,
         tick: int,
         env_step: int,
-        host: Mapping[str, Any],
+        host: RunHost,
         files: Sequence[Path] = (),
         *,
         score: float | None = None,
         must: bool = False,
     ) -> None:
-        """Copies what will change and leaves the rest to the thread.
+        """Copies the state that will change, and leaves the rest to the thread.
 
         Args:
-          host: what is to be kept beside the agent.
-          files: whose present lengths `host` speaks of; they are synced first.
+          host: kept beside the agent.
+          files: synced first, because `host` tells their present lengths.
           score: of an evaluation that was just made.
-          must: waits if the one before is still being written; else this one is left out.
+          must: waits if the one before is still being written; without it, this one is left out.
         """
         self.due = self._after(env_step)
         if not must and self._writing is not None and not self._writing.done():
@@ -104,7 +106,7 @@ class Checkpoints:
         self._writing_env_step = env_step
         self._writing = self._writer.submit(
             self._write, files, tick, state.variables | newest,
-            dict(host) | {"agent": state.host}, kept, rows, score,
+            host.model_dump() | {"agent": state.host}, kept, rows, score,
         )  # fmt: skip
 
     def finish(self) -> None:
@@ -129,7 +131,7 @@ class Checkpoints:
         self._writing = None
 
     def _kept_chunks(self, written: int) -> tuple[dict[str, FileRecord], int]:
-        """Chunks that are still in the ring, and the time step at which new rows begin."""
+        """The chunks whose rows are still in the ring, and the time step where new rows begin."""
         oldest = max(0, written - self._agent.replay.steps)
         kept = {name: record for name, record in self._chunks.items() if _end(name) > oldest}
         return kept, max(oldest, max(map(_end, kept), default=0))
@@ -143,7 +145,7 @@ class Checkpoints:
 
     def _while_there(self, rows: Iterator[_Rows]) -> Iterator[_Rows]:
         for first, last, columns in rows:
-            # The call that is at work may have written over its rows' places already.
+            # The call into the graph that now runs may have overwritten these rows already.
             if self._contents.written() + self._at_once - first > self._agent.replay.steps:
                 raise CheckpointError("the disk is slower than the replay is overwritten")
             yield first, last, columns
@@ -157,18 +159,18 @@ class Checkpoints:
         return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
     def _after(self, env_step: int) -> Due:
-        """When the next one is due, after one at `env_step`, now."""
+        """The moment of the next one, if one was taken now at `env_step`."""
         period, seconds = self._config.checkpoint_steps, self._config.checkpoint_seconds
         at = (env_step // period + 1) * period if period else math.inf
         return Due(math.inf, at, time.monotonic() + seconds if seconds else math.inf)
 
 
 def restore_agent(agent: DqnAgent, checkpoint: Checkpoint, store: CheckpointStore) -> None:
-    """Brings an agent back, its replay too.
+    """Brings an agent and its replay back.
 
     Raises:
-      ScopeMismatch: the checkpoint is of another network.
-      CheckpointError: a chunk is not what it was.
+      ScopeMismatch: the checkpoint comes from another network.
+      CheckpointError: a chunk is not what it was, or the host state is damaged.
     """
     variables = dict(checkpoint.variables)
     newest = {n.removeprefix(_NEWEST): variables.pop(n) for n in [*variables] if _NEWEST in n}
@@ -181,7 +183,7 @@ def restore_agent(agent: DqnAgent, checkpoint: Checkpoint, store: CheckpointStor
         if newest:
             yield end, newest
 
-    agent.state.restore(SavedAgent(variables, checkpoint.host["agent"]), pieces())
+    agent.state.restore(SavedAgent(variables, read_host(checkpoint).agent.model_dump()), pieces())
 
 
 def _end(chunk: str) -> int:

@@ -1,9 +1,9 @@
-"""From the loop's ticks to TensorBoard curves."""
+"""Turns the loop's ticks into curves, and gives them to the sinks."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +12,30 @@ import numpy as np
 from agents.config.files import dump_config
 from agents.dqn.agent import DqnAgent
 from agents.loops.plain import Tick
+from agents.run.clock import TrainingClock
+from agents.run.host import ReporterPart
+from agents.run.sink_choice import open_sinks
+from agents.run.sinks import MetricSink, SinkStart
 from rl_core.control.log import Entry
-from rl_core.control.retry import Retried
-from rl_core.events import EventWriter
 from rl_core.tags import control_tag
 
 
 class Reporter:
-    """Writes one agent's curves.
+    """Reports one agent's curves to the sinks of its run.
 
-    Episodes are written as they end; everything else once every `log_period` env steps, and
+    Episodes are reported as they end; everything else once every `log_period` env steps, and
     changes when they are made.
 
     Args:
-      run: directory for the events.
-      agent: whose.
-      warn: is told, once, that the event file cannot be written; the curves wait in memory.
-      state: of the reporter of the run that is resumed.
+      run: directory of the run.
+      agent: whose curves these are.
+      warn: shows one line, when a sink begins to fail.
+      state: of the reporter before, if the run is resumed.
+      clock: of the training; by default a new one.
 
     Attributes:
-      due: env step at which the state is to be logged.
-      env_steps_per_second: since the last logging.
+      due: env step at which the agent's state is reported next.
+      env_steps_per_second: since the last such report.
       episodes: finished so far.
       recent: tag -> (env step, value), the last point of every curve.
 
@@ -45,16 +48,14 @@ class Reporter:
         run: Path,
         agent: DqnAgent,
         warn: Callable[[str], None],
-        state: Mapping[str, Any] | None = None,
+        state: ReporterPart | None = None,
+        clock: TrainingClock | None = None,
     ) -> None:
         knobs = agent.hyperparameters.knobs.values()
+        tags = tuple(control_tag(knob.name, knob.unit) for knob in knobs)
+        after = state.env_step if state else -1
         self._agent = agent
-        tags = [control_tag(knob.name, knob.unit) for knob in knobs]
-        after = state["env_step"] if state else -1
-        self._writing = Retried(warn)
-        self._events = events = EventWriter(
-            run, more_tags=tags, after=after, on_failure=self._writing.failed
-        )
+        self._sinks = open_sinks(SinkStart(run, agent.config, tags, after, warn))
         self._changed: set[str] = set()
         self.episodes = 0
         self.recent: dict[str, tuple[int, float]] = {}
@@ -62,18 +63,16 @@ class Reporter:
         self.env_steps_per_second = 0.0
         env_step = 0
         if state:
-            env_step, self.due, self.episodes = (
-                state["env_step"], state["next_log"], state["episodes"],
-            )  # fmt: skip
-            self.recent = {tag: tuple(point) for tag, point in state["recent"].items()}
-            self._changed = set(state["changed"])
-        self._last = (env_step, time.perf_counter())
-        if state:
-            return
-        events.hparams(agent.config.model_dump(mode="json"))
-        events.text("run/config", f"```toml\n{dump_config(agent.config)}```", 0)
+            env_step, self.due, self.episodes = state.env_step, state.next_log, state.episodes
+            self.recent = dict(state.recent)
+            self._changed = set(state.changed)
+        self._clock = clock or TrainingClock()
+        self._last = (env_step, self._clock.seconds)
+        if not state:
+            self._text("run/config", f"```toml\n{dump_config(agent.config)}```", 0)
 
     def tick(self, tick: Tick) -> None:
+        """Reports one tick of the loop."""
         for episode, env_step in zip(tick.episodes, tick.ended_at, strict=True):
             self.episodes += 1
             self._scalars(
@@ -87,70 +86,79 @@ class Reporter:
             self._write_state(tick.env_step)
 
     def evaluation(self, returns: list[float], averaged: list[float], env_step: int) -> None:
-        """`averaged`: of the averaged weights, if there are any."""
+        """Reports mean returns; `averaged` are those of the averaged weights, if there are any."""
         values = {"evaluation/return": float(np.mean(returns))}
         if averaged:
             values["evaluation/return_ema"] = float(np.mean(averaged))
         self._scalars(values, env_step)
 
     def control(self, entry: Entry) -> None:
-        """What was changed or done: a text, and a step in the value's own curve."""
+        """Reports a command that was taken: a text, and a step in the value's own curve."""
         if not entry.taken:
             return
-        self._events.text("control/changes", f"{entry.describe()}, by {entry.who}", entry.env_step)
+        self._text("control/changes", f"{entry.describe()}, by {entry.who}", entry.env_step)
         if entry.kind == "set":
             self._step_in_curve(entry)
         self.flush()
 
-    def state(self, env_step: int) -> dict[str, Any]:
-        """What another one needs to go on from here, as JSON has it."""
-        return {
-            "env_step": env_step,
-            "next_log": self.due,
-            "episodes": self.episodes,
-            # A copy: a thread writes it while the next points come.
-            "recent": dict(self.recent),
-            "changed": sorted(self._changed),
-        }
+    def state(self, env_step: int) -> ReporterPart:
+        """The state from which another reporter goes on here."""
+        return ReporterPart(
+            env_step=env_step,
+            next_log=self.due,
+            episodes=self.episodes,
+            recent=self.recent,
+            changed=sorted(self._changed),
+        )
 
     def flush(self) -> None:
-        """What was written so far can be seen, unless the disk is full."""
-        with self._writing.attempt():
-            self._events.flush()
+        """Shows what was reported so far, unless the disk is full."""
+        for sink in self._sinks:
+            sink.flush()
 
     def flush_all(self) -> None:
-        """As `flush`, for who must know how long the file is.
+        """Flushes before a checkpoint is taken, which tells the length of the event file.
 
         Raises:
-          RunDirError: the file cannot be written.
+          RunDirError: the event file cannot be written.
         """
-        self._events.flush()
+        self._each(lambda sink: sink.flush_all())
 
     def close(self) -> None:
-        """Brings every changed value's curve to the end of the run, and closes the file.
+        """Brings every changed value's curve to the end of the run, and closes the sinks.
 
         Raises:
-          RunDirError: the file cannot be written, and lacks points.
+          RunDirError: the event file cannot be written, and lacks points.
         """
         for name in sorted(self._changed):
             value = self._agent.hyperparameters[name]
             env_step = self._agent.hyperparameters.env_step
-            self._events.scalar(f"control/{name}", as_number(value), env_step)
-        self._events.close()
-
-    def pause_clock(self, seconds: float) -> None:
-        """Leaves `seconds` (of evaluation, say) out of the speed."""
-        self._last = (self._last[0], self._last[1] + seconds)
+            self._points({f"control/{name}": as_number(value)}, env_step)
+        self._each(lambda sink: sink.close())
 
     def _step_in_curve(self, entry: Entry) -> None:
         tag = f"control/{entry.name}"
         self._changed.add(entry.name)
-        self._events.scalar(tag, as_number(entry.old), entry.env_step)
-        self._events.scalar(tag, as_number(entry.new), entry.env_step)
+        self._points({tag: as_number(entry.old)}, entry.env_step)
+        self._points({tag: as_number(entry.new)}, entry.env_step)
 
     def _scalars(self, values: dict[str, float], env_step: int) -> None:
-        self._events.scalars(values, env_step)
+        self._points(values, env_step)
         self.recent.update({tag: (env_step, value) for tag, value in values.items()})
+
+    def _points(self, values: dict[str, float], env_step: int) -> None:
+        for sink in self._sinks:
+            sink.scalars(values, env_step)
+
+    def _text(self, tag: str, markdown: str, env_step: int) -> None:
+        for sink in self._sinks:
+            sink.text(tag, markdown, env_step)
+
+    def _each(self, call: Callable[[MetricSink], None]) -> None:
+        """Calls every sink, also those after one that fails."""
+        with contextlib.ExitStack() as stack:
+            for sink in reversed(self._sinks):
+                stack.callback(call, sink)
 
     def _write_learning(self, tick: Tick) -> None:
         stats = tick.stats
@@ -165,12 +173,13 @@ class Reporter:
             },
             tick.env_step,
         )
-        self._events.histogram("learn/td_error", stats.td_error, tick.env_step)
+        for sink in self._sinks:
+            sink.histogram("learn/td_error", stats.td_error, tick.env_step)
 
     def _write_state(self, env_step: int) -> None:
         agent, live = self._agent, self._agent.hyperparameters
         state = agent.inspect()
-        now = time.perf_counter()
+        now = self._clock.seconds
         steps, seconds = env_step - self._last[0], now - self._last[1]
         self._last = (env_step, now)
         self.env_steps_per_second = steps / max(seconds, 1e-9)
@@ -190,5 +199,5 @@ class Reporter:
 
 
 def as_number(value: Any) -> float:
-    """A live value as a point of a curve; of a set, how many it has."""
+    """A live value as a point of a curve: a number, or the size of a set."""
     return float(len(value)) if isinstance(value, list | frozenset) else float(value)

@@ -1,4 +1,4 @@
-"""Importing TensorFlow: without what its C++ side has to say, without Keras, and timed."""
+"""Imports TensorFlow without its log lines and without Keras, and measures the time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from typing import Any
 
 from rl_core.lazy import ONEDNN_VARIABLE, without_log_lines
 
-# TensorFlow imports Keras at its end, pandas and matplotlib with it if they are there, and goes on
-# if it cannot: 1.7 s for what nothing here uses. Who asks for `tensorflow.keras` later, gets it.
+# TensorFlow imports Keras last, and with it pandas and matplotlib if they are installed; without
+# Keras it works as well. Nothing here uses Keras, and leaving it out saves 1.7 s.
+# `tensorflow.keras` can still be imported later.
 _KERAS = "keras.src.optimizers"
 
 
 @dataclass(frozen=True)
 class Startup:
-    """Of a command that trains.
+    """The start of a command that trains.
 
     Attributes:
-      began: when, on the clock of `time.perf_counter`.
+      began: on the clock of `time.perf_counter`.
       importing: seconds that TensorFlow's import took.
     """
 
@@ -31,17 +32,17 @@ class Startup:
     importing: float
 
     def describe(self) -> str:
-        """Asked once the first env step is made."""
+        """One line about the time until now; the first env step has just been made."""
         seconds = time.perf_counter() - self.began
         return f"started in {seconds:.1f} s, of which importing TensorFlow {self.importing:.1f} s"
 
 
 @contextlib.contextmanager
 def quiet_import(*, onednn: bool = False) -> Iterator[float]:
-    """Imports TensorFlow and gives the seconds that took; within, import what needs it.
+    """Imports TensorFlow and gives the seconds; modules that need it are imported within.
 
     Args:
-      onednn: whether its operations are to be oneDNN's; too late if it was imported before.
+      onednn: uses oneDNN's operations; without effect if TensorFlow was imported before.
     """
     if "tensorflow" not in sys.modules:
         os.environ[ONEDNN_VARIABLE] = str(int(onednn))
@@ -50,9 +51,9 @@ def quiet_import(*, onednn: bool = False) -> Iterator[float]:
 
 
 def process_began() -> float:
-    """When this process was started, on the clock of `time.perf_counter`, to 0.01 s.
+    """The start of this process on the clock of `time.perf_counter`, to 0.01 s.
 
-    Where the system does not tell: now.
+    It is now, if the system does not tell.
     """
     try:
         after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""Running a recorded run again, change by change, and telling whether it is the same."""
+"""Runs a recorded run again, change by change, and says if it is the same."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from agents.run.directory import RunDir
+from agents.run.initial_weights import load_initial
 from agents.run.train import train
 from rl_core.control.files import is_alive
 from rl_core.control.log import read_log
@@ -19,17 +20,17 @@ from rl_core.errors import RunDirError
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a replay compares with its original.
+    """The comparison of a repeat with its original.
 
     Attributes:
       identical: every time step and the digest at the end were the same.
-      digest: of the replay when it ended.
-      first_difference: env step after which something was not the same; None if every time
-        step was, as far as it was recorded.
-      complete: the original has a digest to compare with; False if it was killed, and then its
-        trace is all there is.
+      digest: of the repeat when it ended.
+      first_difference: env step after which something differed; None if every time step that was
+        recorded was the same.
+      complete: the original has a digest. It has none if it was killed; then only its trace is
+        compared.
       interrupted: by Ctrl-C; then the rest is unknown.
-      env_steps: how far the replay came.
+      env_steps: that the repeat made.
     """
 
     identical: bool
@@ -54,7 +55,7 @@ class Recording:
         self.script = read_log(run.control.log)
         end = run.load_digest() if run.has_digest() else None
         self.failed = end is not None and not end.whole
-        # Of a run that was killed or failed there is no digest to compare; what it recorded is.
+        # A run that was killed or failed has no digest to compare with, only its trace.
         if self.failed:
             end = None
         self._trace = read_trace(run.control.trace)
@@ -68,7 +69,7 @@ class Recording:
         self.first_difference: int | None = None
 
     def compare(self, first: int, checksums: np.ndarray, env_steps: np.ndarray) -> None:
-        """Looks for the first time step that is not the same as in the recording."""
+        """Looks for the first time step that differs from the recording."""
         recorded = self._trace[first : first + len(checksums)]
         (different,) = np.nonzero(checksums[: len(recorded)] != recorded)
         if len(different) and self.first_difference is None:
@@ -79,14 +80,14 @@ class Recording:
         return self.first_difference is not None
 
 
-def replay(
+def repeat(
     run: Path | str, to: Path | str | None = None, *, console: Console | None = None
 ) -> Verdict:
-    """Trains again with a run's config, applying each logged change at its recorded time step.
+    """Trains again with a run's config, and applies each logged change at its time step.
 
     Args:
       run: a run that has ended.
-      to: a directory for the repetition; None keeps nothing of it.
+      to: a directory for the repeat; None keeps nothing of it.
       console: shows progress.
 
     Raises:
@@ -100,7 +101,7 @@ def replay(
             Path(temporary) / "run" if to is None else to,
             console=console,
             repeat=recording,
-            initial=lambda _: original.load_initial(),
+            initial=lambda _: load_initial(original),
         )
     same_digest = recording.digest in (None, outcome.digest)
     unknown = outcome.interrupted and recording.first_difference is None

@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM as a request: the run stops at its next safe point. A second is immediate."""
+"""Turns Ctrl-C and SIGTERM into a request: the run stops at its next safe point.
+
+A second signal ends it at once.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ class StopRequest:
     """True once somebody asked the run to stop."""
 
     def __init__(self) -> None:
-        self.signal = 0  # that asked
+        self.signal = 0  # the signal that asked; 0 if none has
 
     def __bool__(self) -> bool:
         return self.signal > 0
@@ -24,7 +27,7 @@ class StopRequest:
 
 @contextlib.contextmanager
 def stop_on_interrupt() -> Iterator[StopRequest]:
-    """Within, Ctrl-C and SIGTERM set the request instead of raising; the second one raises."""
+    """Makes the first Ctrl-C or SIGTERM within set the request; the second one raises."""
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request  # only the main thread may handle signals

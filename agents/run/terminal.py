@@ -1,4 +1,4 @@
-"""What a run shows on the terminal: a progress bar, or plain lines where there is none."""
+"""The progress of a run: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from agents.run.quiet import Startup
 from rl_core.errors import escaped
 
 _RECENT = 20  # episodes whose mean return is shown
-_COMPILED = 1.0  # seconds from which on a first call is said to compile
+_COMPILED = 1.0  # seconds: a first call that takes longer has compiled, a line says
 _REFRESHES = 400  # of the bar, over the whole run
-_STATUS_SECONDS, _LINE_SECONDS = 0.5, 60.0  # from one word on a long evaluation to the next
+_STATUS_SECONDS, _LINE_SECONDS = 0.5, 60.0  # between two reports on a long evaluation
 
 
 class Display:
-    """Progress of one run.
+    """The progress of one run.
 
     Args:
-      agent: whose config says how long the run is.
-      console: where; its width and whether it is a terminal decide the form.
-      startup: what it took to get here; shown with the first tick.
+      agent: its config says how long the run is.
+      console: shows it; a terminal has a bar.
+      startup: shown with the first tick.
 
     Attributes:
-      due: env step at which to show how far the run is.
+      due: env step at which the progress is shown next.
       recent_returns: of the last episodes.
     """
 
@@ -70,12 +70,12 @@ class Display:
         self._progress.stop()
 
     def watched(self, ticks: Iterator[Tick]) -> Iterator[Tick]:
-        """The loop's ticks; shows what the first one and the first updates cost to begin with."""
-        # Not `yield from`: what is only passed on should not pass through Python.
+        """Passes the loop's ticks on; shows how long the first and the first updates took."""
+        # A chain and not `yield from`: later ticks are passed on without any Python.
         return itertools.chain(self._until_it_learns(ticks), ticks)
 
     def _until_it_learns(self, ticks: Iterator[Tick]) -> Iterator[Tick]:
-        """XLA compiles when the first updates are made, inside the call that makes them."""
+        """Passes ticks on until the first updates: XLA compiles inside the call that makes them."""
         updates, usual = self._agent.updates, 0.0
         while self._agent.updates == updates:
             begin = time.perf_counter()
@@ -96,6 +96,7 @@ class Display:
             yield tick
 
     def tick(self, tick: Tick, env_steps_per_second: float) -> None:
+        """Takes in one tick of the loop, and shows the progress now and then."""
         for episode in tick.episodes:
             self.recent_returns.append(episode.episode_return)
         if tick.env_step < self.due:
@@ -109,12 +110,12 @@ class Display:
             self.line(f"env step {tick.env_step:,}: {state}")
 
     def line(self, text: str) -> None:
-        """A line that stays, above the bar. It may name what somebody else has asked for."""
+        """Shows a line that stays, above the bar; escaped, as anybody's text may be in it."""
         self._progress.console.print(escaped(text), highlight=False, soft_wrap=True, markup=False)
 
     @contextlib.contextmanager
     def evaluating(self, episodes: int) -> Iterator[Watch]:
-        """As `evaluation_shown`, in the bar while there is one."""
+        """Shows the progress of an evaluation, in the bar while there is one."""
         if not self._progress.live.is_started:
             with evaluation_shown(self._console, episodes) as watch:
                 yield watch
@@ -142,9 +143,9 @@ class Display:
 
 @contextlib.contextmanager
 def evaluation_shown(console: Console, episodes: int) -> Iterator[Watch]:
-    """Yields what shows how far an evaluation of `episodes` is, if that takes long.
+    """Yields a function that shows the progress of a long evaluation of `episodes`.
 
-    On a terminal it goes away at the end; elsewhere there is a line now and then.
+    On a terminal the progress goes away at the end; elsewhere it is a line now and then.
     """
     if not console.is_terminal:
 
@@ -170,9 +171,9 @@ def _watch(episodes: int, show: Callable[[str], None], period: float) -> Watch:
 
 
 class _State(ProgressColumn):
-    """The task's state, or that there is none because of compiling.
+    """The task's state, or "compiling ..." during a call that compiles.
 
-    Rendered by a thread of the progress bar's own, also while the loop is inside a call.
+    The progress bar renders it in a thread of its own, so also while the loop is inside a call.
     """
 
     def __init__(self, compiling: Callable[[], bool]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from agents.dqn.agent import DqnAgent
+from agents.run.host import TracePosition
 from rl_core.control.retry import Retried
 from rl_core.control.trace import TraceFile, checksums
 
@@ -21,15 +22,15 @@ class Tracer:
     """Writes the trace of one run.
 
     Args:
-      agent: whose.
+      agent: its replay has the time steps.
       path: of the trace file.
-      warn: is told, once, that the file cannot be written; what it lacks is kept in memory.
-      compare: called with what is new.
-      position: as the method told it when the run was left; what the file has beyond is dropped.
-      stride: time steps from one call of `update` to the next that is possible, at most.
+      warn: shows one line if the file cannot be written; what it lacks is kept in memory.
+      compare: called with new checksums.
+      position: where the trace goes on; what the file has beyond it is dropped.
+      stride: most time steps between two calls of `update`.
 
     Attributes:
-      due: the tick at which `update` has to be called, lest rows be overwritten.
+      due: the tick at which `update` has to be called, before rows are overwritten.
     """
 
     def __init__(
@@ -38,35 +39,35 @@ class Tracer:
         path: Path,
         warn: Callable[[str], None],
         compare: Compare | None = None,
-        position: Sequence[int] = (0, 0),
+        position: TracePosition = TracePosition(0, 0),  # noqa: B008 - immutable
         stride: int = 1,
     ) -> None:
         self._agent, self._compare = agent, compare
-        # Rarely: what runs once in a while finds none of its code and data in the caches.
+        # As rarely as possible: a rare call finds none of its code and data in the caches.
         most = agent.replay.steps - stride
         self._period = max(1, min(_CHUNKS_AT_ONCE * agent.state.contents.chunk, most))
-        self._done, self._env_step, *crc = position  # version 0.1 kept no CRC
+        self._done, self._env_step, crc = position
         self.due = self._done + self._period + 1
         agent.state.contents.prepare()
-        self._file = TraceFile(path, self._done, *crc)
+        self._file = TraceFile(path, self._done, crc)
         self._writing = Retried(warn)
 
-    def position(self) -> tuple[int, int, int]:
-        """Time steps in the trace, env steps until then, CRC-32 of the file.
+    def position(self) -> TracePosition:
+        """The length of the trace on disk.
 
         Raises:
-          RunDirError: the file lacks some of them, and cannot be written.
+          RunDirError: the file lacks checksums, and cannot be written.
         """
         self._file.write()
-        return self._done, self._env_step, self._file.crc
+        return TracePosition(self._done, self._env_step, self._file.crc)
 
     @property
     def crc(self) -> int:
-        """Of all time steps that were taken in."""
+        """CRC-32 of all checksums so far, written yet or not."""
         return self._file.crc
 
     def update(self, tick: int) -> None:
-        """Takes in the time steps whose outcome is known, after `tick` of them."""
+        """Takes in the time steps whose outcome is known; `tick` were made so far."""
         while self._done < tick - 1:
             begin, end = self._done, min(self._done + self._period, tick - 1)
             rows = self._agent.state.contents.time_steps(begin, end)
@@ -79,11 +80,11 @@ class Tracer:
                 self._compare(begin, new, env_steps)
         with self._writing.attempt():
             self._file.write()
-        # And the newest time step, whose outcome is not known.
+        # One more: the outcome of the newest time step is not known.
         self.due = self._done + self._period + 1
 
     def close(self) -> None:
-        """Writes what the file lacks, and closes it.
+        """Writes the checksums that the file lacks, and closes it.
 
         Raises:
           RunDirError: it cannot be written.

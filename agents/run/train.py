@@ -1,9 +1,10 @@
-"""Training and evaluating from end to end: make everything, and let a `Run` go through it."""
+"""Trains and evaluates from end to end: makes everything, and lets a `Run` go."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,15 @@ from agents.config.files import require_can_go_on
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.loops.evaluation import Returns, Watch, evaluate
-from agents.loops.plain import Tick
 from agents.run.checkpoints import restore_agent
 from agents.run.directory import RunDir, require_free
+from agents.run.going_back import go_back, require_as_it_was, require_fits
+from agents.run.host import Resumed, read_host
+from agents.run.initial_weights import load_initial, save_initial
+from agents.run.loop_runner import OnTick, Repeat
+from agents.run.outcome import RunOutcome
 from agents.run.quiet import Startup
-from agents.run.run import Outcome, Repeat, Run
+from agents.run.run import Run
 from agents.run.signals import stop_on_interrupt
 from envs import Envs
 from envs.in_graph.resident import ResidentEnvs
@@ -26,7 +31,7 @@ from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.files import RunLock
 from rl_core.errors import RunDirError
 
-# Own weights, random -> those of them to begin with instead.
+# The network's random weights -> the weights that replace some of them.
 Initial = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 
@@ -37,11 +42,11 @@ def train(
     name: str = "run",
     console: Console | None = None,
     on_start: Callable[[RunDir], None] | None = None,
-    on_tick: Callable[[DqnAgent, Tick], None] | None = None,
+    on_tick: OnTick | None = None,
     repeat: Repeat | None = None,
     initial: Initial | None = None,
     startup: Startup | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Trains one agent and leaves config, curves, weights and result in a run directory.
 
     While it runs, `targetnet set`, the Steer tab and `on_tick` may change live values; every
@@ -51,15 +56,15 @@ def train(
       run: its directory; None takes the next number of `runs/<name>-<number>`.
       console: shows progress; None is silent.
       on_start: called once the directory exists and everything is built.
-      on_tick: called after every time step of all envs; what it sets is logged.
+      on_tick: called after every time step of all envs; values that it sets are logged.
       repeat: applies a recorded run's changes instead of new ones, without evaluating.
-      initial: gives the weights to begin with, of all or some variables, from the random ones;
-        `agents.policy.warm_start` has what fits another run's. They are kept in the run
-        directory, so that the run can be repeated.
-      startup: what it took to get here, shown at the first env step.
+      initial: gives the weights to begin with, for all or some variables, from the random ones
+        (see `agents.policy.warm_start`). They are kept in the run directory, so that the run can
+        be repeated.
+      startup: how long the start took, shown at the first env step.
 
     Raises:
-      RlCoreError: anything the user can mend, before anything is left on disk.
+      RlCoreError: a mistake that the user can mend; nothing is left on disk.
     """
     path = None if run is None else Path(run)
     if path is not None:
@@ -71,7 +76,7 @@ def train(
         _begin_with(agent, part)
         directory = RunDir.create(path, name, config)
         if part:
-            directory.save_initial(part)
+            save_initial(directory, part)
         if on_start:
             on_start(directory)
         with stop_on_interrupt() as stop:
@@ -87,17 +92,17 @@ def resume(
     *,
     console: Console | None = None,
     on_start: Callable[[RunDir], None] | None = None,
-    on_tick: Callable[[DqnAgent, Tick], None] | None = None,
+    on_tick: OnTick | None = None,
     startup: Startup | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Goes on with a run from its last whole checkpoint, bit for bit.
 
-    What was logged after the checkpoint is applied again at its time steps. Without any
-    checkpoint the run is made again from its beginning.
+    Commands that were logged after the checkpoint are applied again at their time steps. Without
+    any checkpoint the run begins again.
 
     Args:
       run: its directory.
-      config: its config, of which some may have changed (see `require_can_go_on`); None leaves it.
+      config: its config with changes (see `require_can_go_on`); None leaves it as it was.
       console, on_start, on_tick, startup: as for `train`.
 
     Raises:
@@ -107,49 +112,58 @@ def resume(
     """
     directory = RunDir.open(Path(run))
     directory.control.make()
-    # Before anything is read or cut: of two that resume, one must not touch the other's files.
+    # First of all: of two processes that resume, one must not touch the other's files.
     lock = RunLock(directory.control)
     try:
         config = config or directory.config()
         require_can_go_on(directory.config(), config)
-        # The weights are of observations scaled that way.
+        # The weights were learned from observations scaled in this way.
         config = config.model_copy(update={"byte_scale": directory.config().byte_scale})
         store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
         checkpoint = store.latest()
-        done = checkpoint.host["loop"]["env_step"] if checkpoint else 0
+        resumed = Resumed(checkpoint, read_host(checkpoint)) if checkpoint else None
+        done = resumed.host.loop.env_step if resumed else 0
         if directory.has_result() and done >= config.env_steps:
             raise RunDirError(
                 f"{directory.path} is finished after {done:,} env steps; "
                 "go on with --set env_steps=..."
             )
-        missing = directory.require_as_it_was(checkpoint.host if checkpoint else None)
+        missing = require_as_it_was(directory, resumed.host if resumed else None)
         envs = training_envs(config)
         with contextlib.closing(envs), stop_on_interrupt() as stop:
             shown = console or Console(quiet=True)
             agent = _agent_for(config, envs)
-            step, problems = None, list[str]()
-            if checkpoint:
-                restore_agent(agent, checkpoint, store)
-                # Before its first time step the envs have shown nothing that must come back.
-                if checkpoint.tick:
-                    step, problems = envs.restore(checkpoint.host["envs"])
-                _warn(shown, (*checkpoint.damaged, *missing, *problems), inexact=bool(problems))
+            if resumed:
+                require_fits(resumed, agent, envs)
+                restore_agent(agent, resumed.checkpoint, store)
+                resumed, problems = _with_envs(resumed, envs)
+                damaged = resumed.checkpoint.damaged
+                _warn(shown, (*damaged, *missing, *problems), inexact=bool(problems))
             else:
-                _begin_with(agent, directory.load_initial())
-            # From here on files change: whatever refuses to resume comes before.
+                _begin_with(agent, load_initial(directory))
+            # From here on files change; everything that may refuse to resume comes before.
             directory.change_config(config)
-            with contextlib.suppress(OSError):  # what is too much costs room, nothing else
+            with contextlib.suppress(OSError):  # checkpoints left over cost room, nothing else
                 store.prune(spare=checkpoint.number if checkpoint else None)
-            directory.go_back(checkpoint.host["events"] if checkpoint else {})
+            go_back(directory, resumed.host.events if resumed else {})
             if on_start:
                 on_start(directory)
             shown.print(f"resumed at env step {done:,}", highlight=False)
-            run_ = Run(
-                agent, envs, directory, shown, stop, on_tick, None, checkpoint, step, lock, startup
-            )
-            return run_.go()
+            return Run(
+                agent, envs, directory, shown, stop, on_tick,
+                resumed=resumed, lock=lock, startup=startup,
+            ).go()  # fmt: skip
     finally:
         lock.release()
+
+
+def _with_envs(resumed: Resumed, envs: Envs) -> tuple[Resumed, list[str]]:
+    """Brings the envs back; says which of them did not come back the same."""
+    # Before the first time step there is nothing to bring back.
+    if not resumed.checkpoint.tick:
+        return resumed, []
+    step, problems = envs.restore(resumed.host.envs_state())
+    return replace(resumed, step=step), problems
 
 
 def _begin_with(agent: DqnAgent, part: Mapping[str, np.ndarray]) -> None:

@@ -255,7 +255,11 @@ class CheckpointStore:
                 raise CheckpointError(f"{directory} is damaged: {chunk!r} is no name of a chunk")
             _check(self._rows / chunk, record)
         variables = _arrays(directory / _VARIABLES, manifest.files[_VARIABLES])
-        host = json.loads(_checked(directory / _HOST, manifest.files[_HOST]))
+        data = _checked(directory / _HOST, manifest.files[_HOST])
+        with _raising_damage(directory / _HOST):
+            host = json.loads(data)
+            if not isinstance(host, dict):
+                raise ValueError("it is no JSON object")
         return Checkpoint(
             number, manifest.tick, manifest.score, variables, host, manifest.chunks, damaged
         )
@@ -330,6 +334,6 @@ def _arrays(path: Path, record: FileRecord) -> dict[str, np.ndarray]:
 def _raising_damage(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, RecursionError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) else in_one_line(error)
         raise CheckpointError(f"{path} is damaged: {reason}") from None

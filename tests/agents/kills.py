@@ -197,9 +197,9 @@ def wait_for_answers(run, ids):
 
 
 def replay_of(run):
-    from agents.run.repeat import replay
+    from agents.run.repeat import repeat
 
-    return replay(run).identical
+    return repeat(run).identical
 
 
 def begun(run):

@@ -13,6 +13,7 @@ from agents.config.files import load_config
 from agents.dqn.agent import DqnAgent
 from agents.loops.plain import training_loop
 from agents.run.checkpoints import Checkpoints
+from agents.run.host import new_host
 from envs import make_envs
 from rl_core.checkpoint.store import CheckpointStore
 
@@ -46,7 +47,7 @@ def test_a_checkpoint_stops_training_for_about_the_copy_of_the_small_variables(m
         if tick.env_step % 1_000 == 0:
             copies += microseconds(agent.state, 1)
             begin = time.perf_counter()
-            checkpoints.take(tick.env_step, tick.env_step, {"loop": {"env_step": tick.env_step}})
+            checkpoints.take(tick.env_step, tick.env_step, new_host(agent.config))
             pauses.append((time.perf_counter() - begin) * 1e6)
         if tick.env_step == 18_000:
             break

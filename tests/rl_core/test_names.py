@@ -17,7 +17,7 @@ PACKAGES = ["rl_core", "agents"]
 
 
 def for_type_checkers(package):
-    """name -> module, as imported under `if TYPE_CHECKING:`."""
+    """Public name -> (module, name there), as imported under `if TYPE_CHECKING:`."""
     tree = ast.parse((ROOT / package / "__init__.py").read_text())
     (block,) = [
         node
@@ -25,7 +25,7 @@ def for_type_checkers(package):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
     ]
     return {
-        alias.asname or alias.name: node.module
+        alias.asname or alias.name: (node.module, alias.name)
         for node in block.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
@@ -40,15 +40,22 @@ def in_a_new_process(code):
 
 @pytest.mark.parametrize("name", rl_core.__all__)
 def test_every_flat_name_is_the_one_of_its_module(name):
-    module = for_type_checkers("rl_core")[name]
-    assert getattr(rl_core, name) is getattr(import_module(module), name)
+    module, inside = for_type_checkers("rl_core")[name]
+    assert getattr(rl_core, name) is getattr(import_module(module), inside)
+
+
+def test_a_name_may_be_public_under_another_one():
+    import agents
+    from agents.run.repeat import repeat
+
+    assert agents.replay is repeat and "repeat" not in agents.__all__
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_type_checkers_and_the_name_table_know_the_same_names(package):
     found = import_module(package)
     table = {
-        name: f"{package}.{module}"
+        name.rpartition(":")[2]: (f"{package}.{module}", name.partition(":")[0])
         for module, names in found._NAMES_OF.items()
         for name in names.split()
     }

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agents.config.model import DqnConfig
-from agents.run.repeat import replay
+from agents.run.repeat import repeat
 from agents.run.train import train
 from rl_core.errors import StaticHyperparameter
 
@@ -88,4 +88,4 @@ def test_a_run_that_averages_is_repeated_bit_for_bit(tmp_path):
         if tick.env_step == 250:
             agent.hyperparameters["ema_decay"] = 0.5
 
-    assert replay(train(config, tmp_path / "run", on_tick=change).run).identical
+    assert repeat(train(config, tmp_path / "run", on_tick=change).run).identical

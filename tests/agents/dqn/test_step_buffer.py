@@ -10,6 +10,7 @@ from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.loops.plain import LoopState, training_loop
 from agents.run.checkpoints import Checkpoints
+from agents.run.host import new_host
 from envs import make_envs
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.errors import FeedError
@@ -118,7 +119,7 @@ def test_no_other_thread_stores_what_waits(pool, tmp_path):
         agent.acting.store = partial(noting, agent.acting.store)
         for tick in training_loop(agent, envs):
             if often and tick.env_step % 50 == 5:
-                checkpoints.take(tick.env_step, tick.env_step, {}, must=True)
+                checkpoints.take(tick.env_step, tick.env_step, new_host(agent.config), must=True)
         checkpoints.finish()
         digests.append(agent.state.digest())
         pool.take_back()
@@ -132,7 +133,7 @@ def test_a_checkpoint_finds_its_calls_of_the_graph_already_made(own_agents, tmp_
     checkpoints = Checkpoints(agent, CheckpointStore(tmp_path), pytest.fail)
     tick = next(tick for tick in training_loop(agent, envs) if tick.env_step == 150)
     before = set(agent.engine._raw)
-    checkpoints.take(tick.env_step, tick.env_step, {}, must=True)
+    checkpoints.take(tick.env_step, tick.env_step, new_host(agent.config), must=True)
     checkpoints.finish()
     assert set(agent.engine._raw) == before
 

@@ -8,7 +8,7 @@ from agents.config.files import dump_config
 from agents.config.model import DqnConfig
 from agents.policy.warm_start import fitted
 from agents.run.directory import RunDir
-from agents.run.repeat import replay
+from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.checkpoint.weights_file import weights_bytes
@@ -119,7 +119,7 @@ def test_it_is_repeated_and_resumed_with_those_weights(first, tmp_path):
     given = RunDir.open(first.run).load_weights()
     straight = train(SHORT, tmp_path / "straight", initial=lambda own: fitted(given, own))
     assert straight.digest != first.digest
-    assert replay(straight.run).identical
+    assert repeat(straight.run).identical
 
     class Crash(Exception):
         pass

@@ -11,7 +11,7 @@ from agents.cli.main import main
 from agents.config.model import DqnConfig
 from agents.run import train as training
 from agents.run.directory import RunDir
-from agents.run.repeat import replay
+from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.state import read_state
@@ -158,7 +158,9 @@ def test_what_is_not_finite_ends_the_run_with_its_place_and_what_is_saved(
     stored = agent.state.contents.written()
     rows = agent.state.contents.time_steps(0, stored)
     assert AT - 8 <= stored <= AT
-    assert np.isfinite(rows["observation"]).all() and np.isfinite(rows["reward"]).all()
+    assert np.isfinite(rows["observation"]).all()
+    # The newest row gets its outcome one time step later; until then its memory is anything.
+    assert np.isfinite(rows["reward"][:-1]).all()
 
 
 @pytest.mark.parametrize("loop", ["plain", pytest.param("concurrent", marks=pytest.mark.slow)])
@@ -182,7 +184,7 @@ def test_resumed_it_meets_the_same_again_and_once_mended_it_is_the_run_that_neve
 @pytest.mark.parametrize("loop", ["plain", "concurrent"])
 def test_a_run_that_failed_replays_as_far_as_it_was_recorded(tmp_path, loop):
     fault_in(tmp_path / "run", EnvNotFinite, **LOOPS[loop])
-    verdict = replay(tmp_path / "run")
+    verdict = repeat(tmp_path / "run")
     assert verdict.identical and not verdict.complete
     assert AT - 10 <= verdict.env_steps <= AT
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from agents.config.model import DqnConfig
 from agents.run.checkpoints import Checkpoints
-from agents.run.repeat import replay
+from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.commands import do_command
@@ -58,7 +58,7 @@ def test_a_run_stopped_before_its_first_time_step_goes_on_as_if_it_were_not(tmp_
     digest = resume(tmp_path / "run", console=console).digest
     assert "did not come back" not in console.export_text()
     assert digest == train(config, tmp_path / "straight").digest
-    assert replay(tmp_path / "run").identical
+    assert repeat(tmp_path / "run").identical
 
 
 def test_a_checkpoint_of_version_0_1_before_the_first_time_step_is_resumed(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agents.config.model import DqnConfig
-from agents.run.repeat import replay
+from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.commands import do_command
@@ -233,7 +233,7 @@ def test_several_changes_at_one_time_step_share_a_snapshot(tmp_path):
 
 
 def test_a_run_with_snapshots_and_rewinds_is_repeated_bit_for_bit(outcome):
-    assert replay(outcome.run).identical
+    assert repeat(outcome.run).identical
 
 
 def test_it_is_resumed_bit_for_bit_ring_and_all(outcome, tmp_path, at_once):

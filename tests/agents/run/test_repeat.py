@@ -12,7 +12,7 @@ import pytest
 
 from agents.config.model import DqnConfig
 from agents.run.directory import RunDir
-from agents.run.repeat import Recording, replay
+from agents.run.repeat import Recording, repeat
 from agents.run.train import resume, train
 from rl_core.control.commands import do_command
 from rl_core.control.files import ControlFiles, submit
@@ -97,7 +97,7 @@ FAST = ("prioritized",)
 def test_a_run_with_random_changes_is_repeated_bit_for_bit(tmp_path, pool, settings):
     outcome = steered(tmp_path / "run", 25, env_steps=500, **settings)
     pool.take_back()
-    verdict = replay(tmp_path / "run")
+    verdict = repeat(tmp_path / "run")
     assert verdict.identical and verdict.digest == outcome.digest
     assert verdict.first_difference is None and verdict.env_steps == outcome.env_steps
     assert len([e for e in entries(tmp_path / "run") if e["who"] == "api"]) == 25
@@ -109,7 +109,7 @@ def test_a_run_with_random_changes_is_repeated_bit_for_bit(tmp_path, pool, setti
 def test_a_run_with_fifty_random_changes_is_repeated_bit_for_bit(tmp_path, settings, seed):
     longer = {"env_steps": 6_000, "seed": seed, "hidden": (32, 32)} | settings
     outcome = steered(tmp_path / "run", 50, seed, **longer)
-    verdict = replay(tmp_path / "run")
+    verdict = repeat(tmp_path / "run")
     assert verdict.identical and verdict.digest == outcome.digest
 
 
@@ -155,13 +155,13 @@ def test_a_digit_that_turned_is_told_as_damage_and_not_as_a_difference(run, tmp_
     damaged = shutil.copytree(run, tmp_path / "damaged")
     flip_a_digit(damaged / name)
     with pytest.raises(RlCoreError, match=r"damaged") as raised:
-        replay(damaged)
+        repeat(damaged)
     assert name in str(raised.value)
 
 
 def test_the_repetition_is_thrown_away_or_kept_as_a_run_of_its_own(run, tmp_path):
     before = sorted(p.name for p in run.parent.iterdir())
-    assert replay(run, tmp_path / "kept").identical
+    assert repeat(run, tmp_path / "kept").identical
     assert sorted(p.name for p in run.parent.iterdir()) == before
     assert (tmp_path / "kept/weights.safetensors").read_bytes() == (
         run / "weights.safetensors"
@@ -171,7 +171,7 @@ def test_the_repetition_is_thrown_away_or_kept_as_a_run_of_its_own(run, tmp_path
     # Its log is the same one, so it can be repeated again.
     kept = [(e["id"], e["tick"], e["new"]) for e in entries(tmp_path / "kept") if e["who"] == "api"]
     assert kept == [(e["id"], e["tick"], e["new"]) for e in entries(run) if e["who"] == "api"]
-    assert replay(tmp_path / "kept").identical
+    assert repeat(tmp_path / "kept").identical
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_log_that_was_tampered_with_is_found_out(copy, number, change):
     changed_at = lines[index]["env_step"]
     lines[index] = change(lines[index])
     write_entries(copy, lines)
-    verdict = replay(copy)
+    verdict = repeat(copy)
     assert not verdict.identical
     if number == 1:  # epsilon shows in the very next actions, or soon
         assert changed_at < verdict.first_difference < changed_at + 30
@@ -207,7 +207,7 @@ def test_the_first_difference_is_the_env_step_at_which_it_is(copy):
     trace = np.fromfile(copy / "control/trace.bin", "<u4")
     trace[250] ^= 1
     trace.tofile(copy / "control/trace.bin")
-    verdict = replay(copy)
+    verdict = repeat(copy)
     assert not verdict.identical
     resets = 250 - verdict.first_difference + 1  # pseudo-steps are ticks, not env steps
     assert 2 <= resets <= 30
@@ -217,7 +217,7 @@ def test_a_digest_that_was_tampered_with_is_found_out(copy):
     path = copy / "digest.json"
     digest = json.loads(path.read_text())
     path.write_text(json.dumps(digest | {"digest": "0" * 64}))
-    verdict = replay(copy)
+    verdict = repeat(copy)
     assert not verdict.identical and verdict.first_difference is None
 
 
@@ -228,7 +228,7 @@ def test_a_stopped_run_is_repeated_up_to_where_it_was_stopped(tmp_path):
 
     outcome = train(DqnConfig(**SHORT, env_steps=10_000), tmp_path / "run", on_tick=on_tick)
     assert outcome.env_steps < 1_000
-    verdict = replay(tmp_path / "run")
+    verdict = repeat(tmp_path / "run")
     assert verdict.identical and verdict.env_steps == outcome.env_steps
 
 
@@ -243,11 +243,11 @@ def test_a_killed_run_is_repeated_as_far_as_it_was_recorded_and_goes_on(tmp_path
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
-    verdict = replay(run)
+    verdict = repeat(run)
     assert verdict.identical and not verdict.complete and verdict.env_steps > 1_500
     further = {"env_steps": verdict.env_steps + 500}
     outcome = resume(run, RunDir.open(run).config().model_copy(update=further))
-    verdict = replay(run)
+    verdict = repeat(run)
     assert verdict.identical and verdict.complete and verdict.digest == outcome.digest
 
 
@@ -271,16 +271,16 @@ def test_a_run_that_is_alive_is_not_replayed(run, tmp_path):
     lock = RunLock(ControlFiles(run))
     try:
         with pytest.raises(RunDirError, match="still running"):
-            replay(run)
+            repeat(run)
     finally:
         lock.release()
 
 
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(RunDirError, match="not a run directory"):
-        replay(tmp_path)
+        repeat(tmp_path)
 
 
 def test_another_runs_directory_is_not_written_over(run, copy):
     with pytest.raises(RunDirError, match="already holds a run"):
-        replay(run, copy)
+        repeat(run, copy)

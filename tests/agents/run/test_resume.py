@@ -23,7 +23,7 @@ from agents.cli.main import main
 from agents.config.files import dump_config
 from agents.config.model import DqnConfig
 from agents.run.checkpoints import Checkpoints
-from agents.run.repeat import replay
+from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from rl_core.checkpoint.store import CheckpointError, CheckpointStore
 from rl_core.control import steering
@@ -205,7 +205,7 @@ def test_whatever_the_moments_everything_is_as_if_nothing_had_happened(tmp_path,
     assert answered(broken.run) == answered(straight.run)
     traces = [ControlFiles(run).trace.read_bytes() for run in (broken.run, straight.run)]
     assert traces[0] == traces[1] and len(traces[0]) > 3.7 * env_steps / settings.get("num_envs", 1)
-    assert replay(broken.run).identical
+    assert repeat(broken.run).identical
 
 
 def test_killed_before_the_first_checkpoint_it_is_made_again_from_its_beginning(folder, whole):
@@ -570,7 +570,7 @@ def test_a_disk_that_is_full_for_a_while_costs_a_run_nothing_but_checkpoints(sma
     assert outcome.digest == straight.digest
     assert curves(disk / "run") == curves(straight.run)
     assert answered(disk / "run") == answered(straight.run)
-    assert replay(disk / "run").identical
+    assert repeat(disk / "run").identical
     assert heartbeats[0] < 500 and text.count("cannot write") >= 1
     assert text.count("state.json: No space left") <= 1
 

@@ -259,17 +259,17 @@ def test_an_env_that_breaks_leaves_what_was_learned_and_says_so(tmp_path):
 
 
 def test_once_training_is_over_changes_are_refused_with_the_reason(tmp_path, monkeypatch):
-    from agents.run import run as run_module
+    from agents.run import evaluating
 
     run = tmp_path / "run"
-    evaluate = run_module.evaluate
+    evaluate = evaluating.evaluate
 
-    def evaluating(*args, **kwargs):
+    def evaluate_meanwhile(*args, **kwargs):
         submit(ControlFiles(run), set_command("tau", 0.5, "cli"))
         submit(ControlFiles(run), do_command("pause", "cli"))
         return evaluate(*args, **kwargs)
 
-    monkeypatch.setattr(run_module, "evaluate", evaluating)
+    monkeypatch.setattr(evaluating, "evaluate", evaluate_meanwhile)
     outcome = go(run)
     entries = [e for e in read_log(run / "control/log.jsonl") if e.who == "cli"]
     assert [e.taken for e in entries] == [False, False]

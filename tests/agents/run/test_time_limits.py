@@ -133,10 +133,10 @@ def test_ctrl_c_ends_it_in_one_line_with_code_130(trained, folder, command, tmp_
 
 
 def test_do_stop_ends_a_run_in_a_long_evaluation(folder, capsys, monkeypatch):
-    from agents.run import run as run_module
+    from agents.run.evaluating import Evaluations
 
     run, steps = folder / "stopped", []
-    real = run_module.Run._stopped_meanwhile
+    real = Evaluations._stopped_meanwhile
 
     def stopped_meanwhile(self):
         steps.append(1)
@@ -144,7 +144,7 @@ def test_do_stop_ends_a_run_in_a_long_evaluation(folder, capsys, monkeypatch):
             RunClient(run).send([do_command("stop", "api")])
         return real(self)
 
-    monkeypatch.setattr(run_module.Run, "_stopped_meanwhile", stopped_meanwhile)
+    monkeypatch.setattr(Evaluations, "_stopped_meanwhile", stopped_meanwhile)
     arguments = ["train", str(folder / "cliff.toml"), "--run", str(run)]
     assert main([*arguments, "--set", "eval_max_steps=1_000_000_000"]) == 0
     assert "stopped at env step 30" in capsys.readouterr().out

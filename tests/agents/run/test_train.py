@@ -13,7 +13,7 @@ from tensorboard.util.tensor_util import make_ndarray
 
 from agents.config.model import DqnConfig
 from agents.run.directory import RunDir
-from agents.run.run import summary
+from agents.run.outcome import summary
 from agents.run.signals import stop_on_interrupt
 from agents.run.train import evaluate_weights, train
 from rl_core.control.log import read_log

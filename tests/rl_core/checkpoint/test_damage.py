@@ -127,15 +127,15 @@ def sealed(manifest):
     return f"{text}\n{hashlib.sha256(text.encode()).hexdigest()}\n"
 
 
-def rewrite(history, change, variables=None):
+def rewrite(history, change=lambda manifest: None, variables=None, host=None):
     """A manifest and seal as an attacker would make them: consistent."""
     directory = history.store.directory / "00000003"
-    if variables is not None:
-        (directory / "variables.safetensors").write_bytes(variables)
     manifest = json.loads((directory / "manifest.json").read_text().split("\n")[0])
-    if variables is not None:
-        record = {"bytes": len(variables), "sha256": hashlib.sha256(variables).hexdigest()}
-        manifest["files"]["variables.safetensors"] = record
+    for name, data in {"variables.safetensors": variables, "host.json": host}.items():
+        if data is not None:
+            (directory / name).write_bytes(data)
+            record = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            manifest["files"][name] = record
     change(manifest)
     (directory / "manifest.json").write_text(sealed(manifest))
 
@@ -175,6 +175,18 @@ def test_a_manifest_of_another_kind_is_refused(three, change):
     checkpoint = three.store.latest()
     three.assert_is(checkpoint, 2)
     assert "manifest.json is damaged" in checkpoint.damaged[0]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [b"", b"{", b"[]", b"5", b"null", b"\xff", b"[" * 100_000, b'{"k": ' + b"9" * 10_000 + b"}"],
+    ids=lambda host: host[:8].decode(errors="replace"),
+)
+def test_a_host_state_that_is_no_json_object_is_refused(three, host):
+    rewrite(three, host=host)
+    checkpoint = three.store.latest()
+    three.assert_is(checkpoint, 2)
+    assert "host.json is damaged" in checkpoint.damaged[0] and "\n" not in checkpoint.damaged[0]
 
 
 @pytest.mark.parametrize("index", range(4))

@@ -1,0 +1,81 @@
+"""The greedy evaluations of a run, each made between two time steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.dqn.agent import DqnAgent
+from agents.dqn.choosing import Policy
+from agents.loops.evaluation import Returns, cut_note, evaluate
+from agents.run.clock import TrainingClock
+from agents.run.control import RunControl
+from agents.run.curves import Reporter
+from agents.run.terminal import Display
+from rl_core.errors import EnvFault
+
+
+@dataclass
+class Evaluations:
+    """Evaluates one run's agent, and reports the returns.
+
+    Attributes:
+      agent, control, clock: of the run.
+      reporter, display: report the returns.
+      safe_point: takes commands; called between two steps of an evaluation, which is as safe as
+        between two time steps of training.
+      due: env step of the next evaluation.
+      failed: an env failed in an evaluation. The envs of the training are not touched by that.
+    """
+
+    agent: DqnAgent
+    control: RunControl
+    clock: TrainingClock
+    reporter: Reporter
+    display: Display
+    safe_point: Callable[[], None]
+    due: int
+    failed: bool = False
+
+    def make(self, episodes: int) -> Returns:
+        """Evaluates now; the returns are empty if the run was stopped meanwhile."""
+        env_step = self.control.state.env_step
+        self.control.evaluating = True
+        try:
+            with self.clock.stopped():
+                returns = self._returns_of(self.agent.greedy, episodes)
+                averaged = Returns()
+                if self.agent.acting.greedy_averaged:
+                    averaged = self._returns_of(self.agent.acting.greedy_averaged, episodes)
+        except EnvFault as fault:
+            fault.add(before=f"at env step {env_step:,}, ")
+            self.failed = True
+            raise
+        finally:
+            self.control.evaluating = False
+        if self.control.stopped:
+            return Returns()
+        self.reporter.evaluation(returns, averaged, env_step)
+        self.display.line(f"env step {env_step:,}: {self._described(returns, averaged)}")
+        return returns
+
+    def _returns_of(self, policy: Policy, episodes: int) -> Returns:
+        agent, stop = self.agent, self._stopped_meanwhile
+        with self.display.evaluating(episodes) as watch:
+            return evaluate(agent, agent.config, episodes, policy=policy, stop=stop, watch=watch)
+
+    def _stopped_meanwhile(self) -> bool:
+        self.safe_point()
+        return self.control.stopped
+
+    def _described(self, returns: Returns, averaged: Returns) -> str:
+        config, ema = self.agent.config, ""
+        if averaged:
+            cut = cut_note(averaged.cut, config)
+            ema = f"; averaged weights {np.mean(averaged):,.1f}{cut}"
+        return (
+            f"greedy return {np.mean(returns):,.1f} (mean of {len(returns)} episodes, "
+            f"{min(returns):,.1f} to {max(returns):,.1f}{cut_note(returns.cut, config)}){ema}"
+        )

@@ -1,0 +1,49 @@
+"""The sink of TensorBoard event files, in the run directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from agents.run.sinks import SinkStart
+from rl_core.control.retry import Retried
+from rl_core.events import EventWriter
+
+
+class EventFiles:
+    """Writes one new event file.
+
+    On a full disk the points wait in memory, and one line says so. Checkpoints tell the file's
+    length, so `flush_all` and `close` raise RunDirError where it cannot be written.
+
+    Raises:
+      RunDirError: the file cannot be made.
+    """
+
+    def __init__(self, start: SinkStart) -> None:
+        self._writing = Retried(start.warn)
+        self._events = EventWriter(
+            start.run, more_tags=start.tags, after=start.after, on_failure=self._writing.failed
+        )
+        if start.is_new:
+            self._events.hparams(start.config.model_dump(mode="json"))
+
+    def scalars(self, values: Mapping[str, float], env_step: int) -> None:
+        self._events.scalars(values, env_step)
+
+    def histogram(self, tag: str, values: np.ndarray, env_step: int) -> None:
+        self._events.histogram(tag, values, env_step)
+
+    def text(self, tag: str, markdown: str, env_step: int) -> None:
+        self._events.text(tag, markdown, env_step)
+
+    def flush(self) -> None:
+        with self._writing.attempt():
+            self._events.flush()
+
+    def flush_all(self) -> None:
+        self._events.flush()
+
+    def close(self) -> None:
+        self._events.close()

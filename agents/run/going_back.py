@@ -1,0 +1,108 @@
+"""The files of a run that goes on: checked first, then brought back to a moment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from agents.dqn.agent import DqnAgent
+from agents.run.directory import DIGEST, EVENTS, RESULT, RunDir
+from agents.run.host import Resumed, RunHost
+from envs import Envs
+from rl_core.checkpoint.store import CheckpointError
+from rl_core.control.log import read_log, require_length
+from rl_core.control.state import require_answers
+from rl_core.control.trace import require_trace
+from rl_core.errors import RunDirError
+
+
+def require_as_it_was(run: RunDir, host: RunHost | None) -> list[str]:
+    """Checks that nothing is missing that was there before; changes nothing.
+
+    Args:
+      host: of the checkpoint from which the run goes on; None if it has none.
+
+    Returns:
+      Lines about missing points of curves, which are only shown.
+
+    Raises:
+      RunDirError: the log or the trace is damaged or was cut, or a curve is no regular file.
+    """
+    for path in run.path.glob(EVENTS):
+        if path.is_symlink() or not path.is_file():
+            raise RunDirError(f"cannot resume {run.path}: {path.name} is not a regular file")
+    read_log(run.control.log)
+    require_answers(run.control)
+    if host is None:
+        return []
+    require_length(run.control.log, host.log.bytes)
+    require_trace(run.control.trace, host.trace.time_steps, host.trace.crc)
+    short = [name for name, size in host.events.items() if _size(run.path / name) < size]
+    return [f"{run.path / name} is shorter than it was: curves lack points" for name in short]
+
+
+def require_fits(resumed: Resumed, agent: DqnAgent, envs: Envs) -> None:
+    """Checks that a checkpoint fits the agent and the envs; its types alone do not say that.
+
+    Raises:
+      CheckpointError: it is not; says what differs.
+      UnknownName: a curve is of a live value that the agent does not have.
+    """
+    host, number = resumed.host, resumed.checkpoint.number
+    for name in host.reporter.changed if host.reporter else ():
+        agent.hyperparameters.knob(name)
+    lanes = (host.envs or {}).get("lanes")
+    actions = [action for lane in lanes or () for action in lane.actions]
+    if lanes is not None and len(lanes) != envs.num_envs:
+        problem = f"is of {len(lanes):,} envs, not of {envs.num_envs:,}"
+    elif host.loop.new_steps > envs.num_envs:
+        problem = (
+            f"has {host.loop.new_steps:,} env steps in one time step of {envs.num_envs:,} envs"
+        )
+    elif actions and not 0 <= min(actions) <= max(actions) < envs.num_actions:
+        problem = f"has an action that is none of 0 to {envs.num_actions - 1}"
+    elif host.agent.freeze[0] >= len(agent.learner.freeze.arms):
+        arm, arms = host.agent.freeze[0], len(agent.learner.freeze.arms)
+        problem = f"is of arm {arm} of a freeze schedule, and this run has {arms}"
+    else:
+        return
+    raise CheckpointError(f"checkpoint {number} {problem}")
+
+
+def go_back(run: RunDir, events: Mapping[str, int]) -> None:
+    """Drops everything that came after a moment.
+
+    Args:
+      events: bytes of each event file at that moment, by name.
+
+    Raises:
+      RunDirError: it cannot be done.
+    """
+    try:
+        for path in run.path.glob(EVENTS):
+            if path.name in events:
+                _cut(path, events[path.name])
+            else:
+                path.unlink()
+        for name in (RESULT, DIGEST):
+            (run.path / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise RunDirError(f"cannot resume {run.path}: {error.strerror}") from None
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 if there is none."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+def _cut(path: Path, size: int) -> None:
+    """Drops everything that a file has beyond `size` bytes; a link out of the run is refused."""
+    file = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        os.ftruncate(file, min(size, os.fstat(file).st_size))
+    finally:
+        os.close(file)

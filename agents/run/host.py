@@ -1,0 +1,175 @@
+"""The host state of a checkpoint: everything that is kept beside the variables and the rows.
+
+On disk it is one JSON object; rl_core.checkpoint does not look into it. Here each part has a type,
+so a host state that is damaged, or that somebody else has written, is refused in one line. Fields
+with a default are missing in files of version 0.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+
+from agents.config.model import DqnConfig
+from agents.config.settings import first_error
+from envs import Step
+from rl_core.checkpoint.store import Checkpoint, CheckpointError
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+# JSON has lists where Python has these.
+Pair = Annotated[tuple[Count, Count], Strict(False)]
+Point = Annotated[tuple[Count, float], Strict(False)]  # env step, value; NaN is a value
+
+
+class _Part(BaseModel):
+    """A part of the host state. Unknown keys are refused: a misspelt one would be lost."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, serialize_by_alias=True)
+
+
+class LoopPart(_Part):
+    """The counts of a loop (LoopState)."""
+
+    tick: Count
+    env_step: Count
+    new_steps: Count
+    learn_age: Count
+    next_log: Count
+    due_updates: Count = 0
+
+
+class ReporterPart(_Part):
+    """The state of the reporter: the curves so far.
+
+    Attributes:
+      recent: tag -> last point.
+      changed: live values that were set, each of which has a curve.
+    """
+
+    env_step: Count
+    next_log: Count
+    episodes: Count
+    recent: dict[str, Point]
+    changed: list[str]
+
+
+class TracePosition(NamedTuple):
+    """The length of a trace: time steps, their env steps, and the file's CRC-32 if it is known."""
+
+    time_steps: Count
+    env_steps: Count
+    crc: Count | None = None
+
+
+class LogPart(_Part):
+    """The control log: its length, and the ids of entries that are still to be applied again."""
+
+    bytes: Count
+    to_do: list[str]
+
+
+class LanePart(_Part):
+    """One env: its episode, the actions that led to where it is, a checksum of what it showed."""
+
+    episode: Count
+    actions: list[int]
+    episode_return: float = Field(alias="return")
+    observations: Count
+
+
+class AgentPart(_Part):
+    """The part of an agent that is no variable (`SavedAgent.host`)."""
+
+    updates: Count
+    snapshots: list[Count]
+    freeze: Pair
+    overrides: dict[str, Any]  # checked as live values when they are set
+
+
+class RunHost(_Part):
+    """The host state of a run, without its agent's part.
+
+    Attributes:
+      next_evaluation: env step.
+      evaluations_asked: how many somebody has asked for that are not made yet.
+      seconds: of training.
+      snapshot_tick: time step of the last snapshot that a change has caused.
+      recent_returns: of the last episodes.
+      events: bytes of each event file, by name.
+      envs: empty if the envs cannot be brought back or are in the graph; None before the first
+        time step.
+    """
+
+    loop: LoopPart
+    next_evaluation: Count
+    evaluations_asked: Count = 0
+    seconds: float = 0.0
+    snapshot_tick: Count | None
+    recent_returns: list[float]
+    trace: TracePosition
+    log: LogPart
+    events: dict[str, Count]
+    reporter: ReporterPart | None
+    envs: dict[str, list[LanePart]] | None
+
+
+class HostState(RunHost):
+    """The whole host state of a checkpoint."""
+
+    agent: AgentPart
+
+    def envs_state(self) -> dict[str, Any]:
+        """The state of the envs, as they gave it; empty before the first time step."""
+        return self.model_dump(include={"envs"})["envs"] or {}
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """The moment at which a run goes on.
+
+    Attributes:
+      checkpoint: taken then.
+      host: its host state.
+      step: of the envs; None resets them.
+    """
+
+    checkpoint: Checkpoint
+    host: HostState
+    step: Step | None = None
+
+
+def new_host(config: DqnConfig) -> RunHost:
+    """The host state before the first time step."""
+    return RunHost(
+        loop=LoopPart(tick=0, env_step=0, new_steps=0, learn_age=0, next_log=config.log_period),
+        next_evaluation=config.eval_period,
+        snapshot_tick=None,
+        recent_returns=[],
+        trace=TracePosition(0, 0),
+        log=LogPart(bytes=0, to_do=[]),
+        events={},
+        reporter=None,
+        envs=None,
+    )
+
+
+def read_host(checkpoint: Checkpoint) -> HostState:
+    """The host state of a checkpoint.
+
+    Raises:
+      CheckpointError: something in it is missing, unknown or of another type.
+    """
+    try:
+        host = HostState.model_validate(checkpoint.host)
+    except ValidationError as error:
+        problem = first_error(error)
+    else:
+        if checkpoint.tick != host.loop.tick:
+            problem = f"loop.tick is {host.loop.tick:,}, in manifest.json it is {checkpoint.tick:,}"
+        elif checkpoint.tick and host.envs is None:
+            problem = "envs is missing"
+        else:
+            return host
+    raise CheckpointError(f"host.json of checkpoint {checkpoint.number} is damaged: {problem}")

@@ -1,0 +1,36 @@
+"""The weights with which a run began, if they came from another run.
+
+They are kept in the run directory, because a repeat, or a resume without a checkpoint, begins with
+the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from agents.run.directory import RunDir, write_file
+from rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_bytes
+from rl_core.errors import RunDirError
+
+_FILE = "initial.safetensors"
+
+
+def save_initial(run: RunDir, weights: Mapping[str, np.ndarray]) -> None:
+    """Writes the weights that are not random."""
+    write_file(run.path / _FILE, weights_bytes(weights))
+
+
+def load_initial(run: RunDir) -> dict[str, np.ndarray]:
+    """The weights that are not random; none if all were.
+
+    Raises:
+      RunDirError: they are damaged.
+    """
+    try:
+        return read_weights(run.path / _FILE)
+    except FileNotFoundError:
+        return {}
+    except WeightsError as error:
+        raise RunDirError(str(error)) from None

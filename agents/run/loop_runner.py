@@ -1,0 +1,171 @@
+"""The loop of a run, and the work that is due between its time steps."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from agents.dqn.agent import DqnAgent
+from agents.dqn.diverging import DivergedInChunk
+from agents.loops.choice import LOOPS
+from agents.loops.plain import LoopState, Tick
+from agents.run.clock import TrainingClock
+from agents.run.control import RunControl
+from agents.run.curves import Reporter
+from agents.run.evaluating import Evaluations
+from agents.run.saving import Saver
+from agents.run.terminal import Display
+from agents.run.trace import Tracer
+from envs import Envs
+from rl_core.control.log import Entry
+from rl_core.control.steering import Due, Steering
+
+OnTick = Callable[[DqnAgent, Tick], None]
+_PAUSE_SECONDS = 0.05  # between two looks into the inbox while paused
+
+
+class Repeat(Protocol):
+    """A recorded run that is run again."""
+
+    note: str  # "repeats runs/cartpole-1"
+    script: list[Entry]
+    end_tick: int  # where it ended
+    failed: bool  # an env or diverging learning ended it
+
+    def compare(self, first: int, checksums: np.ndarray, env_steps: np.ndarray) -> None:
+        """Takes in the trace of some time steps, from index `first` on."""
+
+    @property
+    def is_over(self) -> bool:
+        """True once the rest of the repeat cannot change the verdict."""
+
+
+@dataclass
+class LoopRunner:
+    """Runs the loop until the run ends, is stopped, or fails.
+
+    Attributes:
+      on_tick: called after every time step of all envs.
+      repeat: a recorded run that is run again, without checkpoints and evaluations.
+      all others: the parts of the run.
+    """
+
+    agent: DqnAgent
+    envs: Envs
+    state: LoopState
+    clock: TrainingClock
+    control: RunControl
+    steering: Steering
+    evaluations: Evaluations
+    saver: Saver
+    reporter: Reporter
+    display: Display
+    tracer: Tracer
+    on_tick: OnTick | None
+    repeat: Repeat | None
+    _news: deque[Tick] = field(default_factory=deque)  # not shown yet
+
+    def run(self) -> None:
+        """Trains, and shows what was made, whatever ends it."""
+        try:
+            self._run()
+        except DivergedInChunk as error:
+            self._news.append(error.tick)
+            raise
+        finally:
+            self._show_news()
+
+    def _run(self) -> None:
+        if not self._goes_on():
+            return
+        self._do_what_is_due()  # a checkpoint may have been taken before it was done
+        next_tick, next_env_step, next_time = self._next_due()
+        agent, state, on_tick = self.agent, self.state, self.on_tick
+        news, control, interrupt = self._news, self.control, self.control.interrupt
+        now = time.monotonic
+        for tick in self.display.watched(LOOPS[agent.config.loop](agent, self.envs, state)):
+            # Asking every part at each time step, even by one call, costs some percent. Therefore
+            # they say beforehand when they have something to do, and finished episodes wait until
+            # then too: each point by itself would find nothing in the caches.
+            is_due = state.tick >= next_tick or tick.env_step >= next_env_step or now() >= next_time
+            if is_due or tick.episodes or tick.stats is not None:
+                news.append(tick)
+            if is_due:
+                if state.tick >= self.tracer.due:
+                    self.tracer.update(state.tick)
+                self._show_news()
+            goes_on = not is_due or self._goes_on()
+            # After the safe point: the log puts values set here behind the commands taken there.
+            if on_tick:
+                on_tick(agent, tick)
+            if not goes_on:
+                return
+            if is_due:
+                self._do_what_is_due()
+                next_tick, next_env_step, next_time = self._next_due()
+            # A stop may have come meanwhile, say during an evaluation.
+            if interrupt.signal or (is_due and control.stop_asked):
+                return
+
+    def _next_due(self) -> Due:
+        """The moment at which the first of all parts has something to do."""
+        steering, checkpoints = self.steering.due, self.saver.checkpoints.due
+        shown = min(self.reporter.due, self.display.due)
+        if self.repeat:
+            end = min(self.tracer.due, self.repeat.end_tick)
+            return Due(min(steering.tick, end), min(steering.env_step, shown), steering.time)
+        return Due(
+            min(steering.tick, self.tracer.due),
+            min(steering.env_step, shown, checkpoints.env_step, self.evaluations.due),
+            min(steering.time, checkpoints.time),
+        )
+
+    def _do_what_is_due(self) -> None:
+        """Evaluates or takes a checkpoint, if it is time."""
+        env_step, config = self.state.env_step, self.agent.config
+        if self.repeat:
+            return
+        if self.evaluations.due <= env_step < config.env_steps:
+            returns = self.evaluations.make(config.eval_episodes)
+            if returns:
+                # Only now: an interrupted evaluation is made again after a resume.
+                self.evaluations.due += config.eval_period
+                self.saver.checkpoint(score=float(np.mean(returns)), must=True)
+        elif self.saver.checkpoints.is_due(env_step):
+            self.saver.checkpoint()
+
+    def _show_news(self) -> None:
+        while self._news:
+            tick = self._news.popleft()
+            self.reporter.tick(tick)
+            self.display.tick(tick, self.reporter.env_steps_per_second)
+
+    def _goes_on(self) -> bool:
+        """Takes commands at a safe point, and waits while paused; False if the run is over."""
+        self.steering.safe_point()
+        if self.control.paused or self.control.evaluations_asked:
+            self._serve_while_halted()
+        if self.control.stopped:
+            return False
+        if self.repeat:
+            return self.state.tick < self.repeat.end_tick and not self.repeat.is_over
+        return True
+
+    def _serve_while_halted(self) -> None:
+        """Makes the evaluations that were asked for, and takes commands while paused."""
+        control = self.control
+        self.reporter.flush()
+        while (control.paused or control.evaluations_asked) and not control.stopped:
+            if control.evaluations_asked:
+                # Only a finished one counts: an interrupted one is made after a resume.
+                returns = self.evaluations.make(self.agent.config.eval_episodes)
+                control.evaluations_asked -= bool(returns)
+                continue
+            with self.clock.stopped():
+                time.sleep(_PAUSE_SECONDS)
+                self.steering.poll()

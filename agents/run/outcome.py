@@ -1,0 +1,46 @@
+"""The result of a run, and the summary of its returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from agents.loops.evaluation import Returns
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """The result of a run.
+
+    Attributes:
+      run: its directory.
+      returns: of the final greedy evaluation; empty if the run was stopped before.
+      env_steps, updates: how many were made.
+      digest: of the agent when training ended.
+      signal: the one that ended it early, SIGINT or SIGTERM; 0 if none did.
+    """
+
+    run: Path
+    returns: list[float]
+    env_steps: int
+    updates: int
+    digest: str
+    signal: int
+
+    @property
+    def interrupted(self) -> bool:
+        return self.signal > 0
+
+
+def summary(returns: list[float]) -> dict[str, float]:
+    """Episodes, mean, std, min and max; how many of the episodes were cut off."""
+    return {
+        "episodes": len(returns),
+        "mean": float(np.mean(returns)),
+        "std": float(np.std(returns)),
+        "min": float(np.min(returns)),
+        "max": float(np.max(returns)),
+        "cut": returns.cut if isinstance(returns, Returns) else 0,
+    }

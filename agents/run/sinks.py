@@ -1,0 +1,121 @@
+"""The interface of a metric sink: a place to which a run reports its curves and texts.
+
+Tags are those of rl_core/tags.py and one `control/NAME` for each live value; the x axis is the env
+step. agents/run/sink_choice.py says which sinks a run has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from agents.config.model import DqnConfig
+from rl_core.control.retry import Retried
+from rl_core.errors import RunDirError, in_one_line
+from rl_core.tags import Tag
+
+
+@dataclass(frozen=True)
+class SinkStart:
+    """Everything that a sink may need to begin.
+
+    Attributes:
+      run: the run directory. A sink that has to find its place again after a resume may keep a
+        file of its own there.
+      config: of the run.
+      tags: that may be used beside those of rl_core/tags.py.
+      after: env step from which the run goes on; -1 if it is new. A session that crashed may have
+        reported later points already: they come again.
+      warn: shows one line on the terminal.
+    """
+
+    run: Path
+    config: DqnConfig
+    tags: tuple[Tag, ...]
+    after: int
+    warn: Callable[[str], None]
+
+    @property
+    def is_new(self) -> bool:
+        return self.after < 0
+
+
+class MetricSink(Protocol):
+    """A place that takes metrics.
+
+    All calls come from the thread of the training loop, which waits for them: a sink with a slow
+    connection hands what it is given to a thread of its own. Arguments must not be changed.
+    """
+
+    def scalars(self, values: Mapping[str, float], env_step: int) -> None:
+        """Takes one point for each of several curves, by tag. NaN and infinities are points."""
+
+    def histogram(self, tag: str, values: np.ndarray, env_step: int) -> None:
+        """Takes the values (any shape) of which a histogram is to be drawn."""
+
+    def text(self, tag: str, markdown: str, env_step: int) -> None:
+        """Takes a text."""
+
+    def flush(self) -> None:
+        """Shows everything taken so far, because nothing may follow for a while."""
+
+    def flush_all(self) -> None:
+        """Flushes before a checkpoint is taken; a resumed run reports on from there.
+
+        Raises:
+          Exception: something is not kept, and a resumed run would lack it.
+        """
+
+    def close(self) -> None:
+        """Flushes and ends; the last call."""
+
+
+class Guarded:
+    """A sink whose failures are shown once, until it works again, and never end the run."""
+
+    def __init__(self, sink: MetricSink, name: str, warn: Callable[[str], None]) -> None:
+        self._sink, self._name = sink, name
+        self._calling = Retried(warn)
+
+    def scalars(self, values: Mapping[str, float], env_step: int) -> None:
+        with self._attempt():
+            self._sink.scalars(values, env_step)
+
+    def histogram(self, tag: str, values: np.ndarray, env_step: int) -> None:
+        with self._attempt():
+            self._sink.histogram(tag, values, env_step)
+
+    def text(self, tag: str, markdown: str, env_step: int) -> None:
+        with self._attempt():
+            self._sink.text(tag, markdown, env_step)
+
+    def flush(self) -> None:
+        with self._attempt():
+            self._sink.flush()
+
+    def flush_all(self) -> None:
+        with self._attempt():
+            self._sink.flush_all()
+
+    def close(self) -> None:
+        with self._attempt():
+            self._sink.close()
+
+    @contextlib.contextmanager
+    def _attempt(self) -> Iterator[None]:
+        with self._calling.attempt(), failures_of(self._name):
+            yield
+
+
+@contextlib.contextmanager
+def failures_of(name: str) -> Iterator[None]:
+    """Turns whatever a sink raises within into a RunDirError of one line that names the sink."""
+    try:
+        yield
+    except Exception as error:
+        raise RunDirError(f"{name}: {type(error).__name__}: {in_one_line(error)}") from error

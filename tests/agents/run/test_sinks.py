@@ -1,0 +1,174 @@
+"""Metric sinks: each gets everything, and one that fails costs neither the others nor the run."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from tensorboard.util.tensor_util import make_ndarray
+
+from agents.config.model import DqnConfig
+from agents.run import sink_choice
+from agents.run.curves import Reporter
+from agents.run.train import resume, train
+from rl_core.errors import RunDirError
+from rl_core.events import EventWriter
+
+CONFIG = DqnConfig(
+    env_steps=300, hidden=(8,), batch_size=8, replay_capacity=200, learn_start=50, xla=False,
+    eval_period=150, eval_episodes=1, final_eval_episodes=1, log_period=50, checkpoint_seconds=0,
+    checkpoint_steps=130,
+)  # fmt: skip
+
+
+class Recording:
+    """A sink that is all a new one has to be: it keeps what it is given."""
+
+    def __init__(self, start):
+        self.start, self.points, self.histograms, self.texts, self.calls = start, [], [], [], []
+
+    def scalars(self, values, env_step):
+        self.points += [(tag, env_step, np.float32(value)) for tag, value in values.items()]
+
+    def histogram(self, tag, values, env_step):
+        self.histograms.append((tag, env_step, np.size(values)))
+
+    def text(self, tag, markdown, env_step):
+        self.texts.append((tag, env_step, markdown))
+
+    def flush(self):
+        self.calls.append("flush")
+
+    def flush_all(self):
+        self.calls.append("flush_all")
+
+    def close(self):
+        self.calls.append("close")
+
+
+class Broken:
+    """A sink that cannot do anything."""
+
+    def __init__(self, start):
+        pass
+
+    def __getattr__(self, name):
+        def fail(*_):
+            raise ConnectionError(f"no server\nfor {name}")
+
+        return fail
+
+
+@pytest.fixture
+def sinks(monkeypatch):
+    """Adds sinks where a run's sinks are chosen; gives those that were made."""
+    made = []
+
+    def add(*kinds):
+        def making(kind):
+            def make(start):
+                made.append(kind(start))
+                return made[-1]
+
+            make.__name__ = kind.__name__
+            return make
+
+        monkeypatch.setattr(sink_choice, "MORE_SINKS", tuple(map(making, kinds)))
+        return made
+
+    return add
+
+
+def steer(agent, tick):
+    if tick.env_step == 100 and agent.hyperparameters["sync_period"] != 50:
+        agent.hyperparameters["sync_period"] = 50
+
+
+def in_event_files(run):
+    """The same as `Recording` keeps, as TensorBoard reads it: points, histograms, texts."""
+    points, histograms, texts = [], [], []
+    for file in sorted(Path(run).glob("events.*")):
+        for event in EventFileLoader(str(file)).Load():
+            for value in event.summary.value:
+                plugin = value.metadata.plugin_data.plugin_name
+                kinds = {"learn/td_error": "histograms", "control/changes": "texts"}
+                kind = kinds.get(value.tag, "texts" if plugin == "text" else "scalars")
+                array = make_ndarray(value.tensor)
+                if value.tag.startswith("_hparams"):
+                    continue
+                if kind == "histograms":
+                    histograms.append((value.tag, event.step, int(array[:, 2].sum())))
+                elif kind == "texts":
+                    texts.append((value.tag, event.step, array.item().decode()))
+                else:
+                    points.append((value.tag, event.step, np.float32(array.item())))
+    return points, histograms, texts
+
+
+def test_a_sink_is_given_the_tags_and_values_that_are_in_the_event_file(tmp_path, sinks):
+    made = sinks(Recording)
+    outcome = train(CONFIG, tmp_path / "run", on_tick=steer)
+    (sink,) = made
+    points, histograms, texts = in_event_files(outcome.run)
+    assert len(points) > 50 and sink.points == points
+    assert len(histograms) >= 4 and sink.histograms == histograms
+    assert [tag for tag, *_ in texts] == ["run/config", "control/changes"]
+    assert sink.texts == texts
+    assert {"episode/return", "evaluation/return", "control/sync_period"} <= {p[0] for p in points}
+    assert sink.calls[-1] == "close" and sink.calls.count("close") == 1
+    assert sink.calls.count("flush_all") >= 3  # one a checkpoint
+    assert (sink.start.run, sink.start.config, sink.start.is_new) == (outcome.run, CONFIG, True)
+
+
+def test_after_a_resume_it_is_told_where_it_goes_on(tmp_path, sinks):
+    train(CONFIG, tmp_path / "run")
+    made = sinks(Recording)
+    resume(tmp_path / "run", CONFIG.model_copy(update={"env_steps": 350}))
+    (sink,) = made
+    assert (sink.start.after, sink.start.is_new) == (300, False)
+    assert sink.points and min(step for _, step, _ in sink.points) == 300
+    assert "run/config" not in [tag for tag, *_ in sink.texts]
+
+
+def test_one_that_fails_is_told_once_and_costs_neither_the_run_nor_the_others(tmp_path, sinks):
+    made = sinks(Recording, Broken, Recording)
+    console = Console(record=True, width=300)
+    outcome = train(CONFIG, tmp_path / "run", on_tick=steer, console=console)
+    first, _, third = made
+    assert first.points == third.points == in_event_files(outcome.run)[0]
+    assert first.calls == third.calls
+    said = [line for line in console.export_text().splitlines() if "Broken" in line]
+    assert said == [
+        "Broken: ConnectionError: no server for text; the run goes on and will try again"
+    ]
+    assert outcome.digest == train(CONFIG, tmp_path / "alone", on_tick=steer).digest
+
+
+def test_one_that_cannot_be_made_or_is_not_wanted_is_left_out(tmp_path, sinks):
+    def no_module(start):
+        raise ModuleNotFoundError("No module named 'mlflow'")
+
+    def not_wanted(start):
+        return None
+
+    made = sinks(no_module, not_wanted, Recording)
+    console = Console(record=True, width=300)
+    outcome = train(CONFIG, tmp_path / "run", console=console)
+    assert "no_module: ModuleNotFoundError: No module named 'mlflow'" in console.export_text()
+    assert made[0] is None and made[1].points == in_event_files(outcome.run)[0]
+
+
+@pytest.mark.parametrize(("name", "of_writer"), [("flush_all", "flush"), ("close", "close")])
+def test_an_event_file_that_cannot_be_written_keeps_nothing_from_the_others(
+    tmp_path, sinks, lab, monkeypatch, name, of_writer
+):
+    def full(*_):
+        raise RunDirError("cannot write TensorBoard events: No space left on device")
+
+    made = sinks(Recording)
+    reporter = Reporter(tmp_path / "run", lab.agent(), pytest.fail)
+    monkeypatch.setattr(EventWriter, of_writer, full)
+    with pytest.raises(RunDirError, match="No space left"):
+        getattr(reporter, name)()
+    assert made[0].calls == [name]
