@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
-from agents.dqn.choosing import Exploration, NetworkValues, Policy, best, greedy_policy
+from agents.dqn.choosing import COLUMNS, Exploration, NetworkValues, Policy, best, greedy_policy
 from agents.dqn.networks import Networks
 from agents.dqn.step_buffer import RowBuffer
 from rl_core.graph.engine import Engine
@@ -71,10 +71,10 @@ class Acting:
         if networks.greedy_ema is not None:
             self.greedy_averaged = greedy_policy(engine, networks.greedy_ema, observations, legal)
         # Plain epsilon-greedy needs nothing of the graph but the best action.
-        self._buffer = None if self._masks or config.boltzmann or config.noisy else RowBuffer()
+        self._outside = exploration.outside(self._masks)
+        self._buffer = None if self._outside is None else RowBuffer()
         fitting = _WAITING_BYTES * memory.steps // memory.nbytes
         self._most = min(_WAITING_AT_MOST, fitting, memory.steps // 2)
-        self._epsilon_greedy = exploration.outside()
 
     def step(
         self,
@@ -138,28 +138,29 @@ class Acting:
         terminated: np.ndarray,
         autoreset: np.ndarray,
     ) -> np.ndarray:
-        buffer = self._buffer
-        assert buffer is not None
+        buffer, choose = self._buffer, self._outside
+        assert buffer is not None and choose is not None
         self._check_shown((observation, reward, terminated, autoreset))
         if self.time_step is None:
             self.time_step = self._ask_time_step().item()
         epsilon = self._knobs.item(self._epsilon_at)
-        actions = self._epsilon_greedy(self.greedy, observation, epsilon, self.time_step)
+        actions = choose(self.greedy, observation, epsilon, self.time_step)
         buffer.put(observation, actions, reward, terminated, autoreset)
         self.time_step += 1
         if buffer.count == self._most:
             self.flush()
         return actions
 
-    def act(self, observation: np.ndarray, time_step: int, legal: np.ndarray | None) -> np.ndarray:
-        """Returns actions and stores nothing; see `DqnAgent.act`."""
+    def act(self, observation: np.ndarray, time_step: int, legal: np.ndarray | None) -> Rows:
+        """Returns the columns that acting fills and stores nothing; see `DqnAgent.act`."""
         self._read_knobs()
-        if self._buffer is not None:
+        if self._outside is not None:
             epsilon = self._knobs.item(self._epsilon_at)
-            return self._epsilon_greedy(self._best_apart, observation, epsilon, time_step)
+            return {"action": self._outside(self._best_apart, observation, epsilon, time_step)}
         self._time_step[0] = time_step
         more = () if legal is None else (legal,)
-        return self._act(observation, self._knobs, *more, self._time_step)
+        chosen = self._act(observation, self._knobs, *more, self._time_step)
+        return dict(zip(COLUMNS, chosen, strict=True))
 
     def _read_knobs(self) -> None:
         for i, name in self._knob_names:
@@ -188,7 +189,8 @@ class Acting:
         knobs, now = self._exploration.fed(), tf.placeholder(tf.int64, [1], "time_step")
         values = self._networks.behaviour_values
         feeds = [self._observation, knobs, *self._legal_feed(), now]
-        self._act = engine.callable(self._choice(values, now, knobs)["action"], feeds)
+        chosen = self._choice(values, now, knobs)
+        self._act = engine.callable([chosen[name] for name in COLUMNS], feeds)
         greedy = best(values(self._observation).q)
         self._best_apart = engine.callable(greedy, [self._observation])
         self.follow = engine.callable(None, targets=[self._networks.behave_as_online()])

@@ -19,7 +19,7 @@ import tensorflow.compat.v1 as tf
 from agents.config.live_values import live_knobs, live_values
 from agents.config.model import DqnConfig
 from agents.dqn.actor import Acting
-from agents.dqn.choosing import Exploration
+from agents.dqn.choosing import KNOBS, Exploration
 from agents.dqn.chunk_runner import ChunkRunner
 from agents.dqn.in_graph_loop import InGraphLoop
 from agents.dqn.learner import Inspection, Learner
@@ -38,7 +38,7 @@ from rl_core.random import Keys
 from rl_core.replay import Rows
 
 # Live values that the loop and the choice of an action read; updates are fed all others.
-_NOT_OF_UPDATES = ("epsilon", "temperature", "learn_period", "updates_per_learn")
+_NOT_OF_UPDATES = (*KNOBS, "learn_period", "updates_per_learn")
 
 
 class DqnAgent:
@@ -173,21 +173,22 @@ class DqnAgent:
         """
         return self.acting.step(observation, reward, terminated, autoreset, epsilon, legal)
 
-    def act(
-        self, observation: np.ndarray, time_step: int, legal: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Actions of the network as it was when `follow` was last called; nothing is stored.
+    def act(self, observation: np.ndarray, time_step: int, legal: np.ndarray | None = None) -> Rows:
+        """Chooses by the network as it was when `follow` was last called; stores nothing.
 
         May run in one thread while updates are made in another. Only with loop = "concurrent".
 
         Args:
           observation: [N, ...]; legal: [N, A] bool, needed with action masks.
           time_step: of all envs, counted from 0; it picks the random numbers.
+
+        Returns:
+          The columns that acting fills: `action`, [N] int32.
         """
         return self.acting.act(observation, time_step, legal)
 
     def follow(self) -> None:
-        """`act` uses the present weights from now on."""
+        """Gives `act` the present weights."""
         self.acting.follow()
 
     def store(self, rows: Rows) -> None:

@@ -18,8 +18,10 @@ from rl_core.networks import Values
 from rl_core.random import Draws, Keys, Stream
 from rl_core.replay import Rows
 
-# Live values that a choice of actions reads.
-_KNOBS = ("epsilon", "temperature")
+# Live values that a choice of actions reads, and columns of the replay that it fills. Outside the
+# graph only a choice is made that reads epsilon alone and fills `action` alone.
+KNOBS = ("epsilon", "temperature")
+COLUMNS = ("action",)
 
 # (what for, shape) -> float32 in [0, 1) of this shape.
 Uniform = Callable[[str, list[int]], tf.Tensor]
@@ -62,10 +64,16 @@ class Exploration:
 
     def __init__(self, config: DqnConfig, keys: Keys, num_actions: int) -> None:
         self._config, self._keys, self._num_actions = config, keys, num_actions
-        self.knobs = tuple(k.name for k in live_knobs(config) if k.name in _KNOBS)
+        self.knobs = tuple(k.name for k in live_knobs(config) if k.name in KNOBS)
 
-    def outside(self) -> EpsilonGreedy:
-        """Returns epsilon-greedy without the graph, with the same random numbers."""
+    def outside(self, masks: bool) -> EpsilonGreedy | None:
+        """Returns the same choice without the graph, bit for bit; None where there is none.
+
+        Args:
+          masks: whether the envs say which actions are legal.
+        """
+        if masks or self._config.noisy or self.knobs != ("epsilon",) or COLUMNS != ("action",):
+            return None
         stream = Stream(self._config.seed, "act")
         return EpsilonGreedy(stream, self._config.num_envs, self._num_actions)
 
@@ -108,7 +116,7 @@ class Exploration:
           uniform: (name, shape) -> float32 in [0, 1), new at each time step.
 
         Returns:
-          The columns of the replay that acting fills: `action`, [N] int32.
+          COLUMNS: `action`, [N] int32.
         """
         config, N, A = self._config, self._config.num_envs, self._num_actions
         live = dict(zip(self.knobs, tf.unstack(fed), strict=True))

@@ -79,10 +79,12 @@ class _Phase:
         agent, envs, live = self._agent, self._envs, self._agent.hyperparameters
         period, env_steps = live["learn_period"], agent.config.env_steps
         while True:
-            actions = agent.act(step.observation, state.tick, step.legal)
+            chosen = agent.act(step.observation, state.tick, step.legal)
+            actions = chosen.pop("action")
             self.shown.put(
-                step.observation, actions, step.reward, step.terminated, step.autoreset, step.legal
-            )
+                step.observation, actions, step.reward, step.terminated, step.autoreset,
+                step.legal, chosen,
+            )  # fmt: skip
             self.phases_due = state.clock.phases_due(state.new_steps, period)
             step = envs.step(actions)
             state.count(envs.num_envs - int(np.count_nonzero(step.autoreset)))

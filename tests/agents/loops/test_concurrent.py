@@ -57,7 +57,7 @@ def train_one_after_the_other(agent, envs):
         rows, phases, limits = [], 0, live["learn_period"]
         learn = agent.plan(due) if due else lambda: None
         while not phases and len(rows) < agent.replay.steps // 2 and env_step < config.env_steps:
-            actions = agent.act(step.observation, tick, step.legal)
+            actions = agent.act(step.observation, tick, step.legal)["action"]
             shown = step.observation, actions, step.reward, step.terminated, step.autoreset
             rows.append([column.copy() for column in shown])
             if step.legal is not None:
@@ -141,14 +141,14 @@ def test_a_phase_acts_with_the_weights_it_began_with():
     agent, envs = made(epsilon=0.0)
     step = envs.reset()
     agent.follow()
-    before = agent.act(step.observation, 0).item()
+    before = agent.act(step.observation, 0)["action"].item()
     # The opposite of every value: the other action is the best one now.
     opposite = {n: -w if n.startswith("head") else w for n, w in agent.state.weights().items()}
     agent.state._weights.load(opposite)
     assert agent.greedy(step.observation).item() == 1 - before
-    assert agent.act(step.observation, 1).item() == before
+    assert agent.act(step.observation, 1)["action"].item() == before
     agent.follow()
-    assert agent.act(step.observation, 2).item() == 1 - before
+    assert agent.act(step.observation, 2)["action"].item() == 1 - before
 
 
 def test_what_is_due_is_made_beside_the_next_phase():
