@@ -230,6 +230,7 @@ OF_PLAIN_VALUES = {
     },
     "agents/dqn/actor.py": {"buffer.count == self._most"},
     "agents/dqn/agent.py": {"self.rows() == 0"},
+    "agents/dqn/choosing.py": {"COLUMNS != ('action',)", "self.knobs != ('epsilon',)"},
     "agents/dqn/live_feeds.py": {"k.whole == whole", "self._live.revision != self._revision"},
     "rl_core/graph/engine.py": {"int(_direct_call(self.session, options)(())[0]) == 0"},
     "rl_core/graph/feeds.py": {"kinds != good"},

@@ -10,8 +10,9 @@ from agents.dqn.agent import DqnAgent
 from agents.loops.plain import LoopState
 from agents.run.signals import StopRequest
 from rl_core.control.log import Entry
+from rl_core.control.recorder import Position
 from rl_core.control.state import Status
-from rl_core.control.steering import Position, Refused
+from rl_core.control.steering import Refused
 
 
 @dataclass

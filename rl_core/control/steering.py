@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 import uuid
-from collections import deque
-from collections.abc import Collection, Iterable, Mapping
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from rl_core.control.commands import ACTIONS, SetCommand, set_command
 from rl_core.control.files import ControlFiles, RunLock, clear_leftovers, submit
 from rl_core.control.inbox import Inbox, Letter
 from rl_core.control.log import ControlLog, Entry
+from rl_core.control.recorder import Position, Recorder
 from rl_core.control.retry import Retried
 from rl_core.control.state import StatePublisher, Status
+from rl_core.control.timetable import REPEATED_ACTIONS, Timetable
 from rl_core.errors import RlCoreError
 from rl_core.hyperparameters import Hyperparameters, plain
 
 _now = time.monotonic
 POLL_SECONDS = 0.02  # a poll with cold caches costs 40 us
-# Actions that a repeat of the run applies again; the other actions do not change the training.
-REPEATED_ACTIONS = ("sync", "snapshot", "rewind")
-# A resumed run also evaluates again, because an evaluation adds a point to a curve.
-RESUMED_ACTIONS = (*REPEATED_ACTIONS, "evaluate")
 
 
 class Refused(RlCoreError, ValueError):
     """A command that cannot be carried out now."""
-
-
-class Position(NamedTuple):
-    """The progress of a run."""
-
-    tick: int  # time steps of all envs
-    env_step: int
-    update: int
 
 
 class Due(NamedTuple):
@@ -120,19 +107,12 @@ class Steering:
         clear_leftovers(files)
         self._log = ControlLog(files.log)
         self._inbox = Inbox(files)
-        self._publisher = StatePublisher(files, live)
-        self._unwritten: list[Entry] = []  # applied or refused, but not yet logged
-        self._answered: list[Letter] = []  # the letters of these entries
-        self._logging, self._publishing = Retried(steered.warn), Retried(steered.warn)
+        self._publisher, self._publishing = StatePublisher(files, live), Retried(steered.warn)
+        self._recorder = Recorder(
+            self._log, self._inbox, lambda: steered.position, steered.answered, steered.warn
+        )
         self.refusal: str | None = "this run repeats another one" if repeats else None
-        # Sort by tick: a change made after a resume may have an earlier tick than an entry that
-        # was logged before the crash.
-        actions = REPEATED_ACTIONS if repeats else RESUMED_ACTIONS
-        again = sorted((e for e in script if is_repeated(e, actions)), key=lambda e: e.tick)
-        self._script = deque(again)
-        self._script_tick = self._script[0].tick if self._script else math.inf
-        self._corners = deque(c for c in _corners(live) if c[0] > live.env_step)
-        self._corner_env_step = self._corners[0][0] if self._corners else math.inf
+        self._timetable = Timetable(live, script, repeats=repeats)
         self._applied_again: set[tuple[int, str, str]] = set()  # tick, name, repr of value
         self._next_poll = 0.0
         self._thread = threading.get_ident()
@@ -154,7 +134,7 @@ class Steering:
         if self._log.closed:
             return
         try:
-            self._write_down()
+            self._recorder.write()
         finally:
             self._log.close()
             self._lock.release()
@@ -162,9 +142,9 @@ class Steering:
     def safe_point(self) -> None:
         """Applies the due commands and changes. Call it between two calls into the graph."""
         position = self._steered.position
-        if position.tick >= self._script_tick:
+        if position.tick >= self._timetable.tick:
             self._repeat(position.tick)
-        if position.env_step >= self._corner_env_step:
+        if position.env_step >= self._timetable.env_step:
             self._pass_corners(position.env_step)
         if _now() >= self._next_poll:
             self.poll()
@@ -172,7 +152,7 @@ class Steering:
     @property
     def due(self) -> Due:
         """The moment before which a safe point has no work and may be skipped."""
-        return Due(self._script_tick, self._corner_env_step, self._next_poll)
+        return Due(self._timetable.tick, self._timetable.env_step, self._next_poll)
 
     def log_state(self) -> dict[str, Any]:
         """Returns the log's length and the ids of entries still to apply, for a checkpoint.
@@ -183,14 +163,14 @@ class Steering:
         Raises:
           RunDirError: the log cannot be written.
         """
-        self._write_down()
-        return {"bytes": self._log.length, "to_do": [entry.id for entry in self._script]}
+        self._recorder.write()
+        return {"bytes": self._log.length, "to_do": self._timetable.to_do}
 
     def poll(self) -> None:
         """Answers the commands in the inbox, and publishes the state if it is due."""
-        if self._unwritten:
-            self._try_to_write_down()
-        answered = not self._unwritten and self._take(self._inbox.letters())
+        if self._recorder.is_behind:
+            self._recorder.record()
+        answered = not self._recorder.is_behind and self._take(self._inbox.letters())
         now = _now()
         self._next_poll = now + POLL_SECONDS
         if answered or self._publisher.due(now):
@@ -211,24 +191,17 @@ class Steering:
         """Answers the new letters and removes all; returns True if any was new."""
         any_new = False
         for letter in letters:
-            if letter.id not in self._log.ids and letter.id not in self._unwritten_ids():
-                # On a line of its own: the answer to `checkpoint` replaces the list `_unwritten`.
-                entry = self._answer(letter)
-                self._unwritten.append(entry)
+            if not self._recorder.knows(letter.id):
+                self._recorder.wait(self._answer(letter))
                 any_new = True
-        self._answered += letters
-        self._try_to_write_down()
+        self._recorder.record(letters=letters)
         return any_new
-
-    def _unwritten_ids(self) -> set[str]:
-        return {entry.id for entry in self._unwritten}
 
     def _answer(self, letter: Letter) -> Entry:
         command = letter.command
         if command is None:
             name = letter.path.name.encode(errors="replace").decode()[:100]
-            return self._entry(letter.id, "unreadable", name, "?", reason=letter.problem)
-        value = command.value
+            return self._recorder.entry(letter.id, "unreadable", name, "?", reason=letter.problem)
         if isinstance(command, SetCommand):
             kind, name = "set", command.name
         else:
@@ -237,55 +210,50 @@ class Steering:
         try:
             if kind == "set" or name in REPEATED_ACTIONS:
                 self._refuse_changes()
-            if isinstance(command, SetCommand):
-                old, new = self._set(name, value)
-            else:
-                old, new = self._steered.do(name, command.value)
+            old, new = self._carry_out(kind, name, command.value)
         except RlCoreError as error:
             reason = str(error)
-        return self._entry(
-            command.id, kind, name, command.who, value, old, new, asked=command.time, reason=reason
-        )
+        return self._recorder.entry(
+            command.id, kind, name, command.who, command.value, old, new,
+            asked=command.time, reason=reason,
+        )  # fmt: skip
+
+    def _carry_out(self, kind: str, name: str, value: Any) -> tuple[Any, Any]:
+        return self._set(name, value) if kind == "set" else self._steered.do(name, value)
 
     def _from_python(self, name: str, value: Any) -> None:
         if threading.get_ident() != self._thread:
             self._live.knob(name)
             submit(self._files, set_command(name, plain(value), "api"))
             return
-        new_id = uuid.uuid4().hex
+        new_id, entry = uuid.uuid4().hex, self._recorder.entry
         try:
             self._refuse_changes()
             old, new = self._set(name, value)
         except RlCoreError as error:
             shown = value if isinstance(value, int | float | str) else str(value)
-            self._record([self._entry(new_id, "set", name, "api", shown, reason=str(error))])
+            self._recorder.record([entry(new_id, "set", name, "api", shown, reason=str(error))])
             raise
         asked = value if isinstance(value, str) else new
         if (self._steered.position.tick, name, repr(asked)) in self._applied_again:
             return  # the program of a resumed run made the same change again
-        self._record([self._entry(new_id, "set", name, "api", asked, old, new)])
+        self._recorder.record([entry(new_id, "set", name, "api", asked, old, new)])
 
     def _repeat(self, tick: int) -> None:
         entries = []
-        while self._script and self._script[0].tick <= tick:
-            e = self._script.popleft()
-            old, new = (
-                self._set(e.name, e.value) if e.kind == "set" else self._steered.do(e.name, e.value)
-            )
+        for e in self._timetable.entries(tick):
+            old, new = self._carry_out(e.kind, e.name, e.value)
             self._applied_again.add((e.tick, e.name, repr(e.value)))
-            entries.append(self._entry(e.id, e.kind, e.name, e.who, e.value, old, new))
-        self._script_tick = self._script[0].tick if self._script else math.inf
-        self._record(entries)
+            entries.append(self._recorder.entry(e.id, e.kind, e.name, e.who, e.value, old, new))
+        self._recorder.record(entries)
 
     def _pass_corners(self, env_step: int) -> None:
-        entries = []
-        while self._corners and self._corners[0][0] <= env_step:
-            step, name, old, new = self._corners.popleft()
+        entries, entry = [], self._recorder.entry
+        for step, name, old, new in self._timetable.corners(env_step):
             if self._live.source(name) == "schedule":
                 corner = f"schedule-{name}-{step}"
-                entries.append(self._entry(corner, "set", name, "schedule", "auto", old, new))
-        self._corner_env_step = self._corners[0][0] if self._corners else math.inf
-        self._record(entries)
+                entries.append(entry(corner, "set", name, "schedule", "auto", old, new))
+        self._recorder.record(entries)
 
     def _refuse_changes(self) -> None:
         if self.refusal:
@@ -295,80 +263,3 @@ class Steering:
         change = self._live.set(name, value)
         self._steered.changed()
         return plain(change.old), plain(change.new)
-
-    # Log entries.
-
-    def _entry(
-        self,
-        entry_id: str,
-        kind: Any,
-        name: str,
-        who: str,
-        value: Any = None,
-        old: Any = None,
-        new: Any = None,
-        *,
-        asked: float | None = None,
-        reason: str | None = None,
-    ) -> Entry:
-        now = time.time()
-        return Entry(
-            id=entry_id,
-            asked=now if asked is None else asked,
-            time=now,
-            who=who,
-            kind=kind,
-            name=name,
-            value=value,
-            old=old,
-            new=new,
-            taken=reason is None,
-            reason=reason,
-            **self._steered.position._asdict(),
-        )
-
-    def _record(self, entries: Iterable[Entry]) -> None:
-        self._unwritten += entries
-        self._try_to_write_down()
-
-    def _try_to_write_down(self) -> None:
-        with self._logging.attempt():
-            self._write_down()
-
-    def _write_down(self) -> None:
-        """Writes the entries to the log, then removes their letters and shows the answers."""
-        # The log of a resumed run already has the repeated entries; its truncated curves do not.
-        new = [entry for entry in self._unwritten if entry.id not in self._log.ids]
-        if new:
-            self._log.append(new)
-        entries, self._unwritten = self._unwritten, []
-        letters, self._answered = self._answered, []
-        for letter in letters:
-            self._inbox.remove(letter)
-        for entry in entries:
-            self._steered.answered(entry)
-
-
-def is_repeated(entry: Entry, actions: Collection[str] = REPEATED_ACTIONS) -> bool:
-    """Returns True if a repeat of the run applies this entry; schedules act by themselves."""
-    if not entry.taken or entry.who == "schedule":
-        return False
-    return entry.kind == "set" or (entry.kind == "do" and entry.name in actions)
-
-
-def _corners(live: Hyperparameters) -> list[tuple[int, str, Any, Any]]:
-    """Returns (env step, name, value at the previous corner, value here) of all schedules' corners.
-
-    Sorted by env step.
-    """
-    found: list[tuple[int, str, Any, Any]] = []
-    for name in live:
-        schedule = live.configured(name)
-        if not hasattr(schedule, "corners"):
-            continue
-        steps = schedule.corners()
-        values = [schedule.value_at(step) for step in (0, *steps)]
-        if live.knob(name).whole:
-            values = [round(value) for value in values]
-        found += [(step, name, *pair) for step, pair in zip(steps, pairwise(values), strict=True)]
-    return sorted(found)

@@ -18,8 +18,9 @@ from agents.run.trace import Tracer
 from envs import make_envs
 from rl_core.control.client import RunClient
 from rl_core.control.files import ControlFiles, is_alive
+from rl_core.control.recorder import Position
 from rl_core.control.state import read_state
-from rl_core.control.steering import Position, Steering
+from rl_core.control.steering import Steering
 
 pytestmark = pytest.mark.benchmark
 
