@@ -46,7 +46,7 @@ class Keys:
         return tf.gather(self._variable.read_value(), [place])
 
     def owns(self, variable: tf.Variable) -> bool:
-        """Whether it has the keys."""
+        """Returns True for the variable of the keys."""
         return variable is self._variable
 
     def values(self) -> np.ndarray:
@@ -77,7 +77,7 @@ class Stream:
         )
 
     def uniform_outside(self, first: int, count: int, shape: tuple[int, ...]) -> np.ndarray:
-        """What `uniform` gives for the counters first, ..., first + count - 1, without a graph.
+        """Computes `uniform` of the counters first, ..., first + count - 1 without a graph.
 
         Returns:
           [count, *shape] float32, the same bits.
@@ -132,7 +132,7 @@ class Draws:
 
 
 def _key(seed: int, name: str) -> np.ndarray:
-    """[1] uint64"""
+    """Returns the key of the stream `name`, [1] uint64."""
     words = np.random.SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(1, "u8")
     return words.astype(np.uint64)
 

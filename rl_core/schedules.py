@@ -1,4 +1,6 @@
-"""Schedules: env step -> value, in pure Python. A config writes a schedule as a small table:
+"""Schedules: env step -> value, in pure Python.
+
+A config writes a schedule as a small table:
 
 epsilon = { schedule = "linear", start = 1.0, end = 0.04, steps = 8_000 }
 """

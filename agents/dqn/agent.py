@@ -235,11 +235,12 @@ class DqnAgent:
         return self.learner.updates
 
     def rows(self) -> int:
-        """How many transitions may be sampled."""
+        """Returns the number of transitions that may be sampled."""
         self.acting.flush()
         return int(self._rows())
 
     def close(self) -> None:
+        """Closes the engine and with it the session."""
         self.engine.close()
 
 

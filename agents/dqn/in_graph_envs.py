@@ -60,7 +60,7 @@ class EnvsInGraph:
             self.begin = tf.group(*[v.assign(value, read_value=False) for v, value in pairs])
 
     def owns(self, variable: tf.Variable) -> bool:
-        """Whether it is part of the state of the envs."""
+        """Returns True for a variable of the envs' state."""
         return any(variable is own for own in tf2.nest.flatten(self.variables))
 
     def read(self) -> EnvState:

@@ -13,7 +13,7 @@ from rl_core.hyperparameters import Hyperparameters, Knob
 class LiveFeeds:
     """Scalars by name in the graph; outside, an array of the real ones and one of the whole ones.
 
-    A compiled call takes half a microsecond for everything that it is fed, so it is not each.
+    Each feed of a compiled call costs 0.5 us, so the scalars are packed into two arrays.
 
     Args:
       knobs: of the values.
@@ -43,19 +43,19 @@ class LiveFeeds:
         return self._scalars.get(name)
 
     def start(self, live: Hyperparameters) -> None:
-        """Where the values come from."""
+        """Takes the values from `live` from now on."""
         self._live = live
         self._scheduled = any(live.is_scheduled(name) for name in self._scalars)
         self._make()
 
     def values(self) -> list[np.ndarray]:
-        """Of `tensors`, now; arrays that will not change."""
+        """Returns the present values to feed to `tensors`, in arrays that are never changed."""
         if self._scheduled or self._live.revision != self._revision:
             self._make()
         return self._arrays
 
     def among(self, values: Sequence[np.ndarray]) -> dict[str, float]:
-        """By name, those that are in `values`, as that gave them."""
+        """Returns name -> value of arrays that `values()` returned."""
         pairs = zip(self._names, values, strict=True)
         return {n: v for names, array in pairs for n, v in zip(names, array.tolist(), strict=True)}
 

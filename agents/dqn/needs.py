@@ -1,4 +1,4 @@
-"""How much memory an agent of a config needs, reckoned before anything of it is made.
+"""The memory that an agent of a config needs, computed before the agent is built.
 
 Each figure is a lower bound: what is refused would not have fitted, and what is a little too
 large may still be found out later. A network of the user's own counts from its features on, as
@@ -24,7 +24,7 @@ _IMPALA = (16, 32, 32)  # filters
 
 
 class Size(NamedTuple):
-    """Of one network, or of a part of it."""
+    """Size of one network, or of a part of one."""
 
     weights: int
     units: int  # floats that one observation makes on the way
@@ -43,7 +43,7 @@ def require_memory(
 def needs(
     config: DqnConfig, observation_shape: Sequence[int], dtype: np.dtype, num_actions: int
 ) -> list[Need]:
-    """What the replay, the networks and a batch need, at least."""
+    """Returns lower bounds for the replay, the networks and a batch."""
     n = math.prod(observation_shape)
     row = n * dtype.itemsize + 4 + 4 + 2  # action, reward, two flags
     size = network_size(config, observation_shape, num_actions)
@@ -66,7 +66,7 @@ def needs(
 
 
 def weight_copies(config: DqnConfig) -> int:
-    """How many arrays of the size of one network's weights there are in an update."""
+    """Returns the number of arrays of one network's size that exist during an update."""
     networks = 1 + config.averaged_targets + bool(config.ema_decay) + (config.loop == "concurrent")
     kept = networks + 2  # Adam's moments
     snapshots = config.past_states + 1 if config.past_states else 0
@@ -140,7 +140,7 @@ def _pairs(config: DqnConfig) -> int:
 
 
 def _numbers_of_the_head(config: DqnConfig) -> tuple[str, int]:
-    """How many numbers it gives for one action, and the key of the config that says so."""
+    """Returns the key of the config that sets the numbers per action, and how many they are."""
     name = HEADS[config.head].numbers
     return name, getattr(config, name) if name else 0
 

@@ -17,7 +17,7 @@ from rl_core.replay import Transitions
 
 
 class Regression(NamedTuple):
-    """How far a batch's values are from their targets."""
+    """Distances of a batch's values from their targets."""
 
     td: TdLoss
     priority: Any  # [B] for a prioritized replay

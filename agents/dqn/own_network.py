@@ -90,7 +90,7 @@ class OwnNetwork:
         )
 
     def _require_scoped(self, made: set[str], after_reuse: set[str]) -> None:
-        """That every variable came by `get_variable`: under both names, and not once more."""
+        """Requires that `get_variable` made every variable: in both scopes, and none on reuse."""
         online, target = ({n for n in made if n.startswith(s)} for s in ("online/", "target/"))
         alike = {n.replace("target/", "online/", 1) for n in target} ^ online
         wrong = (after_reuse - made) | (made - online - target) | alike
@@ -175,11 +175,11 @@ def _short(file: str) -> str:
 
 
 def _variables_of(graph: tf.Graph) -> set[str]:
-    """By name; also those that are in no collection."""
+    """Returns the names of all variables, also of those that are in no collection."""
     return {op.name for op in graph.get_operations() if op.type in _VARIABLES}
 
 
 def _kind(value: Any) -> str:
-    """list, NoneType, numpy.ndarray"""
+    """Returns the name of a value's type: list, NoneType, numpy.ndarray."""
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"

@@ -54,7 +54,7 @@ class TargetClock:
         return self.age.assign(age, read_value=False)
 
     def advance_as_known(self) -> tf.Operation:
-        """As old as Python says; no copy."""
+        """Sets the age that Python fed; copies nothing."""
         return self.age.assign(self.known_age, read_value=False)
 
     def copied_by(self, copy: tf.Operation) -> tf.Operation:

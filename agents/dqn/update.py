@@ -24,7 +24,7 @@ Apply = Callable[[tf.Tensor], Applied]
 
 
 class LearnStats(NamedTuple):
-    """Of the last update of a learning phase."""
+    """Statistics of the last update of a learning phase."""
 
     loss: Any  # [] mean over the batch
     q_mean: Any  # [] mean over the batch of q_tm1[a_tm1]
@@ -34,7 +34,7 @@ class LearnStats(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """Of one update, as it is before anybody asks for statistics."""
+    """Results of one update, from which statistics are made."""
 
     loss: Any  # [B] weighted
     target: Any  # [B]
@@ -90,7 +90,7 @@ class Update:
             )
 
     def owns(self, variable: tf.Variable) -> bool:
-        """Whether it counts updates."""
+        """Returns True for the variable that counts updates."""
         return variable is self.count
 
     def alone(self, apply: Apply) -> BuiltUpdate:

@@ -101,6 +101,7 @@ class LoopState:
         return cls(**rest, clock=LearnClock(counts["learn_age"]), step=step)
 
     def count(self, new_steps: int) -> None:
+        """Adds one time step, which had `new_steps` transitions."""
         self.tick += 1
         self.new_steps = new_steps
         self.env_step += new_steps
@@ -117,6 +118,7 @@ class LearnClock:
         self.age = age  # env steps since the last phase
 
     def phases_due(self, new_steps: int, period: int) -> int:
+        """Adds `new_steps` env steps; returns how many phases are due now."""
         # If the period is shortened below the age, one phase is due, not a backlog.
         phases, self.age = divmod(min(self.age, period - 1) + new_steps, period)
         return phases

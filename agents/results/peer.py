@@ -28,6 +28,7 @@ def is_known(env_id: str) -> bool:
 
 
 def venv_python(venv: Path) -> Path:
+    """Returns the path of the environment's Python."""
     return venv / "bin" / "python"
 
 

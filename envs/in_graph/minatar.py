@@ -66,6 +66,7 @@ def on_board(lanes: tf.Tensor) -> tf.Tensor:
 
 
 def inside(column: tf.Tensor) -> tf.Tensor:
+    """Returns True where a row or column number is on the board."""
     return (column >= 0) & (column < SIDE)
 
 

@@ -113,12 +113,18 @@ class Engine:
 
     @property
     def session(self) -> tf.Session:
+        """The one session of the graph.
+
+        Raises:
+          RlCoreError: `start()` was not called yet.
+        """
         if self._session is None:
             raise RlCoreError("the engine has no session yet: call start() after building")
         return self._session
 
     @property
     def started(self) -> bool:
+        """True once the graph is finalized and the session is open."""
         return self._session is not None
 
     def start(self) -> None:
@@ -212,6 +218,7 @@ class Engine:
         return self.session.run(fetches, feed_dict)
 
     def close(self) -> None:
+        """Closes the session, if there is one."""
         if self._session is not None:
             self._session.close()
 

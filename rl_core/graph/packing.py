@@ -21,7 +21,7 @@ def pack(values: Any) -> list[tf.Tensor]:
 
 
 def unpacked(packed: Sequence[tf.Tensor], like: Any) -> Any:
-    """What `pack` made of a nest like `like`."""
+    """Undoes `pack`: returns a nest shaped as `like`."""
     flat: list[Any] = [None] * len(tf2.nest.flatten(like))
     for group, tensor in zip(_groups(like), packed, strict=True):
         parts = [tensor] if len(group) == 1 else tf.unstack(tensor)

@@ -12,9 +12,9 @@ from rl_core.random import Draws
 
 
 class Values(NamedTuple):
-    """What a network says of a batch of observations.
+    """A network's estimates for a batch of observations.
 
-    q is always there; of the rest what the head learns the return's distribution by.
+    q is always there. The other fields are set by heads that learn the return's distribution.
     """
 
     q: tf.Tensor  # [B, A] expected returns

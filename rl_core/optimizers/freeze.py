@@ -99,12 +99,15 @@ class ApplyOps:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of all blocks."""
         return tuple(self._blocks)
 
     def variables(self, block: str) -> Sequence[tf.Variable]:
+        """Returns the block's trainable variables."""
         return self._blocks[block].variables
 
     def optimizer(self, block: str) -> tf.train.Optimizer:
+        """Returns the block's own optimizer."""
         return self._blocks[block].optimizer
 
     def state(self, block: str) -> Sequence[tf.Variable]:
@@ -200,6 +203,7 @@ def clip_scale(norm: tf.Tensor, max_grad_norm: float | tf.Tensor | None) -> tf.T
 
 
 def scaled(gradients: Sequence[tf.Tensor], scale: tf.Tensor | None) -> list[tf.Tensor]:
+    """Returns the gradients times the factor of `clip_scale`; None leaves them as they are."""
     return list(gradients) if scale is None else [g * scale for g in gradients]
 
 

@@ -47,6 +47,7 @@ class NStepTransitions:
         self._rows, self._discount, self._n_step = rows, discount, n_step
 
     def gather(self, row: tf.Tensor, weight: tf.Tensor | None) -> Transitions:
+        """Returns the transitions that begin at rows `row`, [B] int64, with their weights."""
         ring = self._rows.ring
         if self._n_step is None:
             span = one_step(ring, row, self._discount)

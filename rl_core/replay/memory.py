@@ -92,5 +92,5 @@ class ReplayMemory:
         return [rows.rows_written, rows.queue_tail, *self.sampler.kept_variables()]
 
     def owns(self, variable: tf.Variable) -> bool:
-        """Whether it is one of this memory's own."""
+        """Returns True for a variable of this memory."""
         return variable.op.name.startswith(self.rows.scope.name + "/")

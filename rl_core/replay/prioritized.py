@@ -59,6 +59,7 @@ class PrioritizedSampler:
         self.leaf = self._tree.leaf
 
     def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Drawn:
+        """Draws rows in proportion to p ** alpha; the largest weight of a batch is 1."""
         with tf.control_dependencies([self._follow(self._wanted_alpha)]):
             # Whole numbers: of the same bits XLA makes other floats than plain operations.
             below = np.int64(self._tree.draws(batch_size))
@@ -85,7 +86,7 @@ class PrioritizedSampler:
     def update(
         self, row: tf.Tensor, priority: tf.Tensor, only_if: tf.Tensor | None = None
     ) -> list[tf.Operation]:
-        """p = abs(priority) + 1e-6 of these rows; of a row that occurs twice, the larger.
+        """Sets p = abs(priority) + 1e-6 for these rows; of a row that occurs twice, the larger.
 
         A row that may not be sampled any more, because it was overwritten, is left alone. If p is
         not finite it is the largest seen so far, as of a row that enters.

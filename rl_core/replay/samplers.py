@@ -64,6 +64,7 @@ class UniformSampler:
         self._rows, self.nbytes = rows, 0
 
     def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Drawn:
+        """Draws places of the queue of valid rows; no weights."""
         head, tail = self._rows.queue()
         place = stream.integers(counter, [batch_size], head, tail)  # [B]
         return Drawn(self._rows.queue_at(place), None)
@@ -71,15 +72,19 @@ class UniformSampler:
     def written(
         self, before: tf.Tensor, written: tf.Tensor, entering: tf.Tensor
     ) -> list[tf.Operation]:
+        """Does nothing: the rows themselves keep the queue of valid ones."""
         return []
 
     def update(
         self, row: tf.Tensor, priority: tf.Tensor, only_if: tf.Tensor | None = None
     ) -> list[tf.Operation]:
+        """Does nothing: there are no priorities."""
         return []
 
     def kept_variables(self) -> list[tf.Variable]:
+        """Returns none."""
         return []
 
     def rebuild(self) -> tf.Operation | None:
+        """Does nothing: nothing was kept."""
         return None

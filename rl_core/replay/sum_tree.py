@@ -63,7 +63,7 @@ class SumTree:
 
     @staticmethod
     def draws(batch_size: int) -> int:
-        """How many numbers `find` tells apart for each index of a batch: a power of 2."""
+        """Returns the number of values, a power of 2, that a draw of `find` may have."""
         return 1 << 50 - (batch_size - 1).bit_length()
 
     def find(self, draw: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -153,17 +153,17 @@ class SumTree:
 
 
 class _Layout(NamedTuple):
-    """How many blocks of leaves, sums at the top, and rows; the first row of each level.
+    """Sizes of a tree, and the row at which each level of sums begins.
 
-    From the lowest level to the top, which begins at 0. Below it a level begins at 16 times the
-    row where the one above does: 16 times a block's row and the place in it is the row of what is
-    summed there.
+    The top level begins at row 0 and the next one after it. Every further level begins at 16 times
+    the first row of the level above. So, below the top, the sum of place p in row r is that of row
+    16 r + p.
     """
 
-    blocks: int
-    top: int
-    rows: int
-    begins: list[int]
+    blocks: int  # of leaves
+    top: int  # sums in the top level
+    rows: int  # of all levels
+    begins: list[int]  # first row of each level, the lowest level first
 
 
 def _layout(size: int) -> _Layout:

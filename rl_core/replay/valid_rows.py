@@ -161,7 +161,7 @@ class ValidRows:
         return tf.minimum(1 - tf.cast(autoreset, tf.int64), now)
 
     def _places(self, tail: tf.Tensor, entering: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Where N rows go in the queue, [N], and how many of them really enter it, [1].
+        """Returns the places of N rows in the queue, [N], and how many really enter it, [1].
 
         The place at `tail` is always free, since the newest row is never in the queue. With one
         env a row that must not enter is put there too, and `tail` stays.

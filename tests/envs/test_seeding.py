@@ -1,3 +1,5 @@
+"""Seeds of episodes: fixed for good, all different, and their own for each env."""
+
 import gymnasium as gym
 import numpy as np
 

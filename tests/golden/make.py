@@ -1,4 +1,4 @@
-"""Makes the golden run of this release: python -m tests.golden.make DIRECTORY
+"""Makes the golden run of this release: `python -m tests.golden.make DIRECTORY`.
 
 A later release must resume it, or refuse and say exactly what is missing. It is never made
 again; a release whose checkpoints differ adds a second one.

@@ -1,5 +1,8 @@
-"""Saving and restoring: without initialisers, under other names, without the building code,
-averages straight into the averaged, and variables folded to constants in one file."""
+"""Saving and restoring variables in a graph of TensorFlow 1.
+
+Without initialisers, under other names, without the building code, averages straight into the
+averaged, and variables folded to constants in one file.
+"""
 
 import subprocess
 import sys

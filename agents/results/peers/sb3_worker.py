@@ -161,6 +161,7 @@ def _episode_seed(seed: int, number: int) -> int:
 
 
 def versions() -> dict[str, str]:
+    """Returns the versions of Python and of the packages that decide the result."""
     names = ("stable_baselines3", "torch", "gymnasium", "numpy")
     return {"python": platform.python_version()} | {name: version(name) for name in names}
 
@@ -174,6 +175,7 @@ def write_whole(path: Path, result: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    """Trains one seed and writes its result to `--out`."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("env_id", choices=SETTINGS)
     parser.add_argument("--seed", type=int, required=True)

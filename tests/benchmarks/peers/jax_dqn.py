@@ -45,7 +45,7 @@ def initial() -> Learner:
 
 
 def q_values(weights: Weights, x: Any) -> Any:
-    """[..., 4] -> [..., 2]"""
+    """Returns [..., 2] values of [..., 4] observations."""
     h = jax.nn.relu(x @ weights[0] + weights[1])
     h = jax.nn.relu(h @ weights[2] + weights[3])
     return h @ weights[4] + weights[5]

@@ -107,8 +107,8 @@ def test_log_policy_by_hand(evaluate):
 
 
 def test_log_policy_of_large_values_at_a_low_temperature_keeps_its_digits(evaluate):
-    """100000.03 / 0.03 has no room for the thirds of a step between actions; a softmax of the
-    difference, 0.03125 / 0.03, has."""
+    # 100000.03 / 0.03 has no room for the thirds of a step between actions; a softmax of the
+    # difference, 0.03125 / 0.03, has.
     got = evaluate(log_policy(np.array([[1e5, 1e5 + 0.03125]], np.float32), 0.03))
     odds = np.exp(0.03125 / 0.03)
     np.testing.assert_allclose(np.exp(got), [[1 / (1 + odds), odds / (1 + odds)]], rtol=1e-5)
