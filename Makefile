@@ -11,7 +11,7 @@ JOBS ?= $(shell n=$$(nproc); [ $$n -gt 3 ] && echo 4 || echo $$((n + 1)))
 CONFIGS ?= cartpole acrobot mountaincar lunarlander
 SEEDS ?= 10
 
-.PHONY: train test test-slow bench performance results check format docs clean
+.PHONY: train test test-slow bench performance results check format hooks docs clean
 
 train: $(VENV)/.ready
 	$(BIN)/targetnet train cartpole --board
@@ -47,6 +47,9 @@ check: $(VENV)/.ready
 format: $(VENV)/.ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+hooks: $(VENV)/.ready
+	$(BIN)/pre-commit install
 
 docs: $(VENV)/.ready
 	$(BIN)/python -m rl_core.events > docs/tags.md
