@@ -11,7 +11,7 @@ import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from rl_core.errors import (
     BoundsError,
@@ -29,12 +29,6 @@ LARGEST_INT64 = 2**63 - 1
 LARGEST_FLOAT32 = 3.4028234663852886e38
 ANY = "any number"  # the text for a value without bounds
 Source = Literal["config", "schedule", "override"]
-
-
-class HasValue(Protocol):
-    """A source of values over env steps, such as a schedule."""
-
-    def value_at(self, env_step: int) -> Any: ...
 
 
 class Change(NamedTuple):

@@ -9,3 +9,5 @@ run_tables.py        finds runs and shows them as tables
 Imports: agents.config, agents.loops, agents.policy, agents.results, agents.run, rl_core.board,
 rl_core.control, rl_core.errors, rl_core.hyperparameters.
 """
+
+INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it

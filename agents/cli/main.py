@@ -25,10 +25,11 @@ from typing import Annotated, Any, NamedTuple
 import tyro
 from tyro.conf import arg, subcommand
 
+from agents.cli import INTERRUPTED
 from agents.run.quiet import process_began
 from rl_core.errors import EnvFailed, RlCoreError, in_one_line, reason_of, shown
 
-USER_MISTAKE, INTERRUPTED = RlCoreError.exit_code, 130
+USER_MISTAKE = RlCoreError.exit_code
 _MAX_CHARACTERS = 400  # characters of a message about the command line, which may quote all of it
 
 

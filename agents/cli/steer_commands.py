@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from agents.cli import INTERRUPTED
 from rl_core.control.client import RunClient
 from rl_core.control.commands import ACTIONS, Command, do_command, set_command
 from rl_core.control.files import ControlFiles
@@ -24,7 +25,7 @@ from rl_core.errors import RlCoreError, RunDirError, escaped, in_one_line, shown
 if TYPE_CHECKING:
     from rich.console import Console
 
-REFUSED, DIFFERENT, INTERRUPTED = 2, 1, 130
+DIFFERENT = 1  # exit code of a repetition that is not identical
 _MAX_CHARACTERS = 600  # characters of a log entry, which may quote two values of 200 and a name
 Run = Annotated[Positional[Path], arg(metavar="RUN")]
 

@@ -16,7 +16,6 @@ import tensorflow.compat.v1 as tf
 from rl_core.errors import RlCoreError
 
 LARGEST_RATE = 1e18
-LEAST_EPSILON = 1e-30
 _NOT_FINITE = "an update was not made: its loss or gradient norm is not finite"
 # A learning rate above LARGEST_RATE times this factor is infinite.
 _RATE_SCALE = float(np.finfo(np.float32).max) / LARGEST_RATE
