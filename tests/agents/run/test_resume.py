@@ -1,6 +1,7 @@
 """A run that was interrupted and goes on is, bit for bit, the run that was not interrupted."""
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -403,7 +404,7 @@ def forgetful():
 
 
 def resumed_words(run):
-    console = Console(record=True, width=200, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console = Console(record=True, width=200, file=io.StringIO())
     outcome = resume(run, console=console)
     return outcome, console.export_text()
 
@@ -517,7 +518,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning_and_training_goes_on(
         steer(agent, tick)
         failing[0] = tick.env_step < 900
 
-    console = Console(record=True, width=200, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console = Console(record=True, width=200, file=io.StringIO())
     outcome = train(config(), folder / "full", console=console, on_tick=watch)
     said = console.export_text()
     assert "no checkpoint: cannot write" in said and "No space left on device" in said
