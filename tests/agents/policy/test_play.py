@@ -23,6 +23,8 @@ def trained(tmp_path_factory):
     return train(CONFIG, tmp_path_factory.mktemp("runs") / "run").run
 
 
+# imageio-ffmpeg leaves its pipes open if ffmpeg has ended by the time that all frames are read.
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize("kind", ["mp4", "gif"])
 def test_a_video_has_every_frame_and_the_same_seed_gives_the_same_episodes(trained, tmp_path, kind):
     import imageio.v2 as imageio
