@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 DIFFERENT = 1  # exit code of a repetition that is not identical
 _MAX_CHARACTERS = 600  # characters of a log entry, which may quote two values of 200 and a name
-Run = Annotated[Positional[Path], arg(metavar="RUN")]
+RunArgument = Annotated[Positional[Path], arg(metavar="RUN")]
 
 
 @dataclass(frozen=True)
 class Set:
     """Change live values of a running job; they take effect at its next safe point."""
 
-    run: Run
+    run: RunArgument
     """A run directory."""
     change: Annotated[Positional[tuple[str, ...]], arg(metavar="NAME=VALUE ...")]
     """Values to set: sync_period=50 exempt=torso; NAME=auto returns to the config's value."""
@@ -54,7 +54,7 @@ class Set:
 class Do:
     """Send an action to a running job: sync, rewind, pause, evaluate, stop and others."""
 
-    run: Run
+    run: RunArgument
     """A run directory."""
     action: Annotated[Positional[str], arg(metavar="|".join(ACTIONS))]
     """The action; sync copies online to target, for example. docs/live.md explains each one."""
@@ -75,7 +75,7 @@ class Do:
 class Status:
     """Show the progress of a run and all its live values."""
 
-    run: Run
+    run: RunArgument
     """A run directory."""
     follow: Annotated[bool, arg(aliases=["-f"])] = False
     """Keep showing until Ctrl-C or the run's end."""
@@ -116,7 +116,7 @@ class Status:
 class Log:
     """Show every change and action that was asked of a run, accepted or refused."""
 
-    run: Run
+    run: RunArgument
     """A run directory."""
     last: Annotated[int, arg(metavar="N")] = 1_000
     """Number of latest entries to show; 0 shows all."""
@@ -186,7 +186,7 @@ class Ls:
 class Digest:
     """Print one hash over all variables and counters at the end of a run's training."""
 
-    run: Run
+    run: RunArgument
     """A run directory."""
 
     def __call__(self, console: Console) -> int:
@@ -201,7 +201,7 @@ class Digest:
 class Replay:
     """Repeat a recorded run, each change at the same time step, and compare the two."""
 
-    run: Run
+    run: RunArgument
     """A run that has ended."""
     to: Annotated[Path | None, arg(metavar="NEW")] = None
     """Keep the repetition as a new run directory."""

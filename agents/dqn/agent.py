@@ -91,7 +91,7 @@ class DqnAgent:
         scope: str = "",
     ) -> None:
         require_memory(config, observation_shape, observation_dtype, num_actions)
-        self.config, self.num_actions, self.action_masks = config, num_actions, action_masks
+        self.config, self.num_actions = config, num_actions
         self._can_learn = False
         self.engine = engine or Engine(threads=config.threads, onednn=config.onednn)
         with self.engine.building(), root_scope(scope, config.seed) as root:

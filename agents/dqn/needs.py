@@ -23,7 +23,7 @@ _NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # filters, kernel, stride
 _IMPALA = (16, 32, 32)  # filters
 
 
-class Size(NamedTuple):
+class NetworkSize(NamedTuple):
     """Size of one network, or of a part of one."""
 
     weights: int
@@ -73,7 +73,9 @@ def weight_copies(config: DqnConfig) -> int:
     return kept * (1 + snapshots) + 1  # the gradients
 
 
-def network_size(config: DqnConfig, observation_shape: Sequence[int], num_actions: int) -> Size:
+def network_size(
+    config: DqnConfig, observation_shape: Sequence[int], num_actions: int
+) -> NetworkSize:
     """Weights of one network, and what one observation makes in it."""
     weights, units, features = _torso(config, tuple(observation_shape))
     if config.network in NETWORKS:
@@ -82,7 +84,7 @@ def network_size(config: DqnConfig, observation_shape: Sequence[int], num_action
             units += width
             features = width
     head = _head(config, features, num_actions)
-    return Size(weights + head.weights, units + head.units)
+    return NetworkSize(weights + head.weights, units + head.units)
 
 
 def _torso(config: DqnConfig, shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -117,7 +119,7 @@ _CONVOLUTIONS = {
 }
 
 
-def _head(config: DqnConfig, features: int, num_actions: int) -> Size:
+def _head(config: DqnConfig, features: int, num_actions: int) -> NetworkSize:
     """One stream, or two, of dense layers."""
     numbers = {"categorical": config.atoms, "quantile": config.quantiles}.get(config.head, 1)
     weights = units = 0
@@ -128,10 +130,10 @@ def _head(config: DqnConfig, features: int, num_actions: int) -> Size:
             units += width
             inputs = width
     if config.head != "implicit":
-        return Size(weights, units)
+        return NetworkSize(weights, units)
     # All of the head is made once for each fraction, of features that are the fraction's own.
     fractions = config.tau_samples + config.tau_samples_acting
-    return Size(weights + _dense(_COSINES, features), fractions * (units + 2 * features))
+    return NetworkSize(weights + _dense(_COSINES, features), fractions * (units + 2 * features))
 
 
 def _pairs(config: DqnConfig) -> int:

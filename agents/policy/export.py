@@ -17,7 +17,7 @@ from pathlib import Path
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 
-from agents.policy.load import Policy, build_policy, policy_weights
+from agents.policy.load import LoadedPolicy, build_policy, policy_weights
 from agents.run.directory import RunDir
 from rl_core.checkpoint.weights_file import weights_bytes
 from rl_core.errors import RlCoreError, did_you_mean
@@ -68,29 +68,29 @@ def export(
     return out
 
 
-def _inputs(policy: Policy) -> dict[str, tf.Tensor]:
+def _inputs(policy: LoadedPolicy) -> dict[str, tf.Tensor]:
     masks = {} if policy.legal is None else {MASK: policy.legal}
     return {INPUT: policy.observation, **masks}
 
 
-def _savedmodel(policy: Policy, out: Path) -> None:
+def _savedmodel(policy: LoadedPolicy, out: Path) -> None:
     outputs = {"action": policy.action, "q": policy.q}
     with policy.session.graph.as_default():
         tf.saved_model.simple_save(policy.session, str(out / "model"), _inputs(policy), outputs)
 
 
-def _frozen(policy: Policy, out: Path) -> None:
+def _frozen(policy: LoadedPolicy, out: Path) -> None:
     (out / "policy.pb").write_bytes(_frozen_graph(policy).SerializeToString())
 
 
-def _tflite(policy: Policy, out: Path) -> None:
+def _tflite(policy: LoadedPolicy, out: Path) -> None:
     with _scratch(out) as scratch:
         _savedmodel(policy, scratch)
         converter = tf2.lite.TFLiteConverter.from_saved_model(str(scratch / "model"))
         (out / "policy.tflite").write_bytes(converter.convert())
 
 
-def _onnx(policy: Policy, out: Path) -> None:
+def _onnx(policy: LoadedPolicy, out: Path) -> None:
     try:
         import tf2onnx
     except ImportError as error:
@@ -106,7 +106,7 @@ def _onnx(policy: Policy, out: Path) -> None:
     (out / "policy.onnx").write_bytes(model.SerializeToString())
 
 
-FORMATS: dict[str, Callable[[Policy, Path], None]] = {
+FORMATS: dict[str, Callable[[LoadedPolicy, Path], None]] = {
     "savedmodel": _savedmodel,
     "frozen": _frozen,
     "tflite": _tflite,
@@ -115,7 +115,7 @@ FORMATS: dict[str, Callable[[Policy, Path], None]] = {
 }
 
 
-def _frozen_graph(policy: Policy) -> tf.GraphDef:
+def _frozen_graph(policy: LoadedPolicy) -> tf.GraphDef:
     """Returns the graph with every variable replaced by a constant."""
     return tf.graph_util.convert_variables_to_constants(
         policy.session, policy.session.graph.as_graph_def(), list(OUTPUTS)

@@ -54,7 +54,7 @@ def policy_weights(
 
 
 @dataclass(frozen=True)
-class Policy:
+class LoadedPolicy:
     """Greedy policy in a separate graph and session.
 
     Attributes:
@@ -79,7 +79,7 @@ class Policy:
         return self.session.run(self.action, feeds)
 
 
-def build_policy(directory: RunDir, weights: dict[str, np.ndarray]) -> Policy:
+def build_policy(directory: RunDir, weights: dict[str, np.ndarray]) -> LoadedPolicy:
     """Builds the greedy policy of a run's network with the given weights.
 
     Raises:
@@ -110,4 +110,4 @@ def build_policy(directory: RunDir, weights: dict[str, np.ndarray]) -> Policy:
         for name, variable in variables.items():
             initial = variable.initializer.inputs[1]
             session.run(variable.initializer, {initial: weights[name]})
-    return Policy(session, observation, legal, action, q)
+    return LoadedPolicy(session, observation, legal, action, q)

@@ -11,7 +11,7 @@ from agents.loops.plain import LoopState
 from agents.run.signals import StopRequest
 from rl_core.control.log import Entry
 from rl_core.control.recorder import Position
-from rl_core.control.state import Status
+from rl_core.control.state import RunStatus
 from rl_core.control.steering import Refused
 
 
@@ -126,7 +126,7 @@ class RunControl:
             raise Refused(f"the run is {'' if paused else 'not '}paused")
         self.paused = paused
 
-    def _status(self) -> Status:
+    def _status(self) -> RunStatus:
         if self.evaluating:
             return "evaluating"
         return "paused" if self.paused else "running"

@@ -133,14 +133,14 @@ class Reporter:
         for name in sorted(self._changed):
             value = self._agent.hyperparameters[name]
             env_step = self._agent.hyperparameters.env_step
-            self._points({f"control/{name}": as_number(value)}, env_step)
+            self._points({f"control/{name}": plotted_number(value)}, env_step)
         self._each(lambda sink: sink.close())
 
     def _step_in_curve(self, entry: Entry) -> None:
         tag = f"control/{entry.name}"
         self._changed.add(entry.name)
-        self._points({tag: as_number(entry.old)}, entry.env_step)
-        self._points({tag: as_number(entry.new)}, entry.env_step)
+        self._points({tag: plotted_number(entry.old)}, entry.env_step)
+        self._points({tag: plotted_number(entry.new)}, entry.env_step)
 
     def _scalars(self, values: dict[str, float], env_step: int) -> None:
         self._points(values, env_step)
@@ -198,6 +198,6 @@ class Reporter:
         )
 
 
-def as_number(value: Any) -> float:
+def plotted_number(value: Any) -> float:
     """A live value as a point of a curve: a number, or the size of a set."""
     return float(len(value)) if isinstance(value, list | frozenset) else float(value)

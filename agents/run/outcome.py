@@ -31,6 +31,7 @@ class RunOutcome:
 
     @property
     def interrupted(self) -> bool:
+        """True if a signal ended the run early."""
         return self.signal > 0
 
 

@@ -31,7 +31,7 @@ from envs import Envs
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.files import RunLock
 from rl_core.control.log import entries_to_do
-from rl_core.control.state import Status
+from rl_core.control.state import RunStatus
 from rl_core.control.steering import Steering
 from rl_core.errors import Diverged, EnvFault
 from rl_core.replay import format_bytes
@@ -113,7 +113,7 @@ class Run:
     def go(self) -> RunOutcome:
         """Trains, saves, evaluates."""
         self._announce()
-        ended: Status = "failed"
+        ended: RunStatus = "failed"
         returns = Returns()
         try:
             self._train()
@@ -195,12 +195,12 @@ class Run:
             self._directory.save_result(result)
         return returns
 
-    def _how_it_ended(self) -> Status:
+    def _how_it_ended(self) -> RunStatus:
         if self._interrupt:
             return "interrupted"
         return "stopped" if self._control.stop_asked else "finished"
 
-    def _close(self, ended: Status) -> None:
+    def _close(self, ended: RunStatus) -> None:
         """Closes all parts, even if one of them fails; the lock is released last."""
         with contextlib.ExitStack() as last:
             last.callback(self._steering.close)

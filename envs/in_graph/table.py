@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from envs.in_graph.interface import InGraphEnv
 
 
-class Entry(NamedTuple):
+class TableEntry(NamedTuple):
     """The path of an env's rules, "module:Class", and its time limit in env steps."""
 
     rules: str
@@ -24,12 +24,14 @@ class Entry(NamedTuple):
 
 
 RULES = {
-    "InGraph/CartPole-v1": Entry("envs.in_graph.cartpole:CartPole", 500),
-    "InGraph/MountainCar-v0": Entry("envs.in_graph.mountain_car:MountainCar", 200),
-    "InGraph/Acrobot-v1": Entry("envs.in_graph.acrobot:Acrobot", 500),
-    "InGraph/Catch-v0": Entry("envs.in_graph.catch:Catch", None),  # always ends after 9 steps
+    "InGraph/CartPole-v1": TableEntry("envs.in_graph.cartpole:CartPole", 500),
+    "InGraph/MountainCar-v0": TableEntry("envs.in_graph.mountain_car:MountainCar", 200),
+    "InGraph/Acrobot-v1": TableEntry("envs.in_graph.acrobot:Acrobot", 500),
+    "InGraph/Catch-v0": TableEntry("envs.in_graph.catch:Catch", None),  # always ends after 9 steps
     **{
-        f"InGraph/MinAtar-{name}-v1": Entry(f"envs.in_graph.{module}:{name}", MAX_EPISODE_STEPS)
+        f"InGraph/MinAtar-{name}-v1": TableEntry(
+            f"envs.in_graph.{module}:{name}", MAX_EPISODE_STEPS
+        )
         for name, module in (
             ("Asterix", "minatar_asterix"),
             ("Breakout", "minatar_breakout"),

@@ -110,7 +110,7 @@ def dump(command: Command) -> bytes:
     return data
 
 
-def parse(data: bytes) -> Command:
+def parse_command(data: bytes) -> Command:
     """Returns the command in a file's bytes.
 
     Raises:

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from rl_core.control.commands import MAX_BYTES, BadCommand, Command, parse
+from rl_core.control.commands import MAX_BYTES, BadCommand, Command, parse_command
 from rl_core.control.files import ControlFiles
 from rl_core.errors import reason_of
 from rl_core.regular_file import open_regular
@@ -72,7 +72,7 @@ def _read(path: Path) -> Letter | None:
     try:
         with open_regular(path) as file:
             data = file.read(MAX_BYTES + 1)
-        command = parse(data)
+        command = parse_command(data)
         match = _FILE.fullmatch(path.name)
         if match is None or match[1] != command.id:
             raise BadCommand("the file's name is not <time>-<id of the command>.json")

@@ -19,8 +19,10 @@ from rl_core.errors import RunDirError, in_one_line, reason_of
 from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob, as_text, plain
 from rl_core.regular_file import read_regular
 
-Status = Literal["running", "paused", "evaluating", "finished", "stopped", "interrupted", "failed"]
-LIVE: tuple[Status, ...] = ("running", "paused", "evaluating")  # the process is at work
+RunStatus = Literal[
+    "running", "paused", "evaluating", "finished", "stopped", "interrupted", "failed"
+]
+LIVE: tuple[RunStatus, ...] = ("running", "paused", "evaluating")  # the process is at work
 _MOST_BYTES = 1 << 20  # largest accepted state; a real one has about ten thousand bytes
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
 _Moment = Annotated[FiniteFloat, Field(ge=0, le=1e11)]  # seconds since the epoch
@@ -60,7 +62,7 @@ class RunState(BaseModel):
 
     model_config = ConfigDict(defer_build=True)
 
-    status: Status
+    status: RunStatus
     pid: _Count
     host: str
     started: _Moment

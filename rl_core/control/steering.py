@@ -14,7 +14,7 @@ from rl_core.control.inbox import Inbox, Letter
 from rl_core.control.log import ControlLog, Entry
 from rl_core.control.recorder import Position, Recorder
 from rl_core.control.retry import Retried
-from rl_core.control.state import StatePublisher, Status
+from rl_core.control.state import RunStatus, StatePublisher
 from rl_core.control.timetable import REPEATED_ACTIONS, Timetable
 from rl_core.errors import RlCoreError
 from rl_core.hyperparameters import Hyperparameters, plain
@@ -176,7 +176,7 @@ class Steering:
         if answered or self._publisher.due(now):
             self.publish()
 
-    def publish(self, status: Status | None = None) -> None:
+    def publish(self, status: RunStatus | None = None) -> None:
         """Writes the state now; `status` replaces the status of the run's report."""
         report = dict(self._steered.report())
         if status:

@@ -1,4 +1,4 @@
-"""What is known beforehand to change in a run: recorded entries, and the corners of schedules."""
+"""Changes of a run that are known beforehand: recorded entries, and corners of schedules."""
 
 from __future__ import annotations
 

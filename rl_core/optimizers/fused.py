@@ -17,7 +17,7 @@ from rl_core.graph.xla import built_for_xla
 
 # Builds one update from the carried values. Returns tensors, the new carried values, the op that
 # ends the update, and a bool tensor: the update was made (None: it always is).
-Update = Callable[[Any], tuple[Sequence[tf.Tensor], Any, tf.Operation, tf.Tensor | None]]
+FusedStep = Callable[[Any], tuple[Sequence[tf.Tensor], Any, tf.Operation, tf.Tensor | None]]
 
 
 class Carried(Protocol):
@@ -39,7 +39,7 @@ class _NothingCarried:
 
 
 def fused_updates(
-    update: Update,
+    update: FusedStep,
     updates: tf.Tensor | None,
     like: Sequence[tf.Tensor],
     carried: Carried | None = None,

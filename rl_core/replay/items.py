@@ -38,7 +38,7 @@ class NStepTransitions:
       rows: where they are stored.
       discount: float32 scalar, usually fed.
       n_step: integer scalar >= 1, usually fed: steps that a transition spans at most, see
-        `n_steps`. None is one step, without the cost of asking.
+        `n_step_span`. None is one step, without the cost of asking.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class NStepTransitions:
         """Returns the transitions that begin at rows `row`, [B] int64, with their weights."""
         ring = self._rows.ring
         if self._n_step is None:
-            span = one_step(ring, row, self._discount)
+            span = one_step_span(ring, row, self._discount)
         else:
             written = self._rows.rows_written.read_value()
-            span = n_steps(ring, row, written, self._discount, self._n_step)
+            span = n_step_span(ring, row, written, self._discount, self._n_step)
         masks = "legal" in ring.columns
         return Transitions(
             s_tm1=ring.at("observation", row),
@@ -76,13 +76,13 @@ class Span(NamedTuple):
     destination: tf.Tensor  # [B] int64 row number
 
 
-def one_step(ring: Ring, source: tf.Tensor, discount: tf.Tensor) -> Span:
+def one_step_span(ring: Ring, source: tf.Tensor, discount: tf.Tensor) -> Span:
     """The step that followed rows `source`, int64 [B]."""
     terminated = ring.at("terminated", source)
     return _step(ring, source, terminated, discount)
 
 
-def n_steps(
+def n_step_span(
     ring: Ring, source: tf.Tensor, written: tf.Tensor, discount: tf.Tensor, n_step: tf.Tensor
 ) -> Span:
     """Up to `n_step` steps that followed rows `source`, as one.
