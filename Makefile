@@ -52,7 +52,7 @@ hooks: $(VENV)/.ready
 	$(BIN)/pre-commit install
 
 docs: $(VENV)/.ready
-	$(BIN)/python -m rl_core.events > docs/tags.md
+	$(BIN)/python -m rl_core.board.events > docs/tags.md
 	$(BIN)/python -m agents.config.live_values > docs/live.md
 
 clean:

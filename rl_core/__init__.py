@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rl_core.lazy import LOG_LEVEL_VARIABLE, ONEDNN_VARIABLE, lazy_names
 
 if TYPE_CHECKING:
+    from rl_core.board.events import EventWriter
     from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore
     from rl_core.control.client import NotRunning, RunClient
     from rl_core.control.steering import Refused, Steering
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
         StaticHyperparameter,
         UnknownName,
     )
-    from rl_core.events import EventWriter
     from rl_core.exploration import boltzmann, epsilon_greedy
     from rl_core.graph.engine import Engine
     from rl_core.graph.layers import conv2d, dense, layer_norm, noisy_dense
@@ -89,7 +89,7 @@ _NAMES_OF = {
         "BoundsError ConfigError EnvError FeedError MemoryLimitError RlCoreError RunDirError "
         "ScopeMismatch ShapeError StaticHyperparameter UnknownName"
     ),
-    "events": "EventWriter",
+    "board.events": "EventWriter",
     "exploration": "boltzmann epsilon_greedy",
     "graph.engine": "Engine",
     "graph.layers": "conv2d dense layer_norm noisy_dense",

@@ -26,10 +26,9 @@ WITHOUT_TENSORFLOW = sorted(
     [
         *(ROOT / "rl_core" / "board").rglob("*.py"),
         *(ROOT / "rl_core" / "control").rglob("*.py"),
-        *(ROOT / "rl_core" / "steer").rglob("*.py"),
         *(
             ROOT / "rl_core" / f"{name}.py"
-            for name in ("__init__", "errors", "events", "hyperparameters", "schedules", "tags")
+            for name in ("__init__", "errors", "hyperparameters", "schedules")
         ),
     ]
 )

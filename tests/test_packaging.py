@@ -53,8 +53,10 @@ def test_the_wheel_declares_the_command_and_nothing_of_the_tests(installed):
 
 def test_the_steer_tab_comes_with_its_page(installed):
     (entry_points,) = installed.glob("targetnet-*.dist-info/entry_points.txt")
-    assert "targetnet_steer = rl_core.steer.entry:SteerLoader" in entry_points.read_text()
-    static = ROOT / "rl_core" / "steer" / "static"
+    assert "targetnet_steer = rl_core.board.steer.entry:SteerLoader" in entry_points.read_text()
+    static = ROOT / "rl_core" / "board" / "steer" / "static"
     names = {path.name for path in static.iterdir()}
     assert {"index.js", "style.css"} <= names
-    assert {p.name for p in (installed / "rl_core" / "steer" / "static").iterdir()} == names
+    assert {
+        p.name for p in (installed / "rl_core" / "board" / "steer" / "static").iterdir()
+    } == names

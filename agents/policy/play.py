@@ -16,8 +16,8 @@ from agents.loops.evaluation import Returns, TooLong, Watch
 from agents.policy.load import build_policy, policy_weights
 from agents.run.directory import RunDir
 from envs import Episode
+from rl_core.board.events import EventWriter
 from rl_core.errors import EnvError, RlCoreError
-from rl_core.events import EventWriter
 
 _SEED_OFFSET = 2_000_003  # keeps the seeds of play apart from training and evaluation
 _BOARD_FRAMES, _BOARD_SIDE = 300, 240  # length and side in pixels of the animation in TensorBoard

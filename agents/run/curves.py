@@ -16,8 +16,8 @@ from agents.run.clock import TrainingClock
 from agents.run.host import ReporterPart
 from agents.run.sink_choice import open_sinks
 from agents.run.sinks import MetricSink, SinkStart
+from rl_core.board.tags import control_tag
 from rl_core.control.log import Entry
-from rl_core.tags import control_tag
 
 
 class Reporter:

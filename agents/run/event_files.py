@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from agents.run.sinks import SinkStart
+from rl_core.board.events import EventWriter
 from rl_core.control.retry import Retried
-from rl_core.events import EventWriter
 
 
 class EventFiles:

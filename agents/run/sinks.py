@@ -1,7 +1,7 @@
 """The interface of a metric sink: a place to which a run reports its curves and texts.
 
-Tags are those of rl_core/tags.py and one `control/NAME` for each live value; the x axis is the env
-step. agents/run/sink_choice.py says which sinks a run has.
+Tags are those of rl_core/board/tags.py and one `control/NAME` for each live value; the x axis is
+the env step. agents/run/sink_choice.py says which sinks a run has.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Protocol
 import numpy as np
 
 from agents.config.model import DqnConfig
+from rl_core.board.tags import Tag
 from rl_core.control.retry import Retried
 from rl_core.errors import RunDirError, in_one_line
-from rl_core.tags import Tag
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class SinkStart:
       run: the run directory. A sink that has to find its place again after a resume may keep a
         file of its own there.
       config: of the run.
-      tags: that may be used beside those of rl_core/tags.py.
+      tags: that may be used beside those of rl_core/board/tags.py.
       after: env step from which the run goes on; -1 if it is new. A session that crashed may have
         reported later points already: they come again.
       warn: shows one line on the terminal.

@@ -1,4 +1,10 @@
-"""Quick start of TensorBoard for a run directory, without TensorFlow.
+"""Everything for TensorBoard, without TensorFlow.
 
-Imports: rl_core.errors.
+    events.py     event files: scalars, histograms, texts, hparams
+    records.py    the records that event files consist of
+    tags.py       the table of tags, with unit and meaning
+    launcher.py   quick start of TensorBoard for a run directory; `python -m rl_core.board`
+    steer/        the Steer tab
+
+Imports: rl_core.control, rl_core.errors, rl_core.regular_file.
 """

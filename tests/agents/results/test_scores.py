@@ -6,8 +6,8 @@ import pytest
 
 from agents.results.curves import read_curves
 from agents.results.scores import peer_row, run_row, run_seed
+from rl_core.board.events import EventWriter
 from rl_core.errors import RunDirError
-from rl_core.events import EventWriter
 
 RESULT = {
     "env_steps": 300,

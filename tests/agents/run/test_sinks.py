@@ -12,8 +12,8 @@ from agents.config.model import DqnConfig
 from agents.run import sink_choice
 from agents.run.curves import Reporter
 from agents.run.train import resume, train
+from rl_core.board.events import EventWriter
 from rl_core.errors import RunDirError
-from rl_core.events import EventWriter
 
 CONFIG = DqnConfig(
     env_steps=300, hidden=(8,), batch_size=8, replay_capacity=200, learn_start=50, xla=False,

@@ -16,9 +16,9 @@ from agents.run.directory import RunDir
 from agents.run.outcome import summary
 from agents.run.signals import stop_on_interrupt
 from agents.run.train import evaluate_weights, train
+from rl_core.board.tags import TAGS
 from rl_core.control.log import read_log
 from rl_core.errors import EnvError, MemoryLimitError, RlCoreError, RunDirError, ScopeMismatch
-from rl_core.tags import TAGS
 
 SHORT = DqnConfig(
     env_steps=300,

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import pytest
 
 from rl_core.board import launcher
+from rl_core.board.events import EventWriter
 from rl_core.board.launcher import BoardError, serve, start_beside
-from rl_core.events import EventWriter
 
 PATIENCE = 60.0  # seconds until a wait is given up
 

@@ -229,7 +229,7 @@ def test_the_runs_are_listed(board):
 
 
 def test_the_pages_files_have_the_kinds_that_browsers_want(board):
-    from rl_core.steer.plugin import STATIC
+    from rl_core.board.steer.plugin import STATIC
 
     kinds = {".js": "text/javascript", ".css": "text/css"}
     for path in STATIC.iterdir():
@@ -404,11 +404,11 @@ def test_the_tab_works_however_tensorboard_is_started(start_board, logdir, run, 
 BROKEN = {
     "a library is missing": "import sys; sys.modules['pydantic'] = None",
     "TensorBoard is another one": "import tensorboard.data.provider as p; del p.RunTagFilter",
-    "a module of ours is broken": "import sys; sys.modules['rl_core.steer.guard'] = None",
+    "a module of ours is broken": "import sys; sys.modules['rl_core.board.steer.guard'] = None",
     "it fails when made": """
-import rl_core.steer.runs
+import rl_core.board.steer.runs
 def broken(*_): raise RuntimeError("broken\\nin two lines")
-rl_core.steer.runs.log_directories = broken
+rl_core.board.steer.runs.log_directories = broken
 """,
 }
 
@@ -433,7 +433,7 @@ def test_a_broken_plugin_costs_one_line_and_the_tab_but_not_tensorboard(
 
 @pytest.mark.parametrize("failure", [OSError(), RecursionError(), SystemError("x" * 1_000)])
 def test_making_the_plugin_may_fail_in_any_way(caplog, failure):
-    from rl_core.steer.entry import SteerLoader
+    from rl_core.board.steer.entry import SteerLoader
 
     class Context:
         @property

@@ -18,6 +18,8 @@ from tensorboard.plugins import base_plugin
 from tensorboard.plugins.scalar import metadata as scalar_plugin
 from werkzeug.wrappers import Request, Response
 
+from rl_core.board.steer.guard import Guard
+from rl_core.board.steer.runs import Runs, log_directories
 from rl_core.control.client import NotRunning, RunClient
 from rl_core.control.commands import (
     MAX_BYTES,
@@ -32,8 +34,6 @@ from rl_core.control.log import LogTail
 from rl_core.control.state import read_state, require_answers
 from rl_core.errors import RlCoreError, RunDirError, in_one_line, shown
 from rl_core.regular_file import read_regular
-from rl_core.steer.guard import Guard
-from rl_core.steer.runs import Runs, log_directories
 
 STATIC = Path(__file__).parent / "static"
 CURVES = ("episode/return", "target/age", "learn/q_mean", "learn/td_error_mean_abs")

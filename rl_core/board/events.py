@@ -5,7 +5,7 @@ together: one batch takes a tenth of the time of many single conversions between
 graph. There is no flushing thread: each addition checks how long the oldest value has waited, so a
 caller that pauses must call `flush()`.
 
-`python -m rl_core.events` prints the docs page of all tags.
+`python -m rl_core.board.events` prints the docs page of all tags.
 """
 
 import functools
@@ -32,9 +32,9 @@ from tensorboard.plugins.scalar import metadata as scalar_plugin
 from tensorboard.plugins.text import metadata as text_plugin
 from tensorboard.util.tensor_util import make_tensor_proto
 
+from rl_core.board.records import records
+from rl_core.board.tags import TAGS, Kind, Tag, as_markdown, tag_named
 from rl_core.errors import RunDirError
-from rl_core.records import records
-from rl_core.tags import TAGS, Kind, Tag, as_markdown, tag_named
 
 __all__ = ["TAGS", "EventWriter", "Tag"]
 

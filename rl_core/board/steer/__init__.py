@@ -7,6 +7,4 @@
     static/     the page: plain JavaScript modules without a build step
 
 The plugin talks to the job through the files of `rl_core.control`, like every other client.
-
-Imports: rl_core.control, rl_core.errors, rl_core.regular_file.
 """

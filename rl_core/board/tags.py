@@ -1,7 +1,7 @@
 """The table of all TensorBoard tags (name, unit, meaning, kind) and its docs page.
 
-rl_core.events refuses a tag that is not in the table, so every curve on a board has a unit and
-a description. The x axis of every tag is the env step.
+rl_core.board.events refuses a tag that is not in the table, so every curve on a board has a unit
+and a description. The x axis of every tag is the env step.
 """
 
 from collections.abc import Mapping
@@ -119,7 +119,7 @@ def as_markdown() -> str:
     lines = [
         "# TensorBoard tags",
         "",
-        "Generated from `rl_core/tags.py` by `make docs`; edit the table there.",
+        "Generated from `rl_core/board/tags.py` by `make docs`; edit the table there.",
         "",
         "The x axis of every tag is the env step: one transition of one env.",
         "",

@@ -14,7 +14,7 @@ import pytest
 from rl_core.control.client import RunClient
 from rl_core.control.log import read_log
 
-FAKE_RUN = Path(__file__).parents[1] / "control" / "fake_run.py"
+FAKE_RUN = Path(__file__).parents[2] / "control" / "fake_run.py"
 
 
 def until(found, seconds=20.0):

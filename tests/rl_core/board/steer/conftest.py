@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from rl_core.board.events import EventWriter
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import read_log
 from rl_core.control.state import read_state
-from rl_core.events import EventWriter
 
-FAKE_RUN = Path(__file__).parents[1] / "control" / "fake_run.py"
+FAKE_RUN = Path(__file__).parents[2] / "control" / "fake_run.py"
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
 
