@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from agents.results.scores import Row
-    from agents.results.table import Summary
+    from agents.results.table import Made, Summary
 
 FAILED = 1
 TRAIN = [sys.executable, "-m", "agents.cli", "train"]
@@ -212,24 +212,14 @@ class Results:
         return runs
 
     def _write(self, rows: list[Row], console: Console) -> None:
-        from agents.results.page import as_markdown, file_name
-        from agents.results.pictures import draw
-        from agents.results.table import as_json, by_env, made_by, summarize
+        from agents.results.table import made_by, summarize
 
         page = self.page or self.out / "results.md"
-        beside = page.with_suffix("")
         with console.status("statistics and pictures"):
             summaries = [summarize(row) for row in rows]
             made = made_by(self._command(), self._at_once)
-            pictures = {}
             try:
-                for env_id, of_env in by_env(summaries).items():
-                    draw(env_id, of_env, beside)
-                    pictures[env_id] = f"{beside.name}/{file_name(env_id)}.png"
-                table = json.dumps(as_json(summaries, made), indent=1) + "\n"
-                write_whole(self.out / "table.json", table.encode())
-                text = as_markdown(summaries, made, pictures, training=self.training)
-                write_whole(page, text.encode())
+                _write_files(summaries, made, page, self.out / "table.json", self.training)
             except OSError as error:
                 raise RunDirError(f"cannot write {page}: {error.strerror}") from None
         for summary in summaries:
@@ -244,6 +234,22 @@ class Results:
         words += ["--training"] if self.training else []
         words += ["--finished"] if self.finished else []
         return shlex.join(words)
+
+
+def _write_files(
+    summaries: list[Summary], made: Made, page: Path, table: Path, training: bool
+) -> None:
+    """Writes the pictures, the table and the page that shows both."""
+    from agents.results.page import as_markdown, file_name
+    from agents.results.pictures import draw
+    from agents.results.table import as_json, by_env
+
+    beside, pictures = page.with_suffix(""), {}
+    for env_id, of_env in by_env(summaries).items():
+        draw(env_id, of_env, beside)
+        pictures[env_id] = f"{beside.name}/{file_name(env_id)}.png"
+    write_whole(table, (json.dumps(as_json(summaries, made), indent=1) + "\n").encode())
+    write_whole(page, as_markdown(summaries, made, pictures, training=training).encode())
 
 
 def _env_steps(files: ControlFiles) -> Progressed | None:
