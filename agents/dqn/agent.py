@@ -48,8 +48,8 @@ class DqnAgent:
         actions = agent.step(observation, reward, terminated, autoreset)
         stats = agent.learn(4)
 
-    Several agents may share one engine, each under a scope of its own. Each then has the bits that
-    it would have alone, as far as its layers are rl_core's.
+    Several agents may share one engine, each under a scope. Each then has the bits that it would
+    have alone, as far as its layers are rl_core's.
 
     Args:
       config: one run.
@@ -58,8 +58,7 @@ class DqnAgent:
       action_masks: whether the envs say which actions are legal.
       rules: of the env in the graph, for the compiled loop.
       byte_bounds: least and greatest byte of uint8 observations, each one number or one for each
-        element, as `envs.byte_bounds` has them: by these they are scaled to [0, 1]. None: by 0
-        and 255.
+        element, as `envs.byte_bounds` has them; they are scaled to [0, 1] by these. None: 0, 255.
       engine: one that has not started; whoever made it starts it. None makes and starts one.
       scope: variable scope of everything that is the agent's own; empty opens none.
 

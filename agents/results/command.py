@@ -177,13 +177,9 @@ class Results:
         from agents.results.peer import NAME
         from agents.results.scores import peer_row, run_row
 
+        runs = {config: self._runs_of(config, console) for config in envs}
         ours = [
-            run_row(
-                env_id,
-                config_name(config),
-                self._runs_of(config, console),
-                training=self.training,
-            )
+            run_row(env_id, config_name(config), runs[config], training=self.training)
             for config, env_id in envs.items()
         ]
         peers = [

@@ -114,8 +114,7 @@ class Steering:
         self.refusal: str | None = "this run repeats another one" if repeats else None
         self._timetable = Timetable(live, script, repeats=repeats)
         self._applied_again: set[tuple[int, str, str]] = set()  # tick, name, repr of value
-        self._next_poll = 0.0
-        self._thread = threading.get_ident()
+        self._next_poll, self._thread = 0.0, threading.get_ident()
         live.door = self._from_python
 
     def __enter__(self) -> Steering:

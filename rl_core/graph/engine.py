@@ -145,7 +145,7 @@ class Engine:
         self._session = tf.Session(graph=self.graph, config=config)
         self.finalize()
         self._session.run(initializer)
-        self._fast = self._private_call_works(probe)
+        self._fast = _private_call_works(self._session, probe)
         for act in (*self._declared, *self._at_start):
             act()
 
@@ -243,12 +243,13 @@ class Engine:
             options.run_options.inter_op_thread_pool = -1
         return _direct_call(self.session, options)
 
-    def _private_call_works(self, probe: tf.Tensor) -> bool:
-        options = config_pb2.CallableOptions(fetch=[probe.name])
-        try:
-            return int(_direct_call(self.session, options)(())[0]) == 0
-        except Exception:  # whatever a changed private API may raise, the public one serves
-            return False
+
+def _private_call_works(session: tf.Session, probe: tf.Tensor) -> bool:
+    options = config_pb2.CallableOptions(fetch=[probe.name])
+    try:
+        return int(_direct_call(session, options)(())[0]) == 0
+    except Exception:  # whatever a changed private API may raise, the public one serves
+        return False
 
 
 def _direct_call(
