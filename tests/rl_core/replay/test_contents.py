@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Engine
+from rl_core import Engine, VariableValues
 from rl_core.replay import ReplayContents
 from tests.rl_core.replay.memories import named, uniform
 
@@ -26,6 +26,8 @@ class Ring:
             ]
             write = self.replay.write(named(*feeds))
             self.contents = ReplayContents(self.engine, self.replay)
+            counters = {v.op.name: v for v in self.replay.counters()}
+            self.counters = VariableValues(self.engine, counters, "of this replay")
         self.engine.start()
         self._write = self.engine.callable(None, feeds, [write])
         self.rng = np.random.default_rng(0)
@@ -99,3 +101,28 @@ def test_a_long_replay_comes_in_pieces(ring, monkeypatch):
     pieces = [array for name, array in ring.contents.chunks() if name == "observation"]
     assert len(pieces) > len(whole) and max(map(len, pieces)) == 3
     np.testing.assert_array_equal(np.concatenate(pieces), np.concatenate(whole))
+
+
+@pytest.mark.parametrize(("capacity", "num_envs"), [(12, 1), (12, 3)])
+@pytest.mark.parametrize("written", [1, 3, 4, 11, 50])
+def test_what_is_put_back_has_the_queue_that_the_graph_had(capacity, num_envs, written):
+    """The queue is not saved: Python makes it anew, and the graph goes on with it."""
+    one, other = (Ring(capacity, num_envs) for _ in range(2))
+    one.write(written)
+    begin = max(0, written - one.replay.steps)
+    middle = (begin + written) // 2
+    parts = [(at, end) for at, end in ((begin, middle), (middle, written)) if at < end]
+    pieces = [(at, one.contents.time_steps(at, end)) for at, end in parts]
+    counters = one.counters.read()
+    other.contents.put(pieces, *(int(value.item()) for value in counters.values()))
+    other.counters.load(counters)
+    one.rng, other.rng = np.random.default_rng(1), np.random.default_rng(1)
+    for _ in range(15):
+        pairs = zip(one.contents.chunks(), other.contents.chunks(), strict=True)
+        for (name, there), (same_name, back) in pairs:
+            assert name == same_name
+            np.testing.assert_array_equal(back, there, err_msg=name)
+        one.write(1)
+        other.write(1)
+    one.engine.close()
+    other.engine.close()

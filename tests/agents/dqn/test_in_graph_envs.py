@@ -1,0 +1,124 @@
+"""Envs stepped in the graph, beside the same rules as Gymnasium envs stepped from Python."""
+
+from typing import NamedTuple
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+import tensorflow.compat.v2 as tf2
+
+from agents.config.model import DqnConfig
+from agents.dqn.in_graph_envs import EnvsInGraph
+from envs.drivers import SyncEnvs
+from envs.in_graph.gymnasium_env import InGraphGymEnv
+from envs.in_graph.interface import InGraphEnv, Moved
+from envs.rewards import reward_transform
+from envs.spaces import read_spaces
+from rl_core import Engine
+from rl_core.random import Keys
+
+TRANSFORMS = [(1.0, 0.0), (0.5, 0.0), (1.0, 1.0), (3.3, 0.7), (1e-3, 2.0)]
+
+
+class CountState(NamedTuple):
+    count: tf.Tensor  # [N] float32
+
+
+class Count(InGraphEnv):
+    """Adds up the actions: an episode ends at 9 or more, or after 6 steps; no chance in it."""
+
+    observation_shape = (1,)
+    observation_dtype = np.float32
+    num_actions = 4
+    max_episode_steps = 6
+    begin_draws = 1
+    step_draws = 0
+
+    def begin(self, uniform):
+        return CountState(uniform[:, 0] * 0)
+
+    def step(self, state, action, uniform):
+        action = tf.cast(action, tf.float32)
+        count = state.count + action
+        return Moved(CountState(count), 0.7 * action - 1.0, count >= 9)
+
+    def observe(self, state):
+        return state.count[:, tf.newaxis]
+
+
+class InGraph:
+    """N envs in the graph, one call for each step."""
+
+    def __init__(self, rules, **settings):
+        self.engine, config = Engine(), DqnConfig(**settings)
+        with self.engine.building():
+            keys = Keys(config.seed)
+            self._envs = EnvsInGraph(config, keys, rules)
+            action = tf.placeholder(tf.int32, [config.num_envs])
+            counter = tf.placeholder(tf.int64, [1])
+            state, length, total = self._envs.step(self._envs.read(), action, counter)
+            length, total = tf.identity(length), tf.identity(total)
+            with tf.control_dependencies([length, total, *tf2.nest.flatten(state)]):
+                kept = self._envs.write(state)
+        self.engine.start()
+        self.engine.callable(None, [keys.fed], [keys.assign])(keys.values())
+        self.engine.callable(None, targets=[self._envs.begin])()
+        self._step = self.engine.callable((length, total), [action, counter], kept)
+
+    def step(self, actions, counter):
+        """(lengths, returns) of the episodes that ended, then what is kept."""
+        ended = self._step(actions.astype(np.int32), np.array([counter]))
+        return *ended, self.engine.run(self._envs.variables)
+
+
+@pytest.mark.parametrize(("scale", "clip"), [(1.0, 0.0), (2.0, 1.5)])
+def test_envs_in_the_graph_show_what_the_same_rules_show_from_python(scale, clip):
+    """Resets, ends of both kinds, lengths, returns, and the rewards that are learned from."""
+    N = 3
+    singles = [gym.wrappers.TimeLimit(InGraphGymEnv(Count()), 6) for _ in range(N)]
+    spaces = read_spaces("Count-v0", singles[0].observation_space, singles[0].action_space)
+    python = SyncEnvs(
+        "Count-v0", singles, spaces, 0, has_action_masks=False,
+        transform=reward_transform(scale, clip or None),
+    )  # fmt: skip
+    graph = InGraph(Count(), num_envs=N, reward_scale=scale, reward_clip=clip)
+    python.reset()
+    rng, finished = np.random.default_rng(0), []
+    for counter in range(1, 80):
+        actions = rng.integers(0, 4, N)
+        shown = python.step(actions)
+        lengths, returns, now = graph.step(actions, counter)
+        np.testing.assert_array_equal(now.rules.count[:, None], shown.observation)
+        np.testing.assert_array_equal(now.reward, shown.reward)
+        np.testing.assert_array_equal(now.terminated, shown.terminated)
+        np.testing.assert_array_equal(now.autoreset, shown.autoreset)
+        ended = [
+            (env, now.finished[env] - 1, returns[env], abs(lengths[env]), lengths[env] > 0, False)
+            for env in np.flatnonzero(lengths)
+        ]
+        assert ended == list(shown.episodes)
+        finished += ended
+    python.close()
+    assert {terminated for *_, terminated, _ in finished} == {True, False} and len(finished) > 30
+
+
+@pytest.mark.parametrize(("scale", "clip"), TRANSFORMS)
+def test_rewards_are_made_in_the_graph_as_in_python(engine, scale, clip):
+    """One by one, all at once, and in the graph: the same bits."""
+    config = DqnConfig(reward_scale=scale, reward_clip=clip, num_envs=1)
+    rewards = np.random.default_rng(0).normal(scale=3, size=1000).astype(np.float32)
+    rewards[:4] = 0, 1e30, -1e30, np.nan
+    with engine.building():
+        envs = EnvsInGraph(config, Keys(0), Count())
+        raw = tf.placeholder(tf.float32, [None])
+        learned = envs._learned_from(raw)
+    engine.start()
+    in_graph = engine.callable(learned, [raw])(rewards)
+    transform = reward_transform(scale, clip or None)
+    if transform is None:
+        np.testing.assert_array_equal(in_graph, rewards)
+        return
+    np.testing.assert_array_equal(in_graph, transform.all(rewards).astype(np.float32))
+    one_by_one = [transform.one(reward) for reward in rewards.tolist()]
+    np.testing.assert_array_equal(in_graph, np.float32(one_by_one))

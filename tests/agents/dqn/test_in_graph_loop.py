@@ -1,0 +1,83 @@
+"""What the loop in the graph decides, beside what Python decides in the other loops."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from agents.dqn.chunks import Counts, chunk_placeholders
+from agents.dqn.in_graph_loop import InGraphLoop
+from agents.loops.plain import LearnClock
+from rl_core.optimizers.freeze import Arm, FreezeSchedule
+
+BLOCKS = ("torso", "head", "value")
+ARMS = [("torso",), (), ("head", "value")]
+
+
+def loop_of(arms, **config):
+    """All of a loop that its decisions read."""
+    return SimpleNamespace(
+        _config=SimpleNamespace(**config),
+        _blocks=BLOCKS,
+        _arms=arms,
+        fed=chunk_placeholders(len(BLOCKS), len(arms), knobs=2),
+    )
+
+
+@pytest.mark.parametrize("num_envs", [1, 4])
+def test_the_loop_in_the_graph_learns_when_the_learn_clock_says(engine, num_envs):
+    """Also while the period is shortened and lengthened, and time steps have resets."""
+    with engine.building():
+        loop = loop_of([Arm(frozenset(), 1)], learn_start=30)
+        due, age = InGraphLoop._due(loop, loop.fed.counts)
+    engine.start()
+    fed = loop.fed
+    call = engine.callable((due, age), [*fed.counts, fed.learn_period, fed.updates_per_learn])
+    rng, clock, env_step, learn_age, some = np.random.default_rng(num_envs), LearnClock(), 0, 0, 0
+    for _ in range(300):
+        new_steps, period = int(rng.integers(0, num_envs + 1)), int(rng.integers(1, 12))
+        counts = Counts(*map(np.int64, (env_step, new_steps, learn_age)))
+        updates, learn_age = call(*counts, np.int64(period), np.int64(3))
+        wanted = clock.phases_due(new_steps, period) * 3 * (env_step >= 30)
+        assert (updates, learn_age) == (wanted, clock.age)
+        some += updates
+        env_step += new_steps
+    assert some > 0
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_the_loop_in_the_graph_trains_whose_turn_it_is(engine, number):
+    """Update by update, also while the arms' lengths change and where no schedule is followed."""
+    rng = np.random.default_rng(number)
+    schedule = FreezeSchedule([Arm(frozenset(exempt), 3) for exempt in ARMS[:number]])
+    with engine.building():
+        loop = loop_of(schedule.arms)
+        turned = InGraphLoop._turn(loop, loop.fed.arm)
+    engine.start()
+    fed = loop.fed
+    call = engine.callable(turned, [fed.arm, fed.arm_lengths, fed.follow_arms, fed.trained])
+    by_hand, position, turns = np.array([True, False, True]), (0, 0), set()
+    for _ in range(200):
+        if rng.random() < 0.2:
+            schedule.set_length(int(rng.integers(number)), int(rng.integers(1, 6)))
+        lengths = np.array([arm.updates for arm in schedule.arms])
+        follow = rng.random() < 0.8
+        position, trained = call(np.array(position), lengths, np.bool_(follow), by_hand)
+        if follow:
+            ((exempt, updates),) = schedule.phases(1)
+            assert updates == 1
+            assert trained.tolist() == [block not in exempt for block in BLOCKS]
+            turns.add(exempt)
+        else:
+            assert trained.tolist() == by_hand.tolist()
+        assert tuple(position.tolist()) == schedule.position
+    assert len(turns) == number
+
+
+def test_one_arm_is_no_schedule_to_follow(engine):
+    with engine.building():
+        loop = loop_of([Arm(frozenset(), 1)])
+        arm, trained = InGraphLoop._turn(loop, loop.fed.arm)
+    assert arm is loop.fed.arm and trained is loop.fed.trained
+    assert isinstance(trained, tf.Tensor)
