@@ -1,5 +1,7 @@
-"""Pages that are generated are up to date; links between pages lead somewhere."""
+"""Pages that are generated are up to date; what pages name is there; links lead somewhere."""
 
+import ast
+import functools
 import re
 from pathlib import Path
 
@@ -8,7 +10,9 @@ import pytest
 from agents.config.live_values import as_markdown
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BUILT = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [ROOT / "README.md", *BUILT, *sorted((ROOT / "docs").glob("*.md"))]
+MAKEFILE = (ROOT / "Makefile").read_text()
 
 
 def test_the_page_of_live_values_is_what_the_table_says():
@@ -27,3 +31,122 @@ def test_links_to_files_lead_to_files(page):
     targets = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
     local = [target for target in targets if "://" not in target]
     assert all((page.parent / target).exists() for target in local), local
+
+
+# What pages say of the source.
+
+
+@functools.cache
+def parsed(path):
+    return ast.parse((ROOT / path).read_text())
+
+
+def homes(path):
+    """Name -> the file that defines it, of everything that a file defines or imports of ours."""
+    found = {node.name: path for node in parsed(path).body if hasattr(node, "name")}
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.ImportFrom) and (home := file_of(node.module)):
+            for name in node.names:
+                # A room's first page only hands names on.
+                over = homes(home) if home.endswith("__init__.py") else {}
+                found[name.asname or name.name] = over.get(name.name, home)
+    return found
+
+
+def file_of(module):
+    """The file of one of our modules, else None."""
+    path = module.replace(".", "/")
+    return next((f for f in (f"{path}.py", f"{path}/__init__.py") if (ROOT / f).exists()), None)
+
+
+def defined_in(path):
+    """Names that a file defines at the top; those of a class's body after the class and a dot."""
+    for node in parsed(path).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        yield from (t.id for t in targets if isinstance(t, ast.Name))
+        if name := getattr(node, "name", None):
+            yield name
+            if isinstance(node, ast.ClassDef):
+                yield from (f"{name}.{of.name}" for of in node.body if hasattr(of, "name"))
+
+
+def section(page, title):
+    """The text below a heading, up to the next one."""
+    return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)[1]
+
+
+def rows(text):
+    """Cells of all rows of the tables in a text, without their headings."""
+    lines = [line.strip("| \n").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    tables = [i for i, cells in enumerate(lines) if set(cells[0]) <= {"-", "|"}]
+    return [c for i, c in enumerate(lines) if i not in tables and i + 1 not in tables]
+
+
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+TWINS = rows(section(ARCHITECTURE, "The twins"))
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *BUILT], ids=lambda path: path.name)
+def test_files_that_a_page_names_are_there(page):
+    named = re.findall(r"`((?:rl_core|envs|agents|tests|docs|configs)/[\w./]+)", page.read_text())
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+# "`NAME` in `FILE`", and "`FILE`: a line in `NAME`" or another few words before the name.
+NAME_IN_FILE = r"`([A-Z][\w.]+)`\s+(?:in|of)\s+`([\w/]+\.py)`"
+FILE_AND_NAME = r"`([\w/]+\.py)`: (?:[\w\s]+?\s)in\s+`([A-Z][\w.]+)`"
+
+
+@pytest.mark.parametrize("page", BUILT, ids=lambda path: path.name)
+def test_a_name_that_a_page_finds_in_a_file_is_there(page):
+    text = page.read_text()
+    named = [(path, name) for name, path in re.findall(NAME_IN_FILE, text)]
+    named += re.findall(FILE_AND_NAME, text)
+    assert named
+    assert [pair for pair in named if pair[1] not in defined_in(pair[0])] == []
+
+
+def test_the_seven_files_from_env_to_gradient_hand_on_to_each_other():
+    """Each hands a class on: both files know it, and it is the same one."""
+    path = rows(section(ARCHITECTURE, "From env to gradient"))
+    files = [cells[1].strip("`") for cells in path]
+    handed = [cells[3].strip("`") for cells in path[:-1]]
+    assert len(files) == len(set(files)) <= 7
+    for before, after, thing in zip(files, files[1:], handed, strict=False):
+        assert homes(before).get(thing) == homes(after).get(thing) is not None, (before, thing)
+        assert all(used(thing, path) for path in (before, after)), thing
+
+
+def used(name, path):
+    """Whether a file does more with a name than to import it."""
+    return any(
+        getattr(node, "id", getattr(node, "name", None)) == name
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Name | ast.ClassDef)
+    )
+
+
+def test_readme_names_the_same_seven_files():
+    path = [cells[1] for cells in rows(section(ARCHITECTURE, "From env to gradient"))]
+    told = re.search(r"^From env to gradient.*?\n\n", PAGES[0].read_text(), re.M | re.S)[0]
+    assert re.findall(r"`[\w/]+\.py`", told) == path
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda cells: cells[0])
+def test_a_twin_and_the_test_that_ties_it_are_there(twin):
+    places = re.findall(r"`(\S+\.py): ([\w.]+)`", " ".join(twin[1:3]))
+    tests = re.findall(r"`(tests/\S+\.py)::(\w+)`", twin[3])
+    assert places and tests
+    for path, name in [*places, *tests]:
+        assert name in defined_in(path), f"{path} has no {name}"
+
+
+def test_all_twins_are_read():
+    assert len(TWINS) > 25
+
+
+def test_commands_of_make_that_a_page_names_are_in_the_makefile():
+    for page in BUILT:
+        for target in re.findall(r"`make ([\w-]+)`", page.read_text()):
+            assert f"\n{target}: " in MAKEFILE, target

@@ -227,7 +227,7 @@ def test_one_update_at_a_time_compiled_agrees_with_plain_operations(lab, setting
         (0, {"threads": 2}),  # operations share their work between threads, XLA's hardly
         pytest.param(1, {"threads": 2, "updates_per_learn": 4}, marks=pytest.mark.slow),
         (0, {"xla": False}),
-        # Plain convolutions are faster; tests/agents/test_update.py has it in the default run.
+        # Plain convolutions are faster; tests/agents/dqn/test_update.py has it in the default run.
         pytest.param(0, {"network": "nature", "updates_per_learn": 4}, marks=pytest.mark.slow),
     ],
     ids=str,

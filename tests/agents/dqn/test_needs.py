@@ -10,6 +10,7 @@ from agents.dqn.networks import build_network
 from agents.run.train import train
 from rl_core.errors import MemoryLimitError
 from rl_core.memory import Need, check_needs
+from rl_core.replay import transition_columns
 
 FRAME, PLANES = (84, 84, 4), (10, 10, 6)
 NETWORKS = [
@@ -114,3 +115,11 @@ def test_needs_that_fit_one_by_one_may_be_too_much_together():
         "this run needs at least 1.1 kB, but the limit is 1 kB (networks 600 B, a replay 500 B); "
         "lower hidden"
     )
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.bool_])
+def test_the_rows_of_a_replay_are_those_that_are_made(dtype):
+    config = DqnConfig(replay_capacity=1_000)
+    made = sum(column.nbytes for column in transition_columns((3, 5), dtype))
+    reckoned = needs(config, (3, 5), np.dtype(dtype), 4)[0]
+    assert reckoned.nbytes == 1_000 * made
