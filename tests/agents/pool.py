@@ -169,7 +169,13 @@ class Pool:
                 pool._build(agent, config, *args, **how)
 
         patch.setattr(DqnAgent, "__init__", init)
-        patch.setattr(DqnAgent, "close", lambda agent: None if pool._open else agent.engine.close())
+
+        @functools.wraps(DqnAgent.close)
+        def close(agent: DqnAgent) -> None:
+            if not pool._open:
+                agent.engine.close()
+
+        patch.setattr(DqnAgent, "close", close)
 
         go = Run.go
 

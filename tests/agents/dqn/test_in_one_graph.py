@@ -11,10 +11,11 @@ from rl_core.graph.engine import Engine
 
 SMALL = {
     "hidden": (8,), "replay_capacity": 60, "batch_size": 8, "learning_rate": 0.01,
-    "updates_per_learn": 4, "xla": False, "num_envs": 2, "past_states": 2,
+    "xla": False, "num_envs": 2, "past_states": 0,
 }  # fmt: skip
 KINDS = {
-    "scalar": {"ema_decay": 0.9, "averaged_targets": 2},
+    "scalar": {},
+    "averaging": {"ema_decay": 0.9, "averaged_targets": 2, "updates_per_learn": 4},
     "rainbow": {
         "head": "categorical", "v_min": 0.0, "v_max": 9.0, "atoms": 5, "dueling": True,
         "noisy": True, "prioritized": True, "double": True, "n_step": 3, "loss": "huber",
@@ -25,10 +26,10 @@ KINDS = {
 pytestmark = pytest.mark.usefixtures("own_agents")
 
 
-def configs(kind):
+def configs(kind, **more):
     """Two seeds, and another sync period."""
     return [
-        DqnConfig(**SMALL, **KINDS[kind], seed=seed, sync_period=period)
+        DqnConfig(**(SMALL | KINDS[kind] | more), seed=seed, sync_period=period)
         for seed, period in [(3, 5), (4, 7)]
     ]
 
@@ -50,7 +51,7 @@ def train(agent, steps=30):
 
 
 @pytest.mark.parametrize(
-    "kind", ["scalar", "rainbow", pytest.param("implicit", marks=pytest.mark.slow)]
+    "kind", ["scalar", *(pytest.param(kind, marks=pytest.mark.slow) for kind in [*KINDS][1:])]
 )
 def test_two_agents_in_one_graph_have_the_bits_that_they_have_alone(kind):
     """Steps and updates of the two alternate as little as one wants: neither sees the other."""
@@ -72,7 +73,9 @@ def test_two_agents_in_one_graph_have_the_bits_that_they_have_alone(kind):
 
 def test_what_one_does_leaves_the_other_as_it_is():
     engine = Engine()
-    one, other = (made(c, engine=engine, scope=f"m{c.seed}") for c in configs("scalar"))
+    one, other = (
+        made(c, engine=engine, scope=f"m{c.seed}") for c in configs("scalar", past_states=2)
+    )
     engine.start()
     train(other)
     digest = other.state.digest()
@@ -89,7 +92,7 @@ def test_what_one_does_leaves_the_other_as_it_is():
 
 def test_a_member_goes_on_alone_and_one_alone_goes_on_as_a_member():
     """What is saved has no name of the scope in it."""
-    config = configs("rainbow")[0]
+    config = configs("scalar", prioritized=True)[0]
     alone, engine = made(config), Engine()
     member = made(config, engine=engine, scope="a/b")
     engine.start()
@@ -119,6 +122,7 @@ def test_no_key_of_random_numbers_is_a_constant_of_the_graph():
     assert seeds == {"Pack"}
 
 
+@pytest.mark.slow  # three loops are built for it
 def test_envs_in_the_graph_are_each_agents_own():
     config = configs("scalar")[0].model_copy(
         update={"loop": "compiled", "chunk": 20, "env_id": "InGraph/CartPole-v1", "learn_start": 10}

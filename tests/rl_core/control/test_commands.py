@@ -14,7 +14,7 @@ from rl_core.control.commands import (
     BadCommand,
     do_command,
     dump,
-    parse,
+    parse_command,
     read_object,
     set_command,
 )
@@ -42,14 +42,14 @@ def test_a_command_says_what_who_and_when_under_an_id_of_its_own():
 
 @pytest.mark.parametrize("value", [1, 1.0, -0.0, 5e-324, 2**70, "auto", "", [], ["torso", "head"]])
 def test_a_value_comes_back_with_its_type(value):
-    got = parse(dump(set_command("tau", value, "api"))).value
+    got = parse_command(dump(set_command("tau", value, "api"))).value
     assert got == value and type(got) is type(value)
 
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_an_action_comes_back_as_it_was_sent(action):
     command = do_command(action, "cli")
-    assert parse(dump(command)) == command and command.do == action
+    assert parse_command(dump(command)) == command and command.do == action
 
 
 @settings(max_examples=200, deadline=None)
@@ -62,7 +62,7 @@ def test_an_action_comes_back_as_it_was_sent(action):
 )
 def test_what_can_be_made_can_be_read(name, value):
     command = set_command(name, value, "api")
-    assert parse(dump(command)) == command
+    assert parse_command(dump(command)) == command
 
 
 LARGE = {
@@ -82,7 +82,7 @@ def test_a_value_that_cannot_be_read_is_refused_when_it_is_made(value):
         data = dump(command)
     except BadCommand:
         return
-    assert parse(data) == command
+    assert parse_command(data) == command
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_command_cannot_be_changed_afterwards():
 
 
 def test_the_good_bytes_are_good():
-    command = parse(written())
+    command = parse_command(written())
     assert (command.id, command.name, command.value) == (IDENT, "tau", 0.5)
 
 
@@ -152,15 +152,15 @@ def test_the_good_bytes_are_good():
 )
 def test_a_bad_command_is_refused_in_one_line_that_names_the_field(data, reason):
     with pytest.raises(BadCommand, match=reason) as caught:
-        parse(data)
+        parse_command(data)
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_may_have_exactly_so_many_bytes():
     data = written().ljust(MAX_BYTES)
-    assert parse(data).value == 0.5
+    assert parse_command(data).value == 0.5
     with pytest.raises(BadCommand, match=f"at most {MAX_BYTES} bytes"):
-        parse(data + b" ")
+        parse_command(data + b" ")
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ def test_an_object_is_read_whatever_it_says():
 @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
 def test_no_bytes_do_anything_else_than_be_read_or_refused(data):
     try:
-        command = parse(data)
+        command = parse_command(data)
     except BadCommand as error:
         assert "\n" not in str(error)
     else:
-        assert parse(dump(command)) == command
+        assert parse_command(dump(command)) == command

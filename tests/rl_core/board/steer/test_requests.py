@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.parse
+from pathlib import Path
 
 import pytest
 
@@ -214,7 +215,7 @@ def test_a_body_of_unknown_length_is_refused(board, nothing_arrives):
 def test_a_run_that_is_over_is_not_sent_anything(board, logdir):
     run = logdir / "dead" / "run"
     fake = next((p for p in sys.path if p), "")
-    script = __file__.replace("steer/test_requests.py", "control/fake_run.py")
+    script = str(Path(__file__).parents[2] / "control" / "fake_run.py")
     subprocess.run([sys.executable, script, run, "3"], check=True, cwd=fake or None)
     time.sleep(1.1)  # the list of runs is kept for a second
     answer = ask(board, "POST", "command", command(run="dead/run"), page_headers(board))
