@@ -121,7 +121,8 @@ _CONVOLUTIONS = {
 
 def _head(config: DqnConfig, features: int, num_actions: int) -> NetworkSize:
     """One stream, or two, of dense layers."""
-    numbers = {"categorical": config.atoms, "quantile": config.quantiles}.get(config.head, 1)
+    by_fraction = "embedding" in HEADS[config.head].blocks
+    numbers = 1 if by_fraction else _numbers_of_the_head(config)[1] or 1
     weights = units = 0
     for actions in (1, num_actions) if config.dueling else (num_actions,):
         inputs = features
@@ -129,7 +130,7 @@ def _head(config: DqnConfig, features: int, num_actions: int) -> NetworkSize:
             weights += _dense(inputs, width) * (1 + config.noisy)
             units += width
             inputs = width
-    if config.head != "implicit":
+    if not by_fraction:
         return NetworkSize(weights, units)
     # All of the head is made once for each fraction, of features that are the fraction's own.
     fractions = config.tau_samples + config.tau_samples_acting
