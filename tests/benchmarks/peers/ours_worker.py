@@ -53,7 +53,7 @@ def training(setup: dict[str, Any]) -> Work:
 
 
 def learning(setup: dict[str, Any]) -> Work:
-    from agents.dqn.agent import DqnAgent
+    from agents import DqnAgent
 
     config = config_of(setup)
     shape, dtype = tuple(setup["shape"]), np.dtype(setup["dtype"])
@@ -85,8 +85,7 @@ def learning(setup: dict[str, Any]) -> Work:
 
 def part(setup: dict[str, Any]) -> Work:
     """One thing that a loop calls, again and again; written so that earlier commits know it all."""
-    from agents.dqn.agent import DqnAgent
-    from agents.loops.plain import training_loop
+    from agents import DqnAgent, training_loop
     from envs import make_envs
 
     config = config_of(setup)
@@ -124,7 +123,7 @@ def part(setup: dict[str, Any]) -> Work:
 
 def whole_run() -> None:
     """Answers from inside the run, whose loop is not ours to call."""
-    from agents.run.train import train
+    from agents import train
 
     channel = Channel()
     config = config_of(channel.setup)
@@ -149,7 +148,7 @@ def whole_run() -> None:
 
 
 def config_of(setup: dict[str, Any]) -> Any:
-    from agents.config.model import DqnConfig
+    from agents import DqnConfig
 
     machine: dict[str, Any] = {"threads": setup["threads"]}
     if setup.get("with") == "oneDNN":
