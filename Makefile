@@ -11,6 +11,9 @@ JOBS ?= $(shell n=$$(nproc); [ $$n -gt 3 ] && echo 4 || echo $$((n + 1)))
 CONFIGS ?= cartpole acrobot mountaincar lunarlander
 SEEDS ?= 10
 
+# Tests start the command hundreds of times, which takes less where Python keeps what it compiled.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: train test test-slow bench performance results check format hooks docs clean
 
 train: $(VENV)/.ready

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import math
 import zlib
+from typing import Any
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
+from rl_core.graph.xla import compiled
+
 _PHILOX = 1  # tf.random.Algorithm.PHILOX
 
 
 class Keys:
-    """The keys of an agent's streams, as data of the graph: one variable has them all.
+    """The keys of an agent's streams, as data of the graph: a variable for each.
 
     So one graph serves every seed, and several agents in a graph have each their own. Make it
     while the graph is being built, build streams from it, and assign the values when the session
@@ -26,33 +29,38 @@ class Keys:
       seed: the run's seed.
 
     Attributes:
-      fed: placeholder of the values; assign: the operation that keeps what is fed.
+      fed: placeholder of the values; assign: the operations that keep what is fed.
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self._places: dict[str, int] = {}
-        with tf.variable_scope("streams") as scope:
-            # How many streams there are is known when everything is built.
-            none = tf.placeholder_with_default(np.zeros(0, np.uint64), [None])
-            self._variable = tf2.Variable(none, trainable=False, name=f"{scope.name}/keys")
-        tf.add_to_collection(tf.GraphKeys.GLOBAL_VARIABLES, self._variable)
         self.fed = tf.placeholder(tf.uint64, [None], "keys")
-        self.assign = self._variable.assign(self.fed, read_value=False)
+        self.assign: list[tf.Operation] = []
+        self._variables: dict[str, tf.Variable] = {}
 
     def of(self, name: str) -> tf.Tensor:
         """[1] uint64 key of the stream `name`."""
-        place = self._places.setdefault(name, len(self._places))
-        return tf.gather(self._variable.read_value(), [place])
+        if name not in self._variables:
+            with tf.init_scope():  # out of the function that may be being built
+                self._variables[name] = self._variable(len(self._variables))
+        return self._variables[name].read_value()
 
     def owns(self, variable: tf.Variable) -> bool:
-        """Returns True for the variable of the keys."""
-        return variable is self._variable
+        """Returns True for the variable of a key."""
+        return any(variable is own for own in self._variables.values())
 
     def values(self) -> np.ndarray:
         """[S] uint64 keys of all streams that were built."""
-        keys = [_key(self.seed, name) for name in self._places]
+        keys = [_key(self.seed, name) for name in self._variables]
         return np.concatenate([np.zeros(0, np.uint64), *keys])
+
+    def _variable(self, place: int) -> tf.Variable:
+        # One of several keys would have to be gathered, which takes twice as long as to read one.
+        none = np.zeros(1, np.uint64)
+        variable = tf2.Variable(none, trainable=False, name=f"{self.fed.op.name}_{place}")
+        tf.add_to_collection(tf.GraphKeys.GLOBAL_VARIABLES, variable)
+        self.assign.append(variable.assign(self.fed[place : place + 1], read_value=False))
+        return variable
 
 
 class Stream:
@@ -72,8 +80,9 @@ class Stream:
 
     def uniform(self, counter: tf.Tensor, shape: list[int]) -> tf.Tensor:
         """float32 in [0, 1), of `shape`; `counter` is an int64 scalar or [1]."""
+        key, place = self._at(counter)
         return tf.raw_ops.StatelessRandomUniformV2(
-            shape=shape, key=self._key, counter=_place(counter), alg=_PHILOX, dtype=tf.float32
+            shape=shape, key=key, counter=place, alg=_PHILOX, dtype=tf.float32
         )
 
     def uniform_outside(self, first: int, count: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -94,14 +103,21 @@ class Stream:
         self, counter: tf.Tensor, shape: list[int], low: tf.Tensor, high: tf.Tensor
     ) -> tf.Tensor:
         """int64 in [low, high), of `shape`; `counter` as in `uniform`; bounds are scalars."""
+        key, place = self._at(counter)
         return tf.raw_ops.StatelessRandomUniformIntV2(
-            shape=shape,
-            key=self._key,
-            counter=_place(counter),
-            alg=_PHILOX,
-            minval=low,
-            maxval=high,
+            shape=shape, key=key, counter=place, alg=_PHILOX, minval=low, maxval=high
         )
+
+    def _at(self, counter: tf.Tensor) -> tuple[Any, tf.Tensor]:
+        """Returns the key, [1] uint64, and the generator's 128-bit counter, [2] uint64."""
+        # One draw uses up low words, so ours is the high one.
+        place = tf.cast(counter * np.array([0, 1], np.int64), tf.uint64)
+        if not compiled() or isinstance(self._key, np.ndarray):
+            return self._key, place
+        # XLA would derive the ten rounds' keys once before a loop, and hand them to every iteration
+        # as twenty numbers, which takes longer than to derive them there. So the key has to look as
+        # if it changed: counters are never negative.
+        return self._key + tf.cast(tf.minimum(counter, 0), tf.uint64), place
 
 
 class Draws:
@@ -135,11 +151,6 @@ def _key(seed: int, name: str) -> np.ndarray:
     """Returns the key of the stream `name`, [1] uint64."""
     words = np.random.SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(1, "u8")
     return words.astype(np.uint64)
-
-
-def _place(counter: tf.Tensor) -> tf.Tensor:
-    # The generator's 128-bit counter: one draw uses up low words, so ours is the high one.
-    return tf.cast(counter * np.array([0, 1], np.int64), tf.uint64)
 
 
 def _philox(key: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -58,9 +59,8 @@ class Acting:
         self._config, self._live, self._exploration = config, live, exploration
         self._networks, self._masks = networks, legal is not None
         # The same arrays at every step: cheaper to hand over than new ones.
-        self._knobs = np.zeros(len(exploration.knobs), np.float32)
-        self._knob_names = tuple(enumerate(exploration.knobs))
-        self._epsilon_at = exploration.knobs.index("epsilon")
+        self._fed = {name: np.zeros((), np.float32) for name in exploration.knobs}
+        self._epsilon = self._fed["epsilon"]
         self._time_step = np.zeros(1, np.int64)
         self.time_step: int | None = 0
         self._build_step(engine, memory)
@@ -75,6 +75,9 @@ class Acting:
         self._buffer = None if self._outside is None else RowBuffer()
         fitting = _WAITING_BYTES * memory.steps // memory.nbytes
         self._most = min(_WAITING_AT_MOST, fitting, memory.steps // 2)
+        # Env steps from one phase to the next from which on they wait.
+        many = _WORTH_WAITING * config.num_envs
+        self._worth_waiting = many if self._most >= _WORTH_WAITING else math.inf
 
     def step(
         self,
@@ -88,12 +91,12 @@ class Acting:
         """Stores one time step of all envs and returns their actions; see `DqnAgent.step`."""
         self._read_knobs()
         if epsilon is not None:
-            self._knobs[self._epsilon_at] = epsilon
+            self._epsilon[...] = epsilon
         if self._waits():
             return self._step_buffered(observation, reward, terminated, autoreset)
         self.flush()
-        more = () if legal is None else (legal,)
-        actions = self._step(observation, reward, terminated, autoreset, self._knobs, *more)
+        more = self._fed.values() if legal is None else (*self._fed.values(), legal)
+        actions = self._step(observation, reward, terminated, autoreset, *more)
         if self.time_step is not None:
             self.time_step += 1
         return actions
@@ -121,9 +124,7 @@ class Acting:
         than one for each, and random actions skip the network. The answer depends on live values
         alone, so a run and its replay do the same.
         """
-        if self._buffer is None or self._most < _WORTH_WAITING:
-            return False
-        return self._live["learn_period"] >= _WORTH_WAITING * self._config.num_envs
+        return self._buffer is not None and self._live["learn_period"] >= self._worth_waiting
 
     def forget(self) -> None:
         """Drops the time steps that wait, because the replay was restored."""
@@ -143,8 +144,7 @@ class Acting:
         self._check_shown((observation, reward, terminated, autoreset))
         if self.time_step is None:
             self.time_step = self._ask_time_step().item()
-        epsilon = self._knobs.item(self._epsilon_at)
-        actions = choose(self.greedy, observation, epsilon, self.time_step)
+        actions = choose(self.greedy, observation, self._epsilon.item(), self.time_step)
         buffer.put(observation, actions, reward, terminated, autoreset)
         self.time_step += 1
         if buffer.count == self._most:
@@ -155,16 +155,16 @@ class Acting:
         """Returns the columns that acting fills and stores nothing; see `DqnAgent.act`."""
         self._read_knobs()
         if self._outside is not None:
-            epsilon = self._knobs.item(self._epsilon_at)
+            epsilon = self._epsilon.item()
             return {"action": self._outside(self._best_apart, observation, epsilon, time_step)}
         self._time_step[0] = time_step
         more = () if legal is None else (legal,)
-        chosen = self._act(observation, self._knobs, *more, self._time_step)
+        chosen = self._act(observation, *self._fed.values(), *more, self._time_step)
         return dict(zip(COLUMNS, chosen, strict=True))
 
     def _read_knobs(self) -> None:
-        for i, name in self._knob_names:
-            self._knobs[i] = self._live[name]
+        for name, value in self._fed.items():
+            value[...] = self._live[name]
 
     def _build_step(self, engine: Engine, memory: ReplayMemory) -> None:
         """Builds the call that stores a time step and acts on it."""
@@ -174,8 +174,8 @@ class Acting:
         chosen = self._choice(self._networks.values, now, knobs)
         first = [shown[name] for name in ("observation", "reward", "terminated", "autoreset")]
         self._check_shown = feed_check(first)
-        feeds = [*first, knobs, *self._legal_feed()]
-        self._step = engine.callable(chosen["action"], feeds, [memory.write(shown | chosen)])
+        feeds = [*first, *knobs.values(), *self._legal_feed()]
+        self._step = engine.callable(chosen["action"], feeds, [memory.write(shown | chosen, now)])
 
     def _build_store(self, engine: Engine, memory: ReplayMemory) -> None:
         """Builds the call that stores many time steps that were acted on before."""
@@ -188,14 +188,16 @@ class Acting:
         """Builds the calls that act with a copy of the network."""
         knobs, now = self._exploration.fed(), tf.placeholder(tf.int64, [1], "time_step")
         values = self._networks.behaviour_values
-        feeds = [self._observation, knobs, *self._legal_feed(), now]
+        feeds = [self._observation, *knobs.values(), *self._legal_feed(), now]
         chosen = self._choice(values, now, knobs)
         self._act = engine.callable([chosen[name] for name in COLUMNS], feeds)
         greedy = best(values(self._observation).q)
         self._best_apart = engine.callable(greedy, [self._observation])
         self.follow = engine.callable(None, targets=[self._networks.behave_as_online()])
 
-    def _choice(self, values: NetworkValues, now: tf.Tensor, knobs: tf.Tensor) -> Rows:
+    def _choice(
+        self, values: NetworkValues, now: tf.Tensor, knobs: Mapping[str, tf.Tensor]
+    ) -> Rows:
         return self._exploration.of_fed(values, self._observation, self._legal, now, knobs)
 
     def _legal_feed(self) -> list[tf.Tensor]:

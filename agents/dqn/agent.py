@@ -140,7 +140,7 @@ class DqnAgent:
 
     def _begin(self) -> None:
         """Gives the variables their first values, as far as initializers could not."""
-        self.engine.callable(None, [self._keys.fed], [self._keys.assign])(self._keys.values())
+        self.engine.callable(None, [self._keys.fed], self._keys.assign)(self._keys.values())
         if self.chunks is not None:
             self.engine.callable(None, targets=[self.chunks.envs.begin])()
         # Without a first copy the first updates would chase an unrelated initialisation.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -77,9 +77,9 @@ class Exploration:
         stream = Stream(self._config.seed, "act")
         return EpsilonGreedy(stream, self._config.num_envs, self._num_actions)
 
-    def fed(self) -> tf.Tensor:
-        """Returns a placeholder [n] float32 of the values of `knobs`."""
-        return tf.placeholder(tf.float32, [len(self.knobs)], "_".join(self.knobs))
+    def fed(self) -> dict[str, tf.Tensor]:
+        """Returns float32 scalar placeholders of the values of `knobs`."""
+        return {name: tf.placeholder(tf.float32, [], name) for name in self.knobs}
 
     def of_fed(
         self,
@@ -87,21 +87,21 @@ class Exploration:
         observation: tf.Tensor,
         legal: tf.Tensor | None,
         now: tf.Tensor,
-        fed: tf.Tensor,
+        live: Mapping[str, tf.Tensor],
     ) -> Rows:
         """Chooses in a call of its own; arguments and result as for `choose`."""
 
         def uniform(name: str, shape: list[int]) -> tf.Tensor:
             return Stream(self._keys, name).uniform(now, shape)
 
-        return self.choose(values, observation, now, fed, legal, uniform)
+        return self.choose(values, observation, now, live, legal, uniform)
 
     def choose(
         self,
         values: NetworkValues,
         observation: tf.Tensor,
         now: tf.Tensor,
-        fed: tf.Tensor,
+        live: Mapping[str, tf.Tensor],
         legal: tf.Tensor | None,
         uniform: Uniform,
     ) -> Rows:
@@ -111,7 +111,7 @@ class Exploration:
           values: of the network that acts.
           observation: [N, ...].
           now: int64 scalar or [1], the time step: what makes the random numbers differ.
-          fed: [n] float32, the values of `knobs`.
+          live: float32 scalars, the values of `knobs` by name.
           legal: [N, A] bool, with masks.
           uniform: (name, shape) -> float32 in [0, 1), new at each time step.
 
@@ -119,7 +119,6 @@ class Exploration:
           COLUMNS: `action`, [N] int32.
         """
         config, N, A = self._config, self._config.num_envs, self._num_actions
-        live = dict(zip(self.knobs, tf.unstack(fed), strict=True))
         draws = Draws(self._keys, "act", now) if config.noisy else None
         q = values(observation, draws).q  # [N, A]
         if config.boltzmann:

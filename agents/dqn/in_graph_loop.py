@@ -134,9 +134,8 @@ class InGraphLoop:
         def uniform(name: str, shape: list[int]) -> tf.Tensor:
             return Draws(self._keys, name, now).uniform("act", shape)
 
-        chosen = self._exploration.choose(
-            self._values, observation, now, self.fed.knobs, None, uniform
-        )
+        live = dict(zip(self.knobs, tf.unstack(self.fed.knobs), strict=True))
+        chosen = self._exploration.choose(self._values, observation, now, live, None, uniform)
         shown = {
             "observation": observation,
             "reward": state.reward,

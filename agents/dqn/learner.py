@@ -68,7 +68,7 @@ class Learner:
     ) -> None:
         self._engine, self._config, self._live = engine, config, live
         self.updates = 0
-        self.clock = TargetClock(live["sync_period"], lambda: networks.sync(live["tau"]))
+        self.clock = TargetClock(live.reader("sync_period"), lambda: networks.sync(live["tau"]))
         self.update = Update(config, keys, live, networks, memory, self.clock)
         alone = self.update.alone(lambda loss: self._apply_alone(loss, networks.online))
         self.learned = alone.learned

@@ -37,8 +37,10 @@ def build_memory(
     masked = None if legal is None else int(legal.shape[1])
     columns = transition_columns(observations.shape.as_list()[1:], observations.dtype, masked)
     rows = ValidRows(config.replay_capacity, config.num_envs, columns)
-    items = NStepTransitions(rows, live["discount"], live.get("n_step"))
+    n_step = live.reader("n_step") if "n_step" in live else None
+    items = NStepTransitions(rows, live.reader("discount"), n_step)
     sampler: Sampler = UniformSampler(rows)
     if config.prioritized:
-        sampler = PrioritizedSampler(rows, live["priority_alpha"], live["priority_beta"])
+        alpha, beta = live.reader("priority_alpha"), live.reader("priority_beta")
+        sampler = PrioritizedSampler(rows, alpha, beta)
     return ReplayMemory(rows, sampler, items)

@@ -18,7 +18,7 @@ class TargetClock:
     and with it the decision.
 
     Args:
-      period: int64 scalar: the age at which the target is copied.
+      period: returns an int64 scalar: the age at which the target is copied.
       copy: builds the copy.
 
     Attributes:
@@ -27,7 +27,7 @@ class TargetClock:
       now: the age as Python knows it; None if the graph has to be asked.
     """
 
-    def __init__(self, period: tf.Tensor, copy: Callable[[], tf.Operation]) -> None:
+    def __init__(self, period: Callable[[], tf.Tensor], copy: Callable[[], tf.Operation]) -> None:
         self._period, self._copy = period, copy
         with tf.variable_scope("counters"):
             self.age = tf.get_variable(
@@ -46,7 +46,7 @@ class TargetClock:
           made: bool scalar: whether it was; None: it is never otherwise.
         """
         older = self.age.read_value() + updates
-        due = older >= self._period
+        due = older >= self._period()
         if made is not None:
             due = tf.logical_and(made, due)
         copied = when(due, self._copy)

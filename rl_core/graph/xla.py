@@ -42,18 +42,23 @@ def why_not_compiled(error: tf.errors.OpError) -> str | None:
 
 
 @contextlib.contextmanager
-def built_for_xla(compiled: bool = True) -> Iterator[None]:
+def built_for_xla(wanted: bool = True) -> Iterator[None]:
     """Makes the functions below build the form for XLA inside this context."""
-    token = _COMPILED.set(compiled)
+    token = _COMPILED.set(wanted)
     try:
         yield
     finally:
         _COMPILED.reset(token)
 
 
+def compiled() -> bool:
+    """Returns True while what is built is for XLA."""
+    return _COMPILED.get()
+
+
 def product(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     """Returns x @ w: [B, n], [n, m] -> [B, m]."""
-    if not _COMPILED.get():
+    if not compiled():
         return x @ w
     n, m = w.shape.as_list()
 
@@ -86,7 +91,7 @@ def convolve(inputs: tf.Tensor, w: tf.Tensor, stride: int, padding: str) -> tf.T
     Args:
       padding: "VALID" or "SAME".
     """
-    if not _COMPILED.get():
+    if not compiled():
         return tf.nn.conv2d(inputs, w, strides=stride, padding=padding)
     if padding == "SAME":
         inputs = _padded(inputs, int(w.shape[0]), stride)
@@ -95,7 +100,7 @@ def convolve(inputs: tf.Tensor, w: tf.Tensor, stride: int, padding: str) -> tf.T
 
 def add_bias(inputs: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     """Returns inputs [..., n] + b [n]."""
-    if not _COMPILED.get():
+    if not compiled():
         return tf.nn.bias_add(inputs, b)
 
     @tf.custom_gradient
@@ -112,7 +117,7 @@ def add_bias(inputs: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
 def sum_of_squares(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns the sum of the squares of all elements of all tensors: []."""
-    if not _COMPILED.get():
+    if not compiled():
         return 2.0 * tf.add_n([tf.nn.l2_loss(t) for t in tensors])
     squares = tf.square(flat(tensors))
     half = int(squares.shape[0])
@@ -138,7 +143,7 @@ def when(condition: tf.Tensor, do: Callable[[], tf.Operation]) -> tf.Tensor:
         with tf.control_dependencies([do()]):
             return tf.constant(value)
 
-    if not _COMPILED.get():
+    if not compiled():
         return tf.cond(condition, lambda: done(True), lambda: tf.constant(False))
     # A loop with zero or one iteration: it works in place, while a condition would copy every
     # variable each time.

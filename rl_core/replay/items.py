@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import tensorflow.compat.v1 as tf
@@ -36,24 +37,27 @@ class NStepTransitions:
 
     Args:
       rows: where they are stored.
-      discount: float32 scalar, usually fed.
-      n_step: integer scalar >= 1, usually fed: steps that a transition spans at most, see
-        `n_step_span`. None is one step, without the cost of asking.
+      discount: returns a float32 scalar, usually fed.
+      n_step: returns an integer scalar >= 1, usually fed: steps that a transition spans at most,
+        see `n_step_span`. None is one step, without the cost of asking.
     """
 
     def __init__(
-        self, rows: ValidRows, discount: tf.Tensor, n_step: tf.Tensor | None = None
+        self,
+        rows: ValidRows,
+        discount: Callable[[], tf.Tensor],
+        n_step: Callable[[], tf.Tensor] | None = None,
     ) -> None:
         self._rows, self._discount, self._n_step = rows, discount, n_step
 
     def gather(self, row: tf.Tensor, weight: tf.Tensor | None) -> Transitions:
         """Returns the transitions that begin at rows `row`, [B] int64, with their weights."""
-        ring = self._rows.ring
+        ring, discount = self._rows.ring, self._discount()
         if self._n_step is None:
-            span = one_step_span(ring, row, self._discount)
+            span = one_step_span(ring, row, discount)
         else:
             written = self._rows.rows_written.read_value()
-            span = n_step_span(ring, row, written, self._discount, self._n_step)
+            span = n_step_span(ring, row, written, discount, self._n_step())
         masks = "legal" in ring.columns
         return Transitions(
             s_tm1=ring.at("observation", row),

@@ -19,7 +19,7 @@ class ReplayMemory:
     """Stores time steps and gives batches of items.
 
         rows = ValidRows(10_000, 1, transition_columns((4,), np.float32))
-        items = NStepTransitions(rows, discount)
+        items = NStepTransitions(rows, lambda: discount)
         memory = ReplayMemory(rows, UniformSampler(rows), items)
 
     Args:
@@ -48,15 +48,17 @@ class ReplayMemory:
             for name, of in self.rows.ring.columns.items()
         }
 
-    def write(self, rows: Mapping[str, Any]) -> tf.Operation:
+    def write(self, rows: Mapping[str, Any], now: tf.Tensor | None = None) -> tf.Operation:
         """Appends one time step and completes the one before it.
 
         Args:
           rows: column name -> tensor [N, ...]. `reward`, `terminated` and `autoreset` are of the
             step that led to `observation`; `action` is the one taken on it.
+          now: [1] `rows.rows_written`, if it was read already.
         """
         with tf.name_scope("write"):
-            return self.rows.write(rows, self.sampler.written)
+            now = self.rows.rows_written.read_value() if now is None else now
+            return self.rows.write(rows, now, self.sampler.written)
 
     def write_steps(self, rows: Mapping[str, Any]) -> tf.Operation:
         """Appends P time steps at once, as P calls of `write` one after the other would.

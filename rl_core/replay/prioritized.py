@@ -8,7 +8,7 @@ Schaul et al. (2016), https://arxiv.org/abs/1511.05952, proportional variant.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,9 +35,10 @@ class PrioritizedSampler:
 
     Args:
       rows: where they are stored.
-      alpha: float32 scalar >= 0, usually fed: how much priorities count; 0 is uniform. When it
-        changes, all leaves and sums are recomputed before the next draw.
-      beta: float32 scalar >= 0, usually fed: how much of the bias is taken back; 1 is all.
+      alpha: returns a float32 scalar >= 0, usually fed: how much priorities count; 0 is uniform.
+        When it changes, all leaves and sums are recomputed before the next draw.
+      beta: returns a float32 scalar >= 0, usually fed: how much of the bias is taken back; 1 is
+        all.
 
     Attributes:
       priority: float32 [capacity] variable: p; 0 where a row may not be sampled.
@@ -47,7 +48,9 @@ class PrioritizedSampler:
         0 where p is.
     """
 
-    def __init__(self, rows: ValidRows, alpha: tf.Tensor, beta: tf.Tensor) -> None:
+    def __init__(
+        self, rows: ValidRows, alpha: Callable[[], tf.Tensor], beta: Callable[[], tf.Tensor]
+    ) -> None:
         self._capacity, self._num_envs = rows.capacity, rows.num_envs
         self._wanted_alpha, self._beta = alpha, beta
         self.nbytes = 4 * (rows.capacity + 2) + SumTree.nbytes(rows.capacity)
@@ -60,13 +63,13 @@ class PrioritizedSampler:
 
     def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Drawn:
         """Draws rows in proportion to p ** alpha; the largest weight of a batch is 1."""
-        with tf.control_dependencies([self._follow(self._wanted_alpha)]):
+        with tf.control_dependencies([self._follow()]):
             # Whole numbers: of the same bits XLA makes other floats than plain operations.
             below = np.int64(self._tree.draws(batch_size))
             draw = stream.integers(counter, [batch_size], np.int64(0), below)
             row, leaf = self._tree.find(draw)  # [B] each
         # n and the sum are in every weight, and so cancel when divided by the largest.
-        return Drawn(row, (tf.reduce_min(leaf) / leaf) ** self._beta)
+        return Drawn(row, (tf.reduce_min(leaf) / leaf) ** self._beta())
 
     def written(
         self, before: tf.Tensor, written: tf.Tensor, entering: tf.Tensor
@@ -149,8 +152,9 @@ class PrioritizedSampler:
             self.max_priority.assign(largest, read_value=False),
         )
 
-    def _follow(self, alpha: tf.Tensor) -> tf.Tensor:
+    def _follow(self) -> tf.Tensor:
         """Makes leaves and sums anew if they were made with another alpha."""
+        alpha = self._wanted_alpha()
 
         def anew(_: tf.Tensor) -> tuple[tf.Tensor]:
             beyond = self.leaf.shape.num_elements() - self._capacity

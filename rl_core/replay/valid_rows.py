@@ -71,14 +71,17 @@ class ValidRows:
             self.rows_written = _counter("rows_written")
             self.queue_tail = _counter("queue_tail")
 
-    def write(self, rows: Mapping[str, tf.Tensor], also: AlsoWrites) -> tf.Operation:
+    def write(
+        self, rows: Mapping[str, tf.Tensor], now: tf.Tensor, also: AlsoWrites
+    ) -> tf.Operation:
         """Appends one time step and completes the one before it.
 
         Args:
           rows: tensors [N, ...]. The columns of the outcome are of the step that led here.
+          now: [1] `rows_written`, as it was read.
           also: what else is written with it.
         """
-        now, tail = self.rows_written.read_value(), self.queue_tail.read_value()
+        tail = self.queue_tail.read_value()
         numbers, before = self.ring.numbers(now), self.ring.numbers(now - 1)
         entering = self._entering(now, rows["autoreset"])  # [N]
         place, entered = self._places(tail, entering)

@@ -127,9 +127,9 @@ PROBLEMS = {
     ("loop", "fault"),
     [
         ("plain", "nan"),
-        ("plain", "inf"),
+        pytest.param("plain", "inf", marks=pytest.mark.slow),
         ("concurrent", "nan"),
-        ("async", "inf"),
+        pytest.param("async", "inf", marks=pytest.mark.slow),
         ("async concurrent", "inf"),
         ("two", "nan"),
     ],

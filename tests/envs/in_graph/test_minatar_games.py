@@ -369,12 +369,12 @@ RUNS = {
 }
 
 
-SEAQUEST_SLOWLY = [  # its compilation takes as long as that of all the others
-    pytest.param(game, marks=[pytest.mark.slow] if game == "seaquest" else []) for game in GAMES
-]
+FAST = ("breakout", "freeway")  # compiling takes the time
 
 
-@pytest.mark.parametrize("game", SEAQUEST_SLOWLY)
+@pytest.mark.parametrize(
+    "game", [pytest.param(g, marks=[] if g in FAST else pytest.mark.slow) for g in GAMES]
+)
 def test_a_game_is_the_packages_step_by_step_compiled_and_not(game):
     unseen = set(EVENTS[game])
     steps, copies = RUNS[game]

@@ -29,7 +29,7 @@ def uniform(
 ):
     """Draws uniformly; `discount` and `n_step` may be tensors."""
     rows = ValidRows(capacity, num_envs, transition_columns(shape, dtype, num_actions), name=name)
-    items = NStepTransitions(rows, tf.convert_to_tensor(discount), n_step)
+    items = NStepTransitions(rows, returns(discount), None if n_step is None else returns(n_step))
     return ReplayMemory(rows, UniformSampler(rows), items)
 
 
@@ -47,9 +47,13 @@ def prioritized(
 ):
     """Draws by priority; `alpha`, `beta` and `discount` may be tensors."""
     rows = ValidRows(capacity, num_envs, transition_columns(shape, dtype, num_actions), name=name)
-    alpha, beta = tf.convert_to_tensor(alpha), tf.convert_to_tensor(beta)
-    sampler = PrioritizedSampler(rows, alpha, beta)
-    return ReplayMemory(rows, sampler, NStepTransitions(rows, tf.convert_to_tensor(discount)))
+    sampler = PrioritizedSampler(rows, returns(alpha), returns(beta))
+    return ReplayMemory(rows, sampler, NStepTransitions(rows, returns(discount)))
+
+
+def returns(scalar):
+    """Returns a function that returns the scalar as a tensor."""
+    return lambda: tf.convert_to_tensor(scalar)
 
 
 def named(*columns):

@@ -26,7 +26,7 @@ class Memory:
         self.engine = Engine()
         with self.engine.building():
             rows = ValidRows(10 * N, N, transition_columns((), np.int32) + MORE)
-            items = NStepTransitions(rows, tf.constant(0.5))
+            items = NStepTransitions(rows, lambda: tf.constant(0.5))
             self.memory = ReplayMemory(rows, UniformSampler(rows), items)
             one, many = self.memory.placeholders([N]), self.memory.placeholders([None, N])
             self.columns = list(one)

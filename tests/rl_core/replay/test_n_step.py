@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from rl_core import Engine, Stream, fused_updates
 from rl_core.replay import NStepTransitions, ReplayMemory
-from tests.rl_core.replay.memories import uniform
+from tests.rl_core.replay.memories import returns, uniform
 
 BATCH = 40  # not all of it in whole vectors
 HALF = np.float32(0.5)
@@ -19,7 +19,9 @@ def draws(replay, *, fused=False):
     stream = Stream(0, "sample")
 
     def parts(n_step):
-        items = NStepTransitions(replay.rows, discount, n_step)
+        items = NStepTransitions(
+            replay.rows, returns(discount), None if n_step is None else returns(n_step)
+        )
         memory = ReplayMemory(replay.rows, replay.sampler, items)
         return [p for p in memory.sample(BATCH, stream, counter) if p is not None]
 

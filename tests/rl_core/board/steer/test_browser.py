@@ -268,6 +268,7 @@ def test_what_a_board_that_is_gone_has_shown_can_be_read_and_not_set(
     assert tab.knob("sync_period", ".now").text
 
 
+@pytest.mark.slow  # most of it is waiting
 def test_a_page_goes_on_when_tensorboard_was_started_again(browser, start_board, logdir, run):
     board = start_board(logdir)
     port, tab = board.port, Tab(browser, board)
