@@ -52,9 +52,8 @@ def test_a_shipped_configs_env_can_be_made(name):
     envs.close()
 
 
-# A network of dense layers, one for pictures and the largest of the family; the others in the
-# slow run.
-SOME = {"lunarlander", "minatar-breakout", "cartpole-rainbow"}
+# A network of dense layers and one for pictures; the others in the slow run.
+SOME = {"lunarlander", "minatar-breakout"}
 
 
 @pytest.mark.parametrize(

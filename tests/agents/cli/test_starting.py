@@ -167,6 +167,7 @@ def in_a_process(*command):
     return done.stdout
 
 
+@pytest.mark.slow  # four processes, one after the other
 def test_a_config_asks_for_onednn_and_every_command_of_the_run_keeps_to_it(
     with_onednn, capsys, monkeypatch
 ):

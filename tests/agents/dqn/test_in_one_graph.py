@@ -71,6 +71,7 @@ def test_two_agents_in_one_graph_have_the_bits_that_they_have_alone(kind):
     engine.close()
 
 
+@pytest.mark.slow  # the test above would notice most of it
 def test_what_one_does_leaves_the_other_as_it_is():
     engine = Engine()
     one, other = (

@@ -84,7 +84,7 @@ def test_a_loss_is_a_line_in_the_table_of_losses(lab, monkeypatch):
     "settings",
     [
         {"prioritized": True, "averaged_targets": 2, "double": True, "noisy": True, "n_step": 3},
-        {"updates_per_learn": 4},
+        pytest.param({"updates_per_learn": 4}, marks=pytest.mark.slow),
     ],
     ids=["single updates, everything", "fused updates"],
 )
@@ -116,8 +116,15 @@ def with_probability(monkeypatch):
         monkeypatch.setattr(module, "COLUMNS", ("action", "probability"))
 
 
-@pytest.mark.parametrize("loop", ["plain", "concurrent"])
-@pytest.mark.parametrize("learn_period", [1, 8])
+@pytest.mark.parametrize(
+    ("loop", "learn_period"),
+    [
+        ("plain", 8),
+        ("concurrent", 1),
+        pytest.param("plain", 1, marks=pytest.mark.slow),
+        pytest.param("concurrent", 8, marks=pytest.mark.slow),
+    ],
+)
 def test_a_column_is_declared_by_the_memory_and_given_by_the_choice_of_actions(
     lab, with_probability, loop, learn_period
 ):

@@ -259,7 +259,7 @@ def test_training_and_syncing_one_agent_leaves_the_others_in_its_graph_unmoved(
     assert lab.same(synced[online], synced[target])
 
 
-@pytest.mark.parametrize("updates_per_learn", [1, 4])
+@pytest.mark.parametrize("updates_per_learn", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_what_python_knows_of_the_age_is_what_the_graph_knows(lab, updates_per_learn):
     """Through single and fused updates, shortened and lengthened periods, and everything else."""
     agent = lab.filled(updates_per_learn=updates_per_learn, past_states=3)

@@ -149,7 +149,7 @@ KINDS = {
 }  # fmt: skip
 
 
-FAST = ("compiled by XLA, four envs, several phases a step",)
+FAST = ("compiled by XLA",)
 
 
 def slower(kinds, *fast):

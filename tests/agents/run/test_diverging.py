@@ -100,11 +100,11 @@ def test_the_update_that_diverges_is_not_made_and_all_is_as_after_the_one_before
 @pytest.mark.parametrize(
     "settings",
     [
-        {"head": "categorical"},
+        pytest.param({"head": "categorical"}, marks=pytest.mark.slow),
         pytest.param({"head": "quantile"}, marks=pytest.mark.slow),
         pytest.param({"head": "implicit"}, marks=pytest.mark.slow),
         pytest.param({"munchausen": True}, marks=pytest.mark.slow),
-        pytest.param({"double": True, "noisy": True}, marks=pytest.mark.slow),
+        {"double": True, "noisy": True},
     ],
     ids=lambda settings: next(iter(settings)),
 )

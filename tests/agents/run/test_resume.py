@@ -175,7 +175,6 @@ def none_left_out(monkeypatch):
 
 
 FAST = (
-    "eight envs, fused and freezing",
     "concurrent",
     "in the graph",
 )

@@ -136,6 +136,7 @@ COUNTS_THREADS = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @COUNTS_THREADS
 def test_there_are_hardly_more_threads_than_were_asked_for(process):
     one = process(41, "")
