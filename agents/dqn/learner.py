@@ -50,6 +50,7 @@ class Learner:
     Attributes:
       updates: gradient steps made so far.
       freeze: whose turn it is to be trained; its arms' lengths are live values.
+      ops: applies the gradients of an update in a call of its own.
       blocks: names of the network's blocks.
       clock: of the target's age.
       update: builds one update.
