@@ -15,8 +15,20 @@ seeding.py     the seed of every episode
 minatar.py     reproducible envs of MinAtar's five games
 """
 
-from envs.factory import Vectorization, make_envs
-from envs.interface import Envs, Episode, Step
-from envs.seeding import episode_seed
+from __future__ import annotations
 
-__all__ = ["Envs", "Episode", "Step", "Vectorization", "episode_seed", "make_envs"]
+from typing import TYPE_CHECKING
+
+from rl_core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from envs.factory import Vectorization, make_envs
+    from envs.interface import Envs, Episode, Step
+    from envs.seeding import episode_seed
+
+_NAMES_OF = {
+    "factory": "Vectorization make_envs",
+    "interface": "Envs Episode Step",
+    "seeding": "episode_seed",
+}
+__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES_OF)

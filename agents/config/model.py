@@ -29,11 +29,12 @@ class EnvKeys(Settings):
     env_id: str = "CartPole-v1"  # a registered Gymnasium id
     # Arguments of the env; `max_episode_steps` changes its time limit.
     env_kwargs: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
-    num_envs: int = Field(1, ge=1)  # copies of the env that step together
+    num_envs: int = Field(default=1, ge=1)  # copies of the env that step together
     # Kind of vector env, see docs/loops.md.
     vectorization: Literal["sync", "async", "vector_entry_point", "envpool"] = "sync"
-    seed: int = Field(0, ge=0, lt=2**63)  # seed of the envs, the weights and every random draw
-    env_steps: int = Field(50_000, ge=1)  # length of the run in env steps, over all copies
+    # Seed of the envs, the weights and every random draw.
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    env_steps: int = Field(default=50_000, ge=1)  # length of the run in env steps, over all copies
 
 
 class RewardKeys(Settings):
@@ -42,9 +43,9 @@ class RewardKeys(Settings):
     Reported returns are sums of the unchanged rewards.
     """
 
-    reward_scale: float = Field(1.0, gt=0)  # factor of every reward
+    reward_scale: float = Field(default=1.0, gt=0)  # factor of every reward
     # Scaled rewards are clipped to [-reward_clip, reward_clip]; 0 turns clipping off.
-    reward_clip: float = Field(0.0, ge=0)
+    reward_clip: float = Field(default=0.0, ge=0)
 
 
 class NetworkKeys(Settings):
@@ -56,23 +57,24 @@ class NetworkKeys(Settings):
 
     network: str = "mlp"  # mlp, minatar, nature, impala, or your own as "module:function"
     # Units of each dense layer of the torso.
-    hidden: tuple[Size, ...] = Field((256, 256), strict=False)
+    hidden: tuple[Size, ...] = Field(default=(256, 256), strict=False)
     layer_norm: bool = False  # layer normalization in the torso
     # Scales uint8 observations to [0, 1]: by the bounds of their Box, or by dividing by 255.
     byte_scale: Literal["bounds", "255"] = "bounds"
     dueling: bool = False  # dueling head, Wang et al. (2016)
     # Units of each hidden layer of the head; a dueling head has such layers in both streams.
-    head_hidden: tuple[Size, ...] = Field((), strict=False)
+    head_hidden: tuple[Size, ...] = Field(default=(), strict=False)
     noisy: bool = False  # noisy layers in the head, Fortunato et al. (2018)
     # scalar: the expected return. categorical: C51, Bellemare et al. (2017). quantile: QR-DQN,
     # Dabney et al. (2018). implicit: IQN, Dabney et al. (2018b).
     head: Literal["scalar", "categorical", "quantile", "implicit"] = "scalar"
-    atoms: int = Field(51, ge=2)  # atoms of a categorical head
+    atoms: int = Field(default=51, ge=2)  # atoms of a categorical head
     v_min: float = -10.0  # return at the first atom
     v_max: float = 10.0  # return at the last atom
-    quantiles: int = Field(200, ge=1)  # quantiles of a quantile head
-    tau_samples: int = Field(64, ge=1)  # fractions that an implicit head draws in an update
-    tau_samples_acting: int = Field(32, ge=1)  # fractions that an implicit head draws to act
+    quantiles: int = Field(default=200, ge=1)  # quantiles of a quantile head
+    tau_samples: int = Field(default=64, ge=1)  # fractions that an implicit head draws in an update
+    # Fractions that an implicit head draws to act.
+    tau_samples_acting: int = Field(default=32, ge=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -97,7 +99,7 @@ class TargetKeys(Settings):
 
     double: bool = False  # Double DQN, van Hasselt et al. (2016)
     # Target copies whose values are averaged, Anschel et al. (2017); 1 turns averaging off.
-    averaged_targets: int = Field(1, ge=1)
+    averaged_targets: int = Field(default=1, ge=1)
     sync_period: LiveInt = live(
         500,
         ge=1,
@@ -131,8 +133,8 @@ class TargetKeys(Settings):
 class ReplayKeys(Settings):
     """The replay memory and how batches are sampled from it."""
 
-    replay_capacity: int = Field(100_000, ge=3)  # rows, one per env and time step
-    batch_size: int = Field(64, ge=1)  # transitions per update
+    replay_capacity: int = Field(default=100_000, ge=3)  # rows, one per env and time step
+    batch_size: int = Field(default=64, ge=1)  # transitions per update
     n_step: LiveInt = live(
         1,
         ge=1,
@@ -160,7 +162,7 @@ class ReplayKeys(Settings):
 class LearningKeys(Settings):
     """The updates: their schedule, the optimizer, the loss, the frozen blocks."""
 
-    learn_start: int = Field(1_000, ge=0)  # env steps before the first update
+    learn_start: int = Field(default=1_000, ge=0)  # env steps before the first update
     learn_period: LiveInt = live(
         4,
         ge=1,
@@ -172,7 +174,8 @@ class LearningKeys(Settings):
         1, ge=1, unit="updates", meaning="updates in one learning phase", effect="next phase"
     )
     learning_rate: LiveFloat = live(1e-3, gt=0, unit="1", meaning="Adam's step size")
-    adam_epsilon: float = Field(1e-8, ge=1e-30)  # a smaller one could push weights out of float32
+    # A smaller one could push weights out of float32.
+    adam_epsilon: float = Field(default=1e-8, ge=1e-30)
     loss: Literal["huber", "squared"] = "huber"  # loss of a scalar head
     huber_delta: LiveFloat = live(
         1.0, gt=0, unit="reward", meaning="absolute TD error above which the Huber loss is linear"
@@ -192,7 +195,7 @@ class LearningKeys(Settings):
         effect="next update",
     )
     # Arms that take turns; without arms all blocks are trained.
-    freeze: tuple[FreezeArm, ...] = Field((), strict=False)
+    freeze: tuple[FreezeArm, ...] = Field(default=(), strict=False)
 
     @field_validator("freeze", mode="before")
     @classmethod
@@ -228,36 +231,38 @@ class ExplorationKeys(Settings):
 class EvaluationKeys(Settings):
     """Times of curve points and evaluations, and the size of an evaluation."""
 
-    log_period: int = Field(1_000, ge=1)  # env steps from one point of a curve to the next
-    eval_period: int = Field(10_000, ge=1)  # env steps from one greedy evaluation to the next
-    eval_episodes: int = Field(10, ge=1)  # episodes of each evaluation during training
+    log_period: int = Field(default=1_000, ge=1)  # env steps from one point of a curve to the next
+    # Env steps from one greedy evaluation to the next.
+    eval_period: int = Field(default=10_000, ge=1)
+    eval_episodes: int = Field(default=10, ge=1)  # episodes of each evaluation during training
     # Env steps after which an evaluation cuts off an episode.
-    eval_max_steps: int = Field(27_000, ge=1)
-    final_eval_episodes: int = Field(100, ge=1)  # episodes of the evaluation after training
+    eval_max_steps: int = Field(default=27_000, ge=1)
+    final_eval_episodes: int = Field(default=100, ge=1)  # episodes of the evaluation after training
 
 
 class CheckpointKeys(Settings):
     """Checkpoints on disk and snapshots in memory."""
 
     # Seconds and env steps from one checkpoint to the next; 0 turns a trigger off.
-    checkpoint_seconds: float = Field(60.0, ge=0)
-    checkpoint_steps: int = Field(0, ge=0)
-    checkpoint_keep: int = Field(2, ge=1)  # latest checkpoints to keep; the best one is kept too
-    past_states: int = Field(4, ge=0)  # snapshots in memory that `rewind` can return to
+    checkpoint_seconds: float = Field(default=60.0, ge=0)
+    checkpoint_steps: int = Field(default=0, ge=0)
+    # Latest checkpoints to keep; the best one is kept too.
+    checkpoint_keep: int = Field(default=2, ge=1)
+    past_states: int = Field(default=4, ge=0)  # snapshots in memory that `rewind` can return to
 
 
 class LoopKeys(Settings):
     """The loop that trains the agent, see agents/loops/choice.py."""
 
     loop: Literal["plain", "concurrent", "compiled"] = "plain"
-    chunk: int = Field(500, ge=1)  # time steps per call of the compiled loop
+    chunk: int = Field(default=500, ge=1)  # time steps per call of the compiled loop
 
 
 class MachineKeys(Settings):
     """Threads and compilers."""
 
     # Threads inside one operation. With 1, the same seed gives the same bits.
-    threads: int = Field(1, ge=1, le=1_024)
+    threads: int = Field(default=1, ge=1, le=1_024)
     # Compile learning phases with XLA. A phase of one update is compiled only if threads = 1.
     xla: bool = True
     # Use oneDNN: convolutions are faster, small layers slower, and the last bits differ.
