@@ -14,7 +14,7 @@ from rl_core.hyperparameters import Hyperparameters, Knob
 class LiveFeeds:
     """Scalars by name in the graph; outside, an array of the real ones and one of the whole ones.
 
-    Each argument of a compiled call costs 0.2 to 0.5 us. So two arrays are fed, and a compiled
+    Each argument of a compiled call costs. So two arrays are fed, and a compiled
     function is handed these: it cuts a scalar out where it is used. Look a scalar up there, and
     not before.
 

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+import tensorflow.compat.v2 as tf2
 
 from agents.dqn.live_feeds import LiveFeeds
+from rl_core.graph.xla import built_for_xla
 from rl_core.hyperparameters import Hyperparameters, Knob
 from rl_core.schedules import Linear
 
@@ -32,6 +34,23 @@ def test_a_name_is_its_value_whole_or_not(engine):
     rate, period = engine.callable(both, made.tensors)(*made.values())
     assert (rate, period) == (0.25, 2**40 + 1) and period.dtype == np.int64
     assert "rate" in made and "none" not in made
+
+
+def test_a_compiled_function_is_handed_the_two_arrays_and_no_scalar(engine):
+    with engine.building():
+        made = LiveFeeds([PERIOD, RATE])
+
+        @tf2.function(jit_compile=True, autograph=False)
+        def both():
+            with built_for_xla():
+                return made["rate"], made.reader("period")()
+
+        results = tuple(both())
+        handed = {tensor.name for tensor in results[0].op.inputs}
+    made.start(Hyperparameters([PERIOD, RATE], {"rate": 0.25, "period": 7}))
+    engine.start()
+    assert handed == {tensor.name for tensor in made.tensors}
+    assert engine.callable(results, made.tensors)(*made.values()) == (0.25, 7)
 
 
 def test_a_change_is_in_the_next_values_and_not_in_those_given_before(engine):
