@@ -12,10 +12,12 @@ from rl_core.lazy import lazy_names
 if TYPE_CHECKING:
     from agents.config.files import load_config
     from agents.config.model import DqnConfig, FreezeArm
+    from agents.config.own_live import OwnLive
     from agents.dqn.agent import DqnAgent, LearnStats
     from agents.loops.evaluation import evaluate
     from agents.loops.plain import LoopState, Tick, training_loop
     from agents.policy.export import export
+    from agents.policy.load import LoadedPolicy, load_policy
     from agents.policy.play import play
     from agents.run.outcome import RunOutcome
     from agents.run.repeat import Verdict
@@ -25,10 +27,12 @@ if TYPE_CHECKING:
 _NAMES_OF = {
     "config.model": "DqnConfig FreezeArm",
     "config.files": "load_config",
+    "config.own_live": "OwnLive",
     "dqn.agent": "DqnAgent LearnStats",
     "loops.evaluation": "evaluate",
     "loops.plain": "LoopState Tick training_loop",
     "policy.export": "export",
+    "policy.load": "LoadedPolicy load_policy",
     "policy.play": "play",
     "run.outcome": "RunOutcome",
     "run.repeat": "Verdict repeat:replay",

@@ -49,6 +49,7 @@ class Envs(ABC):
         self, env_id: str, num_envs: int, spaces: Spaces, *, has_action_masks: bool
     ) -> None:
         self.env_id = env_id
+        self.spaces = spaces  # of one env, in the agent's form
         self.num_envs = num_envs
         self.observation_shape = spaces.observation_shape  # of one env
         self.observation_dtype = spaces.observation_dtype  # as stored: float32, uint8 or bool

@@ -20,6 +20,7 @@ class Spaces(NamedTuple):
     writer: Writer
     num_actions: int
     first_action: int  # the env's own number for the agent's action 0
+    given_shape: tuple[int, ...]  # of an observation as the env gives it; () if Discrete
     byte_bounds: tuple[np.ndarray, np.ndarray] | None = None  # None: 0 and 255, or no bytes
 
 
@@ -41,15 +42,16 @@ def read_spaces(
     float32 = np.dtype(np.float32)
     if isinstance(observations, gym.spaces.Discrete):
         writer = one_hot_writer(observations)
-        return Spaces((int(observations.n),), float32, writer, num_actions, first_action)
+        return Spaces((int(observations.n),), float32, writer, num_actions, first_action, ())
     dtype = observations.dtype if observations.dtype in KEPT_DTYPES else float32
     shape, bounds = observations.shape, _byte_bounds(observations)
     if _is_image_with_channels_first(observations):
         writer = channels_last_writer(shape, dtype)
         if bounds is not None and bounds[0].ndim:
             bounds = np.moveaxis(bounds[0], 0, -1), np.moveaxis(bounds[1], 0, -1)
-        return Spaces((*shape[1:], shape[0]), dtype, writer, num_actions, first_action, bounds)
-    return Spaces(shape, dtype, box_writer(shape, dtype), num_actions, first_action, bounds)
+        last = (*shape[1:], shape[0])
+        return Spaces(last, dtype, writer, num_actions, first_action, shape, bounds)
+    return Spaces(shape, dtype, box_writer(shape, dtype), num_actions, first_action, shape, bounds)
 
 
 def _byte_bounds(space: gym.spaces.Box) -> tuple[np.ndarray, np.ndarray] | None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from rl_core.exploration import boltzmann, epsilon_greedy
     from rl_core.graph.engine import Engine
-    from rl_core.graph.layers import conv2d, dense, layer_norm, noisy_dense
+    from rl_core.graph.layers import conv2d, dense, dropout, layer_norm, noisy_dense
     from rl_core.graph.past import PastStates
     from rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
     from rl_core.graph.snapshots import Snapshots
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         q_head,
         quantile_head,
     )
-    from rl_core.networks.network import Values, q_network
+    from rl_core.networks.network import Conditions, Values, q_network
     from rl_core.networks.torsos import impala_torso, minatar_torso, mlp_torso, nature_torso
     from rl_core.optimizers.freeze import AllExempt, ApplyOps, Arm, FreezeSchedule
     from rl_core.optimizers.fused import fused_updates
@@ -92,7 +92,7 @@ _NAMES_OF = {
     "board.events": "EventWriter",
     "exploration": "boltzmann epsilon_greedy",
     "graph.engine": "Engine",
-    "graph.layers": "conv2d dense layer_norm noisy_dense",
+    "graph.layers": "conv2d dense dropout layer_norm noisy_dense",
     "graph.past": "PastStates",
     "graph.scopes": "blocks_of stop_gradient_getter variables_in",
     "graph.snapshots": "Snapshots",
@@ -107,7 +107,7 @@ _NAMES_OF = {
     "losses.quantile": "quantile_huber quantile_midpoints quantile_q_learning",
     "losses.td": "TdLoss double_q_learning huber q_learning squared",
     "networks.heads": "Streams categorical_head implicit_head q_head quantile_head",
-    "networks.network": "Values q_network",
+    "networks.network": "Conditions Values q_network",
     "networks.torsos": "impala_torso minatar_torso mlp_torso nature_torso",
     "optimizers.freeze": "AllExempt ApplyOps Arm FreezeSchedule",
     "optimizers.fused": "fused_updates",

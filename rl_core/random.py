@@ -100,7 +100,11 @@ class Stream:
         return (floats - np.float32(1)).reshape(count, *shape)
 
     def integers(
-        self, counter: tf.Tensor, shape: list[int], low: tf.Tensor, high: tf.Tensor
+        self,
+        counter: tf.Tensor,
+        shape: list[int] | tf.Tensor,
+        low: tf.Tensor,
+        high: tf.Tensor,
     ) -> tf.Tensor:
         """int64 in [low, high), of `shape`; `counter` as in `uniform`; bounds are scalars."""
         key, place = self._at(counter)
@@ -135,8 +139,8 @@ class Draws:
     def __init__(self, seed: int | Keys, purpose: str, counter: tf.Tensor) -> None:
         self._seed, self._purpose, self._counter = seed, purpose, counter
 
-    def uniform(self, name: str, shape: list[int]) -> tf.Tensor:
-        """float32 in (0, 1)."""
+    def uniform(self, name: str, shape: list[int] | tf.Tensor) -> tf.Tensor:
+        """float32 in (0, 1), of `shape`, which is int32 [r] where it is not known beforehand."""
         stream = Stream(self._seed, f"{self._purpose}/{name}")
         low, high = np.int64(0), np.int64(1 << 23)
         whole = stream.integers(self._counter, shape, low, high)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agents.config.files import load_config as load_config
     from agents.config.model import DqnConfig as DqnConfig
     from agents.config.model import FreezeArm as FreezeArm
+    from agents.config.own_live import OwnLive as OwnLive
     from agents.dqn.agent import DqnAgent as DqnAgent
     from agents.dqn.agent import LearnStats as LearnStats
     from agents.loops.evaluation import evaluate as evaluate
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from agents.loops.plain import Tick as Tick
     from agents.loops.plain import training_loop as training_loop
     from agents.policy.export import export as export
+    from agents.policy.load import LoadedPolicy as LoadedPolicy
+    from agents.policy.load import load_policy as load_policy
     from agents.policy.play import play as play
     from agents.run.outcome import RunOutcome as RunOutcome
     from agents.run.repeat import Verdict as Verdict
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from rl_core.graph.engine import Engine as Engine
     from rl_core.graph.layers import conv2d as conv2d
     from rl_core.graph.layers import dense as dense
+    from rl_core.graph.layers import dropout as dropout
     from rl_core.graph.layers import layer_norm as layer_norm
     from rl_core.graph.layers import noisy_dense as noisy_dense
     from rl_core.graph.past import PastStates as PastStates
@@ -102,6 +106,7 @@ if TYPE_CHECKING:
     from rl_core.networks.heads import implicit_head as implicit_head
     from rl_core.networks.heads import q_head as q_head
     from rl_core.networks.heads import quantile_head as quantile_head
+    from rl_core.networks.network import Conditions as Conditions
     from rl_core.networks.network import Values as Values
     from rl_core.networks.network import q_network as q_network
     from rl_core.networks.torsos import impala_torso as impala_torso

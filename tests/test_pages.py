@@ -47,8 +47,13 @@ SESSIONS = [
 ]
 SLOW = [("nothing_lost.md",), ("tutorial.md",)]
 IN_SESSIONS = [page for session in SESSIONS for page in session]
-# Files that are there before, each with the page and the language of its block.
-FILES = {"towers.py": ("family.md", "python"), "my.toml": ("family.md", "toml")}
+# Files that are there before: the page, the language and the number of the block of its language.
+FILES = {
+    "towers.py": ("family.md", "python", 0),
+    "my.toml": ("family.md", "toml", 0),
+    "mine.py": ("family.md", "python", 1),
+    "mine.toml": ("family.md", "toml", 1),
+}
 OTHER_LINES = {
     "targetnet log runs/cartpole-plain-1": "the page's run was also steered in the browser"
 }
@@ -101,7 +106,10 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 SCRIPTS = [
     b for b in BLOCKS if b.language == "python" and "print(" in b.text and "runs/" not in b.text
 ]
-MODULES = [next(b for b in blocks_of(page) if b.language == kind) for page, kind in FILES.values()]
+MODULES = {
+    name: [b for b in blocks_of(page) if b.language == kind][number]
+    for name, (page, kind, number) in FILES.items()
+}
 CONFIGS = [b for b in BLOCKS if b.language == "toml"]
 SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
@@ -110,14 +118,14 @@ SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 
 def test_there_are_blocks_of_every_kind():
-    assert len(SCRIPTS) == 3 and len(CONFIGS) == 2 and len(SHELL) > 40
+    assert len(SCRIPTS) == 3 and len(CONFIGS) == 3 and len(SHELL) > 40
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=title)
 def test_a_block_is_of_a_language_that_is_run(block):
     assert block.language in ("", "python", "toml"), "say here how it is run"
     if block.language == "python":
-        assert block in [*SCRIPTS, *MODULES] or block.page in IN_SESSIONS
+        assert block in [*SCRIPTS, *MODULES.values()] or block.page in IN_SESSIONS
 
 
 def test_every_page_with_commands_that_are_run_is_in_a_session():
@@ -182,18 +190,17 @@ def test_a_config_is_one(block, tmp_path):
 def test_the_commands_of_a_page_print_what_it_says(pages, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    for name, (page, language) in FILES.items():
-        (tmp_path / name).write_text(
-            next(b.text for b in blocks_of(page) if b.language == language)
-        )
+    for name, block in MODULES.items():
+        (tmp_path / name).write_text(block.text)
     with Session(capsys) as session:
         for block in (block for page in pages for block in blocks_of(page)):
-            if block.language == "python" and block not in [*SCRIPTS, *MODULES]:
+            if block.language == "python" and block not in [*SCRIPTS, *MODULES.values()]:
                 session.script(block.text)
             for command, printed in block.commands() if not block.language else []:
                 if why_not_run(command) is None:
                     session.command(command, printed)
-    sys.modules.pop("towers", None)
+    for name in ("towers", "mine"):
+        sys.modules.pop(name, None)
 
 
 class Session:

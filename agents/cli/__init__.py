@@ -6,8 +6,8 @@ steer_commands.py    set, do, status, log, ls, digest, replay
 policy_commands.py   eval, play, export
 run_tables.py        finds runs and shows them as tables
 
-Imports: agents.config, agents.loops, agents.policy, agents.results, agents.run, rl_core.board,
-rl_core.control, rl_core.errors, rl_core.hyperparameters.
+Imports: agents.config, agents.loops, agents.policy, agents.results, agents.run, agents.saved,
+rl_core.board, rl_core.control, rl_core.errors, rl_core.hyperparameters.
 """
 
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it

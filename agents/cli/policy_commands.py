@@ -36,20 +36,20 @@ class Eval:
     """Print one JSON object: episodes, mean, std, min, max, and how many were cut off."""
 
     def __call__(self, console: Console) -> int:
-        from agents.run.directory import RunDir
+        from agents.saved.directory import RunDir
 
         _require_episodes(self.episodes, self.seed)
-        directory = RunDir.open(self.run)
-        config = directory.config()
+        config = RunDir.open(self.run).config()
         with quiet_import(onednn=config.onednn):
-            from agents.loops.evaluation import cut_note
-            from agents.policy.load import policy_weights
+            from agents.loops.evaluation import cut_note, evaluate
+            from agents.policy.load import load_policy
             from agents.run.outcome import summary
             from agents.run.terminal import evaluation_shown
-            from agents.run.train import evaluate_weights
-        weights = policy_weights(directory, averaged=self.ema, best=self.best)
-        with evaluation_shown(_stderr_console(), self.episodes) as watch:
-            returns = evaluate_weights(config, weights, self.episodes, seed=self.seed, watch=watch)
+        with (
+            load_policy(self.run, averaged=self.ema, best=self.best) as policy,
+            evaluation_shown(_stderr_console(), self.episodes) as watch,
+        ):
+            returns = evaluate(policy, config, self.episodes, seed=self.seed, watch=watch)
         result = summary(returns)
         if self.json:
             print(json.dumps(result))
@@ -84,7 +84,7 @@ class Play:
     """Also show the first frames in the Images tab of TensorBoard."""
 
     def __call__(self, console: Console) -> int:
-        from agents.run.directory import RunDir
+        from agents.saved.directory import RunDir
 
         _require_episodes(self.episodes, self.seed)
         config = RunDir.open(self.run).config()
@@ -128,7 +128,7 @@ class Export:
     """Write the weights of the checkpoint with the best evaluation."""
 
     def __call__(self, console: Console) -> int:
-        from agents.run.directory import RunDir
+        from agents.saved.directory import RunDir
 
         onednn = RunDir.open(self.run).config().onednn
         with console.status("importing TensorFlow"), quiet_import(onednn=onednn):

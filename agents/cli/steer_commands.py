@@ -190,7 +190,7 @@ class Digest:
     """A run directory."""
 
     def __call__(self, console: Console) -> int:
-        from agents.run.directory import RunDir
+        from agents.saved.directory import RunDir
 
         end = RunDir.open(self.run).load_digest()
         print(f"env step {end.env_step:,}, update {end.update:,}: {in_one_line(end.digest)}")
@@ -207,8 +207,8 @@ class Replay:
     """Keep the repetition as a new run directory."""
 
     def __call__(self, console: Console) -> int:
-        from agents.run.directory import RunDir
         from agents.run.quiet import quiet_import
+        from agents.saved.directory import RunDir
 
         onednn = RunDir.open(self.run).config().onednn
         with console.status("importing TensorFlow"), quiet_import(onednn=onednn):

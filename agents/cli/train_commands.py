@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from agents.config.model import DqnConfig
-    from agents.run.directory import RunDir
     from agents.run.outcome import RunOutcome
+    from agents.saved.directory import RunDir
 
 RUNS = Path("runs")
 
@@ -92,7 +92,7 @@ class Train:
 
     def _go_on(self, config: DqnConfig, console: Console, began: float) -> int:
         from agents.config.files import require_can_go_on
-        from agents.run.directory import RunDir
+        from agents.saved.directory import RunDir
 
         assert self.run is not None
         directory = RunDir.open(self.run)
@@ -119,7 +119,7 @@ class Resume:
 
     def __call__(self, console: Console, began: float) -> int:
         from agents.config.files import changed_config
-        from agents.run.directory import RunDir
+        from agents.saved.directory import RunDir
 
         changes = [change for group in self.set for change in group]
         config = changed_config(RunDir.open(self.run).config(), changes)

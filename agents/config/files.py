@@ -54,7 +54,7 @@ def load_config(source: str, changes: Iterable[str] = ()) -> DqnConfig:
     values = _with_base(values, where)
     for change in changes:
         name, value = _parse_change(change)
-        values[name] = value
+        _apply(values, name, value)
         where = source if name not in DqnConfig.model_fields else where
     return parse(DqnConfig, values, where)
 
@@ -85,7 +85,9 @@ def changed_config(config: DqnConfig, changes: Iterable[str]) -> DqnConfig:
     Raises:
       ConfigError: a change is not of the form `name=value`, or its value cannot be used.
     """
-    values = config.model_dump() | dict(_parse_change(change) for change in changes)
+    values = config.model_dump(exclude_none=True)
+    for change in changes:
+        _apply(values, *_parse_change(change))
     return parse(DqnConfig, values, "--set")
 
 
@@ -108,7 +110,7 @@ def require_can_go_on(before: DqnConfig, after: DqnConfig) -> None:
 
 def dump_config(config: DqnConfig) -> str:
     """Returns TOML text that `read_config` reads back as an equal config."""
-    return tomli_w.dumps(config.model_dump())
+    return tomli_w.dumps(config.model_dump(exclude_none=True))
 
 
 def config_name(source: str) -> str:
@@ -193,6 +195,15 @@ def _parse_change(change: str) -> tuple[str, Any]:
     if values.keys() != {"value"}:
         raise ConfigError(f"--set wants one name=value, got several lines: {shown(change)}")
     return name.strip(), values["value"]
+
+
+def _apply(values: dict[str, Any], name: str, value: Any) -> None:
+    """Changes a key of a config, or the default of an own live value."""
+    own = values.get("live")
+    if isinstance(own, dict) and isinstance(own.get(name), dict):
+        values["live"] = own | {name: own[name] | {"default": value}}
+    else:
+        values[name] = value
 
 
 def _load_toml(text: str, where: str) -> dict[str, Any]:

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from agents.config.model import DqnConfig
 from rl_core.control.commands import ACTIONS
@@ -22,7 +23,7 @@ def live_values(config: DqnConfig, freeze: FreezeSchedule, ops: ApplyOps) -> Hyp
     Every other key of the config is static: setting it is refused.
     """
     knobs = live_knobs(config)
-    configured = {knob.name: getattr(config, knob.name) for knob in knobs}
+    configured = configured_values(config)
     static = DqnConfig.model_fields.keys() - configured.keys()
     exempt = BlocksKnob("exempt", ops.check, ops.names)
     arms = [_arm_knob(i, arm.exempt) for i, arm in enumerate(config.freeze)]
@@ -34,8 +35,33 @@ def live_values(config: DqnConfig, freeze: FreezeSchedule, ops: ApplyOps) -> Hyp
 
 
 def live_knobs(config: DqnConfig) -> list[Knob]:
-    """Returns the live fields that have an effect under this config."""
-    return [knob for knob in DqnConfig.knobs() if knob.name not in config.without_effect()]
+    """Returns the live fields that have an effect under this config, then the user's own."""
+    fields = [knob for knob in DqnConfig.knobs() if knob.name not in config.without_effect()]
+    return fields + [own.knob(name) for name, own in config.live.items()]
+
+
+def configured_values(config: DqnConfig) -> dict[str, Any]:
+    """Returns name -> number or schedule of every knob in `live_knobs`."""
+    own = {name: value.default for name, value in config.live.items()}
+    return {
+        k.name: own.get(k.name) if k.name in own else getattr(config, k.name)
+        for k in live_knobs(config)
+    }
+
+
+def own_values(config: DqnConfig, overrides: Mapping[str, Any], env_step: int) -> dict[str, float]:
+    """Returns the user's own live values as they are at an env step.
+
+    Args:
+      overrides: values that were set, by name; others may be among them.
+    """
+    configured = {name: own.default for name, own in config.live.items()}
+    live = Hyperparameters([own.knob(n) for n, own in config.live.items()], configured)
+    live.env_step = env_step
+    for name in live:
+        if name in overrides:
+            live.set(name, overrides[name])
+    return live.values()
 
 
 def arm_name(arm: int) -> str:
@@ -95,6 +121,9 @@ If you shorten the period below the target's present age, the very next update s
 The network names the blocks: `torso` and `head`, or `torso`, `value` and `advantage` with a dueling
 head. `exempt=head` trains all blocks but the head, `exempt=none` trains all blocks, `exempt=auto`
 returns to the config's `freeze` schedule.
+
+A config may declare live values of its own, `[live.NAME]`, which a network of your own reads:
+[The family](family.md#live-values-of-your-own).
 
 All other keys of a config are fixed when the graph is built. `set` refuses them, and the error
 message says how to start a new run with the wanted value.

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from agents.config.own_live import OwnLive, check_names
 from agents.config.settings import LiveFloat, LiveInt, Settings, live
 from rl_core.errors import did_you_mean, shown
 from rl_core.schedules import Linear
@@ -269,8 +270,15 @@ class MachineKeys(Settings):
     onednn: bool = False
 
 
-# Pydantic takes the fields of the last base first: env_id is the first key, onednn the last.
+class OwnKeys(Settings):
+    """Live values of the user's own."""
+
+    live: dict[str, OwnLive] = {}  # noqa: RUF012 - pydantic copies it
+
+
+# Pydantic takes the fields of the last base first: env_id is the first key, live the last.
 class DqnConfig(
+    OwnKeys,
     MachineKeys,
     LoopKeys,
     CheckpointKeys,
@@ -288,6 +296,12 @@ class DqnConfig(
     Mnih et al. (2015), https://doi.org/10.1038/nature14236. An *env step* is one transition of
     one env, an *update* is one gradient step.
     """
+
+    @field_validator("live")
+    @classmethod
+    def _check_own_names(cls, live: dict[str, OwnLive]) -> dict[str, OwnLive]:
+        check_names(live, cls.model_fields)
+        return live
 
     @model_validator(mode="after")
     def _check_combinations(self) -> DqnConfig:

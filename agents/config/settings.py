@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from pydantic import (
@@ -121,9 +122,11 @@ def first_error(error: ValidationError) -> str:
         return f"{where}: {message}" if where else message
     wanted = message.removeprefix("Input should be ")
     wanted = wanted.replace("a valid integer", "a whole number").replace("a valid ", "a ")
+    wanted = _A_TABLE.sub("a table", wanted)
     return f"{where} should be {wanted}, got {shown(found['input'])}"
 
 
+_A_TABLE = re.compile(r"a dictionary or instance of \w+")
 _UNION_TAGS = {"int", "float", "finite-float", "constrained-float", *_SCHEDULE_NAMES}
 _UNION_TAGS |= {s.__name__ for s in SCHEDULES}
 

@@ -15,6 +15,7 @@ objective.py       what a batch's values are regressed on
 target_clock.py    the target's age, and when the target is copied
 live_feeds.py      live values as two arrays that calls are fed
 diverging.py       the error of learning that diverged
+q_values.py        action values by the present, the target and earlier networks
 state.py           weights, digest, snapshots; saves and restores an agent
 in_graph_loop.py   many time steps in one call, for envs in the graph
 in_graph_envs.py   the envs of that loop

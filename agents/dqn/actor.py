@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
-from agents.dqn.choosing import COLUMNS, Exploration, NetworkValues, Policy, best, greedy_policy
+from agents.dqn.choosing import COLUMNS, Exploration, NetworkValues, Policy, greedy_policy
+from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.networks import Networks
 from agents.dqn.step_buffer import RowBuffer
 from rl_core.graph.engine import Engine
@@ -32,8 +33,8 @@ class Acting:
       engine, config, networks, memory: of the agent.
       exploration: chooses the actions.
       live: epsilon and temperature are read there.
-      observations: [M, ...] placeholder of the greedy policies.
-      legal: [M, A] bool placeholder of theirs; None if the envs have no action masks.
+      own: feeds the user's own live values to the networks.
+      legal: [M, A] bool placeholder of the greedy policies; None if the envs have no action masks.
 
     Attributes:
       greedy: the greedy policy.
@@ -53,11 +54,11 @@ class Acting:
         memory: ReplayMemory,
         exploration: Exploration,
         live: Hyperparameters,
-        observations: tf.Tensor,
+        own: OwnFeeds,
         legal: tf.Tensor | None,
     ) -> None:
         self._config, self._live, self._exploration = config, live, exploration
-        self._networks, self._masks = networks, legal is not None
+        self._networks, self._own, self._masks = networks, own, legal is not None
         # The same arrays at every step: cheaper to hand over than new ones.
         self._fed = {name: np.zeros((), np.float32) for name in exploration.knobs}
         self._epsilon = self._fed["epsilon"]
@@ -67,9 +68,12 @@ class Acting:
         self._build_store(engine, memory)
         if networks.behaviour:
             self._build_apart(engine)
-        self.greedy = greedy_policy(engine, networks.greedy, observations, legal)
+        observations = networks.observations
+        self.greedy = greedy_policy(engine, networks.greedy, observations, legal, own)
         if networks.greedy_ema is not None:
-            self.greedy_averaged = greedy_policy(engine, networks.greedy_ema, observations, legal)
+            self.greedy_averaged = greedy_policy(
+                engine, networks.greedy_ema, observations, legal, own
+            )
         # Plain epsilon-greedy needs nothing of the graph but the best action.
         self._outside = exploration.outside(self._masks)
         self._buffer = None if self._outside is None else RowBuffer()
@@ -95,8 +99,8 @@ class Acting:
         if self._waits():
             return self._step_buffered(observation, reward, terminated, autoreset)
         self.flush()
-        more = self._fed.values() if legal is None else (*self._fed.values(), legal)
-        actions = self._step(observation, reward, terminated, autoreset, *more)
+        more = self._own.values() if legal is None else (*self._own.values(), legal)
+        actions = self._step(observation, reward, terminated, autoreset, *self._fed.values(), *more)
         if self.time_step is not None:
             self.time_step += 1
         return actions
@@ -159,7 +163,9 @@ class Acting:
             return {"action": self._outside(self._best_apart, observation, epsilon, time_step)}
         self._time_step[0] = time_step
         more = () if legal is None else (legal,)
-        chosen = self._act(observation, *self._fed.values(), *more, self._time_step)
+        chosen = self._act(
+            observation, *self._fed.values(), *self._own.values(), *more, self._time_step
+        )
         return dict(zip(COLUMNS, chosen, strict=True))
 
     def _read_knobs(self) -> None:
@@ -171,10 +177,10 @@ class Acting:
         shown = memory.placeholders([self._config.num_envs])
         self._observation, self._legal = shown["observation"], shown.get("legal")
         knobs, now = self._exploration.fed(), memory.rows.rows_written.read_value()
-        chosen = self._choice(self._networks.values, now, knobs)
+        chosen = self._choice(self._own.given_to(self._networks.values), now, knobs)
         first = [shown[name] for name in ("observation", "reward", "terminated", "autoreset")]
         self._check_shown = feed_check(first)
-        feeds = [*first, *knobs.values(), *self._legal_feed()]
+        feeds = [*first, *knobs.values(), *self._more_feeds()]
         self._step = engine.callable(chosen["action"], feeds, [memory.write(shown | chosen, now)])
 
     def _build_store(self, engine: Engine, memory: ReplayMemory) -> None:
@@ -187,12 +193,12 @@ class Acting:
     def _build_apart(self, engine: Engine) -> None:
         """Builds the calls that act with a copy of the network."""
         knobs, now = self._exploration.fed(), tf.placeholder(tf.int64, [1], "time_step")
-        values = self._networks.behaviour_values
-        feeds = [self._observation, *knobs.values(), *self._legal_feed(), now]
+        values = self._own.given_to(self._networks.behaviour_values)
+        feeds = [self._observation, *knobs.values(), *self._more_feeds(), now]
         chosen = self._choice(values, now, knobs)
         self._act = engine.callable([chosen[name] for name in COLUMNS], feeds)
-        greedy = best(values(self._observation).q)
-        self._best_apart = engine.callable(greedy, [self._observation])
+        greedy = values(self._observation, None)
+        self._best_apart = greedy_policy(engine, greedy, self._observation, None, self._own)
         self.follow = engine.callable(None, targets=[self._networks.behave_as_online()])
 
     def _choice(
@@ -200,5 +206,6 @@ class Acting:
     ) -> Rows:
         return self._exploration.of_fed(values, self._observation, self._legal, now, knobs)
 
-    def _legal_feed(self) -> list[tf.Tensor]:
-        return [] if self._legal is None else [self._legal]
+    def _more_feeds(self) -> list[tf.Tensor]:
+        masks = [] if self._legal is None else [self._legal]
+        return [*self._own.tensors.values(), *masks]

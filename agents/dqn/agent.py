@@ -23,10 +23,11 @@ from agents.dqn.choosing import KNOBS, Exploration
 from agents.dqn.chunk_runner import ChunkRunner
 from agents.dqn.in_graph_loop import InGraphLoop
 from agents.dqn.learner import Inspection, Learner
-from agents.dqn.live_feeds import LiveFeeds
+from agents.dqn.live_feeds import LiveFeeds, OwnFeeds
 from agents.dqn.memory import build_memory
 from agents.dqn.needs import require_memory
 from agents.dqn.networks import Networks
+from agents.dqn.q_values import QValues
 from agents.dqn.state import AgentState
 from agents.dqn.update import LearnStats
 from envs.in_graph.interface import InGraphEnv
@@ -53,18 +54,17 @@ class DqnAgent:
 
     Args:
       config: one run.
-      observation_shape, observation_dtype: of one env.
-      num_actions: A.
+      observation_shape, observation_dtype, num_actions: of one env.
       action_masks: whether the envs say which actions are legal.
       rules: of the env in the graph, for the compiled loop.
-      byte_bounds: least and greatest byte of uint8 observations, each one number or one for each
-        element, as `envs.byte_bounds` has them; they are scaled to [0, 1] by these. None: 0, 255.
+      byte_bounds: of uint8 observations, as `Envs.byte_bounds`, which scale them to [0, 1].
       engine: one that has not started; whoever made it starts it. None makes and starts one.
       scope: variable scope of everything that is the agent's own; empty opens none.
 
     Attributes:
       hyperparameters: the live values; read and set them by name.
       state: weights, snapshots, digest; reads and restores all of it.
+      q_values: action values of one input now, by the target, and at earlier snapshots.
       engine: graph and session, for looking inside.
       replay: the replay memory.
       networks, acting, learner: the parts, with everything that the methods here leave out.
@@ -90,8 +90,7 @@ class DqnAgent:
         scope: str = "",
     ) -> None:
         require_memory(config, observation_shape, observation_dtype, num_actions)
-        self.config, self.num_actions = config, num_actions
-        self._can_learn = False
+        self.config, self.num_actions, self._can_learn = config, num_actions, False
         self.engine = engine or Engine(threads=config.threads, onednn=config.onednn)
         with self.engine.building(), root_scope(scope, config.seed) as root:
             # For layers of the user's own that draw their weights by TensorFlow's op seeds.
@@ -119,24 +118,26 @@ class DqnAgent:
         self._keys = keys = Keys(config.seed)
         self._live = live = LiveFeeds(k for k in live_knobs(config) if _is_of_updates(k.name))
         self.replay = memory = build_memory(config, live, observations, legal)
-        self.networks = networks = Networks(config, self.num_actions, observations, bounds)
+        own = OwnFeeds(config)
+        self.networks = networks = Networks(config, self.num_actions, observations, own, bounds)
         self.learner = learner = Learner(engine, config, keys, live, networks, memory)
         self.hyperparameters = live_values(config, learner.freeze, learner.ops)
         live.start(self.hyperparameters)
+        own.start(self.hyperparameters)
         exploration = Exploration(config, keys, self.num_actions)
         self.acting = acting = Acting(
-            engine, config, networks, memory, exploration, self.hyperparameters, observations, legal
+            engine, config, networks, memory, exploration, self.hyperparameters, own, legal
         )
         self.chunks: ChunkRunner | None = None
         if rules is not None:
-            loop = InGraphLoop(config, keys, networks, exploration, memory, learner, rules)
+            loop = InGraphLoop(config, keys, live, networks, exploration, memory, learner, rules)
             self.chunks = ChunkRunner(engine, loop, learner, live, self.hyperparameters)
-        head, tail = memory.rows.queue()
-        self._rows = engine.callable(tail - head)
+        self._rows = engine.callable(memory.rows.count())
         self.state = AgentState(
             engine, config, root, keys, networks, memory, acting, learner, self.hyperparameters,
             None if self.chunks is None else self.chunks.envs,
         )  # fmt: skip
+        self.q_values = QValues(engine, networks, own, self.state)
 
     def _begin(self) -> None:
         """Gives the variables their first values, as far as initializers could not."""

@@ -11,6 +11,7 @@ import tensorflow.compat.v1 as tf
 from agents.config.live_values import live_knobs
 from agents.config.model import DqnConfig
 from agents.dqn.exploring import EpsilonGreedy
+from agents.dqn.live_feeds import OwnFeeds
 from rl_core.exploration import boltzmann, epsilon_greedy
 from rl_core.graph.engine import Engine
 from rl_core.losses import legal_only
@@ -36,19 +37,26 @@ class Policy(Protocol):
 
 
 def greedy_policy(
-    engine: Engine, values: Values, observations: tf.Tensor, legal: tf.Tensor | None
+    engine: Engine,
+    values: Values,
+    observations: tf.Tensor,
+    legal: tf.Tensor | None,
+    own: OwnFeeds,
 ) -> Policy:
     """Declares the call of a greedy policy.
 
     Args:
-      values: of `observations`, a placeholder [M, ...].
+      values: of `observations`, a placeholder [M, ...], and of the placeholders of `own`.
       legal: [M, A] bool placeholder, with action masks.
     """
     action = best(legal_only(values.q, legal))  # [M]
-    if legal is not None:
-        return engine.callable(action, [observations, legal])
-    call = engine.callable(action, [observations])
-    return lambda observation, legal=None: call(observation)
+    masks = [] if legal is None else [legal]
+    call = engine.callable(action, [observations, *masks, *own.tensors.values()])
+    if not masks and not own.tensors:
+        return lambda observation, legal=None: call(observation)
+    if not masks:
+        return lambda observation, legal=None: call(observation, *own.values())
+    return lambda observation, legal=None: call(observation, legal, *own.values())
 
 
 class Exploration:

@@ -64,7 +64,6 @@ class HeadKind(NamedTuple):
         distance of distributions.
       average: the mean of several targets' values of the same observations and fractions.
       numbers: key of the config that says how many numbers it has for each action; empty for one.
-      draws: whether it needs random numbers to learn.
       blocks: scopes that it has beside those of the streams.
     """
 
@@ -74,7 +73,6 @@ class HeadKind(NamedTuple):
     priority: Callable[[TdLoss], tf.Tensor]
     average: Callable[[list[Values]], Values]
     numbers: str = ""
-    draws: bool = False
     blocks: frozenset[str] = frozenset()
 
 
@@ -198,7 +196,6 @@ HEADS = {
         priority=lambda td: td.loss,
         average=_mean_of_quantiles,
         numbers="tau_samples",
-        draws=True,
         blocks=frozenset({"embedding"}),
     ),
 }

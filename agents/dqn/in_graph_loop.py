@@ -18,11 +18,13 @@ from agents.dqn.choosing import Exploration
 from agents.dqn.chunks import Chunk, Counts, chunk_placeholders
 from agents.dqn.in_graph_envs import EnvsInGraph, EnvState
 from agents.dqn.learner import Learner
+from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
 from agents.dqn.update import Learned
 from envs.in_graph.interface import InGraphEnv
 from rl_core.graph.packing import pack, unpacked
 from rl_core.graph.xla import built_for_xla
+from rl_core.networks import Conditions, Values
 from rl_core.optimizers.packed_adam import LoopAdam, Moments
 from rl_core.random import Draws, Keys
 from rl_core.replay import ReplayMemory
@@ -40,6 +42,7 @@ class InGraphLoop:
 
     Args:
       config, keys, networks, exploration, memory, learner: of the agent.
+      live: what updates are fed; networks read the user's own values there.
       rules: of the env.
 
     Attributes:
@@ -54,13 +57,14 @@ class InGraphLoop:
         self,
         config: DqnConfig,
         keys: Keys,
+        live: LiveFeeds,
         networks: Networks,
         exploration: Exploration,
         memory: ReplayMemory,
         learner: Learner,
         rules: InGraphEnv,
     ) -> None:
-        self._config, self._keys, self._values = config, keys, networks.values
+        self._config, self._keys, self._live, self._networks = config, keys, live, networks
         self._exploration, self._memory = exploration, memory
         self._update, self._like = learner.update, learner.learned
         self._blocks, self._arms = learner.blocks, learner.freeze.arms
@@ -134,8 +138,11 @@ class InGraphLoop:
         def uniform(name: str, shape: list[int]) -> tf.Tensor:
             return Draws(self._keys, name, now).uniform("act", shape)
 
+        def values(observation: tf.Tensor, draws: Draws | None) -> Values:
+            return self._networks.values(observation, Conditions(draws, self._live))
+
         live = dict(zip(self.knobs, tf.unstack(self.fed.knobs), strict=True))
-        chosen = self._exploration.choose(self._values, observation, now, live, None, uniform)
+        chosen = self._exploration.choose(values, observation, now, live, None, uniform)
         shown = {
             "observation": observation,
             "reward": state.reward,

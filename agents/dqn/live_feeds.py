@@ -1,4 +1,4 @@
-"""The live values that updates read, as what is fed to the graph."""
+"""Live values as what is fed to the graph: those of updates, and the user's own outside them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from agents.config.model import NETWORKS, DqnConfig
 from rl_core.graph.xla import compiled
 from rl_core.hyperparameters import Hyperparameters, Knob
+from rl_core.networks import Conditions, Values
+from rl_core.random import Draws
 
 
 class LiveFeeds:
@@ -76,3 +79,32 @@ class LiveFeeds:
             np.array([self._live[name] for name in names], fed.dtype.as_numpy_dtype)
             for names, fed in zip(self._names, self.tensors, strict=True)
         ]
+
+
+class OwnFeeds:
+    """The user's own live values, fed one by one to calls of a network that make no update.
+
+    Args:
+      config: of the agent. A network of rl_core reads none of them.
+
+    Attributes:
+      tensors: float32 scalar placeholders by name.
+    """
+
+    def __init__(self, config: DqnConfig) -> None:
+        names = () if config.network in NETWORKS else tuple(config.live)
+        self.tensors = {name: tf.placeholder(tf.float32, [], f"live_{name}") for name in names}
+
+    def start(self, live: Hyperparameters) -> None:
+        """Takes the values from `live` from now on."""
+        self._live = live
+
+    def given_to(
+        self, network: Callable[[tf.Tensor, Conditions], Values]
+    ) -> Callable[[tf.Tensor, Draws | None], Values]:
+        """Returns a function (observations, draws) that gives `tensors` to `network`."""
+        return lambda observation, draws: network(observation, Conditions(draws, self.tensors))
+
+    def values(self) -> list[np.ndarray]:
+        """Returns the present values to feed to `tensors`."""
+        return [np.array(self._live[name], np.float32) for name in self.tensors]

@@ -16,14 +16,18 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.heads import HEADS
+from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.own_network import OwnNetwork
 from rl_core.graph.scopes import stop_gradient_getter
 from rl_core.graph.sync import copy_vars
 from rl_core.networks import (
+    PLAIN,
     ByteBounds,
+    Conditions,
     Network,
     Streams,
     Values,
+    as_float,
     impala_torso,
     minatar_torso,
     mlp_torso,
@@ -31,8 +35,7 @@ from rl_core.networks import (
     of_scaled_bytes,
     q_network,
 )
-from rl_core.networks.network import Torso
-from rl_core.random import Draws
+from rl_core.networks.network import STATELESS, State, Torso
 
 TORSOS: dict[str, Callable[..., Torso]] = {
     "mlp": mlp_torso,
@@ -52,12 +55,14 @@ class Networks:
       config: one run.
       num_actions: A.
       observations: [M, ...] placeholder; also an attribute.
+      own: feeds `greedy` the user's own live values.
       byte_bounds: of observations of bytes; None: 0 and 255.
 
     Attributes:
       online, target, ema, behaviour: full names of their scopes; the last two are None if there
         are none.
       greedy: values of the online network for `observations`, without noise.
+      greedy_target: the same of the target network.
       greedy_ema: the same of the averaged weights, or None.
     """
 
@@ -66,19 +71,21 @@ class Networks:
         config: DqnConfig,
         num_actions: int,
         observations: tf.Tensor,
+        own: OwnFeeds,
         byte_bounds: ByteBounds | None = None,
     ) -> None:
         self._network = of_scaled_bytes(build_network(config, num_actions), byte_bounds)
-        self.observations = observations
+        self.observations, self._greedily = observations, Conditions(live=own.tensors)
         # Scopes, not their names: a name would be looked for below the scope that is open.
         self._scopes: dict[str, tf.VariableScope] = {}
         with tf.variable_scope("online") as online:
-            self.greedy, _ = self._network(observations)
+            self.greedy, _ = self._network(observations, conditions=self._greedily)
         self.online = self._kept(online)
         names = ["target", *(f"past_target/{i}" for i in range(config.averaged_targets - 1))]
         # From the newest to the oldest.
-        self._targets = [self._copy_of_online(name, observations)[0] for name in names]
-        self.target = self._targets[0]
+        copies = [self._copy_of_online(name, observations) for name in names]
+        self._targets = [scope for scope, _ in copies]
+        self.target, self.greedy_target = copies[0]
         self.ema: str | None = None
         self.greedy_ema: Values | None = None
         if config.ema_decay:
@@ -87,21 +94,25 @@ class Networks:
         if config.loop == "concurrent":
             self.behaviour, _ = self._copy_of_online("behaviour", observations)
 
-    def values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
+    def greedy_by(self, getter: Any) -> Values:
+        """Returns what `greedy` is with the online weights that a custom getter gives."""
+        return self._at(self.online, self.observations, self._greedily, getter)
+
+    def values(self, observation: tf.Tensor, conditions: Conditions) -> Values:
         """Returns the values of the online network."""
-        return self._at(self.online, observation, draws)
+        return self._at(self.online, observation, conditions)
 
-    def behaviour_values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
+    def behaviour_values(self, observation: tf.Tensor, conditions: Conditions) -> Values:
         """Returns the values of the network that acts: the online one, or its copy."""
-        return self._at(self.behaviour or self.online, observation, draws)
+        return self._at(self.behaviour or self.online, observation, conditions)
 
-    def frozen_values(self, observation: tf.Tensor, draws: Draws | None = None) -> Values:
+    def frozen_values(self, observation: tf.Tensor, conditions: Conditions) -> Values:
         """Returns the values of the online network, without gradient."""
-        return self._at(self.online, observation, draws, stop_gradient_getter)
+        return self._at(self.online, observation, conditions, stop_gradient_getter)
 
-    def each_target(self, observation: tf.Tensor, draws: Draws | None = None) -> list[Values]:
+    def each_target(self, observation: tf.Tensor, conditions: Conditions) -> list[Values]:
         """Returns the values of the target network and of its older copies, the newest first."""
-        return [self._at(name, observation, draws) for name in self._targets]
+        return [self._at(name, observation, conditions) for name in self._targets]
 
     def sync(self, tau: tf.Tensor | None = None) -> tf.Operation:
         """Copies the online network to the target, and each target to the next older one."""
@@ -124,16 +135,16 @@ class Networks:
         return tf.group(*[copy_vars(self.online, name) for name in others])
 
     def _at(
-        self, name: str, observation: tf.Tensor, draws: Draws | None, getter: Any = None
+        self, name: str, observation: tf.Tensor, conditions: Conditions, getter: Any = None
     ) -> Values:
         """Builds a network once more, on the variables that it has; copies are guarded."""
         with tf.variable_scope(self._scopes[name], reuse=True, custom_getter=getter):
-            values, _ = self._network(observation, draws=draws)
+            values, _ = self._network(observation, conditions=conditions)
         return values
 
     def _copy_of_online(self, name: str, observations: tf.Tensor) -> tuple[str, Values]:
         with tf.variable_scope(name, custom_getter=stop_gradient_getter) as scope:
-            values, _ = self._network(observations)
+            values, _ = self._network(observations, conditions=self._greedily)
         return self._kept(scope), values
 
     def _kept(self, scope: tf.VariableScope) -> str:
@@ -154,4 +165,11 @@ def build_network(config: DqnConfig, num_actions: int) -> Network:
         torso = TORSOS[config.network](config.hidden, normalise=config.layer_norm)
         return q_network(torso, head)
     taken = {"value", "advantage"} if config.dueling else {"head"}
-    return q_network(OwnNetwork(config.network, taken | kind.blocks), head, block=None)
+    own = OwnNetwork(config.network, taken | kind.blocks, config.live)
+
+    def network(
+        observation: tf.Tensor, state: State = STATELESS, conditions: Conditions = PLAIN
+    ) -> tuple[Values, State]:
+        return head(own(as_float(observation), conditions), conditions.draws), state
+
+    return network

@@ -11,7 +11,7 @@ from agents.dqn.heads import HEADS, Terms
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
 from rl_core.losses import TdLoss, legal_only
-from rl_core.networks import Values
+from rl_core.networks import Conditions, Values
 from rl_core.random import Draws, Keys
 from rl_core.replay import Transitions
 
@@ -40,7 +40,7 @@ class Objective:
 
     def __call__(self, batch: Transitions, counter: tf.Tensor) -> Regression:
         """Returns the regression of `batch`; `counter`, of updates, picks random numbers."""
-        now = self._networks.values(batch.s_tm1, self._draws("now", counter))
+        now = self._networks.values(batch.s_tm1, self._conditions("now", counter))
         then = self._target_values(batch.s_t, "then", counter)
         terms = Terms(self._config, self._live, batch, now, then)
         if self._config.munchausen:
@@ -55,7 +55,7 @@ class Objective:
         """Values by which the next action is chosen: [B, A], illegal ones too low to be."""
         choice = legal_only(then.q, batch.legal_t)
         if self._config.double:
-            chooser = self._networks.frozen_values(batch.s_t, self._draws("chooser", counter))
+            chooser = self._networks.frozen_values(batch.s_t, self._conditions("chooser", counter))
             choice = legal_only(chooser.q, batch.legal_t)
         return choice
 
@@ -64,9 +64,8 @@ class Objective:
 
         Averaged-DQN, Anschel, Baram & Shimkin (2017), https://arxiv.org/abs/1611.01929.
         """
-        values = self._networks.each_target(observation, self._draws(purpose, counter))
+        values = self._networks.each_target(observation, self._conditions(purpose, counter))
         return values[0] if len(values) == 1 else self._head.average(values)
 
-    def _draws(self, purpose: str, counter: tf.Tensor) -> Draws | None:
-        random = self._config.noisy or self._head.draws
-        return Draws(self._keys, purpose, counter) if random else None
+    def _conditions(self, purpose: str, counter: tf.Tensor) -> Conditions:
+        return Conditions(Draws(self._keys, purpose, counter), self._live, training=True)

@@ -7,16 +7,22 @@ the agent's graph has nothing of it.
 from __future__ import annotations
 
 import importlib
+import inspect
+import itertools
 import re
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import ConfigError, ShapeError, did_you_mean, in_one_line
+from agents.config.own_live import OwnLive
+from rl_core.errors import ConfigError, ShapeError, UnknownName, did_you_mean, in_one_line, shown
 from rl_core.graph.scopes import blocks_of, root_scope, stop_gradient_getter, variables_in
+from rl_core.networks import Conditions
+from rl_core.networks.network import LiveScalars
+from rl_core.random import Draws
 
 _BATCH = 3  # observations that it is tried out on
 _SCOPED = (
@@ -26,51 +32,70 @@ _SCOPED = (
 )
 _MORE = "; TARGETNET_DEBUG=1 shows all"
 _VARIABLES = ("VarHandleOp", "VariableV2")  # types of operations
+# Parameters that a network function may have beside the observation.
+GIVEN = ("live", "training", "draws")
 
 
 class OwnNetwork:
     """The user's function "module:function": observations [B, ...] -> features [B, F].
 
+    By the names of its parameters it is also given:
+
+      live: the config's own live values by name, float32 scalars.
+      training: bool scalar tensor, true in updates.
+      draws: random numbers of an update (rl_core.random.Draws); None outside updates, and where
+        the config says `noisy` those of acting too.
+
     Args:
       name: of the function, as in the config.
       taken: names of the head's blocks.
+      live: the config's own live values.
 
     Raises:
-      ConfigError: it cannot be imported; or, when called, it raises, or makes variables that
-        cannot be copied or learned.
+      ConfigError: it cannot be imported or has other parameters; or, when called, it raises, makes
+        variables that cannot be copied or learned, or draws random numbers that cannot be repeated.
       ShapeError: when called, it returns something else than features.
     """
 
-    def __init__(self, name: str, taken: Collection[str]) -> None:
-        self._name, self._taken = name, taken
+    def __init__(self, name: str, taken: Collection[str], live: Mapping[str, OwnLive]) -> None:
+        self._name, self._taken, self._live = name, taken, live
         self._function = _imported(name)
+        self._parameters = _given_parameters(name, self._function)
         self._tried = False
 
-    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+    def __call__(self, observation: tf.Tensor, conditions: Conditions) -> tf.Tensor:
         if not self._tried:
             self._try_out(observation.shape.as_list()[1:])
             self._tried = True
-        return self._features(observation)
+        return self._features(observation, conditions)
 
     def _try_out(self, shape: list[int]) -> None:
         """Calls it as an agent does: in a scope, in a guarded one, and again in the first."""
         # Under a root of its own: the agent's seed is a tensor of the agent's graph.
         with tf.Graph().as_default() as graph, root_scope("", 0):
             observation = tf.placeholder(tf.float32, [_BATCH, *shape])
+            live = {name: tf.placeholder(tf.float32, [], name) for name in self._live}
+            learning = Conditions(Draws(0, "", tf.zeros([], tf.int64)), live, training=True)
             with tf.variable_scope("online"):
-                features = self._features(observation)
+                features = self._features(observation, learning)
             with tf.variable_scope("target", custom_getter=stop_gradient_getter):
-                self._features(observation)
+                self._features(observation, learning)
             made = _variables_of(graph)
             with tf.variable_scope("online", reuse=True):
-                self._features(observation)
+                self._features(observation, Conditions(live=live))
             self._require_scoped(made, _variables_of(graph))
             self._require_blocks(made)
+            self._require_repeatable(features)
             self._require_learnable(features)
 
-    def _features(self, observation: tf.Tensor) -> tf.Tensor:
+    def _features(self, observation: tf.Tensor, conditions: Conditions) -> tf.Tensor:
+        given = {
+            "live": _OwnScalars(self._live, conditions.live),
+            "training": tf.constant(conditions.training),
+            "draws": conditions.draws,
+        }
         try:
-            features = self._function(observation)
+            features = self._function(observation, **{n: given[n] for n in self._parameters})
         except (Exception, SystemExit) as error:
             raise _failure(self._name, "failed", error) from error
         # A symbolic one: NumPy's arrays and eager tensors are of no graph.
@@ -123,6 +148,19 @@ class OwnNetwork:
                     "another name"
                 )
 
+    def _require_repeatable(self, features: tf.Tensor) -> None:
+        """Requires that no random numbers have a state, which no checkpoint could keep."""
+        # Only what the features are made of: initializers draw once, before the first step.
+        used = [op.node_def for op in _ancestors(features.op)]
+        bodies = features.graph.as_graph_def().library.function
+        for node in itertools.chain(used, *(body.node_def for body in bodies)):
+            if "seed2" in node.attr:  # which every operation with a random state has
+                raise ConfigError(
+                    f"network {self._name!r} draws random numbers by {node.op}, which a resumed "
+                    "run could not repeat; take a parameter `draws` and use "
+                    "targetnet.dropout(x, rate, draws) or draws.uniform(name, shape)"
+                )
+
     def _require_learnable(self, features: tf.Tensor) -> None:
         variables = variables_in("online")
         try:
@@ -139,7 +177,47 @@ class OwnNetwork:
             raise ConfigError(f"network {self._name!r} has a trainable variable {name!r} {why}")
 
 
-def _imported(name: str) -> Callable[[tf.Tensor], Any]:
+class _OwnScalars(Mapping[str, tf.Tensor]):
+    """The user's own live values, and no others."""
+
+    def __init__(self, names: Collection[str], scalars: LiveScalars) -> None:
+        self._names, self._scalars = names, scalars
+
+    def __getitem__(self, name: str) -> tf.Tensor:
+        if name not in self._names:
+            raise UnknownName(
+                f"the config has no [live.{in_one_line(name)}]{did_you_mean(name, self._names)}"
+            )
+        return self._scalars[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _given_parameters(name: str, function: Callable[..., Any]) -> tuple[str, ...]:
+    """Returns which of GIVEN the function takes.
+
+    Raises:
+      ConfigError: it takes no observation, or needs something else.
+    """
+    try:
+        first, *others = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ()  # a function of C or an empty one; calling it says what is wrong
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    for p in others:
+        if p.name not in GIVEN and p.default is p.empty and p.kind not in kinds:
+            raise ConfigError(
+                f"network {name!r} has a parameter {shown(p.name)}; beside {first.name!r} a "
+                f"network function may have {', '.join(GIVEN)}{did_you_mean(p.name, GIVEN)}"
+            )
+    return tuple(p.name for p in others if p.name in GIVEN)
+
+
+def _imported(name: str) -> Callable[..., Any]:
     module_name, _, function = name.partition(":")
     try:
         # Not within the agent's graph: what a module makes when it is imported is none of it.
@@ -172,6 +250,17 @@ def _failure(name: str, what: str, error: BaseException) -> ConfigError:
 def _short(file: str) -> str:
     here = Path.cwd()
     return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
+
+
+def _ancestors(op: tf.Operation) -> set[tf.Operation]:
+    """Returns `op` and the operations that it depends on."""
+    found, waiting = {op}, [op]
+    while waiting:
+        last = waiting.pop()
+        new = {*(tensor.op for tensor in last.inputs), *last.control_inputs} - found
+        found |= new
+        waiting += new
+    return found
 
 
 def _variables_of(graph: tf.Graph) -> set[str]:

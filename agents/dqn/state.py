@@ -40,6 +40,7 @@ class AgentState:
 
     Attributes:
       snapshots: the updates at which those that are still there were taken.
+      past: keeps them; None if the config keeps none.
       contents: reads the rows of the replay; call `flush` first.
     """
 
@@ -74,7 +75,7 @@ class AgentState:
         learned = named(*others, learner.update, *([] if envs is None else [envs]))
         k = config.past_states
         # One more than can be gone back to: the state before a rewind.
-        self._past = Snapshots(engine, learned, k=k + 1) if k else None
+        self.past = Snapshots(engine, learned, k=k + 1) if k else None
         self._contents = ReplayContents(engine, memory)
         # Sums over priorities are not saved but recomputed.
         rebuild = memory.sampler.rebuild()
@@ -166,10 +167,10 @@ class AgentState:
         Raises:
           RlCoreError: the config's past_states is 0.
         """
-        if self._past is None:
+        if self.past is None:
             raise RlCoreError("there are no snapshots: past_states is 0 in this run's config")
         self._learner.moments.to_slots(changed=False)
-        self._past.take()
+        self.past.take()
         self.snapshots = (*self.snapshots, self._learner.updates)[-self._config.past_states :]
 
     def rewind(self, back: int = 1) -> int:
@@ -182,12 +183,12 @@ class AgentState:
         Raises:
           RlCoreError: there are not so many snapshots.
         """
-        if self._past is None or back > len(self.snapshots):
+        if self.past is None or back > len(self.snapshots):
             raise RlCoreError(f"cannot go back {back}: there are {len(self.snapshots)} snapshots")
         update = self.snapshots[-back]
         self.snapshot()
         self._learner.moments.to_slots()
-        self._past.restore(back + 1)
+        self.past.restore(back + 1)
         self._learner.clock.now = None
         return update
 

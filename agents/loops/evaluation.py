@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import numpy as np
 
 from agents.config.envs import envs_beside
 from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
 from agents.dqn.choosing import Policy
 from envs import Envs, Episode, Step
 from rl_core.errors import EnvFault
@@ -61,8 +61,15 @@ class TooLong:
         return self._envs.cut(too_long)
 
 
+class Greedy(Protocol):
+    """A DqnAgent, or a policy that was loaded."""
+
+    @property
+    def greedy(self) -> Policy: ...
+
+
 def evaluate(
-    agent: DqnAgent,
+    agent: Greedy,
     config: DqnConfig,
     episodes: int,
     *,
@@ -78,7 +85,7 @@ def evaluate(
     and nothing is learned.
 
     Args:
-      agent: its greedy policy plays.
+      agent: its greedy policy plays: a DqnAgent, or what `load_policy` returns.
       config: names the env.
       episodes: number of episodes.
       seed: seed of the episodes; by default derived from the run's seed.

@@ -1,9 +1,11 @@
 """Uses of a run's weights: play, export, initial weights of another run.
 
-load.py         loads a run's weights, and its greedy policy in a separate graph
+trained.py      reads what a run has learned: weights and own live values
+graph.py        the greedy policy as tensors
+load.py         the greedy policy in a program of your own
 play.py         shows the policy in a window or writes a video
 export.py       writes the policy to files that do not need this project
 warm_start.py   initializes a run with another run's weights
 
-Imports: agents.config, agents.dqn, agents.loops, agents.run, envs, rl_core.
+Imports: agents.config, agents.dqn, agents.loops, agents.saved, envs, rl_core.
 """

@@ -13,14 +13,20 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 
-from agents.policy.load import LoadedPolicy, build_policy, policy_weights
-from agents.run.directory import RunDir
+from agents.config.envs import envs_beside
+from agents.config.model import DqnConfig
+from agents.policy.graph import SCOPE, PolicyTensors, build_policy
+from agents.policy.trained import Trained, trained
+from agents.saved.directory import RunDir
 from rl_core.checkpoint.weights_file import weights_bytes
 from rl_core.errors import RlCoreError, did_you_mean
+from rl_core.graph.scopes import variables_in
+from rl_core.graph.weights import require_same_kinds
 
 INPUT, MASK, OUTPUTS = "observation", "action_mask", ("action", "q")
 
@@ -38,7 +44,7 @@ def export(
       run: a run directory.
       to: one of FORMATS.
       out: a directory that does not exist or is empty.
-      averaged, best: choose the weights, as in `policy_weights`.
+      averaged, best: choose the weights, as for `load_policy`.
 
     Raises:
       ExportError: there is no such format, `out` is not empty, or a library is missing.
@@ -50,47 +56,70 @@ def export(
             f"cannot export to {to!r}: the formats are {known}{did_you_mean(to, FORMATS)}"
         )
     directory, out = RunDir.open(Path(run)), Path(out)
-    weights = policy_weights(directory, averaged=averaged, best=best)
+    learned = trained(directory, averaged=averaged, best=best)
     with _new_directory(out) as making:
         if to == "safetensors":
-            (making / "policy.safetensors").write_bytes(weights_bytes(weights))
+            (making / "policy.safetensors").write_bytes(weights_bytes(learned.weights))
             return out
-        policy = build_policy(directory, weights)
+        config = directory.config()
+        policy = _built(config, learned, str(directory.path))
         with contextlib.closing(policy.session), _no_deprecations():
             FORMATS[to](policy, making)
             describe = {
-                "input": {n: t.shape.as_list()[1:] for n, t in _inputs(policy).items()},
-                "dtype": {n: t.dtype.name for n, t in _inputs(policy).items()},
+                "input": {n: t.shape.as_list()[1:] for n, t in policy.inputs.items()},
+                "dtype": {n: t.dtype.name for n, t in policy.inputs.items()},
                 "outputs": {"action": "int64 [batch]", "q": "float32 [batch, actions]"},
-                "env_id": directory.config().env_id,
+                "env_id": config.env_id,
+                **({"live": learned.live} if learned.live else {}),
             }
             (making / "policy.json").write_text(json.dumps(describe, indent=2) + "\n")
     return out
 
 
-def _inputs(policy: LoadedPolicy) -> dict[str, tf.Tensor]:
-    masks = {} if policy.legal is None else {MASK: policy.legal}
-    return {INPUT: policy.observation, **masks}
+class _Built(NamedTuple):
+    """A policy in a graph that is not finalized, so that savers can be added."""
+
+    session: tf.Session
+    tensors: PolicyTensors
+
+    @property
+    def inputs(self) -> dict[str, tf.Tensor]:
+        observation, legal, *_ = self.tensors
+        return {INPUT: observation} | ({} if legal is None else {MASK: legal})
 
 
-def _savedmodel(policy: LoadedPolicy, out: Path) -> None:
-    outputs = {"action": policy.action, "q": policy.q}
+def _built(config: DqnConfig, learned: Trained, run: str) -> _Built:
+    envs = envs_beside(config)
+    envs.close()
+    with tf.Graph().as_default() as graph:
+        tensors = build_policy(config, envs, learned.live)
+        variables = variables_in(SCOPE)
+        require_same_kinds(variables, learned.weights, f"of {run}")
+        session = tf.Session(graph=graph)
+        for name, variable in variables.items():
+            initial = variable.initializer.inputs[1]
+            session.run(variable.initializer, {initial: learned.weights[name]})
+    return _Built(session, tensors)
+
+
+def _savedmodel(policy: _Built, out: Path) -> None:
+    outputs = {"action": policy.tensors.action, "q": policy.tensors.q}
     with policy.session.graph.as_default():
-        tf.saved_model.simple_save(policy.session, str(out / "model"), _inputs(policy), outputs)
+        tf.saved_model.simple_save(policy.session, str(out / "model"), policy.inputs, outputs)
 
 
-def _frozen(policy: LoadedPolicy, out: Path) -> None:
+def _frozen(policy: _Built, out: Path) -> None:
     (out / "policy.pb").write_bytes(_frozen_graph(policy).SerializeToString())
 
 
-def _tflite(policy: LoadedPolicy, out: Path) -> None:
+def _tflite(policy: _Built, out: Path) -> None:
     with _scratch(out) as scratch:
         _savedmodel(policy, scratch)
         converter = tf2.lite.TFLiteConverter.from_saved_model(str(scratch / "model"))
         (out / "policy.tflite").write_bytes(converter.convert())
 
 
-def _onnx(policy: LoadedPolicy, out: Path) -> None:
+def _onnx(policy: _Built, out: Path) -> None:
     try:
         import tf2onnx
     except ImportError as error:
@@ -99,14 +128,14 @@ def _onnx(policy: LoadedPolicy, out: Path) -> None:
         ) from None
     model, _ = tf2onnx.convert.from_graph_def(
         _frozen_graph(policy),
-        input_names=[f"{name}:0" for name in _inputs(policy)],
+        input_names=[f"{name}:0" for name in policy.inputs],
         output_names=[f"{name}:0" for name in OUTPUTS],
     )
-    _rename(model.graph, {f"{name}:0": name for name in (*_inputs(policy), *OUTPUTS)})
+    _rename(model.graph, {f"{name}:0": name for name in (*policy.inputs, *OUTPUTS)})
     (out / "policy.onnx").write_bytes(model.SerializeToString())
 
 
-FORMATS: dict[str, Callable[[LoadedPolicy, Path], None]] = {
+FORMATS: dict[str, Callable[[_Built, Path], None]] = {
     "savedmodel": _savedmodel,
     "frozen": _frozen,
     "tflite": _tflite,
@@ -115,7 +144,7 @@ FORMATS: dict[str, Callable[[LoadedPolicy, Path], None]] = {
 }
 
 
-def _frozen_graph(policy: LoadedPolicy) -> tf.GraphDef:
+def _frozen_graph(policy: _Built) -> tf.GraphDef:
     """Returns the graph with every variable replaced by a constant."""
     return tf.graph_util.convert_variables_to_constants(
         policy.session, policy.session.graph.as_graph_def(), list(OUTPUTS)

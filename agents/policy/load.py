@@ -1,113 +1,191 @@
-"""A run's weights, and its greedy policy in a separate graph."""
+"""A run's greedy policy in your own program: no replay memory, no optimizer, no envs.
+
+policy = load_policy("runs/cartpole-1")
+observation, _ = env.reset()
+env.step(policy(observation))
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 
-from agents.config.envs import byte_bounds, envs_beside
-from agents.dqn.networks import build_network
-from agents.run.directory import RunDir
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.errors import RunDirError
-from rl_core.graph.scopes import variables_in
-from rl_core.graph.weights import require_same_kinds
-from rl_core.losses import legal_only
-from rl_core.networks import ByteBounds, of_scaled_bytes
+from agents.config.envs import envs_beside
+from agents.config.model import DqnConfig
+from agents.policy.graph import SCOPE, build_policy
+from agents.policy.trained import Trained, trained
+from agents.saved.directory import RunDir
+from envs.observations import ADVICE
+from rl_core.errors import (
+    BoundsError,
+    EnvContractError,
+    EnvNotFinite,
+    FeedError,
+    RlCoreError,
+    ShapeError,
+)
+from rl_core.graph.engine import Engine
+from rl_core.graph.weights import ScopeWeights
 
 
-def policy_weights(
-    directory: RunDir, *, averaged: bool = False, best: bool = False
-) -> dict[str, np.ndarray]:
-    """Returns the weights of a run, keyed by the variable's name inside its scope.
+class LoadedPolicy:
+    """A greedy policy in a graph and session of its own.
 
-    They are the final weights; a run that has not ended gives the weights of its last checkpoint.
+    It takes observations as the env gives them, one or a batch, and returns the env's own actions.
+    It may be used as a context manager, which closes it.
 
     Args:
-      directory: the run.
-      averaged: return the averaged weights instead of the online network's.
-      best: return the weights of the checkpoint with the best evaluation.
-
-    Raises:
-      RunDirError: the run has no such weights.
-      CheckpointError: the weights are damaged.
-    """
-    if not best and directory.has_weights(averaged=averaged):
-        return directory.load_weights(averaged=averaged)
-    store = CheckpointStore(directory.checkpoints)
-    checkpoint = store.best() if best else store.latest()
-    scope = "ema/" if averaged else "online/"
-    variables = checkpoint.variables if checkpoint else {}
-    found = {
-        name.removeprefix(scope): value
-        for name, value in variables.items()
-        # Leave out the optimizer's slots, named after their variable: online/torso/w/Adam.
-        if name.startswith(scope) and name.rpartition("/")[0] not in variables
-    }
-    if found:
-        return found
-    if best and checkpoint is None:
-        raise RunDirError(f"{directory.path} has no checkpoint of an evaluation yet")
-    return directory.load_weights(averaged=averaged)  # raises the error that names the missing file
-
-
-@dataclass(frozen=True)
-class LoadedPolicy:
-    """Greedy policy in a separate graph and session.
+      config: of the run. Its env is made once, to read its spaces.
+      learned: weights and own live values.
 
     Attributes:
-      session: holds the weights; the caller closes it.
-      observation: [M, ...] placeholder of the dtype that the replay stores; the graph scales bytes.
-      legal: [M, A] bool placeholder, or None if the env has no action masks.
-      action: [M] int64, in the env's numbering of actions.
-      q: [M, A] float32.
-    """
-
-    session: tf.Session
-    observation: tf.Tensor
-    legal: tf.Tensor | None
-    action: tf.Tensor
-    q: tf.Tensor
-
-    def act(self, observations: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
-        """Returns greedy actions [M] for observations [M, ...] and action masks [M, A], if any."""
-        feeds: dict[tf.Tensor, np.ndarray | None] = {self.observation: observations}
-        if self.legal is not None:
-            feeds[self.legal] = legal
-        return self.session.run(self.action, feeds)
-
-
-def build_policy(directory: RunDir, weights: dict[str, np.ndarray]) -> LoadedPolicy:
-    """Builds the greedy policy of a run's network with the given weights.
+      config: of the run.
+      num_actions: A.
+      observation_shape: of one observation as the env gives it; () for a Discrete space.
+      has_action_masks: True if every call needs `action_mask`.
+      live: the user's own live values, frozen as they were.
 
     Raises:
-      ScopeMismatch: the weights do not fit the run's network.
+      EnvError: the config's env cannot be made.
+      ScopeMismatch: the weights do not fit the config's network.
     """
-    config = directory.config()
-    envs = envs_beside(config)
-    envs.close()
-    graph = tf.Graph()
-    with graph.as_default():
-        shape = [None, *envs.observation_shape]
-        observation = tf.placeholder(envs.observation_dtype, shape, "observation")
-        with tf.variable_scope("online") as scope:
-            bounds = byte_bounds(config, envs)
-            network = of_scaled_bytes(
-                build_network(config, envs.num_actions), bounds and ByteBounds(*bounds)
+
+    def __init__(self, config: DqnConfig, learned: Trained) -> None:
+        envs = envs_beside(config)
+        envs.close()
+        self.config, self.live = config, learned.live
+        self._spaces, self.has_action_masks = envs.spaces, envs.has_action_masks
+        self.num_actions, self.observation_shape = envs.num_actions, envs.spaces.given_shape
+        self._engine = Engine(threads=config.threads)
+        with self._engine.building():
+            tensors = build_policy(config, envs, learned.live)
+            weights = ScopeWeights(self._engine, SCOPE)
+            masks = [] if tensors.legal is None else [tensors.legal]
+            self._q = self._engine.callable(tensors.q, [tensors.observation])
+            best = tensors.action - np.int64(envs.first_action)
+            self._best = self._engine.callable(best, [tensors.observation, *masks])
+        self._engine.start()
+        weights.load(learned.weights)
+
+    def __call__(self, observation: Any, action_mask: Any = None) -> int | np.ndarray:
+        """Returns the greedy action of an observation, or of each one of a batch.
+
+        Args:
+          observation: of shape `observation_shape`, or [M, *observation_shape].
+          action_mask: [A], or [M, A]: 1 or True where an action is legal. Only for envs with
+            action masks, which need it.
+
+        Returns:
+          One action as an int, or [M] int64; the env's own numbers.
+
+        Raises:
+          ShapeError: the observation or the mask has another shape.
+          FeedError: the observation has a dtype that cannot be stored, or NaN or infinite numbers.
+          BoundsError: a mask allows no action.
+        """
+        rows, single = self._rows(observation)
+        legal = self._legal(action_mask, rows, single)
+        actions = self.greedy(rows, legal) + self._spaces.first_action
+        return int(actions[0]) if single else actions
+
+    def q_values(self, observation: Any) -> np.ndarray:
+        """Returns the action values of an observation, [A], or of each one of a batch, [M, A].
+
+        Args:
+          observation: as for a call; the values are float32, in the order of the env's actions.
+
+        Raises:
+          ShapeError, FeedError: as for a call.
+        """
+        rows, single = self._rows(observation)
+        q: np.ndarray = self._q(rows)
+        return q[0] if single else q
+
+    def greedy(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
+        """[M, ...] observations as Envs give them, [M, A] masks -> [M] actions from 0 on."""
+        actions: np.ndarray = self._best(observation, *([] if legal is None else [legal]))
+        return actions
+
+    def close(self) -> None:
+        """Closes the session."""
+        self._engine.close()
+
+    def __enter__(self) -> LoadedPolicy:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _rows(self, observation: Any) -> tuple[np.ndarray, bool]:
+        """Returns [M, ...] as the graph takes them, and whether it was a single observation."""
+        one, given = self.observation_shape, np.shape(observation)
+        single = given == one
+        if not single and given[1:] != one:
+            several = f"({', '.join(map(str, ('M', *one)))}{'' if one else ','})"
+            raise ShapeError(
+                f"an observation of {self.config.env_id} has shape {one}, several have "
+                f"{several}, got {given}"
             )
-            values, _ = network(observation)
-        q = tf.identity(values.q, "q")
-        legal = None
-        if envs.has_action_masks:
-            legal = tf.placeholder(tf.bool, [None, envs.num_actions], "action_mask")
-        best = tf.argmax(legal_only(q, legal), axis=1, output_type=tf.int64)
-        action = tf.add(best, np.int64(envs.first_action), "action")
-        variables = variables_in(scope.name)
-        require_same_kinds(variables, weights, f"of {directory.path}")
-        session = tf.Session(graph=graph)
-        for name, variable in variables.items():
-            initial = variable.initializer.inputs[1]
-            session.run(variable.initializer, {initial: weights[name]})
-    return LoadedPolicy(session, observation, legal, action, q)
+        rows = np.zeros(
+            (1 if single else given[0], *self._spaces.observation_shape),
+            self._spaces.observation_dtype,
+        )
+        try:
+            self._spaces.writer(rows[0] if single else rows)(observation)
+        except (EnvContractError, EnvNotFinite) as error:
+            raise FeedError(str(error).removesuffix(ADVICE)) from None
+        return rows, single
+
+    def _legal(self, mask: Any, rows: np.ndarray, single: bool) -> np.ndarray | None:
+        env_id = self.config.env_id
+        if mask is None and not self.has_action_masks:
+            return None
+        if mask is None:
+            raise RlCoreError(f'{env_id} has action masks: pass action_mask=info["action_mask"]')
+        if not self.has_action_masks:
+            raise RlCoreError(f"{env_id} has no action masks: leave action_mask out")
+        legal, wanted = np.asarray(mask), (*([] if single else [len(rows)]), self.num_actions)
+        if legal.shape != wanted:
+            raise ShapeError(f"action_mask must have shape {wanted}, got {legal.shape}")
+        legal = legal.reshape(len(rows), self.num_actions).astype(np.bool_)
+        if not legal.any(axis=1).all():
+            raise BoundsError("action_mask must allow at least one action of every observation")
+        return legal
+
+
+def load_policy(
+    run: Path | str,
+    *,
+    best: bool = False,
+    averaged: bool = False,
+    checkpoint: int | None = None,
+) -> LoadedPolicy:
+    """Loads a run's greedy policy: by default of its end, or of its last checkpoint if it runs.
+
+        policy = load_policy("runs/cartpole-1")
+        action = policy(observation)
+        values = policy.q_values(observation)
+
+    Args:
+      run: a run directory.
+      best: load the checkpoint with the best evaluation.
+      averaged: load the averaged weights (`ema_decay`).
+      checkpoint: load the checkpoint with this number, as in runs/cartpole-1/checkpoints/.
+
+    Raises:
+      RlCoreError: both `best` and `checkpoint` are given.
+      RunDirError: there is no such run, or it has no such weights.
+      CheckpointError: there is no such checkpoint, or it is damaged.
+      EnvError: the run's env cannot be made here.
+    """
+    directory = RunDir.open(Path(run))
+    learned = trained(directory, best=best, averaged=averaged, checkpoint=checkpoint)
+    return LoadedPolicy(directory.config(), learned)

@@ -13,8 +13,8 @@ import numpy as np
 
 from agents.config.envs import envs_beside
 from agents.loops.evaluation import Returns, TooLong, Watch
-from agents.policy.load import build_policy, policy_weights
-from agents.run.directory import RunDir
+from agents.policy.load import load_policy
+from agents.saved.directory import RunDir
 from envs import Episode
 from rl_core.board.events import EventWriter
 from rl_core.errors import EnvError, RlCoreError
@@ -49,7 +49,7 @@ def play(
       episodes: number of episodes.
       video: path of an .mp4 or .gif for all episodes; None opens a window.
       seed: seed of the episodes; by default derived from the run's seed.
-      averaged, best: choose the weights, as in `policy_weights`.
+      averaged, best: choose the weights, as for `load_policy`.
       to_board: also shows the first frames in the Images tab of TensorBoard; opens no window.
       on_episode: called after each episode.
       watch: called after every step, as in `evaluate`.
@@ -68,21 +68,21 @@ def play(
     mode = "rgb_array" if video or to_board else "human"
     if mode == "rgb_array":
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # lets pygame run without a screen
-    policy = build_policy(directory, policy_weights(directory, averaged=averaged, best=best))
+    policy = load_policy(directory.path, averaged=averaged, best=best)
     seed = config.seed + _SEED_OFFSET if seed is None else seed
     try:
         envs = envs_beside(config, seed=seed, render_mode=mode)
     except EnvError:
         if config.vectorization in ("sync", "async"):
             raise
-        # build_policy made such envs just now, so the cause can only be render_mode.
+        # load_policy made such envs just now, so the cause can only be render_mode.
         raise EnvError(
             f"the vector env of {config.env_id!r} draws no pictures (no render_mode {mode!r})"
         ) from None
     returns, env_steps = Returns(), 0
     with (
         contextlib.closing(envs),
-        contextlib.closing(policy.session),
+        contextlib.closing(policy),
         _video(video, envs.frames_per_second) as add,
         _board(directory, to_board, envs.frames_per_second) as show,
     ):
@@ -99,7 +99,7 @@ def play(
                 on_episode(episode)
             if len(returns) == episodes:
                 return returns
-            step = envs.step(policy.act(step.observation, step.legal) - envs.first_action)
+            step = envs.step(policy.greedy(step.observation, step.legal))
             ended = step.episodes + too_long.cut(step)
             env_steps += 1
             watch(len(returns), env_steps)

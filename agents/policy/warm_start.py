@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.policy.load import policy_weights
-from agents.run.directory import RunDir
+from agents.policy.trained import trained
+from agents.saved.directory import RunDir
 from rl_core.checkpoint.weights_file import read_weights
 from rl_core.errors import (
     ConfigError,
@@ -34,7 +34,7 @@ def weights_from(source: Path) -> dict[str, np.ndarray]:
         except FileNotFoundError:
             path = in_one_line(source, 200)
             raise RunDirError(f"cannot load weights from {path}: there is no such file") from None
-    return policy_weights(RunDir.open(source))
+    return trained(RunDir.open(source)).weights
 
 
 def fitted(

@@ -191,7 +191,7 @@ class Results:
     def _runs_of(self, config: str, console: Console) -> dict[int, Path]:
         """Returns the run of each seed; leaves out finished runs that another config made."""
         from agents.config.files import load_config, require_can_go_on
-        from agents.run.directory import RunDir
+        from agents.saved.directory import RunDir
 
         runs = {}
         for seed in self._each_seed:

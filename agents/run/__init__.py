@@ -6,9 +6,7 @@ loop_runner.py   LoopRunner: the loop, and the work that is due between its time
 control.py       RunControl: the commands that a run takes
 evaluating.py    greedy evaluations between two time steps
 saving.py        checkpoints on the way, weights and digest at the end
-host.py          the host state of a checkpoint: everything beside variables and rows
 checkpoints.py   checkpoints, taken between two time steps and written by a thread
-directory.py     a run directory: config, weights, result, digest
 going_back.py    the files of a run that goes on
 initial_weights.py  the weights with which it began, if another run gave them
 outcome.py       the result of a run
@@ -23,5 +21,5 @@ repeat.py        runs a recorded run again, and compares
 signals.py       Ctrl-C and SIGTERM as requests
 quiet.py         imports TensorFlow without its log lines, timed
 
-Imports: agents.config, agents.dqn, agents.loops, envs, rl_core.
+Imports: agents.config, agents.dqn, agents.loops, agents.policy, agents.saved, envs, rl_core.
 """

@@ -15,7 +15,7 @@ import numpy as np
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.dqn.state import SavedAgent
-from agents.run.host import Resumed, RunHost, read_host
+from agents.saved.host import Resumed, RunHost, read_host
 from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, FileRecord
 from rl_core.control.steering import Due
 from rl_core.replay import Rows

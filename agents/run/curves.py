@@ -13,9 +13,9 @@ from agents.config.files import dump_config
 from agents.dqn.agent import DqnAgent
 from agents.loops.plain import Tick
 from agents.run.clock import TrainingClock
-from agents.run.host import ReporterPart
 from agents.run.sink_choice import open_sinks
 from agents.run.sinks import MetricSink, SinkStart
+from agents.saved.host import ReporterPart
 from rl_core.board.tags import control_tag
 from rl_core.control.log import Entry
 

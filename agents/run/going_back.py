@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agents.dqn.agent import DqnAgent
-from agents.run.directory import DIGEST, EVENTS, RESULT, RunDir
-from agents.run.host import Resumed, RunHost
+from agents.saved.directory import DIGEST, EVENTS, RESULT, RunDir
+from agents.saved.host import Resumed, RunHost
 from envs import Envs
 from rl_core.checkpoint.store import CheckpointError
 from rl_core.control.log import read_log, require_length

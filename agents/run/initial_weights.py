@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from agents.run.directory import RunDir, write_file
+from agents.saved.directory import RunDir, write_file
 from rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_bytes
 from rl_core.errors import RunDirError
 

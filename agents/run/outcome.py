@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from agents.loops.evaluation import Returns
+from agents.policy.load import LoadedPolicy, load_policy
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,11 @@ class RunOutcome:
     updates: int
     digest: str
     signal: int
+
+    @functools.cached_property
+    def policy(self) -> LoadedPolicy:
+        """The greedy policy of its end, as `load_policy` loads it; made on first use."""
+        return load_policy(self.run)
 
     @property
     def interrupted(self) -> bool:

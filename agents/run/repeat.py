@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from agents.run.directory import RunDir
 from agents.run.initial_weights import load_initial
 from agents.run.train import train
+from agents.saved.directory import RunDir
 from rl_core.control.files import is_alive
 from rl_core.control.log import read_log
 from rl_core.control.trace import read_trace, require_trace

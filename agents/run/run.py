@@ -17,9 +17,7 @@ from agents.run.checkpoints import Checkpoints
 from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
 from agents.run.curves import Reporter
-from agents.run.directory import RunDir
 from agents.run.evaluating import Evaluations
-from agents.run.host import Resumed, new_host
 from agents.run.loop_runner import LoopRunner, OnTick, Repeat
 from agents.run.outcome import RunOutcome, summary
 from agents.run.quiet import Startup
@@ -27,6 +25,8 @@ from agents.run.saving import Saver
 from agents.run.signals import StopRequest
 from agents.run.terminal import Display
 from agents.run.trace import Tracer
+from agents.saved.directory import RunDir
+from agents.saved.host import Resumed, new_host
 from envs import Envs
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.files import RunLock

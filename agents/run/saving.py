@@ -10,11 +10,11 @@ from agents.run.checkpoints import Checkpoints
 from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
 from agents.run.curves import Reporter
-from agents.run.directory import EndDigest, RunDir
 from agents.run.evaluating import Evaluations
-from agents.run.host import LogPart, LoopPart, RunHost
 from agents.run.terminal import Display
 from agents.run.trace import Tracer
+from agents.saved.directory import EndDigest, RunDir
+from agents.saved.host import LogPart, LoopPart, RunHost
 from envs import Envs
 from rl_core.control.steering import Steering
 from rl_core.errors import RunDirError
@@ -80,6 +80,7 @@ class Saver:
         end = EndDigest(
             digest=digest, tick=state.tick, env_step=state.env_step, update=agent.updates,
             trace_crc=self.tracer.crc, whole=whole,
+            live={name: agent.hyperparameters[name] for name in agent.config.live},
         )  # fmt: skip
         self.directory.save_digest(end)
         return digest

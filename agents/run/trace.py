@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from agents.dqn.agent import DqnAgent
-from agents.run.host import TracePosition
+from agents.saved.host import TracePosition
 from rl_core.control.retry import Retried
 from rl_core.control.trace import TraceFile, checksums
 

@@ -10,21 +10,20 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from agents.config.envs import byte_bounds, envs_beside, training_envs
+from agents.config.envs import byte_bounds, training_envs
 from agents.config.files import require_can_go_on
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
-from agents.loops.evaluation import Returns, Watch, evaluate
 from agents.run.checkpoints import restore_agent
-from agents.run.directory import RunDir, require_free
 from agents.run.going_back import go_back, require_as_it_was, require_fits
-from agents.run.host import Resumed, read_host
 from agents.run.initial_weights import load_initial, save_initial
 from agents.run.loop_runner import OnTick, Repeat
 from agents.run.outcome import RunOutcome
 from agents.run.quiet import Startup
 from agents.run.run import Run
 from agents.run.signals import stop_on_interrupt
+from agents.saved.directory import RunDir, require_free
+from agents.saved.host import Resumed, read_host
 from envs import Envs
 from envs.in_graph.resident import ResidentEnvs
 from rl_core.checkpoint.store import CheckpointStore
@@ -176,29 +175,6 @@ def _warn(console: Console, lines: Sequence[str], *, inexact: bool) -> None:
         lines = [*lines, "a new episode begins there: not the same bits from here on"]
     for line in lines:
         console.print(line, style="yellow", highlight=False, markup=False)
-
-
-def evaluate_weights(
-    config: DqnConfig,
-    weights: Mapping[str, np.ndarray],
-    episodes: int,
-    *,
-    seed: int | None = None,
-    watch: Watch = lambda done, env_steps: None,
-) -> Returns:
-    """Returns of a greedy policy given by its weights.
-
-    Args:
-      seed, watch: as for `evaluate`.
-
-    Raises:
-      ScopeMismatch: the weights are not of the config's network.
-    """
-    envs = envs_beside(config)
-    envs.close()
-    agent = _agent_for(config, envs)
-    agent.state.load_weights(weights)
-    return evaluate(agent, config, episodes, seed=seed, watch=watch)
 
 
 def _agent_for(config: DqnConfig, envs: Envs) -> DqnAgent:

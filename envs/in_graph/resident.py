@@ -29,6 +29,7 @@ class ResidentEnvs(Envs):
             _never_written,
             rules.num_actions,
             first_action=0,
+            given_shape=tuple(rules.observation_shape),
         )
         super().__init__(env_id, num_envs, spaces, has_action_masks=False)
         self.rules = rules

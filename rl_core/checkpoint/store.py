@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from rl_core.errors import RlCoreError, in_one_line
+from rl_core.errors import RlCoreError, in_one_line, shown
 from rl_core.regular_file import open_regular, read_regular
 
 FORMAT = 1
@@ -157,6 +157,20 @@ class CheckpointStore:
         scores = self._scores()
         return self._first_undamaged(sorted(scores, key=lambda n: (-scores[n], -n)))
 
+    def numbered(self, number: int) -> Checkpoint:
+        """Returns the checkpoint with this number.
+
+        Raises:
+          CheckpointError: there is none, or it is damaged.
+        """
+        numbers = self._numbers()
+        if number not in numbers:
+            there = ", ".join(map(str, numbers)) or "none"
+            raise CheckpointError(
+                f"{self.directory} has no checkpoint {shown(number)} (there are: {there})"
+            )
+        return self._read(number, ())
+
     def rows(self, name: str, record: FileRecord) -> tuple[int, int, dict[str, np.ndarray]]:
         """Returns (begin, end, columns) of one chunk.
 
@@ -184,7 +198,7 @@ class CheckpointStore:
         for leftover in self.directory.glob(".*"):
             shutil.rmtree(leftover, ignore_errors=True)
         try:
-            needed = {name for number in kept for name in self._manifest(number).chunks}
+            needed = {name for number in kept for name in _read_manifest(self._path(number)).chunks}
         except CheckpointError:  # the damage may be temporary, so keep all rows
             return
         for path in self._rows.glob("*"):
@@ -207,7 +221,7 @@ class CheckpointStore:
         scores = {}
         for number in self._numbers():
             with contextlib.suppress(CheckpointError):
-                score = self._manifest(number).score
+                score = _read_manifest(self._path(number)).score
                 if score is not None:
                     scores[number] = score
         return scores
@@ -249,7 +263,7 @@ class CheckpointStore:
 
     def _read(self, number: int, damaged: tuple[str, ...]) -> Checkpoint:
         directory = self._path(number)
-        manifest = self._manifest(number)
+        manifest = _read_manifest(self._path(number))
         for chunk, record in manifest.chunks.items():
             if not _CHUNK.fullmatch(chunk):
                 raise CheckpointError(f"{directory} is damaged: {chunk!r} is no name of a chunk")
@@ -264,19 +278,21 @@ class CheckpointStore:
             number, manifest.tick, manifest.score, variables, host, manifest.chunks, damaged
         )
 
-    def _manifest(self, number: int) -> Manifest:
-        path = self._path(number) / _MANIFEST
-        with _raising_damage(path):
-            data = read_regular(path, most=_MANIFEST_BYTES)
-            text, seal, _ = data.decode().split("\n")
-            if hashlib.sha256(text.encode()).hexdigest() != seal:
-                raise ValueError("its digest does not match")
-            manifest = Manifest.model_validate_json(text)
-            if manifest.format != FORMAT:
-                raise ValueError(f"it has format {manifest.format}, this version reads {FORMAT}")
-            if manifest.files.keys() != {_VARIABLES, _HOST}:
-                raise ValueError("its list of files is not that of a checkpoint")
-        return manifest
+
+def _read_manifest(directory: Path) -> Manifest:
+    """Reads the manifest of the checkpoint in `directory`."""
+    path = directory / _MANIFEST
+    with _raising_damage(path):
+        data = read_regular(path, most=_MANIFEST_BYTES)
+        text, seal, _ = data.decode().split("\n")
+        if hashlib.sha256(text.encode()).hexdigest() != seal:
+            raise ValueError("its digest does not match")
+        manifest = Manifest.model_validate_json(text)
+        if manifest.format != FORMAT:
+            raise ValueError(f"it has format {manifest.format}, this version reads {FORMAT}")
+        if manifest.files.keys() != {_VARIABLES, _HOST}:
+            raise ValueError("its list of files is not that of a checkpoint")
+    return manifest
 
 
 def _write(path: Path, data: bytes) -> FileRecord:

@@ -67,6 +67,30 @@ def noisy_dense(
     return mean + (product(inputs * into, w_sigma) + b_sigma) * out
 
 
+def dropout(
+    inputs: tf.Tensor, rate: tf.Tensor | float, draws: Draws | None, name: str = "dropout"
+) -> tf.Tensor:
+    """Sets each element to 0 with probability `rate`, and divides the others by 1 - rate.
+
+    Srivastava et al. (2014), https://jmlr.org/papers/v15/srivastava14a.html. `tf.nn.dropout` has
+    a state that no checkpoint keeps; these numbers follow from the seed and the update.
+
+    Args:
+      inputs: [B, ...] float32.
+      rate: in [0, 1); a scalar tensor may be fed, and change from call to call.
+      draws: random numbers, as a network function is given them in an update; None returns
+        `inputs`.
+      name: differs from that of every other dropout in the same scope.
+    """
+    if draws is None:
+        return inputs
+    path = current_root().relative(tf.get_variable_scope().name)
+    with tf.name_scope(name):
+        shape = inputs.shape.as_list() if inputs.shape.is_fully_defined() else tf.shape(inputs)
+        kept = draws.uniform(f"{path}/{name}", shape) >= rate
+        return tf.where(kept, inputs / (1.0 - rate), tf.zeros_like(inputs))
+
+
 def conv2d(
     inputs: tf.Tensor, filters: int, kernel: int, stride: int, name: str, *, padding: str = "VALID"
 ) -> tf.Tensor:

@@ -14,14 +14,26 @@ from rl_core.networks.heads import (
     q_head,
     quantile_head,
 )
-from rl_core.networks.network import ByteBounds, Network, Values, of_scaled_bytes, q_network
+from rl_core.networks.network import (
+    PLAIN,
+    ByteBounds,
+    Conditions,
+    Network,
+    Values,
+    as_float,
+    of_scaled_bytes,
+    q_network,
+)
 from rl_core.networks.torsos import impala_torso, minatar_torso, mlp_torso, nature_torso
 
 __all__ = [
+    "PLAIN",
     "ByteBounds",
+    "Conditions",
     "Network",
     "Streams",
     "Values",
+    "as_float",
     "categorical_head",
     "impala_torso",
     "implicit_head",

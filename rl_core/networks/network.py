@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -32,35 +33,53 @@ Torso = Callable[[tf.Tensor], tf.Tensor]  # observations [B, ...] -> features [B
 Head = Callable[[tf.Tensor, Draws | None], Values]  # features [B, F] -> values
 
 
-class Network(Protocol):
-    """Observations [B, ...] and the state before them -> values, and the state after them.
+class LiveScalars(Protocol):
+    """Live values in the graph: float32 scalars by name. Look one up where it is used."""
 
-    `draws` are the random numbers of one evaluation. Without them a network that has noise shows
-    its mean, and an implicit head fixed quantiles.
+    def __getitem__(self, name: str, /) -> tf.Tensor: ...
+
+
+class Conditions(NamedTuple):
+    """Conditions under which a network is called, beside its observations.
+
+    Attributes:
+      draws: random numbers of this call. Without them a network that has noise shows its mean,
+        and an implicit head fixed quantiles.
+      live: live values of the user's own, and perhaps others.
+      training: True for the calls of an update.
     """
 
+    draws: Draws | None = None
+    live: LiveScalars = MappingProxyType({})
+    training: bool = False
+
+
+PLAIN = Conditions()
+
+
+class Network(Protocol):
+    """Observations [B, ...] and the state before them -> values, and the state after them."""
+
     def __call__(
-        self, observation: tf.Tensor, state: State = STATELESS, draws: Draws | None = None
+        self,
+        observation: tf.Tensor,
+        state: State = STATELESS,
+        conditions: Conditions = PLAIN,
     ) -> tuple[Values, State]: ...
 
 
-def q_network(torso: Torso, head: Head, *, block: str | None = "torso") -> Network:
-    """A network of a torso, in the scope `block`, and a head, which names its own scopes.
+def q_network(torso: Torso, head: Head) -> Network:
+    """A network of a torso, in the scope `torso`, and a head, which names its own scopes.
 
     It remembers nothing: the state goes through as it is.
-
-    A head may be more than one block that can be frozen. So may a torso: with `block` None it
-    names its own as well.
     """
 
     def network(
-        observation: tf.Tensor, state: State = STATELESS, draws: Draws | None = None
+        observation: tf.Tensor, state: State = STATELESS, conditions: Conditions = PLAIN
     ) -> tuple[Values, State]:
-        if block is None:
-            return head(torso(as_float(observation)), draws), state
-        with tf.variable_scope(block):
+        with tf.variable_scope("torso"):
             features = torso(as_float(observation))  # [B, F]
-        return head(features, draws), state
+        return head(features, conditions.draws), state
 
     return network
 
@@ -89,9 +108,9 @@ def of_scaled_bytes(network: Network, bounds: ByteBounds | None) -> Network:
     span = np.where(high > low, high - low, np.float32(1))
 
     def scaled(
-        observation: tf.Tensor, state: State = STATELESS, draws: Draws | None = None
+        observation: tf.Tensor, state: State = STATELESS, conditions: Conditions = PLAIN
     ) -> tuple[Values, State]:
-        return network((tf.cast(observation, tf.float32) - low) / span, state, draws)
+        return network((tf.cast(observation, tf.float32) - low) / span, state, conditions)
 
     return scaled
 

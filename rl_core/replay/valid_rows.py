@@ -130,6 +130,11 @@ class ValidRows:
                 self.queue_tail.assign(new_tail, read_value=False),
             )
 
+    def count(self) -> tf.Tensor:
+        """Returns how many valid rows there are, an int64 scalar."""
+        head, tail = self.queue()
+        return tail - head
+
     def queue(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Places [head, tail) of the queue hold the rows that may be sampled; int64 scalars."""
         # Gathered, not read and then reshaped: one operation instead of two.

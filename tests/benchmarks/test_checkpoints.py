@@ -13,7 +13,7 @@ from agents.config.files import load_config
 from agents.dqn.agent import DqnAgent
 from agents.loops.plain import training_loop
 from agents.run.checkpoints import Checkpoints
-from agents.run.host import new_host
+from agents.saved.host import new_host
 from envs import make_envs
 from rl_core.checkpoint.store import CheckpointStore
 

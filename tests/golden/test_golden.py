@@ -10,9 +10,9 @@ import pytest
 from agents.config.envs import training_envs
 from agents.loops.plain import LoopState
 from agents.run.checkpoints import restore_agent
-from agents.run.directory import RunDir
-from agents.run.host import read_host
 from agents.run.train import _agent_for, resume
+from agents.saved.directory import RunDir
+from agents.saved.host import read_host
 from rl_core.checkpoint.store import CheckpointError, CheckpointStore
 from rl_core.errors import ScopeMismatch
 

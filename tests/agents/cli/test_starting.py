@@ -17,10 +17,10 @@ import agents.run.quiet
 import agents.run.terminal
 from agents.cli.main import main
 from agents.config.model import DqnConfig
-from agents.run.directory import RunDir
 from agents.run.quiet import process_began
 from agents.run.terminal import Display
 from agents.run.train import resume, train
+from agents.saved.directory import RunDir
 from rl_core import RlCoreError
 
 SHORT = {

@@ -7,10 +7,10 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
 from agents.config.envs import envs_beside
 from agents.config.model import DqnConfig
-from agents.policy.load import build_policy, policy_weights
+from agents.loops.evaluation import evaluate
+from agents.policy.load import load_policy
 from agents.policy.play import play
-from agents.run.directory import RunDir
-from agents.run.train import evaluate_weights, train
+from agents.run.train import train
 from rl_core.errors import EnvError
 
 SHORT = {
@@ -59,12 +59,9 @@ def test_an_env_that_is_only_a_vector_env_is_trained_and_evaluated(tmp_path):
     config = DqnConfig(env_id="test/Shown-v0", vectorization="vector_entry_point", **SHORT)
     outcome = train(config, tmp_path / "run")
     assert len(outcome.returns) == 3 and all(r > 0 for r in outcome.returns)
-    directory = RunDir.open(tmp_path / "run")
-    weights = policy_weights(directory)
-    assert evaluate_weights(config, weights, 3) == outcome.returns
-    policy = build_policy(directory, weights)
-    assert policy.act(np.zeros((2, 8), np.float32)).shape == (2,)
-    policy.session.close()
+    with load_policy(tmp_path / "run") as policy:
+        assert evaluate(policy, config, 3) == outcome.returns
+        assert policy(np.zeros((2, 8), np.float32)).shape == (2,)
 
 
 def test_playing_a_vector_env_that_draws_nothing_says_so(tmp_path):

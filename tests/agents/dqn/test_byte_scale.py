@@ -8,9 +8,9 @@ from agents.config.files import require_can_go_on
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.policy.export import export
-from agents.policy.load import build_policy, policy_weights
-from agents.run.directory import RunDir
+from agents.policy.load import load_policy
 from agents.run.train import resume, train
+from agents.saved.directory import RunDir
 from envs import make_envs
 
 
@@ -84,10 +84,8 @@ def test_policies_and_exports_have_the_scale_too(runs, tmp_path):
 
     run = RunDir.open(runs[0].run)
     every = np.array([[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)], np.uint8)
-    pixels = build_policy(RunDir.open(runs[1].run), policy_weights(RunDir.open(runs[1].run)))
-    wanted = pixels.session.run(pixels.q, {pixels.observation: every * 255})
-    policy = build_policy(run, policy_weights(run))
-    got = policy.session.run(policy.q, {policy.observation: every})
+    wanted = load_policy(runs[1].run).q_values(every * 255)
+    got = load_policy(run.path).q_values(every)
     np.testing.assert_array_equal(got, wanted)
     graph_def = tf.GraphDef()
     graph_def.ParseFromString(

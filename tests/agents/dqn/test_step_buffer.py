@@ -10,7 +10,7 @@ from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.loops.plain import LoopState, training_loop
 from agents.run.checkpoints import Checkpoints
-from agents.run.host import new_host
+from agents.saved.host import new_host
 from envs import make_envs
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.errors import FeedError

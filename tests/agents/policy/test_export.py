@@ -11,9 +11,10 @@ from agents.cli.main import main
 from agents.config.envs import training_envs
 from agents.config.model import DqnConfig
 from agents.policy.export import FORMATS, ExportError, export
-from agents.policy.load import build_policy, policy_weights
-from agents.run.directory import RunDir
+from agents.policy.load import load_policy
+from agents.policy.trained import trained as read
 from agents.run.train import _agent_for, train
+from agents.saved.directory import RunDir
 from rl_core.errors import RunDirError
 
 CONFIG = DqnConfig(
@@ -86,7 +87,7 @@ def agent_actions(run, observations, *, averaged):
     envs = training_envs(CONFIG)
     envs.close()
     agent = _agent_for(CONFIG, envs)
-    agent.state.load_weights(policy_weights(RunDir.open(run), averaged=averaged))
+    agent.state.load_weights(read(RunDir.open(run), averaged=averaged).weights)
     return agent.greedy(observations)
 
 
@@ -172,8 +173,7 @@ HEADS = {
 )
 def test_every_head_can_be_exported_without_its_noise(head, observations, tmp_path):
     run = train(DqnConfig(**SHORT | HEADS[head]), tmp_path / "run").run
-    policy = build_policy(RunDir.open(run), policy_weights(RunDir.open(run)))
-    q = policy.session.run(policy.q, {policy.observation: observations})
+    q = load_policy(run).q_values(observations)
     clear = np.abs(np.diff(q, axis=1))[:, 0] > 1e-4
     for to, loader in (("tflite", tflite), ("onnx", onnx)):
         act = loader(export(run, to, tmp_path / to))
@@ -190,10 +190,10 @@ def test_an_exported_policy_takes_legal_actions_alone(tmp_path):
     states = np.eye(500, dtype=np.float32)[rng.integers(500, size=200)]
     masks = rng.random((200, 6)) < 0.4
     masks[np.arange(200), rng.integers(6, size=200)] = True
-    policy = build_policy(RunDir.open(run), policy_weights(RunDir.open(run)))
-    q = policy.session.run(policy.q, {policy.observation: states})
+    policy = load_policy(run)
+    q = policy.q_values(states.argmax(axis=1))
     wanted = np.where(masks, q, -np.inf).argmax(axis=1)
-    np.testing.assert_array_equal(policy.act(states, masks), wanted)
+    np.testing.assert_array_equal(policy.greedy(states, masks), wanted)
     assert (wanted != q.argmax(axis=1)).any()
     for to, loader in (("tflite", tflite), ("onnx", onnx)):
         out = export(run, to, tmp_path / to)
@@ -221,7 +221,7 @@ def test_safetensors_are_the_weights_by_name(trained, tmp_path):
 
 
 def test_the_best_weights_are_those_of_the_best_evaluation(trained):
-    best = policy_weights(RunDir.open(trained), best=True)
+    best = read(RunDir.open(trained), best=True).weights
     end = RunDir.open(trained).load_weights()
     assert best.keys() == end.keys()
     assert any((best[name] != end[name]).any() for name in end)
@@ -233,7 +233,7 @@ def test_a_run_that_was_killed_gives_the_weights_of_its_last_checkpoint(trained,
     shutil.copytree(trained, tmp_path / "killed")
     end = RunDir.open(trained).load_weights()
     (tmp_path / "killed" / "weights.safetensors").unlink()
-    got = policy_weights(RunDir.open(tmp_path / "killed"))
+    got = read(RunDir.open(tmp_path / "killed")).weights
     assert all(np.array_equal(got[name], end[name]) for name in end)
 
 

@@ -7,9 +7,9 @@ from agents.cli.main import main
 from agents.config.files import dump_config
 from agents.config.model import DqnConfig
 from agents.policy.warm_start import fitted
-from agents.run.directory import RunDir
 from agents.run.repeat import repeat
 from agents.run.train import resume, train
+from agents.saved.directory import RunDir
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.checkpoint.weights_file import weights_bytes
 from rl_core.errors import ConfigError, ScopeMismatch

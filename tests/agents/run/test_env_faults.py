@@ -10,9 +10,9 @@ import pytest
 from agents.cli.main import main
 from agents.config.model import DqnConfig
 from agents.run import train as training
-from agents.run.directory import RunDir
 from agents.run.repeat import repeat
 from agents.run.train import resume, train
+from agents.saved.directory import RunDir
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.state import read_state
 from rl_core.errors import EnvContractError, EnvFailed, EnvNotFinite, EnvWorkerLost

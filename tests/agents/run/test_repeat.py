@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from agents.config.model import DqnConfig
-from agents.run.directory import RunDir
 from agents.run.repeat import Recording, repeat
 from agents.run.train import resume, train
+from agents.saved.directory import RunDir
 from rl_core.control.commands import do_command
 from rl_core.control.files import ControlFiles, submit
 from rl_core.control.state import read_state

@@ -12,8 +12,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from agents.config.model import DqnConfig
-from agents.run.directory import RunDir
 from agents.run.train import train
+from agents.saved.directory import RunDir
 from rl_core.control import steering as steering_module
 from rl_core.control.commands import do_command, set_command
 from rl_core.control.files import ControlFiles, is_alive, submit

@@ -11,7 +11,7 @@ import pytest
 from agents.cli.main import main
 from agents.config.files import require_can_go_on
 from agents.config.model import DqnConfig
-from agents.run.directory import RunDir
+from agents.saved.directory import RunDir
 from envs import make_envs
 from rl_core.control.client import RunClient
 from rl_core.control.commands import do_command

@@ -12,10 +12,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util.tensor_util import make_ndarray
 
 from agents.config.model import DqnConfig
-from agents.run.directory import RunDir
+from agents.loops.evaluation import evaluate
+from agents.policy.load import LoadedPolicy
+from agents.policy.trained import trained
 from agents.run.outcome import summary
 from agents.run.signals import stop_on_interrupt
-from agents.run.train import evaluate_weights, train
+from agents.run.train import train
+from agents.saved.directory import RunDir
 from rl_core.board.tags import TAGS
 from rl_core.control.log import read_log
 from rl_core.errors import EnvError, MemoryLimitError, RlCoreError, RunDirError, ScopeMismatch
@@ -105,15 +108,14 @@ def test_the_summary_of_returns_by_hand():
 
 
 def test_the_saved_weights_play_as_the_trained_agent_did(outcome):
-    weights = RunDir.open(outcome.run).load_weights()
-    assert evaluate_weights(SHORT, weights, 3) == outcome.returns
-    assert evaluate_weights(SHORT, weights, 3, seed=77) != outcome.returns
+    assert evaluate(outcome.policy, SHORT, 3) == outcome.returns
+    assert evaluate(outcome.policy, SHORT, 3, seed=77) != outcome.returns
 
 
 def test_weights_do_not_fit_the_config_of_another_network(outcome):
-    weights = RunDir.open(outcome.run).load_weights()
+    learned = trained(RunDir.open(outcome.run))
     with pytest.raises(ScopeMismatch, match="torso"):
-        evaluate_weights(changed(hidden=(9,)), weights, 3)
+        LoadedPolicy(changed(hidden=(9,)), learned)
 
 
 def test_the_same_seed_twice_gives_the_same_weights_byte_for_byte(outcome, folder):

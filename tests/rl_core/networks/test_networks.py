@@ -9,6 +9,7 @@ from rl_core.graph.scopes import blocks_of, variables_in
 from rl_core.losses import support
 from rl_core.networks import (
     ByteBounds,
+    Conditions,
     Streams,
     categorical_head,
     impala_torso,
@@ -217,8 +218,8 @@ def test_implicit_quantiles_without_draws_are_those_of_the_midpoints(evaluate):
 
 def test_implicit_quantiles_are_drawn_for_learning_and_the_policy_stays(evaluate):
     x = np.random.default_rng(1).normal(size=(5, 2)).astype(np.float32)
-    fixed, drawn, other = of("implicit", x), of("implicit", x, draws=draws()), None
-    other = of("implicit", x, draws=draws(counter=1))
+    fixed, drawn, other = of("implicit", x), of("implicit", x, conditions=Conditions(draws())), None
+    other = of("implicit", x, conditions=Conditions(draws(counter=1)))
     z, taus, taus_2 = evaluate([drawn.z, drawn.taus, other.taus])
     assert z.shape == (5, 3, 6) and taus.shape == (5, 6)
     assert len(np.unique(taus)) == 30 and not np.isin(taus_2, taus).any()

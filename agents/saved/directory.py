@@ -41,6 +41,7 @@ class EndDigest(BaseModel):
     """The digest of a run at the end of its training, with the tick and env step of that end.
 
     Attributes:
+      live: the user's own live values at that end.
       whole: False if an exception ended it in the middle of a time step, a place that a repeat of
         the run never comes to.
     """
@@ -52,6 +53,7 @@ class EndDigest(BaseModel):
     env_step: int
     update: int
     trace_crc: int | None = None  # of the run's trace; None if it is not known
+    live: dict[str, float] = {}
     whole: bool = True
 
 

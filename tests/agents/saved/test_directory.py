@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agents.config.model import DqnConfig
-from agents.run.directory import RunDir, require_free
+from agents.saved.directory import RunDir, require_free
 from rl_core.errors import ConfigError, RunDirError
 
 CONFIG = DqnConfig(sync_period=7)

@@ -11,7 +11,7 @@ import pytest
 
 from agents.cli.main import main
 from agents.config.model import DqnConfig
-from agents.run.host import new_host, read_host
+from agents.saved.host import new_host, read_host
 from rl_core.checkpoint.store import Checkpoint, CheckpointError
 
 GOLDEN = Path(__file__).parents[2] / "golden/first"
