@@ -109,6 +109,26 @@ def test_a_change_is_in_the_very_next_call_and_the_graph_stays():
     assert len(agent.engine.graph.get_operations()) == operations
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"learn_period": 1}, {"boltzmann": True, "temperature": 1e-6}, {"loop": "concurrent"}],
+)
+def test_acting_reads_it(settings):
+    agent = made("scaled", **settings)
+    weights, no, seen = agent.state.weights(), np.zeros(1, np.bool_), set()
+    for i, x in enumerate(np.random.default_rng(2).normal(size=(40, 1, 4)).astype(np.float32)):
+        gain = agent.hyperparameters["gain"] = [1.0, 9.0][i % 2]
+        if settings.get("loop"):
+            agent.hyperparameters["epsilon"] = 0.0
+            action = agent.act(x, i)["action"]
+        else:
+            action = agent.step(x, np.zeros(1, np.float32), no, no, epsilon=0.0)
+        best = [by_hand(weights, g * x).argmax() for g in (1.0, 9.0)]
+        assert action[0] == best[i % 2], gain
+        seen.add(best[0] != best[1])
+    assert seen == {False, True}  # the gain makes a difference to some
+
+
 @pytest.mark.parametrize("xla", [False, True])
 def test_updates_read_it(xla):
     """With the gain 3, an update is that of the same weights on three times the observations."""
