@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pytest
 
 from agents.cli.main import _COMMANDS, _parse, main
-from agents.config.files import read_config
+from agents.config.files import config_name, read_config
 from agents.config.model import DqnConfig
 from rl_core.control.files import ControlFiles
 from rl_core.control.state import read_state
@@ -51,8 +51,8 @@ IN_SESSIONS = [page for session in SESSIONS for page in session]
 FILES = {
     "towers.py": ("family.md", "python", 0),
     "my.toml": ("family.md", "toml", 0),
-    "mine.py": ("family.md", "python", 1),
-    "mine.toml": ("family.md", "toml", 1),
+    "own.py": ("family.md", "python", 1),
+    "own.toml": ("family.md", "toml", 1),
 }
 OTHER_LINES = {
     "targetnet log runs/cartpole-plain-1": "the page's run was also steered in the browser"
@@ -172,7 +172,7 @@ def test_a_script_runs_again_in_the_same_place_and_logs_nothing(
 
 @pytest.mark.parametrize("block", CONFIGS, ids=lambda b: b.page)
 def test_a_config_is_one(block, tmp_path):
-    path = tmp_path / "mine.toml"
+    path = tmp_path / "own.toml"
     path.write_text(block.text)
     assert read_config(path) != DqnConfig()
 
@@ -199,7 +199,7 @@ def test_the_commands_of_a_page_print_what_it_says(pages, tmp_path, monkeypatch,
             for command, printed in block.commands() if not block.language else []:
                 if why_not_run(command) is None:
                     session.command(command, printed)
-    for name in ("towers", "mine"):
+    for name in ("towers", "own"):
         sys.modules.pop(name, None)
 
 
@@ -255,7 +255,11 @@ class Session:
 
     def _begin(self, words):
         """Starts a run and returns what it has printed once it learns."""
-        run = Path(words[words.index("--run") + 1] if "--run" in words else f"runs/{words[2]}-1")
+        run = Path(
+            words[words.index("--run") + 1]
+            if "--run" in words
+            else f"runs/{config_name(words[2])}-1"
+        )
         output = Path(f"{run.name}.txt")
         command = [sys.executable, "-m", "agents.cli", *words[1:], "--set", *SMALL, ENDLESS]
         with output.open("w") as file:
