@@ -5,7 +5,6 @@ registry.py    lookup and making of one env, with errors that name the cause
 checks.py      checks of the spaces and of the first observation
 spaces.py      conversion of an env's spaces to stored rows and actions from 0
 masks.py       masks of legal actions, for envs that give them
-rewards.py     scaling and clipping of rewards
 lanes.py       one single env among several, and the rows it writes
 drivers.py     drivers in this process: one env, several in a loop, an env's own vector env
 async_driver.py, async_worker.py    several envs in worker processes

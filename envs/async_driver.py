@@ -24,7 +24,6 @@ from gymnasium.vector.utils import CloudpickleWrapper
 from envs.async_worker import Share, map_memory, memory_size, place
 from envs.interface import Envs, Episode, Step
 from envs.lanes import blank_step
-from envs.rewards import RewardTransform
 from envs.spaces import Spaces
 from rl_core.errors import EnvError, EnvFault, EnvWorkerLost, in_one_line
 
@@ -52,7 +51,6 @@ class AsyncEnvs(Envs):
         seed: int,
         *,
         has_action_masks: bool,
-        transform: RewardTransform | None,
         frames_per_second: float,
     ) -> None:
         super().__init__(env_id, num_envs, spaces, has_action_masks=has_action_masks)
@@ -66,7 +64,7 @@ class AsyncEnvs(Envs):
             for part in np.array_split(np.arange(num_envs), min(num_envs, _cores())):
                 first, last = int(part[0]), int(part[-1])
                 share = Share(
-                    env_id, spec, num_envs, dict(env_kwargs), seed, transform,
+                    env_id, spec, num_envs, dict(env_kwargs), seed,
                     has_action_masks, first, last,
                 )  # fmt: skip
                 self._workers.append(_Worker(share, memory))

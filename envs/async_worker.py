@@ -19,7 +19,6 @@ from envs.drivers import SyncEnvs
 from envs.interface import Step
 from envs.lanes import blank_step
 from envs.registry import make_single
-from envs.rewards import RewardTransform
 from envs.spaces import read_spaces
 from rl_core.errors import (
     EnvContractError,
@@ -41,7 +40,6 @@ class Share(NamedTuple):
     num_envs: int  # of all workers together
     env_kwargs: dict[str, Any]
     seed: int
-    transform: RewardTransform | None
     has_action_masks: bool
     first: int  # number of the first env
     last: int  # number of the last env
@@ -107,7 +105,7 @@ class _Envs:
             rows = step._replace(**{k: array[first:end] for k, array in _arrays(step).items()})
             self._envs = SyncEnvs(
                 share.env_id, envs, spaces, share.seed,
-                has_action_masks=share.has_action_masks, transform=share.transform,
+                has_action_masks=share.has_action_masks,
                 first=first, step=rows,
             )  # fmt: skip
             opened.pop_all()

@@ -10,9 +10,8 @@ import numpy as np
 from envs.interface import Envs, Episode, Step
 from envs.lanes import Lane, blank_step
 from envs.masks import write_legal
-from envs.observations import LARGEST
-from envs.outcomes import as_flags, as_rewards, bad_reward, env_error, not_a_step, reset_results
-from envs.rewards import RewardTransform
+from envs.observations import LARGEST, not_finite
+from envs.outcomes import as_flags, as_rewards, env_error, not_a_step, reset_results
 from envs.seeding import episode_seed
 from envs.spaces import Spaces
 from rl_core.errors import EnvError, EnvFault
@@ -29,7 +28,6 @@ class SyncEnvs(Envs):
       spaces: the spaces of one env in the agent's form.
       seed: the run's seed.
       has_action_masks: True if the envs give action masks.
-      transform: transform of the rewards; None leaves them unchanged.
       first: number of the first env, if `envs` is a share of a larger set.
       step: the arrays to write, one row per env; None makes them.
     """
@@ -42,14 +40,13 @@ class SyncEnvs(Envs):
         seed: int,
         *,
         has_action_masks: bool,
-        transform: RewardTransform | None,
         first: int = 0,
         step: Step | None = None,
     ) -> None:
         super().__init__(env_id, len(envs), spaces, has_action_masks=has_action_masks)
         self._step = step or blank_step(len(envs), spaces, has_action_masks)
         self._lanes = [
-            Lane(env_id, first + row, env, spaces, seed, self._step, row, transform)
+            Lane(env_id, first + row, env, spaces, seed, self._step, row)
             for row, env in enumerate(envs)
         ]
         self.frames_per_second = float(envs[0].metadata.get("render_fps", 30))
@@ -117,13 +114,11 @@ class VectorEnvs(Envs):
         seed: int,
         *,
         has_action_masks: bool,
-        transform: RewardTransform | None,
     ) -> None:
         super().__init__(env_id, env.num_envs, spaces, has_action_masks=has_action_masks)
         self._env = env
         self._seed = episode_seed(seed, env=0, episode=0)
         self._first_action = spaces.first_action
-        self._transform = transform
         self._step = blank_step(env.num_envs, spaces, has_action_masks)
         self._write = spaces.writer(self._step.observation)
         self._closed = False
@@ -208,9 +203,8 @@ class VectorEnvs(Envs):
         if len(self._fresh) or len(self._ended):
             self._begin_episodes()
         self._write(observation)
-        learned = raw if self._transform is None else self._transform.all(raw)
-        self._require_finite_rewards(learned)
-        step.reward[:] = learned
+        self._require_finite_rewards()
+        step.reward[:] = raw
         self._return += raw
         np.logical_or(step.terminated, step.truncated, out=self._over)
         if step.legal is not None:
@@ -220,14 +214,12 @@ class VectorEnvs(Envs):
             return step
         return step._replace(episodes=tuple(map(self._finished, self._ended.tolist())))
 
-    def _require_finite_rewards(self, learned: np.ndarray) -> None:
+    def _require_finite_rewards(self) -> None:
         sizes, good = self._sizes, self._good
-        np.less_equal(np.abs(learned, sizes), LARGEST, good)  # False for NaN
-        if learned is not self._raw:
-            good &= np.isfinite(self._raw)
+        np.less_equal(np.abs(self._raw, sizes), LARGEST, good)  # False for NaN
         if np.count_nonzero(good) < self.num_envs:
             env = int(np.argmin(good))
-            fault = bad_reward(float(self._raw[env]), float(learned[env]))
+            fault = not_finite("the reward", self._raw[env])
             fault.env = env
             raise fault
 

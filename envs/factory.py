@@ -18,7 +18,6 @@ from envs.masks import finds_masks
 from envs.outcomes import env_error
 from envs.pool import PoolEnv
 from envs.registry import find_spec, make_single, make_vector
-from envs.rewards import RewardTransform, reward_transform
 from envs.seeding import episode_seed
 from envs.spaces import Spaces, read_spaces
 from rl_core.errors import EnvError, did_you_mean, shown
@@ -39,8 +38,6 @@ def make_envs(
     vectorization: Vectorization = "sync",
     seed: int,
     env_kwargs: Mapping[str, Any] | None = None,
-    reward_scale: float = 1.0,
-    reward_clip: float | None = None,
 ) -> Envs:
     """Makes `num_envs` envs that step together.
 
@@ -57,9 +54,6 @@ def make_envs(
         the vector env of the package envpool; both are seeded only once, at their start.
       seed: the run's seed, >= 0.
       env_kwargs: arguments of the env, and `max_episode_steps` to change its time limit.
-      reward_scale: > 0; factor of every reward.
-      reward_clip: > 0; scaled rewards are then clipped to [-reward_clip, reward_clip]. An
-        Episode's return stays the sum of the raw rewards.
 
     Raises:
       EnvError: there is no such env, it cannot be made, or it cannot be trained on.
@@ -68,10 +62,9 @@ def make_envs(
     """
     _require_arguments(num_envs, vectorization, seed)
     _require_room(num_envs, _LEAST_BYTES[vectorization])
-    transform = reward_transform(reward_scale, reward_clip)
     make = _MAKE[vectorization]
     kwargs = dict(env_kwargs or {})
-    envs = make(env_id, num_envs, seed, kwargs, transform)
+    envs = make(env_id, num_envs, seed, kwargs)
     if vectorization != "envpool":  # every env of envpool has a time limit
         envs.has_time_limit = _has_time_limit(find_spec(env_id), kwargs)
     return envs
@@ -126,7 +119,6 @@ def _make_sync(
     num_envs: int,
     seed: int,
     env_kwargs: Mapping[str, Any],
-    transform: RewardTransform | None,
 ) -> Envs:
     spec = find_spec(env_id)
     with ExitStack() as opened:  # closes the envs if a later line raises
@@ -134,7 +126,7 @@ def _make_sync(
         spaces, masks = _checked_single(env_id, envs[0], seed)
         opened.pop_all()
         driver = SingleEnv if num_envs == 1 else SyncEnvs
-        return driver(env_id, envs, spaces, seed, has_action_masks=masks, transform=transform)
+        return driver(env_id, envs, spaces, seed, has_action_masks=masks)
 
 
 def _make_async(
@@ -142,7 +134,6 @@ def _make_async(
     num_envs: int,
     seed: int,
     env_kwargs: Mapping[str, Any],
-    transform: RewardTransform | None,
 ) -> Envs:
     spec = find_spec(env_id)
     # An extra env in this process finds problems before any worker process starts.
@@ -157,7 +148,6 @@ def _make_async(
         spaces,
         seed,
         has_action_masks=masks,
-        transform=transform,
         frames_per_second=fps,
     )
 
@@ -167,10 +157,9 @@ def _make_vector(
     num_envs: int,
     seed: int,
     env_kwargs: Mapping[str, Any],
-    transform: RewardTransform | None,
 ) -> Envs:
     env = make_vector(find_spec(env_id), num_envs, env_kwargs)
-    return _drive(env_id, env, seed, transform)
+    return _drive(env_id, env, seed)
 
 
 def _make_pool(
@@ -178,9 +167,8 @@ def _make_pool(
     num_envs: int,
     seed: int,
     env_kwargs: Mapping[str, Any],
-    transform: RewardTransform | None,
 ) -> Envs:
-    return _drive(env_id, PoolEnv(env_id, num_envs, env_kwargs), seed, transform)
+    return _drive(env_id, PoolEnv(env_id, num_envs, env_kwargs), seed)
 
 
 _MAKE = {
@@ -195,7 +183,6 @@ def _drive(
     env_id: str,
     vector_env: gym.vector.VectorEnv[Any, Any, Any],
     seed: int,
-    transform: RewardTransform | None,
 ) -> Envs:
     with ExitStack() as opened:
         env = opened.enter_context(closing(vector_env))
@@ -206,7 +193,7 @@ def _drive(
         )
         masks = finds_masks(env_id, info, (env.num_envs, spaces.num_actions))
         opened.pop_all()
-        return VectorEnvs(env_id, env, spaces, seed, has_action_masks=masks, transform=transform)
+        return VectorEnvs(env_id, env, spaces, seed, has_action_masks=masks)
 
 
 def _checked_single(env_id: str, env: gym.Env[Any, Any], seed: int) -> tuple[Spaces, bool]:

@@ -13,7 +13,7 @@ class Episode(NamedTuple):
 
     env: int  # index in [0, N)
     number: int  # 0, 1, ... within its env
-    episode_return: float  # sum of the raw rewards in float64, before scaling and clipping
+    episode_return: float  # sum of the rewards in float64
     length: int  # transitions
     terminated: bool  # False: the episode was truncated
     cut: bool = False  # True: ended by `Envs.cut`
@@ -23,9 +23,8 @@ class Step(NamedTuple):
     """Results of one step of N envs.
 
     The arrays belong to the driver, and the next `step` or `reset` overwrites them: copy a row to
-    keep it. They are C-contiguous and never change their dtype. Rewards are scaled and clipped by
-    the arguments of make_envs. `legal` belongs to the observation in the same row; if an episode
-    ended without a legal action, every action is marked legal.
+    keep it. They are C-contiguous and never change their dtype. `legal` belongs to the observation
+    in the same row; if an episode ended without a legal action, every action is marked legal.
     """
 
     observation: np.ndarray  # [N, *observation_shape], stored dtype

@@ -1,6 +1,5 @@
 """One single env among several: its running episode, and the rows it writes."""
 
-from math import isfinite
 from typing import Any
 from zlib import crc32
 
@@ -9,16 +8,14 @@ import numpy as np
 
 from envs.interface import Episode, Step
 from envs.masks import write_legal
-from envs.observations import LARGEST
+from envs.observations import LARGEST, not_finite
 from envs.outcomes import (
     as_flag,
     as_number,
-    bad_reward,
     env_error,
     not_a_step,
     reset_results,
 )
-from envs.rewards import RewardTransform
 from envs.seeding import episode_seed
 from envs.spaces import Spaces
 from rl_core.errors import EnvFault
@@ -50,7 +47,6 @@ class Lane:
       seed: the run's seed.
       step: the driver's arrays.
       row: index of the row in `step`.
-      transform: transform of the rewards; None leaves them unchanged.
     """
 
     def __init__(
@@ -62,7 +58,6 @@ class Lane:
         seed: int,
         step: Step,
         row: int,
-        transform: RewardTransform | None,
     ) -> None:
         self.env = env
         self.episode = 0
@@ -75,7 +70,6 @@ class Lane:
         self._write = spaces.writer(observation)
         self._bytes = observation.data
         self._legal = None if step.legal is None else step.legal[row]  # a view
-        self._transform = transform
         self._row = row
         self._rewards = step.reward
         self._terminated = step.terminated
@@ -159,10 +153,9 @@ class Lane:
             self._write(observation)
             if reward.__class__ is not float:
                 reward = as_number(reward)
-            learned = reward if self._transform is None else self._transform.one(reward)
             # A value beyond float32 would be stored as infinite. NaN fails the comparison too.
-            if not _LEAST <= learned <= LARGEST or (learned is not reward and not isfinite(reward)):
-                raise bad_reward(reward, learned)
+            if not _LEAST <= reward <= LARGEST:
+                raise not_finite("the reward", reward)
             if terminated is False and truncated is False:
                 ended = False
             else:
@@ -175,7 +168,7 @@ class Lane:
             self._locate(fault, f"step {len(self._actions) + 1:,} of its episode {self.episode}", 1)
             raise
         self._checksum = crc32(self._bytes, self._checksum)
-        self._rewards[self._row] = learned
+        self._rewards[self._row] = reward
         # Write the flags only when they change, which is rare.
         actions = self._actions
         if not actions:

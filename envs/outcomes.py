@@ -1,13 +1,12 @@
 """Checks of the results of `reset` and `step`, except the observation."""
 
-import math
 import traceback
 from typing import Any
 
 import numpy as np
 
-from envs.observations import contract_error, not_finite, what_came
-from rl_core.errors import EnvFailed, EnvFault, EnvNotFinite, in_one_line
+from envs.observations import contract_error, what_came
+from rl_core.errors import EnvFailed, EnvFault, in_one_line
 
 _FLAGS = (bool, np.bool_)
 STEP = "(observation, reward, terminated, truncated, info)"
@@ -31,13 +30,6 @@ def as_number(reward: Any) -> float:
         return float(reward)
     except (TypeError, ValueError):
         raise contract_error(f"the reward must be one number, got {what_came(reward)}") from None
-
-
-def bad_reward(reward: float, learned: float) -> EnvNotFinite:
-    """Returns the error for a reward that is not finite in float32, raw or transformed."""
-    if not math.isfinite(reward) or reward == learned:
-        return not_finite("the reward", reward)
-    return not_finite(f"the reward {reward:g}, scaled,", learned)
 
 
 def as_flag(name: str, value: Any) -> bool:

@@ -25,8 +25,6 @@ def training_envs(config: DqnConfig) -> Envs:
         vectorization=config.vectorization,
         seed=config.seed,
         env_kwargs=config.env_kwargs,
-        reward_scale=config.reward_scale,
-        reward_clip=config.reward_clip or None,
     )
 
 
@@ -38,7 +36,7 @@ def byte_bounds(config: DqnConfig, envs: Envs) -> tuple[np.ndarray, np.ndarray] 
 def envs_beside(
     config: DqnConfig, num_envs: int = 1, *, seed: int | None = None, render_mode: str | None = None
 ) -> Envs:
-    """Makes envs for evaluation or play; their rewards are neither scaled nor clipped.
+    """Makes envs for evaluation or play.
 
     If the run trains on a vector env (`vectorization` "vector_entry_point" or "envpool"), so do
     these envs: a single env of the same id may show other observations, or may not exist. If the

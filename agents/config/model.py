@@ -39,14 +39,20 @@ class EnvKeys(Settings):
 
 
 class RewardKeys(Settings):
-    """Changes to the reward before the agent learns from it: scaling, then clipping.
+    """Changes to the rewards of a batch: scaling, then clipping.
 
-    Reported returns are sums of the unchanged rewards.
+    The replay stores the env's own rewards, and returns are reported in them.
     """
 
-    reward_scale: float = Field(default=1.0, gt=0)  # factor of every reward
-    # Scaled rewards are clipped to [-reward_clip, reward_clip]; 0 turns clipping off.
-    reward_clip: float = Field(default=0.0, ge=0)
+    reward_scale: LiveFloat = live(
+        1.0, gt=0, unit="1", meaning="factor of every reward that is learned from"
+    )
+    reward_clip: LiveFloat = live(
+        0.0,
+        ge=0,
+        unit="reward",
+        meaning="bound of the size of scaled rewards; 0 turns clipping off",
+    )
 
 
 class NetworkKeys(Settings):

@@ -101,7 +101,7 @@ class EnvsInGraph:
             ended = tf.logical_or(ended, length >= rules.max_episode_steps)
         after = EnvState(
             tf2.nest.map_structure(lambda new, old: _where(begins, new, old), first, moved.state),
-            self._learned_from(reward),
+            reward,
             terminated,
             begins,
             ended,
@@ -111,14 +111,6 @@ class EnvsInGraph:
         )
         sign = tf.where(terminated, tf.ones_like(length), -tf.ones_like(length))
         return after, tf.where(ended, length * sign, tf.zeros_like(length)), total
-
-    def _learned_from(self, reward: tf.Tensor) -> tf.Tensor:
-        """Scales and clips rewards as `envs.rewards` does."""
-        scale, clip = self._config.reward_scale, self._config.reward_clip
-        scaled = tf.cast(reward, tf.float64) * scale
-        if clip:
-            scaled = tf.clip_by_value(scaled, -clip, clip)
-        return tf.cast(scaled, tf.float32)
 
     def _draws(self, counter: tf.Tensor, count: int) -> tf.Tensor:
         return Draws(self._keys, "envs", counter).uniform("draws", [self._config.num_envs, count])

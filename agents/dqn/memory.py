@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
@@ -15,6 +18,23 @@ from rl_core.replay import (
     ValidRows,
     transition_columns,
 )
+
+
+def learned_rewards(live: LiveFeeds) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Returns the function from an env's rewards to those that are learned from.
+
+        learned = min(max(reward * reward_scale, -reward_clip), reward_clip)
+
+    Scale 1 and clip 1 are the clipping of Mnih et al. (2015),
+    https://doi.org/10.1038/nature14236. Clip 0 does not clip.
+    """
+
+    def learned(reward: tf.Tensor) -> tf.Tensor:
+        clip = live["reward_clip"]
+        limit = tf.where(clip > 0, clip, tf.fill([], np.float32(np.inf)))
+        return tf.clip_by_value(reward * live["reward_scale"], -limit, limit)
+
+    return learned
 
 
 def build_memory(
@@ -38,7 +58,7 @@ def build_memory(
     columns = transition_columns(observations.shape.as_list()[1:], observations.dtype, masked)
     rows = ValidRows(config.replay_capacity, config.num_envs, columns)
     n_step = live.reader("n_step") if "n_step" in live else None
-    items = NStepTransitions(rows, live.reader("discount"), n_step)
+    items = NStepTransitions(rows, live.reader("discount"), n_step, learned_rewards(live))
     sampler: Sampler = UniformSampler(rows)
     if config.prioritized:
         alpha, beta = live.reader("priority_alpha"), live.reader("priority_beta")

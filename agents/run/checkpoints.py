@@ -21,6 +21,7 @@ from rl_core.control.steering import Due
 from rl_core.replay import Rows
 
 _CHUNK_BYTES = 1 << 26
+_PENDING = "envs/reward"  # of envs in the graph: not in the replay yet
 _NEWEST = "newest/"  # the newest time step, whose outcome is not known yet
 Columns = dict[str, np.ndarray]
 _Rows = tuple[int, int, Columns]  # of the time steps begin to end
@@ -172,18 +173,27 @@ def restore_agent(agent: DqnAgent, checkpoint: Checkpoint, store: CheckpointStor
       ScopeMismatch: the checkpoint comes from another network.
       CheckpointError: a chunk is not what it was, or the host state is damaged.
     """
-    variables = dict(checkpoint.variables)
+    variables, host = dict(checkpoint.variables), read_host(checkpoint)
+    if not host.raw_rewards and _PENDING in variables:
+        variables[_PENDING] = _as_paid(variables[_PENDING], agent)
     newest = {n.removeprefix(_NEWEST): variables.pop(n) for n in [*variables] if _NEWEST in n}
 
     def pieces() -> Iterator[tuple[int, Rows]]:
         end = 0
         for name, record in checkpoint.chunks.items():
             begin, end, columns = store.rows(name, record)
+            if not host.raw_rewards:
+                columns["reward"] = _as_paid(columns["reward"], agent)
             yield begin, columns
         if newest:
             yield end, newest
 
-    agent.state.restore(SavedAgent(variables, read_host(checkpoint).agent.model_dump()), pieces())
+    agent.state.restore(SavedAgent(variables, host.agent.model_dump()), pieces())
+
+
+def _as_paid(reward: np.ndarray, agent: DqnAgent) -> np.ndarray:
+    """Returns rewards that were stored scaled as the env paid them; what was clipped stays so."""
+    return reward / np.float32(agent.hyperparameters.configured("reward_scale"))
 
 
 def _end(chunk: str) -> int:

@@ -115,6 +115,7 @@ class Saver:
             log=LogPart(**log),
             events=self.directory.event_files(),
             reporter=self.reporter.state(state.env_step),
+            raw_rewards=True,
             # Before the first time step there is nothing to come back to.
             envs=self.envs.state() if state.tick else None,
         )

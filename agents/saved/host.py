@@ -98,6 +98,7 @@ class RunHost(_Part):
       snapshot_tick: time step of the last snapshot that a change has caused.
       recent_returns: of the last episodes.
       events: bytes of each event file, by name.
+      raw_rewards: False in files of version 0.1, whose rows hold scaled and clipped rewards.
       envs: empty if the envs cannot be brought back or are in the graph; None before the first
         time step.
     """
@@ -112,6 +113,7 @@ class RunHost(_Part):
     log: LogPart
     events: dict[str, Count]
     reporter: ReporterPart | None
+    raw_rewards: bool = False
     envs: dict[str, list[LanePart]] | None
 
 
@@ -151,6 +153,7 @@ def new_host(config: DqnConfig) -> RunHost:
         log=LogPart(bytes=0, to_do=[]),
         events={},
         reporter=None,
+        raw_rewards=True,
         envs=None,
     )
 

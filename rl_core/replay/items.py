@@ -10,6 +10,13 @@ import tensorflow.compat.v1 as tf
 from rl_core.replay.rows import Ring
 from rl_core.replay.valid_rows import ValidRows
 
+# Stored rewards [B] -> rewards that are learned from.
+Learned = Callable[[tf.Tensor], tf.Tensor]
+
+
+def _as_stored(reward: tf.Tensor) -> tf.Tensor:
+    return reward
+
 
 class Transitions(NamedTuple):
     """A sampled batch."""
@@ -40,6 +47,8 @@ class NStepTransitions:
       discount: returns a float32 scalar, usually fed.
       n_step: returns an integer scalar >= 1, usually fed: steps that a transition spans at most,
         see `n_step_span`. None is one step, without the cost of asking.
+      learned: from stored rewards [B] to those that are learned from; None learns from them as
+        they are.
     """
 
     def __init__(
@@ -47,17 +56,20 @@ class NStepTransitions:
         rows: ValidRows,
         discount: Callable[[], tf.Tensor],
         n_step: Callable[[], tf.Tensor] | None = None,
+        learned: Learned | None = None,
     ) -> None:
         self._rows, self._discount, self._n_step = rows, discount, n_step
+        self._learned = learned or _as_stored
 
     def gather(self, row: tf.Tensor, weight: tf.Tensor | None) -> Transitions:
         """Returns the transitions that begin at rows `row`, [B] int64, with their weights."""
         ring, discount = self._rows.ring, self._discount()
         if self._n_step is None:
-            span = one_step_span(ring, row, discount)
+            span = one_step_span(ring, row, discount, self._learned)
         else:
             written = self._rows.rows_written.read_value()
-            span = n_step_span(ring, row, written, discount, self._n_step())
+            n_step = self._n_step()
+            span = n_step_span(ring, row, written, discount, n_step, self._learned)
         masks = "legal" in ring.columns
         return Transitions(
             s_tm1=ring.at("observation", row),
@@ -80,14 +92,21 @@ class Span(NamedTuple):
     destination: tf.Tensor  # [B] int64 row number
 
 
-def one_step_span(ring: Ring, source: tf.Tensor, discount: tf.Tensor) -> Span:
+def one_step_span(
+    ring: Ring, source: tf.Tensor, discount: tf.Tensor, learned: Learned = _as_stored
+) -> Span:
     """The step that followed rows `source`, int64 [B]."""
     terminated = ring.at("terminated", source)
-    return _step(ring, source, terminated, discount)
+    return _step(ring, source, terminated, discount, learned)
 
 
 def n_step_span(
-    ring: Ring, source: tf.Tensor, written: tf.Tensor, discount: tf.Tensor, n_step: tf.Tensor
+    ring: Ring,
+    source: tf.Tensor,
+    written: tf.Tensor,
+    discount: tf.Tensor,
+    n_step: tf.Tensor,
+    learned: Learned = _as_stored,
 ) -> Span:
     """Up to `n_step` steps that followed rows `source`, as one.
 
@@ -106,9 +125,10 @@ def n_step_span(
       written: int64 scalar or [1], time steps written so far.
       discount: float32 scalar.
       n_step: integer scalar >= 1; both may be fed, and change from call to call.
+      learned: applied to each reward before it is added.
     """
     terminated = ring.at("terminated", source)
-    first = _step(ring, source, terminated, discount)
+    first = _step(ring, source, terminated, discount, learned)
 
     # All that more than one step needs is in here: a loop that does not run costs little.
     def longer(
@@ -125,7 +145,7 @@ def n_step_span(
         # written is no bool: `not` makes something of it that `or` and `and` take for true.
         alive = tf.logical_and(tf.logical_and(alive, older), tf.logical_not(over))
         terminated = ring.at("terminated", at)
-        step = _step(ring, at, terminated, discount)
+        step = _step(ring, at, terminated, discount, learned)
         return (
             tf.where(tf.reduce_any(alive), k + 1, n_step),
             alive,
@@ -140,11 +160,13 @@ def n_step_span(
     return Span(*final)
 
 
-def _step(ring: Ring, source: tf.Tensor, terminated: tf.Tensor, discount: tf.Tensor) -> Span:
+def _step(
+    ring: Ring, source: tf.Tensor, terminated: tf.Tensor, discount: tf.Tensor, learned: Learned
+) -> Span:
     # A time limit is not an end: only `terminated` cuts the bootstrap off.
     discounts = tf.fill(source.shape, discount)  # [B], as a select that broadcasts is slow
     return Span(
-        r_t=ring.at("reward", source),
+        r_t=learned(ring.at("reward", source)),
         discount_t=tf.where(terminated, tf.zeros_like(discounts), discounts),
         destination=ring.after(source),
     )
