@@ -57,9 +57,10 @@ def test_the_replay_stores_what_the_env_paid():
     assert stored(agent) == [float((i + 1) % 5 - 1) for i in range(29)]
 
 
-@pytest.mark.parametrize("xla", [False, True])
-@pytest.mark.parametrize("n_step", [1, 3])
-def test_a_change_holds_for_rows_that_are_there_already(xla, n_step):
+@pytest.mark.parametrize(
+    ("n_step", "xla"), [(1, False), (3, True), pytest.param(1, True, marks=pytest.mark.slow)]
+)
+def test_a_change_holds_for_rows_that_are_there_already(n_step, xla):
     """So an agent that is set is bit for bit the agent that was made so."""
     settings = {"xla": xla, "n_step": n_step, "updates_per_learn": 4}
     set_later = agent_of(**settings)
