@@ -142,27 +142,37 @@ class LogTail:
       path: path of the log, which may be created later.
       position: byte at which to begin, the end of a line; None begins at the end of the log.
       last: number of complete lines before the end at which to begin, if `position` is None.
+      most: bytes to read at a time, for a log that may be huge or damaged; None reads all.
 
     Attributes:
       position: byte up to which the log was read.
 
     Raises:
-      RunDirError: the log cannot be read.
+      RunDirError: the log cannot be read, or `most` bytes hold no whole line.
     """
 
-    def __init__(self, path: Path, *, position: int | None = None, last: int = 0) -> None:
-        self._path = path
-        self.position = _start_of_last(path, last) if position is None else position
+    def __init__(
+        self,
+        path: Path,
+        *,
+        position: int | None = None,
+        last: int = 0,
+        most: int | None = None,
+    ) -> None:
+        self._path, self._most = path, most
+        self.position = _start_of_last(path, last, most) if position is None else position
 
     def new(self) -> list[Entry]:
-        """Returns the entries of the complete lines since the last call.
+        """Returns the entries of the complete lines since the last call, or the first of them.
 
         Raises:
           RunDirError: the log cannot be read, or a line is damaged.
         """
         with _reading(self._path), open_regular(self._path) as file:
             file.seek(self.position)
-            data = file.read()
+            data = file.read(-1 if self._most is None else self._most)
+            if self._most is not None and len(data) == self._most and b"\n" not in data:
+                raise _line_too_long(self._path, self._most)
             whole = data[: data.rfind(b"\n") + 1]
             entries = _parsed(self._path, whole, self.position)
             self.position += len(whole)
@@ -275,19 +285,32 @@ def _damaged(path: Path, number: int, first: int, position: int, problem: str) -
     raise RunDirError(f"{path} is damaged: {where} is {problem}")
 
 
-def _start_of_last(path: Path, lines: int) -> int:
-    """Returns the byte at which the last `lines` complete lines begin."""
+def _line_too_long(path: Path, most: int) -> RunDirError:
+    return RunDirError(f"{path} is damaged: {most:,} bytes of it hold no whole line")
+
+
+def _start_of_last(path: Path, lines: int, most: int | None) -> int:
+    """Returns the byte at which the last `lines` complete lines begin.
+
+    If they have more than `most` bytes, it is the first line that begins in the last `most` bytes.
+    """
     with _reading(path), open_regular(path) as file:
-        end = file.seek(0, io.SEEK_END)
+        end = size = file.seek(0, io.SEEK_END)
         left = lines + 1  # the newline before the first of these lines counts too
+        start = None  # of the first line found so far
         while end > 0:
+            if most is not None and size - end >= most:
+                if start is None:
+                    raise _line_too_long(path, most)
+                return start
             begin = max(0, end - _BLOCK)
             file.seek(begin)
             block = file.read(end - begin)
             while (at := block.rfind(b"\n")) >= 0:
                 left -= 1
+                start = begin + at + 1
                 if left == 0:
-                    return begin + at + 1
+                    return start
                 block = block[:at]
             end = begin
     return 0

@@ -365,3 +365,43 @@ def test_a_pipe_in_the_place_of_the_log_is_not_waited_for(path):
     for use in (ControlLog, read_log, LogTail):
         with pytest.raises(RunDirError, match="it is not a regular file"):
             use(path)
+
+
+# A part at a time, of a log that may be huge.
+
+
+def written(path, entries):
+    log = ControlLog(path)
+    log.append(entry(number) for number in range(entries))
+    log.close()
+    return path.stat().st_size
+
+
+def test_a_bounded_tail_reads_a_log_in_parts(path):
+    line = written(path, 10) // 10
+    tail, sizes = LogTail(path, position=0, most=3 * line + 10), []
+    while new := tail.new():
+        sizes.append(len(new))
+    assert sum(sizes) == 10 and max(sizes) <= 4
+
+
+def test_of_a_long_log_only_the_end_is_searched_for_lines(path):
+    size = written(path, 1_000)
+    tail = LogTail(path, last=1_000, most=1 << 16)
+    assert size - (1 << 16) <= tail.position < size - (1 << 15)
+    assert tail.new()[-1].id == f"{999:032x}"
+
+
+def test_a_huge_line_is_refused_and_not_read(path):
+    path.touch()
+    os.truncate(path, 1 << 38)  # a hole of 256 GB, which reading would never get through
+    with pytest.raises(RunDirError, match="65,536 bytes of it hold no whole line"):
+        LogTail(path, last=5, most=1 << 16)
+
+
+def test_an_unfinished_line_is_waited_for_until_it_is_too_long(path):
+    end = written(path, 10)
+    os.truncate(path, end + 5_000)
+    assert LogTail(path, position=end, most=5_001).new() == []
+    with pytest.raises(RunDirError, match="5,000 bytes of it hold no whole line"):
+        LogTail(path, position=end, most=5_000).new()
