@@ -4,6 +4,8 @@
     plugin.py   the routes
     guard.py    access checks: Host, Origin, token
     runs.py     the runs below the log directory
+    changes.py  entries of a run's log, each with its shell command
+    curves.py   curves out of TensorBoard's memory
     static/     the page: plain JavaScript modules without a build step
 
 The plugin talks to the job through the files of `rl_core.control`, like every other client.

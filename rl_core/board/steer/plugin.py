@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from tensorboard import plugin_util
 from tensorboard.backend import http_util
-from tensorboard.data.provider import RunTagFilter
 from tensorboard.plugins import base_plugin
-from tensorboard.plugins.scalar import metadata as scalar_plugin
 from werkzeug.wrappers import Request, Response
 
+from rl_core.board.steer.changes import for_page, read_changes
+from rl_core.board.steer.curves import MOST_POINTS, Curves
 from rl_core.board.steer.guard import Guard
 from rl_core.board.steer.runs import Runs, log_directories
 from rl_core.control.client import NotRunning, RunClient
@@ -30,15 +29,12 @@ from rl_core.control.commands import (
     set_command,
 )
 from rl_core.control.files import ControlFiles
-from rl_core.control.log import LogTail
-from rl_core.control.state import read_state, require_answers
+from rl_core.control.log import require_length
+from rl_core.control.state import read_state
 from rl_core.errors import RlCoreError, RunDirError, in_one_line, shown
 from rl_core.regular_file import read_regular
 
 STATIC = Path(__file__).parent / "static"
-CURVES = ("episode/return", "target/age", "learn/q_mean", "learn/td_error_mean_abs")
-_POINTS = 500  # points of a curve's history
-_ENTRIES = 500  # log entries in the first answer
 _TOKEN_BYTES = 1_000  # largest accepted token file; a real one has 33 bytes
 # Fixed here, because the system's MIME table may differ, and a browser runs a module only with
 # the right type.
@@ -94,7 +90,7 @@ class SteerPlugin(base_plugin.TBPlugin):
                 getattr(flags, "logdir_spec", "") or "",
             )
         )
-        self._data_provider = context.data_provider
+        self._curves = Curves(context.data_provider)
 
     def get_plugin_apps(self) -> dict[str, Handler]:
         shown = [path for path in sorted(STATIC.iterdir()) if path.suffix in _KINDS]
@@ -103,6 +99,7 @@ class SteerPlugin(base_plugin.TBPlugin):
             "/session": self._route(self._session, writing="page"),
             "/runs": self._route(self._list_runs),
             "/run": self._route(self._show_run),
+            "/tags": self._route(self._list_tags),
             "/history": self._route(self._history),
             "/command": self._route(self._command, writing="command"),
         }
@@ -121,7 +118,6 @@ class SteerPlugin(base_plugin.TBPlugin):
         return {
             "token": self._guard.new_page(dict(request.headers)),
             "needs_run_token": not self._guard.loopback_only,
-            "curves": CURVES,
         }
 
     def _list_runs(self, request: Request) -> Any:
@@ -141,36 +137,28 @@ class SteerPlugin(base_plugin.TBPlugin):
     def _show_run(self, request: Request) -> Any:
         files = self._run(request.args.get("name", ""))
         state, alive = read_state(files)
-        require_answers(files)
-        # Read only the last entries: a log may have millions of lines.
-        tail = LogTail(files.log, last=_ENTRIES)
-        tail.position = max(tail.position, request.args.get("position", 0, int))
-        entries = tail.new()
+        require_length(files.log, state.log_bytes)
+        changes = read_changes(files.log, request.args.get("position", 0, int))
         return {
             "alive": alive,
             "now": time.time(),  # the browser's machine may have a different clock
             "state": state.model_dump(mode="json"),
-            "log": [e.model_dump() | {"text": e.describe()} for e in entries],
-            "position": tail.position,
+            "log": [for_page(files.run, entry) for entry in changes.entries],
+            "begin": changes.begin,
+            "position": changes.end,
             "token_file": str(files.token),
         }
+
+    def _list_tags(self, request: Request) -> Any:
+        name = request.args.get("name", "")
+        self._run(name)
+        return {"tags": self._curves.tags(request, name)}
 
     def _history(self, request: Request) -> Any:
         name = request.args.get("name", "")
         self._run(name)
-        if self._data_provider is None:
-            return {"curves": {}}
-        found = self._data_provider.read_scalars(
-            plugin_util.context(request.environ),
-            experiment_id=plugin_util.experiment_id(request.environ),
-            plugin_name=scalar_plugin.PLUGIN_NAME,
-            downsample=_POINTS,
-            run_tag_filter=RunTagFilter(runs=[name], tags=list(CURVES)),
-        )
-        curves = {
-            tag: [[p.step, p.value] for p in points] for tag, points in found.get(name, {}).items()
-        }
-        return {"curves": curves}
+        tags, most = request.args.getlist("tag"), request.args.get("points", MOST_POINTS, int)
+        return {"curves": self._curves.points(request, name, tags, most)}
 
     def _command(self, request: Request) -> Any:
         try:

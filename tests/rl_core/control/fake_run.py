@@ -1,5 +1,7 @@
 """A run without TensorFlow: `python fake_run.py RUN [TICKS]` is steered until it is told to stop.
 
+`python fake_run.py RUN TICKS repeats` refuses every change.
+
 One tick a millisecond, one env step and two updates a tick.
 """
 
@@ -86,10 +88,11 @@ class FakeRun:
 
 def main():
     run, ticks = Path(sys.argv[1]), int([*sys.argv, "1000000000"][2])
+    repeats = sys.argv[3:] == ["repeats"]
     # No corner within a test's time: it would be an entry of the log that nobody asked for.
     fake = FakeRun(schedule_steps=1_000_000_000)
     run.mkdir(parents=True, exist_ok=True)
-    with Steering(fake.live, ControlFiles(run), fake) as steering:
+    with Steering(fake.live, ControlFiles(run), fake, repeats=repeats) as steering:
         while "stop" not in fake.done and fake.tick < ticks:
             fake.tick += not fake.paused
             fake.live.env_step = fake.tick

@@ -2,7 +2,8 @@
 
 export class Answers {
   constructor() {
-    this.forget('');
+    this.waiting = new Map();
+    this.seen = new Map();
   }
 
   /** Returns a promise of the log entry for each id; it is rejected if no answer can come. */
@@ -24,12 +25,5 @@ export class Answers {
   giveUp(reason) {
     for (const {reject} of this.waiting.values()) reject(new Error(reason));
     this.waiting.clear();
-  }
-
-  /** Rejects all open promises and forgets all answers, for a different run. */
-  forget(reason) {
-    if (this.waiting) this.giveUp(reason);
-    this.waiting = new Map();
-    this.seen = new Map();
   }
 }

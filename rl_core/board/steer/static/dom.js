@@ -19,6 +19,26 @@ export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+/** Copies a text to the clipboard; resolves to false if the browser does not allow it. */
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch { // not a secure context: an older way
+    const area = el('textarea', {class: 'clipboard', 'aria-hidden': 'true'}, text);
+    document.body.append(area);
+    area.select();
+    const copied = document.execCommand('copy');
+    area.remove();
+    return copied;
+  }
+}
+
+/** Returns true for equal live values: numbers, or sets of blocks. */
+export function same(a, b) {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
 const whole = new Intl.NumberFormat('en-US', {maximumFractionDigits: 0});
 
 /** Returns text such as "12,431". */

@@ -1,57 +1,46 @@
-// Header of the page: choice of the run, its progress, and buttons for its actions.
+// Header of the page: the run's progress, and buttons for its actions.
 
 import {ago, count, duration, el, number, say} from './dom.js';
+import {RewindForm} from './rewind.js';
 
 const ACTIONS = [
   ['sync', 'Sync now', 'Copy online to target now'],
   ['snapshot', 'Snapshot', 'Keep the networks and the optimizer in memory'],
-  ['rewind', 'Rewind', 'Restore the last snapshot; a second rewind undoes the first'],
+  ['rewind', 'Rewind …', 'Go back to a snapshot; asks how far'],
   ['checkpoint', 'Checkpoint', 'Write a checkpoint to disk'],
   ['pause', 'Pause', 'Stop stepping and learning, and wait'],
   ['evaluate', 'Evaluate', 'Play the greedy policy, without any effect on training'],
   ['stop', 'Stop', 'End the run now and save its weights'],
 ];
 const SURE_FOR = 3000; // ms
-export const AT_WORK = ['running', 'paused', 'evaluating'];
-
-/** Returns the status to show: "killed" if a run that was at work is not alive. */
-export function word(status, alive) {
-  return AT_WORK.includes(status) && !alive ? 'killed' : status;
-}
 
 export class Header {
-  /** pick(run) chooses a run; ask(commands) is as for Knobs. */
-  constructor(pick, ask) {
+  /** chooser: of the runs; ask(run, commands) sends commands to one. */
+  constructor(chooser, ask) {
+    this.chooser = chooser;
     this.ask = ask;
-    this.picker = el('select', {id: 'run', onchange: () => pick(this.picker.value)});
     this.status = el('span', {class: 'status'});
     this.heartbeat = el('span', {class: 'unit'});
     this.progress = el('progress', {max: 1, value: 0, 'aria-label': 'env steps done'});
     this.facts = el('dl', {class: 'facts'});
     this.buttons = new Map(ACTIONS.map(([action, text, title]) => [action, el('button', {
-      type: 'button', title, 'data-action': action, onclick: () => this.act(action),
+      type: 'button', title, 'data-action': action, onclick: () => this.press(action),
     }, text)]));
     this.said = el('p', {class: 'note', role: 'status'});
-    this.runToken = el('input', {id: 'run-token', type: 'password', autocomplete: 'off'});
+    this.rewind = new RewindForm((k) => this.act('rewind', k));
+    this.runToken = el('input', {
+      id: 'run-token', type: 'password', autocomplete: 'off', oninput: () => { this.chooser.main.token = this.runToken.value; },
+    });
     this.tokenFile = el('code');
     this.tokenRow = el('form', {class: 'token', hidden: true, onsubmit: (event) => event.preventDefault()},
       el('label', {for: 'run-token'}, 'This board listens to other machines. To steer, type the token in the file '),
       this.tokenFile, ' ', this.runToken);
     this.banner = el('p', {class: 'banner', role: 'alert', hidden: true});
-    this.node = el('header', {},
-      el('div', {class: 'pick'}, el('label', {for: 'run'}, 'Run'), this.picker, this.status, this.heartbeat),
-      this.progress, this.facts,
+    this.node = el('header', {oninput: () => this.forgive()},
+      el('div', {class: 'pick'}, el('label', {for: 'run'}, 'Run'), chooser.picker, this.status, this.heartbeat, chooser.button),
+      chooser.panel, chooser.legend, this.progress, this.facts,
       el('div', {class: 'actions', role: 'group', 'aria-label': 'commands'}, ...this.buttons.values(), this.said),
-      this.tokenRow, this.banner);
-  }
-
-  listRuns(runs, picked) {
-    const options = runs.map((run) => [run.name, `${run.name} (${word(run.status, run.alive)})`, run.problem]);
-    const key = JSON.stringify(options);
-    if (key === this.options) return; // a replacement would close an open list
-    this.options = key;
-    this.picker.replaceChildren(...options.map(([name, text, title]) => el('option', {value: name, title}, text)));
-    if (picked) this.picker.value = picked;
+      this.rewind.node, this.tokenRow, this.banner);
   }
 
   /** Clears all facts: a new run's state is not loaded yet, and a damaged run has none. */
@@ -61,29 +50,33 @@ export class Header {
     say(this.heartbeat, '');
     this.progress.value = 0;
     this.actions = [];
+    this.runToken.value = this.chooser.main.token;
     this.showFacts([]);
+    this.rewind.close();
+    this.relax();
     this.tell('', '');
   }
 
-  show({state, alive, now, token_file: tokenFile}) {
-    const status = word(state.status, alive);
+  show(run) {
+    const {state, status, answer} = run;
     this.paused = status === 'paused';
-    say(this.tokenFile, tokenFile);
+    say(this.tokenFile, answer.token_file);
     say(this.status, status);
     this.status.className = `status ${status}`;
-    say(this.heartbeat, `heartbeat ${ago(now - state.time)}`);
+    say(this.heartbeat, `heartbeat ${ago(answer.now - state.time)}`);
     this.progress.value = state.env_steps ? state.env_step / state.env_steps : 0;
     say(this.buttons.get('pause'), this.paused ? 'Resume' : 'Pause');
     this.actions = state.actions;
-    const {mean_return: mean, target_age: age} = state, going = AT_WORK.includes(status);
+    this.rewind.update(state.values);
+    const {mean_return: mean, target_age: age} = state;
     this.showFacts([
       ['env', state.env_id],
       ['env step', `${count(state.env_step)} of ${count(state.env_steps)}`],
       ['update', count(state.update)],
       ['mean return', mean === null ? '–' : number(Number(mean.toFixed(1)))],
       ['target age', age === null ? '–' : `${count(age)} updates`],
-      ['speed', going ? `${count(state.env_steps_per_second)} env steps/s` : '–'],
-      ['time left', going ? duration(state.eta_seconds) : '–'],
+      ['speed', run.going ? `${count(state.env_steps_per_second)} env steps/s` : '–'],
+      ['time left', run.going ? duration(state.eta_seconds) : '–'],
     ]);
   }
 
@@ -98,6 +91,7 @@ export class Header {
     for (const [action, button] of this.buttons) {
       button.disabled = !on || !(this.actions ?? []).includes(action);
     }
+    this.rewind.go.disabled = this.buttons.get('rewind').disabled;
   }
 
   complain(text) {
@@ -105,39 +99,52 @@ export class Header {
     this.banner.hidden = !text;
   }
 
-  async act(action) {
-    const asked = action === 'pause' && this.paused ? 'resume' : action;
-    if (asked === 'stop' && !this.sure()) return;
-    this.tell(`${asked}: pending …`, 'pending');
+  press(action) {
+    if (action === 'rewind') return this.rewind.open();
+    if (action === 'stop' && !this.sure()) return;
+    this.act(action === 'pause' && this.paused ? 'resume' : action);
+  }
+
+  async act(action, value = null) {
+    const run = this.chooser.main;
+    const tell = (text, kind) => { if (run === this.chooser.main) this.tell(text, kind); };
+    tell(`${action}: pending …`, 'pending');
     try {
-      const [promised] = await this.ask([{do: asked}]);
+      const [promised] = await this.ask(run, [value === null ? {do: action} : {do: action, value}]);
       const entry = await promised;
-      this.tell(entry.taken ? `done: ${entry.text}` : entry.reason, entry.taken ? 'applied' : 'refused');
+      const kept = action === 'rewind' ? '; live values stay as they are' : '';
+      tell(entry.taken ? `done: ${entry.text}${kept}` : entry.reason, entry.taken ? 'applied' : 'refused');
     } catch (error) {
-      this.tell(error.message, 'refused');
+      tell(error.message, 'refused');
     }
   }
 
   /** True at the second press of Stop within three seconds; a frame would block a dialog. */
   sure() {
     const button = this.buttons.get('stop');
-    const relax = () => {
-      clearTimeout(this.relaxing);
-      delete button.dataset.sure;
-      say(button, 'Stop');
-    };
     if (button.dataset.sure) {
-      relax();
+      this.relax();
       return true;
     }
     button.dataset.sure = 'asked';
     say(button, 'Really stop?');
-    this.relaxing = setTimeout(relax, SURE_FOR);
+    this.relaxing = setTimeout(() => this.relax(), SURE_FOR);
     return false;
+  }
+
+  relax() {
+    clearTimeout(this.relaxing);
+    delete this.buttons.get('stop').dataset.sure;
+    say(this.buttons.get('stop'), 'Stop');
   }
 
   tell(text, kind) {
     say(this.said, text);
     this.said.className = `note ${kind}`;
+  }
+
+  /** Removes an error: the user has begun to write something else. */
+  forgive() {
+    if (this.said.classList.contains('refused')) this.tell('', '');
   }
 }

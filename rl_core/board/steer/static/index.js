@@ -1,33 +1,31 @@
-// The Steer tab: choice of the run, its progress, live values, changes and four live plots.
+// The Steer tab: the chosen runs, their progress, live values, changes and curves.
 
-import {Answers} from './answers.js';
-import {ago, el} from './dom.js';
-import {AT_WORK, Header, word} from './header.js';
+import {Changes} from './changes.js';
+import {Chooser} from './chooser.js';
+import {Curves} from './curves.js';
+import {el} from './dom.js';
+import {Header} from './header.js';
 import {Knobs} from './knob.js';
-import {Plot} from './plot.js';
-import {command, get, openSession} from './server.js';
-import {followTheme, framedByAnother, remember, remembered, unseen} from './surroundings.js';
+import {get, openSession} from './server.js';
+import {followTheme, framedByAnother, unseen} from './surroundings.js';
 
 const POLL = 1000, POLL_SOON = 200, SOON_FOR = 4000, LIST = 3000, HISTORY = 10000; // ms
-const PLOTS = [
-  ['episode/return', 'Return', 'reward'],
-  ['target/age', 'Target age', 'updates'],
-  ['learn/q_mean', 'Q mean', 'reward'],
-  ['learn/td_error_mean_abs', 'TD error', 'mean absolute, reward'],
-];
+const OTHERS_EVERY = 3; // polls between two of the runs that are only compared
+const POINTS = 4000, MOST_POINTS = 1000; // loaded for one plot, and for one curve
 
 class Page {
   constructor(root) {
-    this.run = null;
-    this.answers = new Answers();
     this.soonUntil = 0;
+    this.polls = 0;
     this.anyAlive = true;
     this.locked = 'Loading …';
-    const ask = (commands) => this.ask(commands);
-    this.header = new Header((name) => this.pick(name), ask);
+    const ask = (run, commands) => this.ask(run, commands);
+    this.chooser = new Chooser(() => this.choose());
+    this.header = new Header(this.chooser, ask);
+    this.header.runToken.addEventListener('input', () => this.knobs.forgive());
     this.knobs = new Knobs(ask);
-    this.plots = new Map(PLOTS.map(([tag, title, unit]) => [tag, new Plot(title, unit)]));
-    this.log = el('ol', {class: 'log', tabindex: '0', 'aria-label': 'changes, newest first'});
+    this.changes = new Changes(ask);
+    this.curves = new Curves(() => this.history());
     this.where = el('code');
     this.empty = el('section', {class: 'empty', hidden: true},
       el('h2', {}, 'No run here can be steered yet'),
@@ -35,10 +33,12 @@ class Page {
       el('pre', {}, 'targetnet train cartpole'));
     this.trouble = el('p', {class: 'banner', role: 'alert', hidden: true});
     this.main = el('main', {hidden: true}, this.header.node, this.knobs.node,
-      el('div', {class: 'right'},
-        el('section', {class: 'plots', 'aria-label': 'curves'}, ...[...this.plots.values()].map((plot) => plot.node)),
-        el('section', {class: 'changes'}, el('h2', {}, 'Changes'), this.log)));
+      el('div', {class: 'right'}, this.curves.node, this.changes.node));
     root.replaceChildren(this.trouble, this.main, this.empty);
+  }
+
+  get run() {
+    return this.chooser.main;
   }
 
   async start() {
@@ -74,112 +74,80 @@ class Page {
     this.where.textContent = directories.join(', ');
     this.empty.hidden = runs.length > 0;
     this.main.hidden = runs.length === 0;
-    this.header.listRuns(runs, this.run);
-    if (!this.run && runs.length) {
-      const before = remembered();
-      await this.pick(runs.some((run) => run.name === before) ? before : runs[0].name);
-    }
+    this.chooser.offer(runs);
   }
 
-  async pick(name) {
-    this.run = name;
-    remember(name);
-    this.header.picker.value = name;
-    this.position = 0;
-    this.answers.forget('another run was chosen');
-    this.knobs.clear();
-    this.header.clear();
-    this.log.replaceChildren();
-    for (const plot of this.plots.values()) plot.clear();
-    await Promise.all([this.refresh(), this.history()]);
+  /** Shows other runs, or another main run. */
+  async choose() {
+    const {runs, main} = this.chooser;
+    const another = main !== this.knobs.main;
+    this.knobs.choose(runs, main);
+    this.changes.choose(runs);
+    this.curves.choose(runs, main);
+    if (another) this.header.clear();
+    this.show();
+    await Promise.all([...runs.filter((run) => run === main || !run.answer).map((run) => this.refresh(run)), this.history()]);
   }
 
   async poll() {
-    if (!unseen()) await this.refresh();
-    setTimeout(() => this.poll(), Date.now() < this.soonUntil ? POLL_SOON : POLL);
-  }
-
-  /** Loads the run's last state and its new log entries. */
-  async refresh() {
-    const name = this.run, position = this.position;
-    if (!name) return;
-    let answer;
-    try {
-      answer = await get('run', {name, position});
-    } catch (error) {
-      if (name === this.run) this.lose(error.message);
-      return;
+    if (!unseen() && this.run) {
+      const others = this.polls++ % OTHERS_EVERY === 0 || this.isSoon;
+      await Promise.all(this.chooser.runs.filter((run) => others || run === this.run).map((run) => this.refresh(run)));
     }
-    // The user has picked another run, or another response already had these entries.
-    if (name !== this.run || position !== this.position) return;
-    this.position = answer.position;
-    this.show(answer);
+    setTimeout(() => this.poll(), this.isSoon ? POLL_SOON : POLL);
   }
 
+  get isSoon() {
+    return Date.now() < this.soonUntil;
+  }
+
+  /** Loads a run's last state and its new log entries. */
+  async refresh(run) {
+    const entries = await run.refresh();
+    if (!this.chooser.runs.includes(run)) return; // put aside meanwhile
+    this.changes.add(run, entries);
+    this.show();
+  }
+
+  /** Loads the curves of the chosen runs, one run after the other: TensorBoard has one processor. */
   async history() {
-    const name = this.run;
-    if (!name || unseen()) return;
-    const {curves} = await get('history', {name}).catch(() => ({curves: {}}));
-    if (name !== this.run) return;
-    for (const [tag, points] of Object.entries(curves)) {
-      const plot = this.plots.get(tag);
-      if (plot.add(points)) plot.draw();
+    if (unseen() || !this.run) return;
+    const {runs} = this.chooser, {tags} = this.curves;
+    const points = Math.min(MOST_POINTS, Math.floor(POINTS / runs.length));
+    for (const run of [this.run, ...runs.filter((other) => other !== this.run)]) {
+      if (run.going || !run.tags.length) await run.listTags();
+      await run.load(tags, points);
+      this.curves.draw();
     }
   }
 
-  show(answer) {
-    const {state, alive, log, now} = answer;
-    const status = word(state.status, alive);
-    const going = AT_WORK.includes(status);
-    this.header.show(answer);
-    for (const entry of log) this.addEntry(entry);
-    let why = '';
-    if (!going) {
-      why = `${this.run} is ${status}, last heartbeat ${ago(now - state.time)}: it takes no commands.`;
-      this.answers.giveUp(`no answer came: the run is ${status}`);
-      if (!this.anyAlive) why += ' No run here is at work; start one with: targetnet train cartpole';
-    }
-    this.header.complain(this.locked || why);
-    this.header.enable(going && !this.locked);
-    this.knobs.show(state.values, going && !this.locked);
-    for (const [tag, plot] of this.plots) {
-      const point = state.recent[tag];
-      let fresh = point ? plot.add([point]) : false;
-      if (tag === 'target/age' && state.target_age !== null) {
-        fresh = plot.add([[state.env_step, state.target_age]]) || fresh;
-      }
-      if (fresh || log.length) plot.draw();
-    }
+  show() {
+    const {run} = this, open = !this.locked;
+    if (run.answer && !run.problem) this.header.show(run);
+    const idle = run.answer && !run.going && !this.anyAlive;
+    const start = idle ? ' No run here is at work; start one with: targetnet train cartpole' : '';
+    this.header.complain(this.locked || run.excuse + start);
+    this.header.enable(run.going && open);
+    this.knobs.show(open);
+    this.changes.show(open);
+    this.chooser.show();
+    this.curves.draw();
   }
 
   /** Handles a failed request: the shown data is old, so steering is disabled. */
   lose(text) {
-    const here = this.main.hidden ? null : this.header;
-    this.trouble.hidden = Boolean(here);
+    this.trouble.hidden = !this.main.hidden;
     this.trouble.textContent = text;
-    here?.complain(text);
-    this.header.enable(false);
-    for (const knob of this.knobs.byName.values()) knob.update(knob.live, false);
+    for (const run of this.chooser.runs) run.problem = text;
+    if (this.run) this.show();
   }
 
-  addEntry(entry) {
-    this.answers.came(entry);
-    const when = new Date(entry.time * 1000);
-    this.log.prepend(el('li', {class: entry.taken ? entry.kind : 'refused'},
-      el('time', {title: when.toLocaleString()}, when.toLocaleTimeString()),
-      el('span', {class: 'who'}, entry.who), el('span', {class: 'what'}, entry.text)));
-    if (entry.taken && (entry.kind === 'set' || ['sync', 'rewind'].includes(entry.name))) {
-      for (const plot of this.plots.values()) plot.mark(entry.env_step, entry.text);
-    }
-  }
-
-  async ask(commands) {
+  async ask(run, commands) {
     if (this.locked) throw new Error(this.locked);
-    const {tokenRow, runToken} = this.header;
-    const ids = await command(this.run, commands, tokenRow.hidden ? '' : runToken.value);
+    const promises = await run.send(commands);
     this.soonUntil = Date.now() + SOON_FOR;
-    setTimeout(() => this.refresh(), 60);
-    return this.answers.to(ids);
+    setTimeout(() => this.refresh(run), 60);
+    return promises;
   }
 }
 

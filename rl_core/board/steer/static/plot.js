@@ -1,166 +1,238 @@
-// One small live plot: a curve by env step, with a vertical mark at each change.
+// One plot: a curve of each chosen run by env step, with a vertical mark at each change.
 
+import {ticks, tickTexts} from './axis.js';
+import {between, nearest, smooth} from './curve.js';
 import {count, el, number, say} from './dom.js';
 
-const HEIGHT = 142, LEFT = 42, RIGHT = 10, TOP = 10, BOTTOM = 20; // pixels
-const MOST_POINTS = 2000, KEPT_WHOLE = 500, NEAR = 6;
+const HEIGHT = 158, LEFT = 46, RIGHT = 10, TOP = 12, BOTTOM = 20; // pixels
+const NEAR = 6, LEAST_DRAG = 6;
 
 export class Plot {
-  /** title: title of the plot; unit: unit of its values. */
-  constructor(title, unit) {
-    this.title = title;
+  /**
+   * tag: of the curve; pick(tag) chooses another; zoom([from, to]) shows only these env steps, and
+   * zoom(null) shows all.
+   */
+  constructor(tag, pick, zoom) {
+    this.tag = tag;
+    this.zoom = zoom;
+    this.content = {series: [], marks: [], view: null, weight: 0};
+    this.picker = el('select', {class: 'tag', 'aria-label': 'curve', onchange: () => pick(this.picker.value)});
+    this.unit = el('span', {class: 'unit'});
     this.last = el('span', {class: 'last'});
     this.tip = el('div', {class: 'tip', 'aria-hidden': 'true', hidden: true});
-    this.still = el('svg:g');
+    this.axes = el('svg:g');
+    this.curves = el('svg:g');
     this.cross = el('svg:line', {class: 'cross', y1: TOP, y2: HEIGHT - BOTTOM});
-    this.dot = el('svg:circle', {class: 'dot', r: 3});
-    this.moving = el('svg:g', {visibility: 'hidden'}, this.cross, this.dot);
-    this.svg = el('svg:svg', {role: 'img', height: HEIGHT}, this.still, this.moving);
-    this.svg.addEventListener('pointermove', (event) => this.hover(event.clientX));
-    this.svg.addEventListener('pointerleave', () => this.hover(null));
-    this.area = el('div', {class: 'area'}, this.svg, this.tip);
+    this.dots = el('svg:g');
+    this.moving = el('svg:g', {visibility: 'hidden'}, this.cross, this.dots);
+    this.chosen = el('svg:rect', {class: 'chosen', y: TOP, height: HEIGHT - BOTTOM - TOP, visibility: 'hidden'});
+    // A nested svg cuts off what a zoomed curve has outside of the axes.
+    this.window = el('svg:svg', {x: 0, y: 0, height: HEIGHT - BOTTOM + 1}, this.curves);
+    this.svg = el('svg:svg', {role: 'img', height: HEIGHT}, this.axes, this.window, this.chosen, this.moving);
+    this.listen();
+    this.area = el('div', {class: 'area'}, this.svg);
     this.node = el('figure', {class: 'plot'},
-      el('figcaption', {}, el('b', {}, title), el('span', {class: 'unit'}, unit), this.last), this.area);
+      el('figcaption', {}, this.picker, this.unit, this.last), this.area, this.tip);
     // One unit of the SVG is one pixel, so that its text has the same size as the page's text.
     new ResizeObserver(() => this.draw()).observe(this.area);
-    this.clear();
   }
 
-  clear() {
-    this.points = new Map(); // env step -> value
-    this.marks = []; // {step, text}
+  listen() {
+    const on = (name, act) => this.svg.addEventListener(name, act);
+    on('pointerdown', (event) => {
+      if (event.button || !this.x) return;
+      this.svg.setPointerCapture(event.pointerId);
+      this.from = this.place(event);
+      event.preventDefault(); // no selection of text
+    });
+    on('pointermove', (event) => (this.from === undefined ? this.hover(event.clientX) : this.drag(this.place(event))));
+    on('pointerup', (event) => this.drop(this.place(event)));
+    on('pointercancel', () => this.drop(this.from));
+    on('pointerleave', () => this.hover(null));
+    on('dblclick', () => this.zoom(null));
+  }
+
+  /** Lists the curves that can be chosen: [{tag, unit, meaning}, ...]. */
+  offer(tags) {
+    const known = tags.find(({tag}) => tag === this.tag);
+    const names = tags.map(({tag}) => tag);
+    if (!known) names.unshift(this.tag); // no run has it yet
+    const key = JSON.stringify(names);
+    if (key !== this.options) { // a replacement would close an open list
+      this.options = key;
+      this.picker.replaceChildren(...names.map((name) => el('option', {value: name}, name)));
+    }
+    this.picker.value = this.tag;
+    this.picker.title = known?.meaning ?? '';
+    say(this.unit, known && known.unit !== '1' ? known.unit : '');
+    this.unit.title = this.unit.textContent;
+  }
+
+  /**
+   * Draws curves.
+   *
+   * series: [{name, slot, points, main}, ...], the main run's last; marks: [{step, text, kind, slot,
+   * name}, ...]; view: [first, last env step], or null for all; weight: of the smoothing.
+   */
+  show(content) {
+    this.content = content;
     this.draw();
   }
 
-  /** Adds a vertical line at an env step, with a text about the change. */
-  mark(step, text) {
-    this.marks.push({step, text});
-  }
-
-  /** Adds points [[env step, value], ...]; returns true if any point is new. */
-  add(points) {
-    let fresh = false;
-    for (const [step, value] of points) {
-      if (!Number.isFinite(value) || this.points.get(step) === value) continue;
-      this.points.set(step, value);
-      fresh = true;
-    }
-    if (this.points.size > MOST_POINTS) this.thin();
-    return fresh;
-  }
-
-  /** Drops every second of the older points, because a page may stay open for weeks. */
-  thin() {
-    const points = this.inOrder(), old = points.length - KEPT_WHOLE;
-    this.points = new Map(points.filter((_, i) => i % 2 === 0 || i >= old));
-  }
-
-  inOrder() {
-    return [...this.points].sort((a, b) => a[0] - b[0]);
-  }
-
   draw() {
-    const points = this.sorted = this.inOrder(), width = this.area.clientWidth;
-    const last = points.length ? brief(points[points.length - 1][1]) : 'no point yet';
-    say(this.last, last);
-    this.svg.setAttribute('aria-label', `${this.title} by env step, now ${last}, ${this.marks.length} changes marked`);
-    this.still.replaceChildren();
-    if (!points.length || !width) return this.hover(null);
+    const {series, marks, view, weight} = this.content, width = this.area.clientWidth;
+    for (const drawn of [this.axes, this.curves]) drawn.replaceChildren();
+    say(this.last, '');
+    this.x = null;
+    this.shown = series.filter((one) => one.points.length).map((one) => ({
+      ...one, smooth: weight ? smooth(one.points, weight) : one.points,
+    }));
+    if (!this.shown.length || !width) return this.hover(null);
+    const main = this.shown.find((one) => one.main);
+    if (main) say(this.last, brief(main.points.at(-1)[1]));
     this.svg.setAttribute('width', width);
-    this.scale(points, width);
+    this.window.setAttribute('x', LEFT);
+    this.window.setAttribute('width', Math.max(0, width - LEFT - RIGHT + 1));
+    this.curves.setAttribute('transform', `translate(${-LEFT})`);
+    this.scale(view, width);
     this.drawAxes(width);
-    for (const mark of this.marks) {
-      const x = this.x(mark.step).toFixed(1);
-      this.still.append(
-        el('svg:line', {class: 'mark', x1: x, x2: x, y1: TOP, y2: HEIGHT - BOTTOM}, el('svg:title', {}, mark.text)),
-        el('svg:path', {class: 'flag', d: `M${x - 4} ${TOP - 7}h8l-4 6z`}));
-    }
-    const path = points.map(([s, v], i) => `${i ? 'L' : 'M'}${this.x(s).toFixed(1)} ${this.y(v).toFixed(1)}`);
-    this.still.append(el('svg:path', {class: 'curve', d: path.join('')}));
+    this.marks = this.visible(marks);
+    for (const mark of this.marks) this.drawMark(mark);
+    for (const one of this.shown) this.drawCurve(one, weight);
     this.hover(this.pointer);
   }
 
-  scale(points, width) {
+  scale(view, width) {
     let low = Infinity, high = -Infinity, end = 1;
-    for (const [step, value] of points) {
-      [low, high, end] = [Math.min(low, value), Math.max(high, value), Math.max(end, step)];
+    for (const {points} of this.shown) end = Math.max(end, points.at(-1)[0]);
+    for (const {step} of this.content.marks) end = Math.max(end, step);
+    const [first, last] = this.view = view ?? [0, end];
+    for (const one of this.shown) {
+      one.inView = between(one.points, first, last);
+      for (const [, value] of one.inView) [low, high] = [Math.min(low, value), Math.max(high, value)];
     }
-    for (const mark of this.marks) end = Math.max(end, mark.step);
-    if (low > 0 && low < high / 2) low = 0;
-    if (low === high) [low, high] = [low - 1, high + 1];
+    if (!view && low > 0 && low < high / 2) low = 0;
+    // Widens a range that is too narrow for floats.
+    const least = Math.max(Math.abs(low), Math.abs(high)) * 1e-12;
+    if (high - low <= least) [low, high] = [low - Math.max(1, 2 * least), high + Math.max(1, 2 * least)];
     this.ticks = ticks(low, high, 3);
-    [low, high] = [Math.min(low, this.ticks[0]), Math.max(high, this.ticks[this.ticks.length - 1])];
-    this.end = end;
-    this.x = (step) => LEFT + step / end * (width - RIGHT - LEFT);
+    [low, high] = [Math.min(low, this.ticks[0]), Math.max(high, this.ticks.at(-1))];
+    this.x = (step) => LEFT + (step - first) / (last - first) * (width - RIGHT - LEFT);
+    this.step = (x) => first + (x - LEFT) / (width - RIGHT - LEFT) * (last - first);
     this.y = (value) => HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - BOTTOM - TOP);
   }
 
   drawAxes(width) {
-    for (const value of this.ticks) {
+    const texts = tickTexts(this.ticks);
+    this.ticks.forEach((value, i) => {
       const y = this.y(value);
-      this.still.append(
+      this.axes.append(
         el('svg:line', {class: 'grid', x1: LEFT, x2: width - RIGHT, y1: y, y2: y}),
-        el('svg:text', {class: 'tick', x: LEFT - 6, y: y + 4, 'text-anchor': 'end'}, short(value)));
+        el('svg:text', {class: 'tick', x: LEFT - 6, y: y + 4, 'text-anchor': 'end'}, texts[i]));
+    });
+    const [first, last] = this.view;
+    const steps = ticks(first, last, Math.max(2, Math.floor(width / 90))).filter((s) => s >= first && s <= last);
+    const names = tickTexts(steps);
+    steps.forEach((step, i) => {
+      const x = this.x(step), anchor = x < LEFT + 12 ? 'start' : x > width - 25 ? 'end' : 'middle';
+      this.axes.append(
+        el('svg:line', {class: 'grid', x1: x, x2: x, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM + 3}),
+        el('svg:text', {class: 'tick', x, y: HEIGHT - 4, 'text-anchor': anchor}, names[i]));
+    });
+  }
+
+  /** Returns the marks in view, one per pixel at most: a run may have thousands. */
+  visible(marks) {
+    const [first, last] = this.view, byPixel = new Map();
+    for (const mark of marks) {
+      if (mark.step < first || mark.step > last) continue;
+      const key = `${Math.round(this.x(mark.step))} ${mark.kind} ${mark.slot}`;
+      byPixel.set(key, mark);
     }
-    for (const step of ticks(0, this.end, Math.max(2, Math.floor(width / 90))).filter((s) => s <= this.end)) {
-      const x = this.x(step), anchor = step === 0 ? 'start' : x > width - 25 ? 'end' : 'middle';
-      this.still.append(el('svg:text', {class: 'tick', x, y: HEIGHT - 5, 'text-anchor': anchor}, short(step)));
+    return [...byPixel.values()];
+  }
+
+  drawMark({step, text, kind, slot}) {
+    const x = this.x(step).toFixed(1);
+    const flag = kind === 'schedule'
+      ? el('svg:circle', {class: 'flag', cx: x, cy: TOP - 5, r: 3})
+      : el('svg:path', {class: 'flag', d: `M${x - 4} ${TOP - 9}h8l-4 7z`});
+    this.curves.append(el('svg:g', {class: `change ${kind} slot-${slot}`},
+      el('svg:line', {class: 'mark', x1: x, x2: x, y1: TOP, y2: HEIGHT - BOTTOM}, el('svg:title', {}, text)), flag));
+  }
+
+  drawCurve(one, weight) {
+    const [first, last] = this.view;
+    const path = (points) => points
+      .map(([s, v], i) => `${i ? 'L' : 'M'}${this.x(s).toFixed(1)} ${this.y(v).toFixed(1)}`).join('');
+    const main = one.main ? 'main' : '';
+    if (weight) this.curves.append(el('svg:path', {class: `raw slot-${one.slot}`, d: path(one.inView)}));
+    const points = weight ? between(one.smooth, first, last) : one.inView;
+    this.curves.append(el('svg:path', {class: `curve slot-${one.slot} ${main}`, d: path(points)}));
+    if (points.length === 1) { // a line of one point is invisible
+      const [[step, value]] = points;
+      this.curves.append(el('svg:circle', {class: `dot slot-${one.slot}`, cx: this.x(step), cy: this.y(value), r: 2.5}));
     }
   }
 
-  /** Shows the value at a screen position, or a mark if one is near; null shows nothing. */
+  // The pointer: values under it, and a part of the axis to zoom into.
+
+  place(event) {
+    const x = event.clientX - this.svg.getBoundingClientRect().left;
+    return Math.max(LEFT, Math.min(this.area.clientWidth - RIGHT, x));
+  }
+
+  drag(to) {
+    this.hover(null);
+    this.chosen.setAttribute('x', Math.min(this.from, to));
+    this.chosen.setAttribute('width', Math.abs(to - this.from));
+    this.chosen.setAttribute('visibility', 'visible');
+  }
+
+  drop(to) {
+    const from = this.from;
+    this.from = undefined;
+    this.chosen.setAttribute('visibility', 'hidden');
+    if (from === undefined || !this.x || Math.abs(to - from) < LEAST_DRAG) return;
+    const [first, last] = [from, to].sort((a, b) => a - b).map((x) => Math.round(this.step(x)));
+    if (last > first) this.zoom([first, last]);
+  }
+
+  /** Shows the values at a screen position, or a mark if one is near; null shows nothing. */
   hover(clientX) {
     this.pointer = clientX;
-    const off = clientX === null || clientX === undefined || !this.sorted.length || !this.x;
+    const off = clientX === null || clientX === undefined || !this.x;
     this.moving.setAttribute('visibility', off ? 'hidden' : 'visible');
     this.tip.hidden = off;
     if (off) return;
     const at = clientX - this.svg.getBoundingClientRect().left;
-    const point = nearest(this.sorted, (p) => Math.abs(this.x(p[0]) - at));
+    const several = this.content.series.length > 1;
     const mark = nearest(this.marks, (m) => Math.abs(this.x(m.step) - at));
     const marked = mark && Math.abs(this.x(mark.step) - at) < NEAR;
-    const x = this.x(marked ? mark.step : point[0]);
+    const rows = this.shown.map((one) => this.under(one, at)).sort((a, b) => b.value - a.value);
+    const x = marked ? this.x(mark.step) : several ? at : this.x(rows[0].step);
     this.cross.setAttribute('x1', x);
     this.cross.setAttribute('x2', x);
-    this.dot.setAttribute('cx', this.x(point[0]));
-    this.dot.setAttribute('cy', this.y(point[1]));
-    this.dot.setAttribute('visibility', marked ? 'hidden' : 'inherit');
-    say(this.tip, marked ? mark.text : `${number(point[1])} at env step ${count(point[0])}`);
-    const room = this.area.clientWidth - this.tip.offsetWidth;
-    this.tip.style.left = `${Math.max(0, Math.min(room, x - this.tip.offsetWidth / 2))}px`;
+    this.dots.replaceChildren(...marked ? [] : rows.map((row) => el('svg:circle', {
+      class: `dot slot-${row.slot}`, cx: this.x(row.step), cy: this.y(row.value), r: 3,
+    })));
+    const named = marked && several ? `${mark.name}: ${mark.text}` : mark?.text;
+    this.tip.replaceChildren(...marked ? [named] : rows.map((row) => el('div', {class: `slot-${row.slot}`},
+      ...several ? [el('i', {class: 'swatch'}), el('b', {}, row.name), ' '] : [], row.text)));
+    const room = this.node.clientWidth - this.tip.offsetWidth;
+    this.tip.style.left = `${Math.max(0, Math.min(room, x + 8 - this.tip.offsetWidth / 2))}px`;
   }
-}
 
-function nearest(list, distance) {
-  let best = null, least = Infinity;
-  for (const item of list) {
-    const d = distance(item);
-    if (d < least) [best, least] = [item, d];
-  }
-  return best;
-}
-
-/** Returns about n round numbers, the first at most `low` and the last at least `high`. */
-function ticks(low, high, n) {
-  const rough = (high - low) / n;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= rough * (1 - 1e-9));
-  const found = [];
-  for (let i = Math.floor(low / step + 1e-9); ; i++) {
-    found.push(Number((i * step).toPrecision(12)));
-    if (i * step >= high * (1 - 1e-12) - step * 1e-9) return found;
+  /** Returns the point of a run that is nearest to a place, and its text. */
+  under({name, slot, inView, smooth: smoothed, points}, at) {
+    const [step, raw] = nearest(inView, ([s]) => Math.abs(this.x(s) - at));
+    const value = smoothed === points ? raw : smoothed.find(([s]) => s === step)[1];
+    const was = value === raw ? '' : ` (smoothed from ${brief(raw)})`;
+    return {name, slot, step, value, text: `${number(Number(value.toPrecision(6)))}${was} at env step ${count(step)}`};
   }
 }
 
 /** Returns a number with four digits, enough to see it change. */
 function brief(value) {
   return Math.abs(value) >= 1000 ? number(Math.round(value)) : number(Number(value.toPrecision(4)));
-}
-
-/** Returns text such as "12k", "1.5M" or "0.25". */
-function short(value) {
-  for (const [size, unit] of [[1e9, 'G'], [1e6, 'M'], [1e3, 'k']]) {
-    if (Math.abs(value) >= size) return `${Number((value / size).toPrecision(3))}${unit}`;
-  }
-  return String(Number(value.toPrecision(3)));
 }

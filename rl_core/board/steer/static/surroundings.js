@@ -1,4 +1,4 @@
-// The page's surroundings: outer frames, TensorBoard's theme, visibility, and the last chosen run.
+// The page's surroundings: outer frames, TensorBoard's theme, visibility, and memory.
 
 /** Returns true inside a page of another origin, which could hide our buttons (clickjacking). */
 export function framedByAnother() {
@@ -34,19 +34,19 @@ export function unseen() {
   return document.hidden || window.innerHeight === 0;
 }
 
-const KEY = 'targetnet-run';
+const KEY = 'targetnet-';
 
-/** Returns the last run that was chosen in this browser tab. */
-export function remembered() {
+/** Returns what this browser tab has remembered under a name, or `otherwise`. */
+export function recall(name, otherwise) {
   try {
-    return sessionStorage.getItem(KEY);
+    return JSON.parse(sessionStorage.getItem(KEY + name)) ?? otherwise;
   } catch { // a browser may forbid storage inside a frame
-    return null;
+    return otherwise;
   }
 }
 
-export function remember(run) {
+export function remember(name, value) {
   try {
-    sessionStorage.setItem(KEY, run);
+    sessionStorage.setItem(KEY + name, JSON.stringify(value));
   } catch { /* then the page begins with the newest run */ }
 }

@@ -131,7 +131,9 @@ def test_no_answer_allows_another_site_to_read_it(board, path):
 
 
 @pytest.mark.parametrize("host", ["evil.example", f"evil.example:{1}", "10.1.2.3"])
-@pytest.mark.parametrize("path", ["runs", f"run?name={RUN}", f"history?name={RUN}"])
+@pytest.mark.parametrize(
+    "path", ["runs", f"run?name={RUN}", f"tags?name={RUN}", f"history?name={RUN}&tag=target/age"]
+)
 def test_a_foreign_host_reads_nothing(board, host, path):
     answer = ask(board, "GET", path, host=host)
     assert answer.status == 403 and "some/run" not in answer.body.decode()
@@ -153,8 +155,8 @@ def test_a_run_name_with_tricks_is_not_found(board, nothing_arrives, name):
     assert answer.status == 404 and answer.json["error"].isprintable()
     assert len(answer.json["error"]) <= 600
     query = urllib.parse.urlencode({"name": name})
-    assert ask(board, "GET", f"run?{query}").status == 404
-    assert ask(board, "GET", f"history?{query}").status == 404
+    for path in ("run", "tags", "history"):
+        assert ask(board, "GET", f"{path}?{query}").status == 404
 
 
 def raw(value):
@@ -227,6 +229,60 @@ def test_the_runs_are_listed(board):
     runs = {run["name"]: run for run in ask(board, "GET", "runs").json["runs"]}
     assert runs[RUN]["alive"] and runs[RUN]["env_id"] == "Fake-v0"
     assert "plain" not in runs
+
+
+def history(board, *asked):
+    answer = ask(board, "GET", f"history?{urllib.parse.urlencode([('name', RUN), *asked])}")
+    return answer.json["curves"] if answer.status == 200 else answer
+
+
+def loaded(board, tag="episode/return"):
+    while not history(board, ("tag", tag)):
+        time.sleep(0.1)
+
+
+def test_the_curves_that_are_asked_for_are_answered_and_no_others(board):
+    loaded(board)
+    curves = history(board, ("tag", "target/age"), ("tag", "episode/return"), ("tag", "none"))
+    assert set(curves) == {"target/age", "episode/return"}
+    assert curves["episode/return"] == [[step, step / 10] for step in range(0, 1_000, 10)]
+    assert history(board) == {}
+
+
+def test_a_curve_is_thinned_on_the_server_and_keeps_its_last_point(board):
+    loaded(board)
+    points = history(board, ("tag", "episode/return"), ("points", 7))["episode/return"]
+    assert len(points) == 7 and points[-1] == [990, 99.0]
+
+
+@pytest.mark.parametrize("points", [0, -1, 1_001, 10**30])
+def test_a_number_of_points_out_of_bounds_is_refused(board, points):
+    answer = history(board, ("tag", "episode/return"), ("points", points))
+    assert answer.status == 400 and "points must be 1 to 1000" in answer.json["error"]
+
+
+def test_too_many_curves_at_once_are_refused(board):
+    answer = history(board, *(("tag", str(number)) for number in range(9)))
+    assert answer.status == 400 and "at most 8 curves" in answer.json["error"]
+
+
+def test_each_change_comes_with_the_command_that_does_the_same(board, run):
+    before = len(read_log(run.log))
+    ask(board, "POST", "command", command(value=54), page_headers(board))
+    new_entries(run, before)
+    last = ask(board, "GET", f"run?name={RUN}").json["log"][-1]
+    assert last["command"] == f"targetnet set {run.run} sync_period=54"
+
+
+def huge(path):
+    path.touch()
+    os.truncate(path, 1 << 38)
+
+
+def test_a_huge_log_is_said_to_be_damaged_and_not_read(board, spoiled):
+    other = spoiled("log.jsonl", huge)
+    answer = ask(board, "GET", f"run?name={other.parent.name}")
+    assert answer.status == 409 and "hold no whole line" in answer.json["error"]
 
 
 def test_the_pages_files_have_the_kinds_that_browsers_want(board):
@@ -390,11 +446,14 @@ def test_the_tab_works_however_tensorboard_is_started(start_board, logdir, run, 
         assert json.loads(listing.getresponse().read())["steer"]["enabled"] is True, way
         listing.close()
         for _ in range(200):
-            curves = ask(board, "GET", f"history?{urllib.parse.urlencode({'name': name})}").json
-            if curves := curves["curves"]:
+            query = urllib.parse.urlencode({"name": name, "tag": "episode/return"})
+            if curves := ask(board, "GET", f"history?{query}").json["curves"]:
                 break
             time.sleep(0.1)
         assert curves["episode/return"][-1] == [990, 99.0], way
+        tags = ask(board, "GET", f"tags?{urllib.parse.urlencode({'name': name})}").json["tags"]
+        assert [tag["tag"] for tag in tags] == ["episode/return", "target/age"], way
+        assert tags[1]["unit"] == "updates" and tags[1]["meaning"].startswith("Updates since"), way
         before = len(read_log(run.log))
         answer = ask(board, "POST", "command", command(value=53, run=name), page_headers(board))
         assert answer.status == 200, (way, answer.body)

@@ -1,0 +1,130 @@
+// One chosen run: its last state, its log, its curves, and the commands that are sent to it.
+
+import {Answers} from './answers.js';
+import {Curve} from './curve.js';
+import {ago} from './dom.js';
+import {command, get} from './server.js';
+
+const AT_WORK = ['running', 'paused', 'evaluating'];
+const MOST_ENTRIES = 500; // of a log; the page may stay open for weeks
+
+/** Returns the status to show: "killed" if a run that was at work is not alive. */
+export function word(status, alive) {
+  return AT_WORK.includes(status) && !alive ? 'killed' : status;
+}
+
+export class Run {
+  /** slot: number of its colour. */
+  constructor(name, slot) {
+    this.name = name;
+    this.slot = slot;
+    this.answer = null; // the server's last answer
+    this.problem = ''; // why there is no newer one
+    this.token = '';
+    this.answers = new Answers();
+    this.curves = new Map();
+    this.tags = [];
+    this.finished = new Set(); // curves of a run that has ended, which need no other request
+    this.forgetLog();
+  }
+
+  forgetLog() {
+    this.entries = []; // oldest first
+    this.whole = true; // false if older entries exist that are not here
+    this.position = 0;
+  }
+
+  get state() {
+    return this.answer?.state;
+  }
+
+  get status() {
+    return this.answer ? word(this.state.status, this.answer.alive) : '';
+  }
+
+  /** True if the run takes commands. */
+  get going() {
+    return !this.problem && AT_WORK.includes(this.status);
+  }
+
+  /** Why the run takes no commands; '' if it does. */
+  get excuse() {
+    if (this.problem || !this.answer) return this.problem;
+    const last = ago(this.answer.now - this.state.time);
+    return this.going ? '' : `${this.name} is ${this.status}, last heartbeat ${last}: it takes no commands.`;
+  }
+
+  live(name) {
+    return this.state?.values.find((value) => value.name === name);
+  }
+
+  /** Loads the last state; returns the new log entries. */
+  async refresh() {
+    const position = this.position;
+    let answer;
+    try {
+      answer = await get('run', [['name', this.name], ['position', position]]);
+    } catch (error) {
+      this.problem = error.message;
+      return [];
+    }
+    if (position !== this.position) return []; // another response already had these entries
+    this.problem = '';
+    this.answer = answer;
+    this.take(answer, position);
+    if (!this.going) this.answers.giveUp(`no answer came: the run is ${this.status}`);
+    this.addRecent();
+    return answer.log;
+  }
+
+  take({log, begin, position}, before) {
+    if (begin < before) this.forgetLog(); // another log is in its place
+    if (begin !== before) this.whole = false;
+    this.position = position;
+    for (const entry of log) this.answers.came(entry);
+    this.entries.push(...log);
+    if (this.entries.length > MOST_ENTRIES) {
+      this.entries.splice(0, this.entries.length - MOST_ENTRIES);
+      this.whole = false;
+    }
+  }
+
+  /** Adds the last points of the state, which are newer than those that TensorBoard has read. */
+  addRecent() {
+    const {recent, target_age: age, env_step: step} = this.state;
+    for (const [tag, curve] of this.curves) {
+      if (Object.hasOwn(recent, tag)) curve.add([recent[tag]]);
+      if (tag === 'target/age' && age !== null) curve.add([[step, age]]);
+    }
+  }
+
+  /** Loads the names of all curves. */
+  async listTags() {
+    const {tags} = await get('tags', [['name', this.name]]).catch(() => ({tags: this.tags}));
+    this.tags = tags;
+  }
+
+  /** Loads the points of these curves; true if any is new. */
+  async load(tags, points) {
+    for (const tag of tags) {
+      if (!this.curves.has(tag)) this.curves.set(tag, new Curve());
+    }
+    if (this.going) this.finished.clear();
+    const wanted = tags.filter((tag) => !this.finished.has(tag));
+    if (!wanted.length) return false;
+    const asked = [['name', this.name], ['points', points], ...wanted.map((tag) => ['tag', tag])];
+    const {curves} = await get('history', asked).catch(() => ({curves: {}}));
+    let fresh = false;
+    for (const tag of wanted.filter((name) => Object.hasOwn(curves, name))) {
+      const more = this.curves.get(tag).add(curves[tag]);
+      if (!more && this.answer && !this.going) this.finished.add(tag);
+      fresh = fresh || more;
+    }
+    return fresh;
+  }
+
+  /** Sends commands; resolves to a promise of a log entry for each. */
+  async send(commands) {
+    return this.answers.to(await command(this.name, commands, this.token));
+  }
+}
