@@ -103,9 +103,10 @@ class Page {
 
   /** Loads a run's last state and its new log entries. */
   async refresh(run) {
-    const entries = await run.refresh();
+    const {entries, moved} = await run.refresh();
     if (!this.chooser.runs.includes(run)) return; // put aside meanwhile
     this.changes.add(run, entries);
+    if (moved || entries.length) this.curves.draw();
     this.show();
   }
 
@@ -131,7 +132,6 @@ class Page {
     this.knobs.show(open);
     this.changes.show(open);
     this.chooser.show();
-    this.curves.draw();
   }
 
   /** Handles a failed request: the shown data is old, so steering is disabled. */

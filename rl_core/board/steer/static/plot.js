@@ -141,13 +141,14 @@ export class Plot {
     });
   }
 
-  /** Returns the marks in view, one per pixel at most: a run may have thousands. */
+  /** Returns the marks in view, one per pixel at most: eight runs may have thousands. */
   visible(marks) {
     const [first, last] = this.view, byPixel = new Map();
     for (const mark of marks) {
       if (mark.step < first || mark.step > last) continue;
-      const key = `${Math.round(this.x(mark.step))} ${mark.kind} ${mark.slot}`;
-      byPixel.set(key, mark);
+      const pixel = Math.round(this.x(mark.step));
+      // A person's change is shown rather than a schedule's.
+      if (mark.kind === 'person' || byPixel.get(pixel)?.kind !== 'person') byPixel.set(pixel, mark);
     }
     return [...byPixel.values()];
   }

@@ -58,7 +58,7 @@ export class Run {
     return this.state?.values.find((value) => value.name === name);
   }
 
-  /** Loads the last state; returns the new log entries. */
+  /** Loads the last state; returns the new log entries, and true if a curve has a new point. */
   async refresh() {
     const position = this.position;
     let answer;
@@ -66,15 +66,15 @@ export class Run {
       answer = await get('run', [['name', this.name], ['position', position]]);
     } catch (error) {
       this.problem = error.message;
-      return [];
+      return {entries: [], moved: false};
     }
-    if (position !== this.position) return []; // another response already had these entries
+    // Another response already had these entries.
+    if (position !== this.position) return {entries: [], moved: false};
     this.problem = '';
     this.answer = answer;
     this.take(answer, position);
     if (!this.going) this.answers.giveUp(`no answer came: the run is ${this.status}`);
-    this.addRecent();
-    return answer.log;
+    return {entries: answer.log, moved: this.addRecent()};
   }
 
   take({log, begin, position}, before) {
@@ -89,13 +89,16 @@ export class Run {
     }
   }
 
-  /** Adds the last points of the state, which are newer than those that TensorBoard has read. */
+  /** Adds the last points of the state, newer than those that TensorBoard has read; true if any is new. */
   addRecent() {
     const {recent, target_age: age, env_step: step} = this.state;
+    let fresh = false;
     for (const [tag, curve] of this.curves) {
-      if (Object.hasOwn(recent, tag)) curve.add([recent[tag]]);
-      if (tag === 'target/age' && age !== null) curve.add([[step, age]]);
+      const points = Object.hasOwn(recent, tag) ? [recent[tag]] : [];
+      if (tag === 'target/age' && age !== null) points.push([step, age]);
+      fresh = curve.add(points) || fresh;
     }
+    return fresh;
   }
 
   /** Loads the names of all curves. */
@@ -104,23 +107,20 @@ export class Run {
     this.tags = tags;
   }
 
-  /** Loads the points of these curves; true if any is new. */
+  /** Loads the points of these curves. */
   async load(tags, points) {
     for (const tag of tags) {
       if (!this.curves.has(tag)) this.curves.set(tag, new Curve());
     }
     if (this.going) this.finished.clear();
     const wanted = tags.filter((tag) => !this.finished.has(tag));
-    if (!wanted.length) return false;
+    if (!wanted.length) return;
     const asked = [['name', this.name], ['points', points], ...wanted.map((tag) => ['tag', tag])];
     const {curves} = await get('history', asked).catch(() => ({curves: {}}));
-    let fresh = false;
     for (const tag of wanted.filter((name) => Object.hasOwn(curves, name))) {
-      const more = this.curves.get(tag).add(curves[tag]);
-      if (!more && this.answer && !this.going) this.finished.add(tag);
-      fresh = fresh || more;
+      const fresh = this.curves.get(tag).add(curves[tag]);
+      if (!fresh && this.answer && !this.going) this.finished.add(tag);
     }
-    return fresh;
   }
 
   /** Sends commands; resolves to a promise of a log entry for each. */
