@@ -113,6 +113,7 @@ class Knob {
     this.live = live;
     this.knobs = knobs;
     this.said = new Map(); // run -> [text, kind]
+    this.applied = undefined; // the value that was set here last
     this.now = el('output', {class: 'now'});
     this.badge = el('span', {class: 'badge'});
     this.configured = el('span', {class: 'configured'});
@@ -145,6 +146,7 @@ class Knob {
   /** Takes in the main run's present value and source. */
   update(live) {
     this.live = live;
+    this.forgetApplied(live);
     say(this.now, valueText(live.value));
     this.now.title = String(live.value);
     say(this.badge, live.source);
@@ -153,6 +155,16 @@ class Knob {
       config: '', schedule: ` · ${live.configured}`, override: ` · auto is ${live.configured}`,
     }[live.source]);
     if (!this.input.touched) this.input.put(live.value);
+  }
+
+  /** Removes the note about an applied value after another one was set elsewhere, as by an undo. */
+  forgetApplied({value, source}) {
+    // The state may be older than the answer: wait until it has shown the applied value.
+    if (same(value, this.applied)) this.seen = true;
+    else if (this.seen && source !== 'schedule') {
+      this.seen = false;
+      this.remove('applied');
+    }
   }
 
   /** Returns true if the user's input differs from the value of a run on which it would be set. */
@@ -210,6 +222,7 @@ class Knob {
       if (run === this.knobs.main) {
         this.input.touched = false;
         this.live = {...this.live, value: entry.new};
+        [this.applied, this.seen] = [entry.new, false];
         this.input.put(entry.new);
       }
       this.say(run, `applied at update ${count(entry.update)} (env step ${count(entry.env_step)})`, 'applied');
@@ -224,7 +237,15 @@ class Knob {
 
   /** Removes errors: the user has begun to write something else. */
   forgive() {
-    this.tell([...this.said].filter(([, [, kind]]) => kind !== 'refused').map(([run, [text, kind]]) => [run, text, kind]));
+    this.remove('refused');
+  }
+
+  /** Removes the notes of this kind. */
+  remove(kind) {
+    for (const [run, [, other]] of this.said) {
+      if (other === kind) this.said.delete(run);
+    }
+    this.showNotes();
   }
 
   /** Shows these notes [[run, text, kind], ...] and no others. */

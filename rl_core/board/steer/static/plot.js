@@ -6,6 +6,7 @@ import {count, el, number, say} from './dom.js';
 
 const HEIGHT = 158, LEFT = 46, RIGHT = 10, TOP = 12, BOTTOM = 20; // pixels
 const NEAR = 6, LEAST_DRAG = 6;
+const TAPPED_FOR = 4000; // ms
 
 export class Plot {
   /**
@@ -46,9 +47,12 @@ export class Plot {
       event.preventDefault(); // no selection of text
     });
     on('pointermove', (event) => (this.from === undefined ? this.hover(event.clientX) : this.drag(this.place(event))));
-    on('pointerup', (event) => this.drop(this.place(event)));
+    on('pointerup', (event) => {
+      this.drop(this.place(event));
+      if (event.pointerType !== 'mouse') this.tapped(event.clientX);
+    });
     on('pointercancel', () => this.drop(this.from));
-    on('pointerleave', () => this.hover(null));
+    on('pointerleave', (event) => event.pointerType === 'mouse' && this.hover(null));
     on('dblclick', () => this.zoom(null));
   }
 
@@ -199,6 +203,13 @@ export class Plot {
     if (last > first) this.zoom([first, last]);
   }
 
+  /** Shows the values for some seconds: a finger does not hover. */
+  tapped(clientX) {
+    clearTimeout(this.tap);
+    this.hover(clientX);
+    this.tap = setTimeout(() => this.hover(null), TAPPED_FOR);
+  }
+
   /** Shows the values at a screen position, or a mark if one is near; null shows nothing. */
   hover(clientX) {
     this.pointer = clientX;
@@ -217,19 +228,30 @@ export class Plot {
     this.dots.replaceChildren(...marked ? [] : rows.map((row) => el('svg:circle', {
       class: `dot slot-${row.slot}`, cx: this.x(row.step), cy: this.y(row.value), r: 3,
     })));
-    const named = marked && several ? `${mark.name}: ${mark.text}` : mark?.text;
-    this.tip.replaceChildren(...marked ? [named] : rows.map((row) => el('div', {class: `slot-${row.slot}`},
-      ...several ? [el('i', {class: 'swatch'}), el('b', {}, row.name), ' '] : [], row.text)));
+    this.fillTip(marked ? mark : null, rows, at);
     const room = this.node.clientWidth - this.tip.offsetWidth;
     this.tip.style.left = `${Math.max(0, Math.min(room, x + 8 - this.tip.offsetWidth / 2))}px`;
+  }
+
+  fillTip(mark, rows, at) {
+    const several = this.content.series.length > 1;
+    if (mark) return say(this.tip, several ? `${mark.name}: ${mark.text}` : mark.text);
+    if (!several) return say(this.tip, `${rows[0].text} at env step ${count(rows[0].step)}`);
+    const step = el('div', {}, `env step ${count(this.step(at))}`);
+    this.tip.replaceChildren(step, ...rows.map((row) => this.row(row, at)));
   }
 
   /** Returns the point of a run that is nearest to a place, and its text. */
   under({name, slot, inView, smooth: smoothed, points}, at) {
     const [step, raw] = nearest(inView, ([s]) => Math.abs(this.x(s) - at));
     const value = smoothed === points ? raw : smoothed.find(([s]) => s === step)[1];
-    const was = value === raw ? '' : ` (smoothed from ${brief(raw)})`;
-    return {name, slot, step, value, text: `${number(Number(value.toPrecision(6)))}${was} at env step ${count(step)}`};
+    return {name, slot, step, value, text: smoothed === points ? number(raw) : `${brief(value)} (raw ${brief(raw)})`};
+  }
+
+  /** Returns a line of the values under the pointer; it says so if a run has no point near it. */
+  row({name, slot, step, text}, at) {
+    const far = Math.abs(this.x(step) - at) > 2 * NEAR ? ` at env step ${count(step)}` : '';
+    return el('div', {class: `slot-${slot}`}, el('i', {class: 'swatch'}), el('b', {}, name), ` ${text}${far}`);
   }
 }
 

@@ -122,8 +122,8 @@ def test_runs_are_drawn_over_one_another_each_in_its_colour_and_hover_shows_both
     )
     assert tab.browser.execute_script(script) in colours
     in_plot(tab, "episode/return", (-80, 0))
-    until(lambda: "pair/a 10 at env step" in tip(tab, "episode/return"))
-    until(lambda: "pair/b 20 at env step" in tip(tab, "episode/return"))
+    until(lambda: tip(tab, "episode/return").splitlines()[1:] == ["pair/b 20", "pair/a 10"])
+    assert tip(tab, "episode/return").startswith("env step ")
 
 
 def test_a_run_that_is_put_aside_takes_its_curves_and_changes_along(tab):
@@ -204,8 +204,10 @@ def test_undo_sets_what_was_before_a_number_or_auto(tab, pair):
     line = newest(tab, "-> 61 at")
     tab.write("sync_period", "62\n")
     newer = newest(tab, "61 -> 62 at")
+    until(lambda: "applied" in tab.knob("sync_period", ".note").text)
     newer.find_element("css selector", ".undo").click()
     until(lambda: "undone" in newer.text)
+    until(lambda: tab.knob("sync_period", ".note").text == "")  # 62 is not in force any more
     assert (read_log(log)[-1].value, read_log(log)[-1].who) == (61, "board")
     line.find_element("css selector", ".undo").click()
     until(lambda: "undone" in line.text)
