@@ -105,8 +105,8 @@ export class Changes {
 export function valueBefore(entry, entries, whole) {
   const earlier = entries.slice(0, entries.findIndex((other) => other.id === entry.id))
     .findLast((other) => other.taken && other.kind === 'set' && other.name === entry.name);
-  // A schedule's corners are logged only while the schedule rules.
-  const auto = earlier ? earlier.who === 'schedule' || earlier.value === 'auto' : whole;
+  // A schedule's own changes are logged as "auto", and only while the schedule rules.
+  const auto = earlier ? earlier.value === 'auto' : whole;
   return {value: auto ? 'auto' : entry.old, sure: Boolean(earlier) || whole};
 }
 

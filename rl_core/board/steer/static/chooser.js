@@ -6,6 +6,7 @@ import {recall, remember} from './surroundings.js';
 
 const MOST_RUNS = 8; // as many as there are colours
 const MANY = 8; // from here on the list has a filter
+const inOrder = new Intl.Collator('en', {numeric: true}).compare;
 
 export class Chooser {
   /** changed() is called after another choice. */
@@ -104,7 +105,7 @@ export class Chooser {
       this.rows.get(name).node.remove();
       this.rows.delete(name);
     }
-    const names = [...this.found.keys()].sort((a, b) => a.localeCompare(b, 'en', {numeric: true}));
+    const names = [...this.found.keys()].sort(inOrder);
     names.forEach((name, i) => {
       if (!this.rows.has(name)) this.rows.set(name, this.newRow(name));
       const {node} = this.rows.get(name);

@@ -4,6 +4,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -221,7 +222,7 @@ def test_undo_returns_to_auto_if_the_schedule_ruled_and_to_the_number_if_that_is
           ({id, kind: 'set', name, value, old, taken: true, who: 'cli', ...more});
         const entries = [
           set('a', 'x', 1, 0), set('b', 'y', 5, 4), set('c', 'x', 'auto', 1), set('d', 'x', 2, 0.5),
-          set('e', 'x', 9, 2, {taken: false}), set('f', 'x', 3, 2),
+          set('e', 'x', 'auto', 2, {taken: false}), set('f', 'x', 3, 2),
           set('g', 'z', 'auto', 1, {who: 'schedule'}), set('h', 'z', 8, 0.5),
         ];
         const before = (id, whole) => {
@@ -381,6 +382,9 @@ def test_names_that_are_markup_are_shown_as_text(browser, board, logdir, pair):
         assert run.name in tip(tab, "constructor")
         assert not tab.all("img")
         assert tab.browser.execute_script("return window.hacked") is None
+        time.sleep(1.5)  # it goes on asking for the state
+        said = [m["message"] for m in tab.browser.get_log("browser")]
+        assert [text for text in said if "plugin/steer" in text] == []
     finally:
         process.kill()
         process.wait()
