@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rl_core.control.steering import Refused, Steering
     from rl_core.digest import Digest
     from rl_core.errors import (
+        ArgumentError,
         BoundsError,
         ConfigError,
         EnvError,
@@ -86,8 +87,8 @@ _NAMES_OF = {
     "control.steering": "Refused Steering",
     "digest": "Digest",
     "errors": (
-        "BoundsError ConfigError EnvError FeedError MemoryLimitError RlCoreError RunDirError "
-        "ScopeMismatch ShapeError StaticHyperparameter UnknownName"
+        "ArgumentError BoundsError ConfigError EnvError FeedError MemoryLimitError RlCoreError "
+        "RunDirError ScopeMismatch ShapeError StaticHyperparameter UnknownName"
     ),
     "board.events": "EventWriter",
     "exploration": "boltzmann epsilon_greedy",

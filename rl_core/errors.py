@@ -38,6 +38,10 @@ class ShapeError(RlCoreError, ValueError):
     """A tensor has the wrong rank or shape."""
 
 
+class ArgumentError(RlCoreError, TypeError):
+    """An argument of a function is of the wrong type."""
+
+
 class FeedError(RlCoreError, TypeError):
     """A value fed to a callable has the wrong number, dtype or shape."""
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from rl_core.control.steering import Refused as Refused
     from rl_core.control.steering import Steering as Steering
     from rl_core.digest import Digest as Digest
+    from rl_core.errors import ArgumentError as ArgumentError
     from rl_core.errors import BoundsError as BoundsError
     from rl_core.errors import ConfigError as ConfigError
     from rl_core.errors import EnvError as EnvError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from agents.config.own_live import OwnLive, check_names
 from agents.config.settings import LiveFloat, LiveInt, Settings, live
@@ -305,9 +305,11 @@ class DqnConfig(
 
     @field_validator("live")
     @classmethod
-    def _check_own_names(cls, live: dict[str, OwnLive]) -> dict[str, OwnLive]:
+    def _check_own_names(cls, live: dict[str, OwnLive], info: ValidationInfo) -> dict[str, OwnLive]:
         check_names(live, cls.model_fields)
-        return live
+        # Without a valid length the config is refused anyway.
+        env_steps = info.data.get("env_steps", 1)
+        return {name: own.over(env_steps) for name, own in live.items()}
 
     @model_validator(mode="after")
     def _check_combinations(self) -> DqnConfig:

@@ -54,6 +54,13 @@ class OwnLive(Settings):
             at_least=self.ge, above=self.gt, at_most=self.le, below=self.lt,
         )  # fmt: skip
 
+    def over(self, env_steps: int) -> OwnLive:
+        """Returns it with its schedule's shares in env steps of a run of that length."""
+        value = self.default
+        if not isinstance(value, SCHEDULES):
+            return self
+        return self.model_copy(update={"default": value.over(env_steps)})
+
     @field_validator("unit", "meaning")
     @classmethod
     def _check_text(cls, text: str) -> str:

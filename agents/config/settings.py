@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     FiniteFloat,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 
 from rl_core.errors import BoundsError, ConfigError, did_you_mean, in_one_line, shown
 from rl_core.hyperparameters import LARGEST_FLOAT32, LARGEST_INT64, Knob
 from rl_core.schedules import SCHEDULES, Constant, Geometric, Linear, Piecewise, Schedule
+from rl_core.validation import Model, first_error, require_known
 
-_MAX_CHARACTERS = 400  # characters of an error's reason, which may quote a value of 200
 _SCHEDULE: TypeAdapter[Schedule] = TypeAdapter(Schedule)
 _SCHEDULE_NAMES = [s.model_fields["schedule"].default for s in SCHEDULES]
 
 
-def _number_or_schedule(value: Any) -> Any:
-    """Parses a table as a schedule; the field's own type parses everything else."""
-    if not isinstance(value, dict):
-        return value
+def _number_or_schedule(value: Any, info: ValidationInfo) -> Any:
+    """Parses a table as a schedule; the field's own type parses everything else.
+
+    Shares of the run become env steps; the model has its length in the key `env_steps`.
+    """
+    schedule = _schedule_of(value) if isinstance(value, dict) else value
+    env_steps = (info.data or {}).get("env_steps")
+    if isinstance(schedule, SCHEDULES) and env_steps is not None:
+        return schedule.over(env_steps)
+    return schedule
+
+
+def _schedule_of(value: dict[str, Any]) -> Any:
     name = value.get("schedule")
     if name not in _SCHEDULE_NAMES:
         raise ValueError(
@@ -71,10 +80,26 @@ def live(
     return Field(default, description=meaning, json_schema_extra={"live": knob})
 
 
-class Settings(BaseModel):
+class Settings(Model):
     """Frozen model that forbids unknown keys and converts no types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Returns a copy with some values changed; the new values are checked.
+
+        If the length of the run changes, schedules in shares of the run are fitted to it.
+
+        Raises:
+          ConfigError: a key is unknown or a value is wrong.
+        """
+        if not update:
+            return super().model_copy(deep=deep)
+        values = dict(self) | dict(update)
+        if "env_steps" in update:
+            values = in_shares(values)
+        copy: Self = parse(type(self), values, type(self).__name__)
+        return copy
 
     @classmethod
     def knobs(cls) -> list[Knob]:
@@ -108,27 +133,23 @@ class Settings(BaseModel):
         return self
 
 
-def first_error(error: ValidationError) -> str:
-    """Returns the first error in one line: the key, the wanted value, the given value."""
-    found = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in found["loc"] if part not in _UNION_TAGS)
-    if found["type"] == "missing":
-        return f"{where} is missing"
-    if found["type"] == "extra_forbidden":
-        return f"unknown key {shown(where)}"
-    where, message = in_one_line(where, 200), found["msg"].removeprefix("Value error, ")
-    if found["type"] == "value_error":
-        message = in_one_line(message, _MAX_CHARACTERS)
-        return f"{where}: {message}" if where else message
-    wanted = message.removeprefix("Input should be ")
-    wanted = wanted.replace("a valid integer", "a whole number").replace("a valid ", "a ")
-    wanted = _A_TABLE.sub("a table", wanted)
-    return f"{where} should be {wanted}, got {shown(found['input'])}"
+def in_shares(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of a run that begins: schedules in shares have no env steps yet."""
+    return {name: _in_shares(value) for name, value in values.items()}
 
 
-_A_TABLE = re.compile(r"a dictionary or instance of \w+")
-_UNION_TAGS = {"int", "float", "finite-float", "constrained-float", *_SCHEDULE_NAMES}
-_UNION_TAGS |= {s.__name__ for s in SCHEDULES}
+def _in_shares(value: Any) -> Any:
+    if isinstance(value, SCHEDULES):
+        return value.in_shares()
+    if isinstance(value, Settings):
+        return type(value).model_validate(in_shares(dict(value)))
+    if isinstance(value, dict) and "schedule" not in value:
+        return in_shares(value)  # live values of the user's own
+    if isinstance(value, dict):
+        for share, env_steps in (("fraction", "steps"), ("fractions", "points")):
+            if share in value:
+                value = {key: inner for key, inner in value.items() if key != env_steps}
+    return value
 
 
 def parse(model: type[Settings], values: dict[str, Any], source: str) -> Any:
@@ -140,12 +161,7 @@ def parse(model: type[Settings], values: dict[str, Any], source: str) -> Any:
     Raises:
       ConfigError: a key is unknown or a value is wrong.
     """
-    for key in values:
-        if key not in model.model_fields:
-            raise ConfigError(
-                f"{in_one_line(source, 200)}: unknown key {shown(key)}"
-                + did_you_mean(key, model.model_fields)
-            )
+    require_known(model, values, source)
     try:
         return model.model_validate(values)
     except ValidationError as error:

@@ -13,9 +13,9 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 
 from agents.config.model import DqnConfig
-from agents.config.settings import first_error
 from envs import Step
 from rl_core.checkpoint.store import Checkpoint, CheckpointError
+from rl_core.validation import first_error
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 # JSON has lists where Python has these.

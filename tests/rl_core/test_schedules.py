@@ -1,8 +1,9 @@
 """Schedules at their corners, by hand."""
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
+from rl_core.errors import ConfigError
 from rl_core.schedules import Constant, Geometric, Linear, Piecewise, Schedule
 
 LINEAR = Linear(start=1.0, end=0.0, steps=4)
@@ -100,10 +101,83 @@ def test_a_table_is_read_by_the_name_of_its_schedule_and_written_back_equal(tabl
     ],
 )
 def test_a_schedule_that_makes_no_sense_is_refused(make):
-    with pytest.raises(ValidationError):
+    """In one line: the class's name, the key, what was wanted, what was given."""
+    with pytest.raises(ConfigError, match=r"^(Linear|Geometric|Constant|Piecewise): [^\n]+$"):
+        make()
+
+
+# Shares of a run.
+
+SHARE = Linear(start=1.0, end=0.0, fraction=0.8)
+SHARES = Piecewise(fractions=[[0, 1.0], [0.25, 0.5], [1, 0.0]], between="hold")
+
+
+def test_a_share_becomes_env_steps_once_the_length_of_the_run_is_known():
+    assert SHARE.over(1_000) == Linear(start=1.0, end=0.0, steps=800, fraction=0.8)
+    assert SHARES.over(80).points == ((0, 1.0), (20, 0.5), (80, 0.0))
+    assert Geometric(start=1.0, end=0.1, fraction=0.35).over(10).steps == 4  # 3.5, to even
+    assert SHARE.over(1_000).value_at(400) == 0.5
+    assert SHARES.over(80).corners() == (20, 80)
+
+
+def test_env_steps_that_a_schedule_has_stay_whatever_the_run_becomes():
+    assert SHARE.over(1_000).over(2_000) == SHARE.over(1_000)
+    assert LINEAR.over(1_000) == LINEAR
+    assert LINES.over(1_000) == LINES
+    assert Constant(value=1.0).over(5) == Constant(value=1.0)
+
+
+def test_in_shares_a_schedule_waits_for_another_length():
+    assert SHARE.over(1_000).in_shares() == SHARE
+    assert SHARES.over(1_000).in_shares().over(40).points == ((0, 1.0), (10, 0.5), (40, 0.0))
+    assert LINEAR.in_shares() == LINEAR and LINES.in_shares() == LINES
+
+
+@pytest.mark.parametrize("env_steps", [1, 2, 2**63 - 1])
+def test_a_share_fits_the_shortest_and_the_longest_run(env_steps):
+    """In a run of one env step two shares are the same step; the last one counts."""
+    assert 1 <= Linear(start=1.0, end=0.0, fraction=1e-9).over(env_steps).steps <= env_steps
+    assert SHARE.model_copy(update={"fraction": 1.0}).over(env_steps).steps == env_steps
+    points = SHARES.over(env_steps).points
+    assert points[-1] == (env_steps, 0.0)
+    assert [step for step, _ in points] == sorted({step for step, _ in points})
+
+
+@pytest.mark.parametrize("ask", [lambda s: s.value_at(3), lambda s: s.corners()])
+@pytest.mark.parametrize("schedule", [SHARE, SHARES])
+def test_a_share_has_no_value_before_and_says_so(schedule, ask):
+    with pytest.raises(ConfigError, match=r"of the run.*; schedule.over\(env_steps\) gives"):
+        ask(schedule)
+
+
+def test_a_schedule_in_shares_shows_them_and_is_written_without_absent_keys():
+    assert str(SHARE) == "linear from 1 to 0 over 0.8 of the run"
+    assert (
+        str(SHARES)
+        == "piecewise, hold: 1 at 0 of the run, 0.5 at 0.25 of the run, 0 at 1 of the run"
+    )
+    assert str(SHARE.over(1_000)) == "linear from 1 to 0 over env steps 0 to 800"
+    assert "steps" not in SHARE.model_dump() and "fraction" not in LINEAR.model_dump()
+    assert "points" not in SHARES.model_dump() and "fractions" not in LINES.model_dump()
+    assert SHARES.extremes() == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Linear(start=1.0, end=0.0), "steps is missing, or fraction, a share of the run"),
+        (lambda: Piecewise(), "points is missing, or fractions, with shares of the run"),
+        (lambda: Linear(start=1.0, end=0.0, fraction=0.0), "fraction should be greater than 0"),
+        (lambda: Linear(start=1.0, end=0.0, fraction=1.1), "fraction should be less than or equal"),
+        (lambda: Piecewise(fractions=[[0.5, 1.0], [0.2, 1.0]]), r"shares .* must rise, got \[0.5"),
+        (lambda: Linear(start=1.0, end=0.0, fractoin=0.5), "did you mean 'fraction'"),
+    ],
+)
+def test_a_share_that_makes_no_sense_is_refused(make, message):
+    with pytest.raises(ConfigError, match=message):
         make()
 
 
 def test_a_schedule_cannot_be_changed_afterwards():
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError, match="a Linear cannot be changed"):
         LINEAR.start = 2.0

@@ -152,7 +152,7 @@ def test_what_toml_can_hold_in_env_kwargs_is_read_back_equal(write):
 
 
 def test_a_config_cannot_be_changed_afterwards():
-    with pytest.raises(ValueError, match="frozen"):
+    with pytest.raises(ValueError, match="cannot be changed; make another"):
         DqnConfig().sync_period = 3
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agents.config.model import DqnConfig
+from rl_core.errors import ConfigError
+from rl_core.schedules import Linear
 
 
 def test_a_config_has_the_keys_of_its_groups_in_their_order_and_none_twice():
@@ -10,3 +14,51 @@ def test_a_config_has_the_keys_of_its_groups_in_their_order_and_none_twice():
     keys = [key for group in groups for key in group.__annotations__]
     assert list(DqnConfig.model_fields) == keys
     assert (keys[0], keys[-1]) == ("env_id", "live")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"sync_perod": 5}, "DqnConfig: unknown key 'sync_perod'; did you mean 'sync_period'?"),
+        ({"seed": "a"}, "DqnConfig: seed should be a whole number, got 'a'"),
+        ({"hidden": 5}, "DqnConfig: hidden should be a tuple, got 5"),
+        ({"hidden": (8, 0)}, "DqnConfig: hidden.1 should be greater than or equal to 1, got 0"),
+        ({"tau": 1.5}, "DqnConfig: tau must be a number in (0, 1], got 1.5"),
+        (
+            {"network": "natur"},
+            "DqnConfig: network: there is no network 'natur' (mlp, minatar, nature, impala, or "
+            "your own as 'module:function'); did you mean 'nature'?",
+        ),
+        ({"epsilon": {"schedule": "linear", "start": 1.0, "end": 0.1}}, "steps is missing"),
+        ({"freeze": [{"exempt": ["head"]}]}, "DqnConfig: freeze.updates is missing"),
+        ({"v_min": 3.0, "v_max": 1.0}, "DqnConfig: v_min must be below v_max, got 3 and 1"),
+    ],
+    ids=lambda given: "-".join(given) if isinstance(given, dict) else "",
+)
+def test_a_mistake_in_a_call_is_one_line_of_our_own(values, message):
+    with pytest.raises(ConfigError) as caught:
+        DqnConfig(**values)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_a_copy_is_checked_like_a_new_config():
+    """Pydantic's own `model_copy` takes any key and any value."""
+    config = DqnConfig(seed=3)
+    assert config.model_copy(update={"hidden": [4]}).hidden == (4,)
+    assert config.model_copy() == config
+    with pytest.raises(ConfigError, match="unknown key 'sync_perod'; did you mean 'sync_period'"):
+        config.model_copy(update={"sync_perod": 5})
+    with pytest.raises(ConfigError, match="sync_period must be a whole number of updates >= 1"):
+        config.model_copy(update={"sync_period": 0})
+    with pytest.raises(ConfigError, match="unknown key 'sed'; did you mean 'seed'"):
+        config.sed = 4
+
+
+def test_shares_are_of_the_run_that_the_config_is_for():
+    epsilon = Linear(start=1.0, end=0.1, fraction=0.25)
+    config = DqnConfig(env_steps=1_000, epsilon=epsilon)
+    assert config.epsilon == Linear(start=1.0, end=0.1, steps=250, fraction=0.25)
+    assert config.model_copy(update={"env_steps": 400}).epsilon.steps == 100
+    assert config.model_copy(update={"seed": 4}).epsilon.steps == 250
+    assert DqnConfig(epsilon=epsilon).epsilon.steps == 12_500  # of the default length
