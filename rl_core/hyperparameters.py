@@ -197,14 +197,18 @@ class Hyperparameters:
           StaticHyperparameter: the value is fixed or has no effect in this run.
           BoundsError: the value is outside the bounds.
         """
-        knob = self.knob(name)
-        old = self[name]
-        if isinstance(value, str) and value == AUTO:
+        checked, old = self.check(name, value), self[name]
+        if _is_auto(checked):
             self._overrides.pop(name, None)
         else:
-            self._overrides[name] = knob.check(value)
+            self._overrides[name] = checked
         self.revision += 1
         return Change(name, old, self[name])
+
+    def check(self, name: str, value: Any) -> Any:
+        """Returns the value as `set` would keep it, without setting it; raises its errors."""
+        knob = self.knob(name)
+        return value if _is_auto(value) else knob.check(value)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.knobs)
@@ -257,6 +261,10 @@ class Hyperparameters:
         """Returns the config's number or schedule, which "auto" restores."""
         self.knob(name)
         return self._configured[name]
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == AUTO
 
 
 def plain(value: Any) -> Any:

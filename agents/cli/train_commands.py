@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from tyro.conf import Positional, UseAppendAction, arg
 
@@ -113,17 +114,18 @@ class Resume:
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """A run directory."""
     set: Annotated[UseAppendAction[tuple[tuple[str, ...], ...]], arg(metavar="NAME=VALUE")] = ()
-    """Change keys of the config: --set env_steps=100_000 makes the run longer."""
+    """Make the run longer, or set live values there: --set env_steps=100_000 sync_period=50"""
     board: bool = False
     """Also start TensorBoard and print its address."""
 
     def __call__(self, console: Console, began: float) -> int:
-        from agents.config.files import changed_config
+        from agents.config.files import changed_config, parsed_changes
         from agents.saved.directory import RunDir
 
-        changes = [change for group in self.set for change in group]
-        config = changed_config(RunDir.open(self.run).config(), changes)
-        return _resume(self.run, config, self.board, console, began)
+        changes = parsed_changes(change for group in self.set for change in group)
+        # Here too, because importing TensorFlow takes seconds.
+        config, _ = changed_config(RunDir.open(self.run).config(), changes)
+        return _resume(self.run, config, self.board, console, began, changes)
 
 
 @dataclass(frozen=True)
@@ -168,12 +170,27 @@ class Board:
         return 0
 
 
-def _resume(run: Path, config: DqnConfig, board: bool, console: Console, began: float) -> int:
+def _resume(
+    run: Path,
+    config: DqnConfig,
+    board: bool,
+    console: Console,
+    began: float,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+) -> int:
     with console.status("importing TensorFlow"), quiet_import(onednn=config.onednn) as importing:
         from agents.run.train import resume
     startup = Startup(began, importing)
     return _with_board(
-        lambda on_start: resume(run, config, console=console, on_start=on_start, startup=startup),
+        lambda on_start: resume(
+            run,
+            config,
+            changes=changes,
+            console=console,
+            on_start=on_start,
+            startup=startup,
+            who="cli",
+        ),
         board,
         console,
     )

@@ -10,12 +10,16 @@ from types import MappingProxyType
 from typing import Any
 
 import tomli_w
+from pydantic import BaseModel
 
+from agents.config.live_values import live_names
 from agents.config.model import DqnConfig
-from agents.config.settings import parse
-from rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
+from agents.config.settings import in_shares, parse
+from rl_core.errors import ArgumentError, ConfigError, did_you_mean, in_one_line, shown
 from rl_core.regular_file import read_regular
+from rl_core.schedules import SCHEDULES
 from rl_core.seal import is_sealed_text
+from rl_core.validation import require_known
 
 # Keys that may change when a run is resumed: nothing in its past depends on them.
 _MAY_CHANGE = (
@@ -41,22 +45,24 @@ def shipped_configs() -> dict[str, str]:
     return {f.name.removesuffix(".toml"): f.read_text() for f in sorted(found, key=_name)}
 
 
-def load_config(source: str, changes: Iterable[str] = ()) -> DqnConfig:
+def load_config(source: str | Path, changes: Iterable[str] = ()) -> DqnConfig:
     """Loads a config by shipped name or TOML path, and applies `name=value` changes.
 
     With `base = "cartpole"` (a shipped name, or a path relative to the file) a file takes all
-    values from another config and lists only its differences.
+    values from another config and lists only its differences. Schedules in shares of the run get
+    the env steps of this run, also where the file is the config of another run, which has both.
 
     Raises:
       ConfigError: there is no such config, the TOML is malformed, or a value cannot be used.
     """
+    source = _as_source(source)
     values, where = _read(source)
     values = _with_base(values, where)
     for change in changes:
         name, value = _parse_change(change)
         _apply(values, name, value)
         where = source if name not in DqnConfig.model_fields else where
-    return parse(DqnConfig, values, where)
+    return parse(DqnConfig, in_shares(values), where)
 
 
 def read_config(path: Path, absent: Mapping[str, Any] = MappingProxyType({})) -> DqnConfig:
@@ -79,33 +85,73 @@ def read_config(path: Path, absent: Mapping[str, Any] = MappingProxyType({})) ->
     return parse(DqnConfig, {**absent, **_with_base(values, str(path))}, str(path))
 
 
-def changed_config(config: DqnConfig, changes: Iterable[str]) -> DqnConfig:
-    """Returns the config with `name=value` changes applied.
+def parsed_changes(changes: Iterable[str]) -> dict[str, Any]:
+    """Returns the names and values of `name=value` changes.
 
     Raises:
-      ConfigError: a change is not of the form `name=value`, or its value cannot be used.
+      ConfigError: a change is not of the form `name=value`.
     """
-    values = config.model_dump(exclude_none=True)
-    for change in changes:
-        _apply(values, *_parse_change(change))
-    return parse(DqnConfig, values, "--set")
+    return dict(_parse_change(change) for change in changes)
 
 
-def require_can_go_on(before: DqnConfig, after: DqnConfig) -> None:
-    """Checks that a run that began with config `before` may be resumed with config `after`.
+def changed_config(
+    config: DqnConfig, changes: Mapping[str, Any]
+) -> tuple[DqnConfig, dict[str, Any]]:
+    """Applies changes to the config of a run that goes on.
+
+    Returns:
+      The config with its keys changed, and the changes of live values. Those are made in the run:
+      the config stays as the run's past was made with it.
+
+    Raises:
+      ConfigError: there is no such key or live value, or a key's value cannot be used.
+    """
+    live = live_names(config)
+    keys = {name: value for name, value in changes.items() if name not in live}
+    require_known(DqnConfig, keys, "--set", also=live)
+    changed: DqnConfig = parse(DqnConfig, dict(config) | keys, "--set")
+    values = {name: value for name, value in changes.items() if name in live}
+    for name, value in values.items():
+        if isinstance(value, Mapping | BaseModel):
+            raise ConfigError(
+                f"--set: a run that goes on keeps its schedules; {name} can be set to a value, or "
+                f"to 'auto', got {shown(value)}"
+            )
+    return changed, values
+
+
+def require_can_go_on(before: DqnConfig, after: DqnConfig) -> DqnConfig:
+    """Returns the config of a run that began with `before` and goes on with `after`.
+
+    Schedules in shares of the run keep the env steps that they had, so that the run's past can be
+    repeated.
 
     Raises:
       ConfigError: the configs differ in a key that the run's past depends on.
     """
     for name in DqnConfig.model_fields:
         was, is_ = getattr(before, name), getattr(after, name)
-        # A run of version 0.1 keeps its byte scale, whatever later configs say.
-        as_begun = name == "byte_scale" and was == "255"
-        if name not in _MAY_CHANGE and was != is_ and not as_begun:
+        if name not in _MAY_CHANGE and not _is_as_begun(name, was, is_):
             raise ConfigError(
-                f"{name} is {shown(was)} in this run and cannot become {shown(is_)} on "
-                f"resume (only {', '.join(_MAY_CHANGE)} can; for live values use targetnet set)"
+                f"{name} is {shown(was)} in this run and cannot become {shown(is_)} on resume"
+                + _what_can_change(name)
             )
+    changes = {name: getattr(after, name) for name in _MAY_CHANGE}
+    config: DqnConfig = parse(DqnConfig, dict(before) | changes, "resume")
+    return config
+
+
+def _what_can_change(name: str) -> str:
+    if any(name == knob.name for knob in DqnConfig.knobs()):
+        return f", as its past was made with it; from there on: targetnet resume --set {name}=..."
+    return f" (only {', '.join(_MAY_CHANGE)} and live values can)"
+
+
+def _is_as_begun(name: str, was: Any, is_: Any) -> bool:
+    # A run of version 0.1 keeps its byte scale, whatever later configs say.
+    if was == is_ or (name == "byte_scale" and was == "255"):
+        return True
+    return isinstance(is_, SCHEDULES) and in_shares({name: was}) == in_shares({name: is_})
 
 
 def dump_config(config: DqnConfig) -> str:
@@ -113,9 +159,31 @@ def dump_config(config: DqnConfig) -> str:
     return tomli_w.dumps(config.model_dump(exclude_none=True))
 
 
-def config_name(source: str) -> str:
+def config_name(source: str | Path) -> str:
     """Returns the name that runs of this config get."""
+    source = str(source)
     return Path(source).stem if _is_path(source) else source
+
+
+def as_config(config: DqnConfig | Path | str) -> DqnConfig:
+    """Returns the config itself, or loads it by shipped name or TOML path.
+
+    Raises:
+      ArgumentError: it is none of these.
+      ConfigError: as for `load_config`.
+    """
+    return config if isinstance(config, DqnConfig) else load_config(config)
+
+
+def _as_source(source: object) -> str:
+    if isinstance(source, DqnConfig):
+        raise ArgumentError("a config's name or path is wanted, got a DqnConfig: it is loaded")
+    if not isinstance(source, str | Path):
+        raise ArgumentError(
+            "a config must be a DqnConfig, a shipped config's name or the path of a TOML file, "
+            f"got {shown(source)}"
+        )
+    return str(source)
 
 
 def _read(source: str) -> tuple[dict[str, Any], str]:

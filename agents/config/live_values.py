@@ -64,6 +64,12 @@ def own_values(config: DqnConfig, overrides: Mapping[str, Any], env_step: int) -
     return live.values()
 
 
+def live_names(config: DqnConfig) -> list[str]:
+    """Returns the names of all live values, also of those without an effect under this config."""
+    arms = [arm_name(arm) for arm in range(len(config.freeze))]
+    return [*(knob.name for knob in live_knobs(config)), *config.without_effect(), "exempt", *arms]
+
+
 def arm_name(arm: int) -> str:
     """Returns the name of the live value that holds the length of an arm."""
     return f"arm_{arm}_updates"

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from agents.run.initial_weights import load_initial
+from agents.run.terminal import ConsoleChoice
 from agents.run.train import train
 from agents.saved.directory import RunDir
+from rl_core.arguments import path_of
 from rl_core.control.files import is_alive
 from rl_core.control.log import read_log
 from rl_core.control.trace import read_trace, require_trace
@@ -81,19 +82,19 @@ class Recording:
 
 
 def repeat(
-    run: Path | str, to: Path | str | None = None, *, console: Console | None = None
+    run: Path | str, to: Path | str | None = None, *, console: ConsoleChoice = "auto"
 ) -> Verdict:
     """Trains again with a run's config, and applies each logged change at its time step.
 
     Args:
       run: a run that has ended.
       to: a directory for the repeat; None keeps nothing of it.
-      console: shows progress.
+      console: shows progress, as for `train`.
 
     Raises:
       RunDirError: the run is alive or recorded nothing, or `to` already holds a run.
     """
-    original = RunDir.open(Path(run))
+    original = RunDir.open(path_of("run", run))
     recording = Recording(original)
     with tempfile.TemporaryDirectory(prefix="targetnet-replay-") as temporary:
         outcome = train(

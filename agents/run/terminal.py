@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import Literal
 
 import numpy as np
 from rich.console import Console
@@ -18,12 +19,38 @@ from agents.dqn.agent import DqnAgent
 from agents.loops.evaluation import Watch
 from agents.loops.plain import Tick
 from agents.run.quiet import Startup
-from rl_core.errors import escaped
+from rl_core.errors import ArgumentError, escaped, shown
 
 _RECENT = 20  # episodes whose mean return is shown
 _COMPILED = 1.0  # seconds: a first call that takes longer has compiled, a line says
 _REFRESHES = 400  # of the bar, over the whole run
 _STATUS_SECONDS, _LINE_SECONDS = 0.5, 60.0  # between two reports on a long evaluation
+
+
+# The console of a function that was given none: "auto" shows progress where a person looks on.
+ConsoleChoice = Console | Literal["auto"] | None
+
+
+def console_for(choice: ConsoleChoice) -> Console:
+    """Returns the console that shows a run's progress.
+
+    Args:
+      choice: a console; None for silence; "auto" for standard output if it is a terminal or a
+        notebook, and silence elsewhere.
+
+    Raises:
+      ArgumentError: it is none of these.
+    """
+    if isinstance(choice, Console):
+        return choice
+    if choice is None:
+        return Console(quiet=True)
+    if choice != "auto":
+        raise ArgumentError(f"console must be a rich Console, 'auto' or None, got {shown(choice)}")
+    console = Console()
+    # `is_terminal` alone is also true in a pipe if the user wants colors there (FORCE_COLOR).
+    watched = console.is_jupyter or (console.is_terminal and console.file.isatty())
+    return console if watched else Console(quiet=True)
 
 
 class Display:
@@ -50,7 +77,7 @@ class Display:
             TextColumn("{task.completed:,.0f} / {task.total:,.0f} env steps"),
             BarColumn(bar_width=None),
             TextColumn("{task.fields[speed]:,.0f}/s"),
-            TimeRemainingColumn(),
+            _Left(),
             _State(self._compiling),
             console=console,
             disable=not console.is_terminal,
@@ -168,6 +195,13 @@ def _watch(episodes: int, show: Callable[[str], None], period: float) -> Watch:
             show(f"evaluating: {done:,} of {episodes:,} episodes, {env_steps:,} env steps")
 
     return watch
+
+
+class _Left(TimeRemainingColumn):
+    """The time to the end of training, with a word that says so: "0:01:07 left"."""
+
+    def render(self, task: Task) -> Text:
+        return super().render(task).append(" left")
 
 
 class _State(ProgressColumn):

@@ -6,12 +6,15 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 
+from agents.config.early_ends import early_ends
 from agents.config.envs import byte_bounds, training_envs
-from agents.config.files import require_can_go_on
+from agents.config.files import as_config, changed_config, config_name, require_can_go_on
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.run.checkpoints import restore_agent
@@ -22,12 +25,15 @@ from agents.run.outcome import RunOutcome
 from agents.run.quiet import Startup
 from agents.run.run import Run
 from agents.run.signals import stop_on_interrupt
+from agents.run.terminal import ConsoleChoice, console_for
 from agents.saved.directory import RunDir, require_free
 from agents.saved.host import Resumed, read_host
 from envs import Envs
 from envs.in_graph.resident import ResidentEnvs
+from rl_core.arguments import path_of, require_function
 from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control.files import RunLock
+from rl_core.control.commands import Command, Who, set_command
+from rl_core.control.files import RunLock, submit
 from rl_core.errors import RunDirError
 
 # The network's random weights -> the weights that replace some of them.
@@ -35,11 +41,11 @@ Initial = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 
 def train(
-    config: DqnConfig,
+    config: DqnConfig | Path | str,
     run: Path | str | None = None,
     *,
-    name: str = "run",
-    console: Console | None = None,
+    name: str | None = None,
+    console: ConsoleChoice = "auto",
     on_start: Callable[[RunDir], None] | None = None,
     on_tick: OnTick | None = None,
     repeat: Repeat | None = None,
@@ -52,8 +58,11 @@ def train(
     change is logged.
 
     Args:
+      config: a config, a shipped config's name, or the path of a TOML file.
       run: its directory; None takes the next number of `runs/<name>-<number>`.
-      console: shows progress; None is silent.
+      name: by default the config's name, or "run".
+      console: shows progress. "auto" shows it in a terminal or a notebook and is silent elsewhere;
+        None is silent.
       on_start: called once the directory exists and everything is built.
       on_tick: called after every time step of all envs; values that it sets are logged.
       repeat: applies a recorded run's changes instead of new ones, without evaluating.
@@ -65,7 +74,10 @@ def train(
     Raises:
       RlCoreError: a mistake that the user can mend; nothing is left on disk.
     """
-    path = None if run is None else Path(run)
+    name = name or ("run" if isinstance(config, DqnConfig) else config_name(config))
+    config, shown = as_config(config), console_for(console)
+    _require_functions(on_start, on_tick)
+    path = None if run is None else path_of("run", run)
     if path is not None:
         require_free(path)
     envs = training_envs(config)
@@ -78,8 +90,9 @@ def train(
             save_initial(directory, part)
         if on_start:
             on_start(directory)
+        if not repeat:
+            _warn(shown, [early_ends(config)])
         with stop_on_interrupt() as stop:
-            shown = console or Console(quiet=True)
             return Run(agent, envs, directory, shown, stop, on_tick, repeat, startup=startup).go()
     finally:
         envs.close()
@@ -87,12 +100,14 @@ def train(
 
 def resume(
     run: Path | str,
-    config: DqnConfig | None = None,
+    config: DqnConfig | Path | str | None = None,
     *,
-    console: Console | None = None,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+    console: ConsoleChoice = "auto",
     on_start: Callable[[RunDir], None] | None = None,
     on_tick: OnTick | None = None,
     startup: Startup | None = None,
+    who: Who = "api",
 ) -> RunOutcome:
     """Goes on with a run from its last whole checkpoint, bit for bit.
 
@@ -102,22 +117,30 @@ def resume(
     Args:
       run: its directory.
       config: its config with changes (see `require_can_go_on`); None leaves it as it was.
+      changes: name -> value of keys, as in `{"env_steps": 100_000}`, and of live values, as in
+        `{"sync_period": 50}`. Live values are set by commands in the run's inbox, like those of
+        `targetnet set`: at its first time step, or, where the log has later changes of the same
+        value that are applied again, after the last of them.
       console, on_start, on_tick, startup: as for `train`.
+      who: the sender of these commands in the log.
 
     Raises:
       RunDirError: there is no such run, it is alive, it is finished, or its files are damaged.
       CheckpointError: no checkpoint is whole.
       ConfigError: a change that a run cannot take when it goes on.
+      BoundsError, StaticHyperparameter: a live value that the run cannot take.
     """
-    directory = RunDir.open(Path(run))
+    shown = console_for(console)
+    _require_functions(on_start, on_tick)
+    directory = RunDir.open(path_of("run", run))
     directory.control.make()
     # First of all: of two processes that resume, one must not touch the other's files.
     lock = RunLock(directory.control)
     try:
-        config = config or directory.config()
-        require_can_go_on(directory.config(), config)
-        # The weights were learned from observations scaled in this way.
-        config = config.model_copy(update={"byte_scale": directory.config().byte_scale})
+        before = directory.config()
+        config, values = changed_config(before if config is None else as_config(config), changes)
+        config = require_can_go_on(before, config)
+        commands = [set_command(name, value, who) for name, value in values.items()]
         store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
         checkpoint = store.latest()
         resumed = Resumed(checkpoint, read_host(checkpoint)) if checkpoint else None
@@ -130,14 +153,15 @@ def resume(
         missing = require_as_it_was(directory, resumed.host if resumed else None)
         envs = training_envs(config)
         with contextlib.closing(envs), stop_on_interrupt() as stop:
-            shown = console or Console(quiet=True)
             agent = _agent_for(config, envs)
+            for name, value in values.items():
+                agent.hyperparameters.check(name, value)
             if resumed:
                 require_fits(resumed, agent, envs)
                 restore_agent(agent, resumed.checkpoint, store)
                 resumed, problems = _with_envs(resumed, envs)
                 damaged = resumed.checkpoint.damaged
-                _warn(shown, (*damaged, *missing, *problems), inexact=bool(problems))
+                _warn(shown, (*damaged, *missing, *problems, _INEXACT if problems else None))
             else:
                 _begin_with(agent, load_initial(directory))
             # From here on files change; everything that may refuse to resume comes before.
@@ -148,12 +172,18 @@ def resume(
             if on_start:
                 on_start(directory)
             shown.print(f"resumed at env step {done:,}", highlight=False)
+            if config.env_steps > before.env_steps:
+                _warn(shown, [early_ends(config, resumed=True)])
+            _submit(directory, commands)
             return Run(
                 agent, envs, directory, shown, stop, on_tick,
                 resumed=resumed, lock=lock, startup=startup,
             ).go()  # fmt: skip
     finally:
         lock.release()
+
+
+_INEXACT = "a new episode begins there: not the same bits from here on"
 
 
 def _with_envs(resumed: Resumed, envs: Envs) -> tuple[Resumed, list[str]]:
@@ -170,11 +200,21 @@ def _begin_with(agent: DqnAgent, part: Mapping[str, np.ndarray]) -> None:
         agent.state.load_weights(agent.state.weights() | dict(part))
 
 
-def _warn(console: Console, lines: Sequence[str], *, inexact: bool) -> None:
-    if inexact:
-        lines = [*lines, "a new episode begins there: not the same bits from here on"]
+def _warn(console: Console, lines: Sequence[str | None]) -> None:
     for line in lines:
-        console.print(line, style="yellow", highlight=False, markup=False)
+        if line is not None:
+            console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
+def _submit(directory: RunDir, commands: Sequence[Command]) -> None:
+    """Puts commands into the inbox, where they outlive a kill, and are taken only once."""
+    for command in commands:
+        submit(directory.control, command)
+
+
+def _require_functions(on_start: object, on_tick: object) -> None:
+    require_function("on_start", on_start, "run_dir")
+    require_function("on_tick", on_tick, "agent", "tick")
 
 
 def _agent_for(config: DqnConfig, envs: Envs) -> DqnAgent:

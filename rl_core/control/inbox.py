@@ -6,10 +6,11 @@ import hashlib
 import os
 import re
 import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from rl_core.control.commands import MAX_BYTES, BadCommand, Command, parse_command
+from rl_core.control.commands import MAX_BYTES, BadCommand, Command, SetCommand, parse_command
 from rl_core.control.files import ControlFiles
 from rl_core.errors import reason_of
 from rl_core.regular_file import open_regular
@@ -32,10 +33,21 @@ class Letter:
 
 
 class Inbox:
-    """The letters in a run's inbox, oldest first."""
+    """The letters in a run's inbox, oldest first.
 
-    def __init__(self, files: ControlFiles) -> None:
-        self._path = files.inbox
+    A resumed run makes the changes again that it logged after its checkpoint. Letters that are in
+    the inbox when the run begins are newer than these: each waits for the changes of its value.
+
+    Args:
+      files: of the run.
+      to_be_set: returns the names of the live values that the run will set again.
+    """
+
+    def __init__(
+        self, files: ControlFiles, to_be_set: Callable[[], Collection[str]] = frozenset
+    ) -> None:
+        self._path, self._to_be_set = files.inbox, to_be_set
+        self._newer = frozenset(path.name for path in files.inbox.glob("*.json"))
         self._stat_path = str(files.inbox)
         self._seen_ns = -1
         self._not_removable: set[str] = set()
@@ -51,8 +63,14 @@ class Inbox:
         except OSError:  # the directory was removed or cannot be read, so no letter can come
             return []
         self._seen_ns = changed_ns if settled and len(names) <= _AT_ONCE else -1
-        found = (_read(self._path / name) for name in names[:_AT_ONCE])
-        return [letter for letter in found if letter is not None]
+        found = [_read(self._path / name) for name in names[:_AT_ONCE]]
+        letters = [letter for letter in found if letter is not None]
+        if not self._newer.isdisjoint(names) and (to_be_set := self._to_be_set()):
+            in_turn = [letter for letter in letters if not self._must_wait(letter, to_be_set)]
+            if len(in_turn) < len(letters):
+                self._seen_ns = -1  # look again, though the directory stays as it is
+            return in_turn
+        return letters
 
     def remove(self, letter: Letter) -> None:
         """Removes a letter; one that cannot be removed, such as a directory, is ignored later."""
@@ -60,6 +78,10 @@ class Inbox:
             letter.path.unlink(missing_ok=True)
         except OSError:
             self._not_removable.add(letter.path.name)
+
+    def _must_wait(self, letter: Letter, to_be_set: Collection[str]) -> bool:
+        is_set = isinstance(letter.command, SetCommand) and letter.command.name in to_be_set
+        return is_set and letter.path.name in self._newer
 
     def _names(self) -> list[str]:
         names = {path.name for path in self._path.iterdir()} - self._not_removable

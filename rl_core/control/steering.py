@@ -106,7 +106,7 @@ class Steering:
         self._lock = lock or RunLock(files)
         clear_leftovers(files)
         self._log = ControlLog(files.log)
-        self._inbox = Inbox(files)
+        self._inbox = Inbox(files, lambda: self._timetable.values_to_set)
         self._publisher, self._publishing = StatePublisher(files, live), Retried(steered.warn)
         self._recorder = Recorder(
             self._log, self._inbox, lambda: steered.position, steered.answered, steered.warn
@@ -239,7 +239,7 @@ class Steering:
         self._recorder.record([entry(new_id, "set", name, "api", asked, old, new)])
 
     def _repeat(self, tick: int) -> None:
-        entries = []
+        entries, self._next_poll = [], 0.0  # a letter may have waited for this
         for e in self._timetable.entries(tick):
             old, new = self._carry_out(e.kind, e.name, e.value)
             self._applied_again.add((e.tick, e.name, repr(e.value)))

@@ -45,6 +45,11 @@ class Timetable:
         """The ids of the entries that are left."""
         return [entry.id for entry in self._script]
 
+    @property
+    def values_to_set(self) -> set[str]:
+        """The names of the live values that entries which are left will set."""
+        return {entry.name for entry in self._script if entry.kind == "set"}
+
     def entries(self, tick: int) -> Iterator[Entry]:
         """Yields the entries up to `tick`, each once."""
         while self._script and self._script[0].tick <= tick:

@@ -306,3 +306,29 @@ def test_settings_do_not_guess_types_and_know_their_live_fields():
     ]
     assert knobs["sync_period"].whole and knobs["sync_period"].unit == "updates"
     assert all(knob.unit and knob.meaning for knob in knobs.values())
+
+
+def test_a_share_is_of_the_changed_length_and_is_inherited(tmp_path):
+    """`--set env_steps` comes first; a base's share is of the run that inherits it."""
+    (tmp_path / "base.toml").write_text(
+        "env_steps = 1_000\n"
+        'learning_rate = { schedule = "linear", start = 1e-3, end = 1e-5, fraction = 0.8 }\n'
+        'epsilon = { schedule = "piecewise", fractions = [[0, 1.0], [0.5, 0.1]] }\n'
+    )
+    (tmp_path / "mine.toml").write_text('base = "base.toml"\nenv_steps = 2_000\n')
+    mine = load_config(tmp_path / "mine.toml")
+    assert (mine.learning_rate.steps, mine.epsilon.points) == (1_600, ((0, 1.0), (1_000, 0.1)))
+    assert load_config(str(tmp_path / "mine.toml"), ["env_steps=100"]).learning_rate.steps == 80
+    change = 'tau={schedule="geometric", start=0.1, end=1.0, fraction=0.1}'
+    assert load_config("cartpole", [change, "env_steps=300"]).tau.steps == 30
+
+
+def test_the_config_of_a_run_keeps_its_env_steps_and_a_new_run_from_it_gets_its_own(tmp_path):
+    config = DqnConfig(env_steps=1_000, tau=Linear(start=0.1, end=1.0, fraction=0.8))
+    path = tmp_path / "config.toml"
+    text = dump_config(config)
+    path.write_text(text.replace("env_steps = 1000", "env_steps = 3000"))  # it was made longer
+    assert read_config(path).tau == Linear(start=0.1, end=1.0, steps=800, fraction=0.8)
+    assert load_config(path).tau.steps == 2_400
+    path.write_text(text)
+    assert read_config(path) == load_config(path) == config

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.config.files import changed_config, dump_config, load_config, read_config
+from agents.config.files import (
+    changed_config,
+    dump_config,
+    load_config,
+    parsed_changes,
+    read_config,
+)
 from agents.config.model import DqnConfig
 from rl_core.errors import ConfigError
 
@@ -102,7 +108,7 @@ def test_a_hostile_config_is_refused_in_one_short_line(write, text):
 )
 def test_a_hostile_change_is_refused_in_one_short_line(change):
     refusal(load_config, "cartpole", [change])
-    refusal(changed_config, DqnConfig(), [change])
+    refusal(lambda: changed_config(DqnConfig(), parsed_changes([change])))
 
 
 @pytest.mark.parametrize(

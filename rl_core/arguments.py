@@ -1,0 +1,58 @@
+"""Checks of what a program hands to a public function: a mistake is one line."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+
+import numpy as np
+
+from rl_core.errors import ArgumentError, BoundsError, shown
+from rl_core.hyperparameters import LARGEST_INT64
+
+
+def path_of(name: str, path: object) -> Path:
+    """Returns a path given as text or path.
+
+    Raises:
+      ArgumentError: it is neither.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError(f"{name} must be a path, got {shown(path)}")
+    return Path(path)
+
+
+def require_function(name: str, function: object, *parameters: str) -> None:
+    """Checks that a function, or None, can be called with these arguments.
+
+    Raises:
+      ArgumentError: it cannot.
+    """
+    if function is None:
+        return
+    wanted = f"{name} must be a function of ({', '.join(parameters)})"
+    if not callable(function):
+        raise ArgumentError(f"{wanted}, got {shown(function)}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions in C do not tell
+        return
+    try:
+        signature.bind(*parameters)
+    except TypeError:
+        raise ArgumentError(f"{wanted}, got one of ({', '.join(signature.parameters)})") from None
+
+
+def require_whole(name: str, value: object, least: int) -> None:
+    """Checks that a value is a whole number >= `least` that fits into int64.
+
+    Raises:
+      ArgumentError: it is no whole number.
+      BoundsError: it is too small or too large.
+    """
+    wanted = f"{name} must be a whole number >= {least} that fits into int64, got {shown(value)}"
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise ArgumentError(wanted)
+    if not least <= value <= LARGEST_INT64:
+        raise BoundsError(wanted)

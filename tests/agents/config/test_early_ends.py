@@ -1,0 +1,82 @@
+"""A run whose schedules end long before it does says so at its start."""
+
+import pytest
+
+from agents.config.early_ends import early_ends
+from agents.config.files import load_config, shipped_configs
+from agents.config.model import DqnConfig
+from rl_core.schedules import Constant, Geometric, Linear, Piecewise
+
+RATE = Linear(start=1e-3, end=1e-5, steps=400)
+LINE = (
+    "schedules end long before the run's 1,000 env steps: learning_rate at env step 400; to follow "
+    "the run's length: learning_rate = {{ {} }}"
+)
+
+
+def config(**values):
+    return DqnConfig(env_steps=1_000, **({"epsilon": 0.1} | values))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "table"),
+    [
+        (RATE, 'schedule = "linear", start = 0.001, end = 1e-05, fraction = 1'),
+        (
+            Geometric(start=1e-3, end=1e-5, steps=300, begin=100),
+            'schedule = "geometric", start = 0.001, end = 1e-05, begin = 100, fraction = 0.9',
+        ),
+        (
+            Piecewise(points=[[100, 1e-3], [400, 1e-4]], between="hold"),
+            'schedule = "piecewise", fractions = [[0.25, 0.001], [1.0, 0.0001]], between = "hold"',
+        ),
+    ],
+)
+def test_the_line_has_the_name_the_env_step_and_a_table_that_fits(tmp_path, schedule, table):
+    mine = config(learning_rate=schedule)
+    assert early_ends(mine) == LINE.format(table)
+    path = tmp_path / "mine.toml"
+    path.write_text(f"env_steps = 1_000\nepsilon = 0.1\nlearning_rate = {{ {table} }}\n")
+    fitted = load_config(path)
+    assert early_ends(fitted) is None
+    assert max(fitted.learning_rate.corners()) == 1_000
+    assert fitted.learning_rate.extremes() == schedule.extremes()
+
+
+def test_all_schedules_that_end_early_are_named_in_one_line():
+    line = early_ends(config(learning_rate=RATE, tau=RATE, epsilon=RATE, discount=0.9))
+    assert "tau at env step 400, learning_rate at env step 400, epsilon at env step 400" in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"learning_rate": Linear(start=1e-3, end=1e-5, steps=500)},  # half of the run is enough
+        {"learning_rate": Linear(start=1e-3, end=1e-5, fraction=0.1)},  # asked for as a share
+        {"tau": Piecewise(fractions=[[0, 1.0], [0.1, 0.5]])},
+        {"learning_rate": Constant(value=1e-3)},
+        {"epsilon": RATE, "temperature": RATE, "boltzmann": True},  # exploration ends early
+    ],
+)
+def test_nothing_is_said_of(values):
+    assert early_ends(config(**values)) is None
+
+
+@pytest.mark.parametrize("name", shipped_configs())
+def test_no_shipped_config_has_such_a_schedule(name):
+    assert early_ends(load_config(name)) is None
+
+
+def test_a_shipped_config_that_is_made_longer_has():
+    line = early_ends(load_config("cartpole", ["env_steps=500_000"]))
+    assert "sync_period at env step 50,000, learning_rate at env step 50,000, epsilon" in line
+
+
+def test_a_run_that_goes_on_longer_cannot_change_its_schedules_so_it_says_what_one_can_do():
+    mine = config(learning_rate=Linear(start=1e-3, end=1e-5, fraction=0.4))
+    assert early_ends(mine, resumed=True) == (
+        "schedules end long before the run's 1,000 env steps: learning_rate at env step 400; its "
+        "schedules stay as they began; --set or targetnet set gives another value"
+    )
