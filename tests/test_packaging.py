@@ -1,11 +1,14 @@
 """What an ordinary install of the wheel brings."""
 
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from rl_core.control.commands import ACTIONS
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,6 +46,22 @@ def test_the_shipped_configs_come_with_the_wheel(installed):
     listed = run(installed, "configs")
     for config in (ROOT / "configs").glob("*.toml"):
         assert config.stem in listed
+
+
+def test_a_page_that_a_help_text_names_is_in_the_wheel(installed):
+    shown = run(installed, "--help")
+    commands = re.findall(r"^│ +• (\w+)", shown, re.MULTILINE)
+    assert {"train", "do", "set"} <= {*commands}
+    for command in commands:
+        words = " ".join(run(installed, command, "--help").replace("│", " ").split())
+        pages = re.findall(r"docs/[\w./-]*\w", words)
+        assert [page for page in pages if not (installed / page).exists()] == [], command
+
+
+def test_the_help_of_do_explains_each_action(installed):
+    words = " ".join(run(installed, "do", "--help").replace("│", " ").split())
+    for action, meaning in ACTIONS.items():
+        assert f"{action}: {' '.join(meaning.split())[:30]}" in words
 
 
 def test_the_wheel_declares_the_command_and_nothing_of_the_tests(installed):

@@ -29,6 +29,7 @@ from agents.cli import INTERRUPTED
 from agents.run.quiet import process_began
 from rl_core.errors import EnvFailed, RlCoreError, in_one_line, reason_of, shown
 
+_SHOWN_WITH_IT = ("tensorflow", "gymnasium", "numpy", "tensorboard")
 USER_MISTAKE = RlCoreError.exit_code
 _MAX_CHARACTERS = 400  # characters of a message about the command line, which may quote all of it
 
@@ -117,7 +118,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "" not in sys.path:
             sys.path.append("")
         began = process_began() if arguments is None else time.perf_counter()
-        command = _parse(sys.argv[1:] if arguments is None else arguments)
+        arguments = sys.argv[1:] if arguments is None else arguments
+        if [*arguments] == ["--version"]:
+            print(_versions())
+            return 0
+        command = _parse(arguments)
         for field in fields(command):
             _require_usable(getattr(command, field.name))
         from rich.console import Console
@@ -138,6 +143,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def _versions() -> str:
+    """Returns the versions as they are installed, without importing anything."""
+    return "\n".join(f"{name} {_version(name)}" for name in ("targetnet", *_SHOWN_WITH_IT))
+
+
+def _version(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "(not installed)"
 
 
 def _parse(arguments: Sequence[str]) -> Any:
@@ -189,7 +208,8 @@ def _parsed(kind: Any, arguments: Sequence[str]) -> Any:
             return tyro.cli(
                 kind,
                 prog="targetnet",
-                description="Train DQN-style agents, watch the curves, steer the run.",
+                description="Train DQN-style agents, watch the curves, steer the run. "
+                "`targetnet --version` shows the versions.",
                 args=arguments,
             )
     except SystemExit as exit_:

@@ -29,6 +29,8 @@ DIFFERENT = 1  # exit code of a repetition that is not identical
 _MAX_CHARACTERS = 600  # characters of a log entry, which may quote two values of 200 and a name
 RunArgument = Annotated[Positional[Path], arg(metavar="RUN")]
 
+_ACTIONS = "\n\n".join(f"{name}: {meaning}." for name, meaning in ACTIONS.items())
+
 
 @dataclass(frozen=True)
 class Set:
@@ -37,7 +39,7 @@ class Set:
     run: RunArgument
     """A run directory."""
     change: Annotated[Positional[tuple[str, ...]], arg(metavar="NAME=VALUE ...")]
-    """Values to set: sync_period=50 exempt=torso; NAME=auto returns to the config's value."""
+    """Values to set: sync_period=50 exempt=torso tau=auto; targetnet status RUN lists them all."""
     wait: bool = True
     """Wait until the run has answered."""
     timeout: Annotated[float, arg(metavar="S")] = 30.0
@@ -56,8 +58,7 @@ class Do:
 
     run: RunArgument
     """A run directory."""
-    action: Annotated[Positional[str], arg(metavar="|".join(ACTIONS))]
-    """The action; sync copies online to target, for example. docs/live.md explains each one."""
+    action: Annotated[Positional[str], arg(metavar="ACTION", help=_ACTIONS)]
     back: Annotated[Positional[int | None], arg(metavar="K")] = None
     """For rewind: return to the K-th last snapshot. By default 1, the last one."""
     wait: bool = True

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from agents.saved.directory import RunDir
 
 RUNS = Path("runs")
+# An option that takes several words and may be repeated: --set a=1 b=2 --set c=3
+Groups = UseAppendAction[tuple[tuple[str, ...], ...]]
 
 
 @dataclass(frozen=True)
@@ -38,15 +41,15 @@ class Train:
     """The run directory. By default runs/CONFIG-NUMBER with the next free number."""
     seed: Annotated[int | None, arg(metavar="S")] = None
     """Seed of everything random. By default the config's seed."""
-    set: Annotated[UseAppendAction[tuple[tuple[str, ...], ...]], arg(metavar="NAME=VALUE")] = ()
+    set: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Change keys of the config, in TOML's notation: --set learning_rate=1e-3 hidden=[64,64]"""
     board: bool = False
     """Also start TensorBoard and print its address."""
     init_from: Annotated[Path | None, arg(metavar="RUN")] = None
     """Start with the weights of another run, or of a .safetensors file."""
-    rename: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="OLD=NEW")] = ()
+    rename: Annotated[Groups, arg(metavar="OLD=NEW")] = ()
     """Rename variables of --init-from: OLD=NEW, where OLD may be a prefix, as in encoder=torso"""
-    blocks: Annotated[tuple[str, ...], arg(metavar="BLOCK")] = ()
+    blocks: Annotated[Groups, arg(metavar="BLOCK")] = ()
     """Load only these blocks of --init-from, such as torso. By default all; then all must fit."""
     resume: bool = False
     """Resume the run in --run if there is one, else start it: for jobs that are restarted."""
@@ -54,7 +57,7 @@ class Train:
     def __call__(self, console: Console, began: float) -> int:
         from agents.config.files import config_name, load_config
 
-        changes = [change for group in self.set for change in group]
+        changes = [*chain(*self.set)]
         if self.seed is not None:
             changes.append(f"seed={self.seed}")
         config = load_config(self.config, changes)
@@ -75,7 +78,9 @@ class Train:
         initial = None
         if self.init_from:
             given = weights_from(self.init_from)
-            initial = partial(fitted, given, rename=self.rename, blocks=self.blocks)
+            initial = partial(
+                fitted, given, rename=[*chain(*self.rename)], blocks=[*chain(*self.blocks)]
+            )
         name = config_name(self.config)
         return _with_board(
             lambda on_start: train(
@@ -113,7 +118,7 @@ class Resume:
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """A run directory."""
-    set: Annotated[UseAppendAction[tuple[tuple[str, ...], ...]], arg(metavar="NAME=VALUE")] = ()
+    set: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Make the run longer, or set live values there: --set env_steps=100_000 sync_period=50"""
     board: bool = False
     """Also start TensorBoard and print its address."""
@@ -122,7 +127,7 @@ class Resume:
         from agents.config.files import changed_config, parsed_changes
         from agents.saved.directory import RunDir
 
-        changes = parsed_changes(change for group in self.set for change in group)
+        changes = parsed_changes(chain(*self.set))
         # Here too, because importing TensorFlow takes seconds.
         config, _ = changed_config(RunDir.open(self.run).config(), changes)
         return _resume(self.run, config, self.board, console, began, changes)
@@ -133,17 +138,9 @@ class Configs:
     """List the shipped configs."""
 
     def __call__(self, console: Console) -> int:
-        from rich.table import Column, Table
+        from agents.cli.config_list import config_list
 
-        from agents.config.files import load_config, shipped_configs
-
-        whole = [Column(name, no_wrap=True) for name in ("name", "env", "env steps")]
-        table = Table(*whole, "about", box=None, header_style="bold")
-        for name, text in shipped_configs().items():
-            config = load_config(name)
-            about = text.splitlines()[0].removeprefix("#").strip()
-            table.add_row(name, config.env_id, f"{config.env_steps:,}", about)
-        console.print(table)
+        console.print(config_list())
         return 0
 
 
@@ -159,13 +156,13 @@ class Board:
     """Port to listen on. By default 6006, or the next free port."""
     full: bool = False
     """Load TensorFlow too, for the tabs that need it; TensorBoard then starts more slowly."""
-    allow_host: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME")] = ()
+    allow_host: Annotated[Groups, arg(metavar="NAME")] = ()
     """Host name under which browsers may use the Steer tab, besides localhost."""
 
     def __call__(self, console: Console) -> int:
         from rl_core.board.launcher import serve
 
-        allowed = [f"--steer_allow_host={name}" for name in self.allow_host]
+        allowed = [f"--steer_allow_host={name}" for name in chain(*self.allow_host)]
         serve(self.dir, host=self.host, port=self.port, full=self.full, arguments=allowed)
         return 0
 

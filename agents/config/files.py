@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
@@ -37,6 +38,8 @@ _MOST_DOTS = 5_000  # tomllib's time grows with the square of the length of a do
 _DEEPEST = 20  # levels of nested tables and lists: later readers of a config recurse
 _TOO_DEEP = f"is nested more than {_DEEPEST} deep"
 _MOST_BASES = 20  # configs in a chain of `base`
+# An id of Gymnasium, such as CartPole-v1 or ALE/Pong-v5; a config's name has no version.
+_ENV_ID = re.compile(r"(?:[\w.-]{1,100}[:/]){0,3}[\w.-]{1,100}-v\d{1,9}")
 
 
 def shipped_configs() -> dict[str, str]:
@@ -187,6 +190,8 @@ def _as_source(source: object) -> str:
 
 
 def _read(source: str) -> tuple[dict[str, Any], str]:
+    if _ENV_ID.fullmatch(source) and not Path(source).exists():
+        raise ConfigError(_with_env(source))
     if _is_path(source):
         return _parse_toml(_text_of(Path(source), follow=True), source), source
     shipped = shipped_configs()
@@ -196,6 +201,20 @@ def _read(source: str) -> tuple[dict[str, Any], str]:
             f"(shipped: {', '.join(shipped)}){did_you_mean(source, shipped)}"
         )
     return _parse_toml(shipped[source], source), source
+
+
+def _with_env(env_id: str) -> str:
+    """Returns the message for an env id in the place of a config: the configs with this env."""
+    env_of = {name: load_config(name).env_id for name in shipped_configs()}
+    names = [name for name, env in env_of.items() if env == env_id]
+    command = f"targetnet train {names[0] if names else 'CONFIG'}"
+    if names:
+        return f"{env_id} is an env; configs of it: {', '.join(names)}; for example: {command}"
+    return (
+        f"{env_id} looks like an env, and no shipped config is of it; any config (see targetnet "
+        f"configs) may be used with another env: {command} --set env_id={env_id}"
+        + did_you_mean(env_id, env_of.values())
+    )
 
 
 def _with_base(values: dict[str, Any], where: str) -> dict[str, Any]:

@@ -10,11 +10,13 @@ import sys
 import tempfile
 import threading
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from agents.cli.main import _COMMANDS, main
+from agents.config.files import load_config, shipped_configs
 
 SHORT = """
 env_steps = 200
@@ -90,6 +92,11 @@ def refused(capsys, folder, *arguments):
         (["train", "short.toml", "--seed", "x"], ["seed", "x"]),
         (["train", "short.toml", "--seed", str(2**64)], ["seed"]),
         (["train", "short.toml", "--sed", "3"], ["--sed", "did you mean --seed"]),
+        (["train", "CartPole-v1"], ["is an env; configs of it: cartpole, ", "train cartpole"]),
+        (["train", "MountainCar-v0"], ["configs of it: mountaincar; for example: targetnet train"]),
+        (["train", "CartPole-v0"], ["--set env_id=CartPole-v0; did you mean 'CartPole-v1'?"]),
+        (["train", "ALE/Pong-v5"], ["targetnet train CONFIG --set env_id=ALE/Pong-v5"]),
+        (["train", "a" * 300 + "/" + "b" * 300 + "-v1"], ["cannot read config"]),
         (["train"], ["CONFIG"]),
         (["trian"], ["trian", "train"]),
         ([], ["train", "eval"]),
@@ -254,9 +261,48 @@ def test_eval_is_for_people_without_json_and_repeats_with_a_seed(trained, capsys
     assert "3" in outs[0] and not outs[0].startswith("{")
 
 
-def test_configs_lists_the_shipped_ones(capsys):
+def test_configs_lists_the_shipped_ones_by_env_in_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["configs"]) == 0
-    assert "cartpole" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    for name in shipped_configs():
+        (line,) = (line for line in out.splitlines() if line.startswith(f"  {name} "))
+        assert f"{load_config(name).env_steps:,}" in line
+        # Beside the name, a line has room for half of a sentence.
+        assert len(line.split(",000 ")[1].strip()) > 20
+    assert out.count("\nCartPole-v1\n") == 1
+    assert max(map(len, out.splitlines())) <= 80
+    assert "…" not in out
+
+
+def test_version_is_that_of_the_packages_that_count_without_importing_them():
+    code = (
+        "import sys; from agents.cli.main import main; main(['--version']); "
+        "print({'tensorflow', 'gymnasium', 'numpy'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *lines, imported = done.stdout.splitlines()
+    names = ("targetnet", "tensorflow", "gymnasium", "numpy", "tensorboard")
+    assert lines == [f"{name} {version(name)}" for name in names]
+    assert imported == "set()"
+
+
+@pytest.mark.parametrize(
+    "renames",
+    [["--rename", "torso=t", "head=h"], ["--rename", "torso=t", "--rename", "head=h"]],
+    ids=["after one flag", "each after its own"],
+)
+def test_several_variables_are_renamed_and_several_blocks_loaded(trained, here, capsys, renames):
+    """The names in the message are those after both renames."""
+    err = refused(capsys, here, "train", "short.toml", "--init-from", str(trained), *renames)
+    assert "t/dense_0/w should be absent" in err and "h/q/w should be absent" in err
+    back = ["--rename", "torso=t", "t=torso"]
+    blocks = ["--blocks", "torso", "--blocks", "head"]
+    begin = ["train", "short.toml", "--init-from", str(trained), *back]
+    assert main([*begin, *blocks, "--run", "both"]) == 0
+    capsys.readouterr()
+    err = refused(capsys, here, *begin, "--blocks", "torso", "hed")
+    assert "no block 'hed'" in err and "did you mean 'head'" in err
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["eval", "--help"]])
@@ -272,6 +318,7 @@ def test_help_exits_with_code_0(capsys, arguments):
 WITHOUT_TENSORFLOW = """
 import contextlib, sys
 from agents.cli.main import _COMMANDS, main
+from agents.config.files import load_config, shipped_configs
 for arguments in (["--help"], ["train", "--help"], ["configs"], ["train", "cartpol"], ["trian"],
                   ["train", "cartpole", "--set", "sync_period=0"], ["eval", "nothing"]):
     with contextlib.suppress(SystemExit):
