@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from rl_core.lazy import LOG_LEVEL_VARIABLE, ONEDNN_VARIABLE, lazy_names
+from rl_core.lazy import ONEDNN_VARIABLE, choose_log_level, lazy_names
 
 if TYPE_CHECKING:
     from rl_core.board.events import EventWriter
@@ -77,9 +77,9 @@ if TYPE_CHECKING:
 # TensorFlow reads this variable once, at import. oneDNN's kernels cost 5 us more per small matrix
 # product, which doubles the time of acting; small networks learn as fast with the plain kernels.
 os.environ.setdefault(ONEDNN_VARIABLE, "0")
-# TensorFlow reads this variable at its first log line. Level 3 hides nothing that is needed,
-# because failures are raised; below 3 TensorFlow also logs that the machine has no GPU.
-os.environ.setdefault(LOG_LEVEL_VARIABLE, "3")
+# Level 3 hides nothing that is needed, because failures are raised; below 3 TensorFlow also logs
+# that the machine has no GPU.
+choose_log_level()
 
 _NAMES_OF = {
     "checkpoint.store": "Checkpoint CheckpointError CheckpointStore",

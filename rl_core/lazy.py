@@ -1,12 +1,14 @@
 """Lazy import of a package's public names on first use (PEP 562), without TensorFlow's log lines.
 
-TensorFlow logs some lines when it is imported. `rl_core` hides them: it sets
-`TF_CPP_MIN_LOG_LEVEL` to 3, unless the user has set it; 0 shows all lines.
+TensorFlow logs some lines when it is imported, when a session starts and when XLA compiles.
+`rl_core` hides them: it sets `TF_CPP_MIN_LOG_LEVEL` to 3, unless the user has set it; 0 shows all
+lines. TensorFlow reads the variable only once; if it was imported first, it is told by a call.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import sys
@@ -22,7 +24,23 @@ _NOISE = re.compile(
     rb"^(?:[IW]\d{4} \d\d:.*|WARNING: All log messages before absl::InitializeLog.*)\n",
     re.MULTILINE,
 )
+# absl's SetMinLogLevel, which TensorFlow's logging obeys and no Python module offers. The name has
+# the date of the absl release that TensorFlow 2.21 is built with.
+_LIBRARY = "libtensorflow_framework.so.2"
+_SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025081414SetMinLogLevelENS0_18LogSeverityAtLeastE"
 _muting = threading.Lock()
+
+
+def choose_log_level() -> None:
+    """Hides TensorFlow's log lines from now on, unless the user has set a log level."""
+    if LOG_LEVEL_VARIABLE in os.environ:
+        return
+    os.environ[LOG_LEVEL_VARIABLE] = "3"
+    if "tensorflow" in sys.modules:
+        # Another TensorFlow does not have the name: then its lines are shown, as without the call.
+        with contextlib.suppress(OSError, AttributeError):
+            library = ctypes.CDLL(_LIBRARY, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+            library[_SET_MIN_LOG_LEVEL](ctypes.c_int(3))
 
 
 def lazy_names(

@@ -153,3 +153,30 @@ def test_a_log_level_that_the_user_has_set_is_left_and_shown():
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "0"},
     )  # fmt: skip
     assert done.stdout == "0\n" and "cpu_feature_guard" in done.stderr
+
+
+TENSORFLOW_FIRST = """
+import sys
+import tensorflow.compat.v1 as tf
+sys.stderr.write("imported\\n")
+from rl_core import Engine
+engine = Engine()
+with engine.building():
+    double = 2.0 * tf.placeholder(tf.float32, [])
+engine.start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "said"),
+    [({}, False), pytest.param({"TF_CPP_MIN_LOG_LEVEL": "0"}, True, marks=pytest.mark.slow)],
+)
+def test_where_tensorflow_was_imported_first_its_later_lines_are_hidden_too(level, said):
+    """Those of its import were written before us."""
+    environ = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(
+        [sys.executable, "-c", TENSORFLOW_FIRST], capture_output=True, text=True, cwd=ROOT,
+        env=environ | level, check=True,
+    )  # fmt: skip
+    later = done.stderr.partition("imported\n")[2]
+    assert bool(later) == said
