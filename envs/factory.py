@@ -5,6 +5,8 @@ All problems of an env that can be found before the run are found here.
 
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
+from numbers import Integral
+from types import NoneType
 from typing import Any, Literal, get_args
 
 import gymnasium as gym
@@ -20,6 +22,7 @@ from envs.pool import PoolEnv
 from envs.registry import find_spec, make_single, make_vector
 from envs.seeding import episode_seed
 from envs.spaces import Spaces, read_spaces
+from rl_core.arguments import require_a
 from rl_core.errors import EnvError, did_you_mean, shown
 from rl_core.memory import check_memory, memory_limit, resident_bytes
 
@@ -60,7 +63,7 @@ def make_envs(
       EnvFailed: the env's first reset raised an exception.
       MemoryLimitError: the envs need more memory than is available.
     """
-    _require_arguments(num_envs, vectorization, seed)
+    _require_arguments(env_id, num_envs, vectorization, seed, env_kwargs)
     _require_room(num_envs, _LEAST_BYTES[vectorization])
     make = _MAKE[vectorization]
     kwargs = dict(env_kwargs or {})
@@ -77,7 +80,17 @@ def _has_time_limit(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> bool:
     return "max_episode_steps" in kwargs or any(limit is not None for limit in limits)
 
 
-def _require_arguments(num_envs: int, vectorization: str, seed: int) -> None:
+def _require_arguments(
+    env_id: str,
+    num_envs: int,
+    vectorization: str,
+    seed: int,
+    env_kwargs: Mapping[str, Any] | None,
+) -> None:
+    require_a(str, "env_id", env_id, "the id of an env, such as 'CartPole-v1'")
+    require_a(Integral, "num_envs", num_envs, "a whole number of envs >= 1")
+    require_a(Integral, "seed", seed, "a whole number >= 0")
+    require_a((Mapping, NoneType), "env_kwargs", env_kwargs, "names with values, or None")
     if num_envs < 1:
         raise EnvError(f"num_envs must be a whole number of envs >= 1, got {shown(num_envs)}")
     if seed < 0:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import numbers
 import os
 from pathlib import Path
-
-import numpy as np
 
 from rl_core.errors import ArgumentError, BoundsError, shown
 from rl_core.hyperparameters import LARGEST_INT64
@@ -18,9 +17,19 @@ def path_of(name: str, path: object) -> Path:
     Raises:
       ArgumentError: it is neither.
     """
-    if not isinstance(path, str | os.PathLike):
+    if not isinstance(path, str | os.PathLike) or not str(path):
         raise ArgumentError(f"{name} must be a path, got {shown(path)}")
     return Path(path)
+
+
+def require_a(kind: type | tuple[type, ...], name: str, value: object, wanted: str) -> None:
+    """Checks that a value is of a type; `wanted` says in words what it must be.
+
+    Raises:
+      ArgumentError: it is not.
+    """
+    if not isinstance(value, kind):
+        raise ArgumentError(f"{name} must be {wanted}, got {shown(value)}")
 
 
 def require_function(name: str, function: object, *parameters: str) -> None:
@@ -52,7 +61,7 @@ def require_whole(name: str, value: object, least: int) -> None:
       BoundsError: it is too small or too large.
     """
     wanted = f"{name} must be a whole number >= {least} that fits into int64, got {shown(value)}"
-    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
         raise ArgumentError(wanted)
-    if not least <= value <= LARGEST_INT64:
+    if not least <= int(value) <= LARGEST_INT64:
         raise BoundsError(wanted)

@@ -120,15 +120,15 @@ class Diverged(RlCoreError, ArithmeticError):
     exit_code = 1
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
+def did_you_mean(name: object, names: Iterable[str]) -> str:
     """Returns "; did you mean 'x'?" for the nearest of `names`, or an empty string."""
     near = nearest(name, names, cutoff=0.5)
     return "" if near is None else f"; did you mean {near!r}?"
 
 
-def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Returns the most similar name; None if no name is similar or `name` is too long."""
-    if len(name) > _LONGEST_NAME:
+def nearest(name: object, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Returns the most similar name; None if none is similar or `name` is too long or no text."""
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME:
         return None
     known = [known for known in names if len(known) <= _LONGEST_NAME]
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), None)

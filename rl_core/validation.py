@@ -51,7 +51,7 @@ def require_known(
         if key not in model.model_fields:
             raise ConfigError(
                 f"{in_one_line(source, 200)}: unknown key {shown(key)}"
-                + did_you_mean(str(key), [*model.model_fields, *also])
+                + did_you_mean(key, [*model.model_fields, *also])
             )
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from tyro.conf import Positional, UseAppendAction, arg
 
@@ -124,10 +123,10 @@ class Resume:
     """Also start TensorBoard and print its address."""
 
     def __call__(self, console: Console, began: float) -> int:
-        from agents.config.files import changed_config, parsed_changes
+        from agents.config.files import changed_config
         from agents.saved.directory import RunDir
 
-        changes = parsed_changes(chain(*self.set))
+        changes = [*chain(*self.set)]
         # Here too, because importing TensorFlow takes seconds.
         config, _ = changed_config(RunDir.open(self.run).config(), changes)
         return _resume(self.run, config, self.board, console, began, changes)
@@ -173,7 +172,7 @@ def _resume(
     board: bool,
     console: Console,
     began: float,
-    changes: Mapping[str, Any] = MappingProxyType({}),
+    changes: Sequence[str] = (),
 ) -> int:
     with console.status("importing TensorFlow"), quiet_import(onednn=config.onednn) as importing:
         from agents.run.train import resume

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from agents.config.live_values import live_names
 from agents.config.model import DqnConfig
 from agents.config.settings import in_shares, parse
+from rl_core.arguments import require_a
 from rl_core.errors import ArgumentError, ConfigError, did_you_mean, in_one_line, shown
 from rl_core.regular_file import read_regular
 from rl_core.schedules import SCHEDULES
@@ -48,8 +49,10 @@ def shipped_configs() -> dict[str, str]:
     return {f.name.removesuffix(".toml"): f.read_text() for f in sorted(found, key=_name)}
 
 
-def load_config(source: str | Path, changes: Iterable[str] = ()) -> DqnConfig:
-    """Loads a config by shipped name or TOML path, and applies `name=value` changes.
+def load_config(source: str | Path, changes: Mapping[str, Any] | Iterable[str] = ()) -> DqnConfig:
+    """Loads a config by shipped name or TOML path, and applies changes.
+
+    Changes are name -> value, as in `{"seed": 3}`, or texts in TOML's notation: `["seed=3"]`.
 
     With `base = "cartpole"` (a shipped name, or a path relative to the file) a file takes all
     values from another config and lists only its differences. Schedules in shares of the run get
@@ -61,8 +64,7 @@ def load_config(source: str | Path, changes: Iterable[str] = ()) -> DqnConfig:
     source = _as_source(source)
     values, where = _read(source)
     values = _with_base(values, where)
-    for change in changes:
-        name, value = _parse_change(change)
+    for name, value in parsed_changes(changes).items():
         _apply(values, name, value)
         where = source if name not in DqnConfig.model_fields else where
     return parse(DqnConfig, in_shares(values), where)
@@ -88,17 +90,25 @@ def read_config(path: Path, absent: Mapping[str, Any] = MappingProxyType({})) ->
     return parse(DqnConfig, {**absent, **_with_base(values, str(path))}, str(path))
 
 
-def parsed_changes(changes: Iterable[str]) -> dict[str, Any]:
-    """Returns the names and values of `name=value` changes.
+def parsed_changes(changes: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
+    """Returns the names and values of changes, given as such or as texts `name=value`.
 
     Raises:
-      ConfigError: a change is not of the form `name=value`.
+      ArgumentError: the changes are neither.
+      ConfigError: a text is not of the form `name=value`.
     """
+    if isinstance(changes, Mapping):
+        return dict(changes)
+    if isinstance(changes, str) or not isinstance(changes, Iterable):
+        raise ArgumentError(
+            "changes must be names with values, as in {'seed': 3}, or a list of texts, as in "
+            f"['seed=3'], got {shown(changes)}"
+        )
     return dict(_parse_change(change) for change in changes)
 
 
 def changed_config(
-    config: DqnConfig, changes: Mapping[str, Any]
+    config: DqnConfig, changes: Mapping[str, Any] | Iterable[str]
 ) -> tuple[DqnConfig, dict[str, Any]]:
     """Applies changes to the config of a run that goes on.
 
@@ -109,7 +119,7 @@ def changed_config(
     Raises:
       ConfigError: there is no such key or live value, or a key's value cannot be used.
     """
-    live = live_names(config)
+    live, changes = live_names(config), parsed_changes(changes)
     keys = {name: value for name, value in changes.items() if name not in live}
     require_known(DqnConfig, keys, "--set", also=live)
     changed: DqnConfig = parse(DqnConfig, dict(config) | keys, "--set")
@@ -272,6 +282,7 @@ def _parse_toml(text: str, where: str) -> dict[str, Any]:
 
 
 def _parse_change(change: str) -> tuple[str, Any]:
+    require_a(str, "a change", change, "a text, as in 'seed=3'")
     name, equals, text = change.partition("=")
     if not equals or not name.strip():
         raise ConfigError(f"--set wants name=value, got {shown(change)}")

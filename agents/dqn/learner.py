@@ -15,7 +15,7 @@ from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
 from agents.dqn.target_clock import TargetClock
 from agents.dqn.update import Learned, LearnStats, Update
-from rl_core.errors import Diverged
+from rl_core.errors import BoundsError, Diverged
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import NotFinite, checked
 from rl_core.graph.scopes import blocks_of
@@ -105,7 +105,7 @@ class Learner:
             those after it were not made: everything is as after the update before.
         """
         if updates < 1:
-            raise ValueError(f"updates must be a whole number >= 1, got {updates}")
+            raise BoundsError(f"updates must be a whole number >= 1, got {updates}")
         before = self.freeze.position
         live, phases = self._live.values(), tuple(self._phases(hyperparameters, updates))
         period = hyperparameters["sync_period"]

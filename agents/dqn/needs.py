@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from agents.config.model import NETWORKS, DqnConfig
 from agents.dqn.heads import HEADS
+from rl_core.arguments import require_a, require_whole
+from rl_core.errors import ArgumentError, shown
 from rl_core.memory import Need, check_needs
 
 _FLOAT = 4  # bytes
@@ -36,8 +38,31 @@ def require_memory(
     observation_dtype: np.dtype,
     num_actions: int,
 ) -> None:
-    """Raises: MemoryLimitError, with the numbers, if the agent cannot fit into memory."""
+    """Checks that an agent can be built.
+
+    Raises:
+      ArgumentError: an argument is of the wrong type.
+      BoundsError: there is no action.
+      MemoryLimitError: it cannot fit into memory; has the numbers.
+    """
+    require_a(DqnConfig, "config", config, "a DqnConfig (load_config loads one by its name)")
+    if not isinstance(observation_shape, Sequence) or any(n < 0 for n in observation_shape):
+        raise ArgumentError(
+            f"observation_shape must be sizes such as (4,), got {shown(observation_shape)}"
+        )
+    if not _is_number_type(observation_dtype):
+        raise ArgumentError(
+            f"observation_dtype must be float32, uint8 or bool, got {shown(observation_dtype)}"
+        )
+    require_whole("num_actions", num_actions, 1)
     check_needs(needs(config, observation_shape, np.dtype(observation_dtype), num_actions))
+
+
+def _is_number_type(dtype: Any) -> bool:
+    try:
+        return np.dtype(dtype).kind in "fiub"
+    except TypeError:
+        return False
 
 
 def needs(

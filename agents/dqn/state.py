@@ -13,6 +13,7 @@ from agents.dqn.actor import Acting
 from agents.dqn.in_graph_envs import EnvsInGraph
 from agents.dqn.learner import Learner
 from agents.dqn.networks import Networks
+from rl_core.arguments import require_whole
 from rl_core.digest import Digest
 from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
@@ -183,6 +184,7 @@ class AgentState:
         Raises:
           RlCoreError: there are not so many snapshots.
         """
+        require_whole("back", back, 1)
         if self.past is None or back > len(self.snapshots):
             raise RlCoreError(f"cannot go back {back}: there are {len(self.snapshots)} snapshots")
         update = self.snapshots[-back]

@@ -6,5 +6,5 @@ compiled.py     the compiled loop: one call into the graph makes many time steps
 choice.py       the loop of each config value
 evaluation.py   greedy evaluation on separate envs
 
-Imports: agents.config, agents.dqn, envs, rl_core.errors.
+Imports: agents.config, agents.dqn, envs, rl_core.arguments, rl_core.errors.
 """

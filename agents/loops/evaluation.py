@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from agents.config.envs import envs_beside
+from agents.config.files import as_config
 from agents.config.model import DqnConfig
 from agents.dqn.choosing import Policy
 from envs import Envs, Episode, Step
+from rl_core.arguments import require_a, require_function, require_whole
 from rl_core.errors import EnvFault
 
 Watch = Callable[[int, int], None]  # (episodes done, env steps)
@@ -61,6 +64,7 @@ class TooLong:
         return self._envs.cut(too_long)
 
 
+@runtime_checkable
 class Greedy(Protocol):
     """A DqnAgent, or a policy that was loaded."""
 
@@ -70,7 +74,7 @@ class Greedy(Protocol):
 
 def evaluate(
     agent: Greedy,
-    config: DqnConfig,
+    config: DqnConfig | Path | str,
     episodes: int,
     *,
     seed: int | None = None,
@@ -86,13 +90,19 @@ def evaluate(
 
     Args:
       agent: its greedy policy plays: a DqnAgent, or what `load_policy` returns.
-      config: names the env.
+      config: names the env; a config, a shipped config's name, or the path of a TOML file.
       episodes: number of episodes.
       seed: seed of the episodes; by default derived from the run's seed.
       policy: plays instead of the agent's greedy policy.
       stop: called before every step; when it returns True, evaluation ends with the returns so far.
       watch: called after every step with the number of finished episodes and of env steps.
     """
+    require_a(Greedy, "agent", agent, "a DqnAgent, or what load_policy(run) returns")
+    config = as_config(config)
+    require_whole("episodes", episodes, 1)
+    if seed is not None:
+        require_whole("seed", seed, 0)
+    require_function("policy", policy, "observations", "legal")
     act = policy or agent.greedy
     num_envs = min(episodes, _AT_ONCE)
     quota = [len(range(env, episodes, num_envs)) for env in range(num_envs)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from agents.dqn.agent import DqnAgent, LearnStats
 from envs import Envs, Episode, Step
+from rl_core.arguments import require_a
 from rl_core.errors import EnvFault
 
 
@@ -39,6 +40,7 @@ def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
       envs: the envs to train on.
       state: where to begin; the loop keeps its counts there. None begins a new run.
     """
+    _require_agent_and_envs(agent, envs)
     config, live = agent.config, agent.hyperparameters
     state = state or LoopState(next_log=config.log_period)
     live.env_step = state.env_step
@@ -60,6 +62,14 @@ def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
             live.env_step = state.env_step
             at = (state.env_step,) * len(step.episodes)
             yield Tick(state.env_step, step.episodes, at, stats, actions, step)
+
+
+def _require_agent_and_envs(agent: DqnAgent, envs: Envs) -> None:
+    # By an attribute and not by the class: any agent and envs with the same methods will do.
+    if not hasattr(agent, "hyperparameters"):
+        require_a(DqnAgent, "agent", agent, "a DqnAgent")
+    if not hasattr(envs, "num_envs"):
+        require_a(Envs, "envs", envs, "what make_envs returns")
 
 
 @contextmanager

@@ -23,8 +23,9 @@ from agents.config.model import DqnConfig
 from agents.policy.graph import SCOPE, PolicyTensors, build_policy
 from agents.policy.trained import Trained, trained
 from agents.saved.directory import RunDir
+from rl_core.arguments import path_of
 from rl_core.checkpoint.weights_file import weights_bytes
-from rl_core.errors import RlCoreError, did_you_mean
+from rl_core.errors import RlCoreError, did_you_mean, shown
 from rl_core.graph.scopes import variables_in
 from rl_core.graph.weights import require_same_kinds
 
@@ -53,9 +54,9 @@ def export(
     if to not in FORMATS:
         known = ", ".join(FORMATS)
         raise ExportError(
-            f"cannot export to {to!r}: the formats are {known}{did_you_mean(to, FORMATS)}"
+            f"cannot export to {shown(to)}: the formats are {known}{did_you_mean(to, FORMATS)}"
         )
-    directory, out = RunDir.open(Path(run)), Path(out)
+    directory, out = RunDir.open(path_of("run", run)), path_of("out", out)
     learned = trained(directory, averaged=averaged, best=best)
     with _new_directory(out) as making:
         if to == "safetensors":

@@ -19,6 +19,7 @@ from agents.policy.graph import SCOPE, build_policy
 from agents.policy.trained import Trained, trained
 from agents.saved.directory import RunDir
 from envs.observations import ADVICE
+from rl_core.arguments import path_of
 from rl_core.errors import (
     BoundsError,
     EnvContractError,
@@ -186,6 +187,6 @@ def load_policy(
       CheckpointError: there is no such checkpoint, or it is damaged.
       EnvError: the run's env cannot be made here.
     """
-    directory = RunDir.open(Path(run))
+    directory = RunDir.open(path_of("run", run))
     learned = trained(directory, best=best, averaged=averaged, checkpoint=checkpoint)
     return LoadedPolicy(directory.config(), learned)

@@ -16,6 +16,7 @@ from agents.loops.evaluation import Returns, TooLong, Watch
 from agents.policy.load import load_policy
 from agents.saved.directory import RunDir
 from envs import Episode
+from rl_core.arguments import path_of, require_function, require_whole
 from rl_core.board.events import EventWriter
 from rl_core.errors import EnvError, RlCoreError
 
@@ -32,7 +33,7 @@ def play(
     run: Path | str,
     episodes: int = 1,
     *,
-    video: Path | None = None,
+    video: Path | str | None = None,
     seed: int | None = None,
     averaged: bool = False,
     best: bool = False,
@@ -59,7 +60,12 @@ def play(
       EnvError: the env cannot render.
       RunDirError: there is no such run, or it has no such weights.
     """
-    directory = RunDir.open(Path(run))
+    require_whole("episodes", episodes, 1)
+    if seed is not None:
+        require_whole("seed", seed, 0)
+    require_function("on_episode", on_episode, "episode")
+    video = None if video is None else path_of("video", video)
+    directory = RunDir.open(path_of("run", run))
     config = directory.config()
     if video and video.suffix not in KINDS:
         raise PlayError(f"a video is {' or '.join(KINDS)}, got {str(video)!r}")

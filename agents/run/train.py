@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,11 +29,11 @@ from agents.saved.directory import RunDir, require_free
 from agents.saved.host import Resumed, read_host
 from envs import Envs
 from envs.in_graph.resident import ResidentEnvs
-from rl_core.arguments import path_of, require_function
+from rl_core.arguments import path_of, require_a, require_function
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.commands import Command, Who, set_command
 from rl_core.control.files import RunLock, submit
-from rl_core.errors import RunDirError
+from rl_core.errors import ArgumentError, RunDirError, shown
 
 # The network's random weights -> the weights that replace some of them.
 Initial = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
@@ -69,21 +68,22 @@ def train(
       initial: gives the weights to begin with, for all or some variables, from the random ones
         (see `agents.policy.warm_start`). They are kept in the run directory, so that the run can
         be repeated.
-      startup: how long the start took, shown at the first env step.
+      startup: how long the start took, screen at the first env step.
 
     Raises:
       RlCoreError: a mistake that the user can mend; nothing is left on disk.
     """
-    name = name or ("run" if isinstance(config, DqnConfig) else config_name(config))
-    config, shown = as_config(config), console_for(console)
+    name = _run_name(name, config)
+    config, screen = as_config(config), console_for(console)
     _require_functions(on_start, on_tick)
+    require_function("initial", initial, "weights")
     path = None if run is None else path_of("run", run)
     if path is not None:
         require_free(path)
     envs = training_envs(config)
     try:
         agent = _agent_for(config, envs)
-        part = initial(agent.state.weights()) if initial else {}
+        part = _initial_weights(initial, agent) if initial else {}
         _begin_with(agent, part)
         directory = RunDir.create(path, name, config)
         if part:
@@ -91,9 +91,9 @@ def train(
         if on_start:
             on_start(directory)
         if not repeat:
-            _warn(shown, [early_ends(config)])
+            _warn(screen, [early_ends(config)])
         with stop_on_interrupt() as stop:
-            return Run(agent, envs, directory, shown, stop, on_tick, repeat, startup=startup).go()
+            return Run(agent, envs, directory, screen, stop, on_tick, repeat, startup=startup).go()
     finally:
         envs.close()
 
@@ -102,7 +102,7 @@ def resume(
     run: Path | str,
     config: DqnConfig | Path | str | None = None,
     *,
-    changes: Mapping[str, Any] = MappingProxyType({}),
+    changes: Mapping[str, Any] | Sequence[str] = (),
     console: ConsoleChoice = "auto",
     on_start: Callable[[RunDir], None] | None = None,
     on_tick: OnTick | None = None,
@@ -118,9 +118,9 @@ def resume(
       run: its directory.
       config: its config with changes (see `require_can_go_on`); None leaves it as it was.
       changes: name -> value of keys, as in `{"env_steps": 100_000}`, and of live values, as in
-        `{"sync_period": 50}`. Live values are set by commands in the run's inbox, like those of
-        `targetnet set`: at its first time step, or, where the log has later changes of the same
-        value that are applied again, after the last of them.
+        `{"sync_period": 50}`; or texts, as in `["sync_period=50"]`. Live values are set by commands
+        in the run's inbox, like those of `targetnet set`: at its first time step, or, where the log
+        has later changes of the same value that are applied again, after the last of them.
       console, on_start, on_tick, startup: as for `train`.
       who: the sender of these commands in the log.
 
@@ -130,7 +130,7 @@ def resume(
       ConfigError: a change that a run cannot take when it goes on.
       BoundsError, StaticHyperparameter: a live value that the run cannot take.
     """
-    shown = console_for(console)
+    screen = console_for(console)
     _require_functions(on_start, on_tick)
     directory = RunDir.open(path_of("run", run))
     directory.control.make()
@@ -161,7 +161,7 @@ def resume(
                 restore_agent(agent, resumed.checkpoint, store)
                 resumed, problems = _with_envs(resumed, envs)
                 damaged = resumed.checkpoint.damaged
-                _warn(shown, (*damaged, *missing, *problems, _INEXACT if problems else None))
+                _warn(screen, (*damaged, *missing, *problems, _INEXACT if problems else None))
             else:
                 _begin_with(agent, load_initial(directory))
             # From here on files change; everything that may refuse to resume comes before.
@@ -171,12 +171,12 @@ def resume(
             go_back(directory, resumed.host.events if resumed else {})
             if on_start:
                 on_start(directory)
-            shown.print(f"resumed at env step {done:,}", highlight=False)
+            screen.print(f"resumed at env step {done:,}", highlight=False)
             if config.env_steps > before.env_steps:
-                _warn(shown, [early_ends(config, resumed=True)])
+                _warn(screen, [early_ends(config, resumed=True)])
             _submit(directory, commands)
             return Run(
-                agent, envs, directory, shown, stop, on_tick,
+                agent, envs, directory, screen, stop, on_tick,
                 resumed=resumed, lock=lock, startup=startup,
             ).go()  # fmt: skip
     finally:
@@ -195,6 +195,12 @@ def _with_envs(resumed: Resumed, envs: Envs) -> tuple[Resumed, list[str]]:
     return replace(resumed, step=step), problems
 
 
+def _initial_weights(initial: Initial, agent: DqnAgent) -> dict[str, np.ndarray]:
+    part = initial(agent.state.weights())
+    require_a(Mapping, "what initial returns", part, "weights by name")
+    return {name: np.asarray(weights) for name, weights in part.items()}
+
+
 def _begin_with(agent: DqnAgent, part: Mapping[str, np.ndarray]) -> None:
     if part:
         agent.state.load_weights(agent.state.weights() | dict(part))
@@ -210,6 +216,14 @@ def _submit(directory: RunDir, commands: Sequence[Command]) -> None:
     """Puts commands into the inbox, where they outlive a kill, and are taken only once."""
     for command in commands:
         submit(directory.control, command)
+
+
+def _run_name(name: str | None, config: DqnConfig | Path | str) -> str:
+    if name is None:
+        return "run" if isinstance(config, DqnConfig) else config_name(config)
+    if not isinstance(name, str) or not name or Path(name).name != name:
+        raise ArgumentError(f"name must be the NAME of runs/NAME-1, got {shown(name)}")
+    return name
 
 
 def _require_functions(on_start: object, on_tick: object) -> None:

@@ -6,5 +6,6 @@
     launcher.py   quick start of TensorBoard for a run directory; `python -m rl_core.board`
     steer/        the Steer tab
 
-Imports: rl_core.control, rl_core.errors, rl_core.hyperparameters, rl_core.regular_file.
+Imports: rl_core.arguments, rl_core.control, rl_core.errors, rl_core.hyperparameters,
+rl_core.regular_file.
 """

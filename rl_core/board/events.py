@@ -32,6 +32,7 @@ from tensorboard.plugins.scalar import metadata as scalar_plugin
 from tensorboard.plugins.text import metadata as text_plugin
 from tensorboard.util.tensor_util import make_tensor_proto
 
+from rl_core.arguments import path_of
 from rl_core.board.records import records
 from rl_core.board.tags import TAGS, Kind, Tag, as_markdown, tag_named
 from rl_core.errors import RunDirError
@@ -61,7 +62,7 @@ class EventWriter:
 
     def __init__(
         self,
-        logdir: Path,
+        logdir: Path | str,
         flush_seconds: float = 2.0,
         more_tags: Iterable[Tag] = (),
         after: int = -1,
@@ -88,7 +89,7 @@ class EventWriter:
         self._oldest = math.inf
         self._position = 0
         self._described: dict[Kind, set[str]] = {kind: set() for kind in get_args(Kind)}
-        self._path, self._file = _create(logdir)
+        self._path, self._file = _create(path_of("logdir", logdir))
         self._add_event(event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2"))
         # A run's first file needs a START too: a board takes only the second one for a restart.
         start = _event(after + 1)

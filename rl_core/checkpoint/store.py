@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from rl_core.arguments import path_of
 from rl_core.errors import RlCoreError, in_one_line, shown
 from rl_core.regular_file import open_regular, read_regular
 
@@ -90,8 +91,8 @@ class CheckpointStore:
       keep: number of newest checkpoints to keep, besides the one with the best score.
     """
 
-    def __init__(self, directory: Path, keep: int = 2) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path | str, keep: int = 2) -> None:
+        self.directory = directory = path_of("directory", directory)
         self._rows = directory / _ROWS
         self._keep = keep
 

@@ -9,5 +9,5 @@
 
 The run uses `Steering`; every other process uses `RunClient`.
 
-Imports: rl_core.errors, rl_core.hyperparameters, rl_core.regular_file.
+Imports: rl_core.arguments, rl_core.errors, rl_core.hyperparameters, rl_core.regular_file.
 """

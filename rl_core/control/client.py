@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rl_core.arguments import path_of, require_a
 from rl_core.control.commands import Command, Who, do_command, set_command
 from rl_core.control.files import ControlFiles, is_alive, submit
 from rl_core.control.log import Entry, LogTail
@@ -36,7 +37,8 @@ class RunClient:
     """
 
     def __init__(self, run: Path | str, *, who: Who = "api", timeout: float = 30.0) -> None:
-        self.files = ControlFiles(Path(run))
+        self.files = ControlFiles(path_of("run", run))
+        require_a((int, float), "timeout", timeout, "a number of seconds")
         self._who: Who = who
         self._timeout = timeout
 

@@ -12,5 +12,5 @@ finite.py      refusal of an update that is not finite
 xla.py         arithmetic in a form that XLA compiles well
 packing.py     small tensors of one kind as one, for compiled loops
 
-Imports: rl_core.errors, rl_core.lazy, rl_core.random.
+Imports: rl_core.arguments, rl_core.errors, rl_core.lazy, rl_core.random.
 """

@@ -20,7 +20,7 @@ import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 from tensorflow.core.protobuf import config_pb2
 
-from rl_core.errors import RlCoreError
+from rl_core.errors import BoundsError, RlCoreError
 from rl_core.graph.feeds import explain_feeds, feed_check
 from rl_core.lazy import ONEDNN_VARIABLE
 
@@ -76,9 +76,9 @@ class Engine:
         onednn: bool | None = None,
     ) -> None:
         if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-            raise ValueError(f"threads must be a whole number >= 1, got {threads!r}")
+            raise BoundsError(f"threads must be a whole number >= 1, got {threads!r}")
         if executor not in ("single_threaded", "default"):
-            raise ValueError(f"executor must be 'single_threaded' or 'default', got {executor!r}")
+            raise BoundsError(f"executor must be 'single_threaded' or 'default', got {executor!r}")
         if onednn not in (None, _ONEDNN):
             raise RlCoreError(
                 f"onednn = {str(onednn).lower()}, but TensorFlow was imported with "

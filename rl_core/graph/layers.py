@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from rl_core.arguments import require_whole
 from rl_core.errors import ShapeError
 from rl_core.graph.scopes import current_root
 from rl_core.graph.xla import add_bias, convolve, product
@@ -29,6 +30,7 @@ def dense(inputs: tf.Tensor, units: int, name: str, *, initializer: Any = None) 
       ShapeError: the inputs are not [B, n] with n known.
     """
     fan_in = _known_last_dimension(inputs, 2, f"dense {name!r}")
+    require_whole(f"units of dense {name!r}", units, 1)
     with tf.variable_scope(name):
         w = tf.get_variable("w", [fan_in, units], initializer=initializer or _uniform(fan_in, "w"))
         b = tf.get_variable("b", [units], initializer=_uniform(fan_in, "b"))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import tensorflow.compat.v1 as tf
 
+from rl_core.errors import BoundsError
 from rl_core.graph.engine import Engine
 from rl_core.graph.scopes import stop_gradient_getter, variables_in
 from rl_core.graph.sync import copy_vars
@@ -39,13 +40,13 @@ class PastStates:
       name: name of the ring's scope.
 
     Raises:
-      ValueError: k < 1.
+      BoundsError: k < 1.
       ScopeMismatch: `source` has no variables.
     """
 
     def __init__(self, engine: Engine, source: str, *, k: int, name: str = "past") -> None:
         if k < 1:
-            raise ValueError(f"a ring of past states needs k >= 1 copies, got {k}")
+            raise BoundsError(f"a ring of past states needs k >= 1 copies, got {k}")
         self.k = k
         self._engine = engine
         self._slots: list[tf.VariableScope] = []

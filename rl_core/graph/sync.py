@@ -10,7 +10,7 @@ import numbers
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import ScopeMismatch
+from rl_core.errors import BoundsError, ScopeMismatch
 from rl_core.graph.finite import where
 from rl_core.graph.scopes import variables_in
 
@@ -45,7 +45,7 @@ def copy_vars(
       ValueError: `tau` is a number outside (0, 1].
     """
     if isinstance(tau, numbers.Real) and not 0 < float(tau) <= 1:
-        raise ValueError(f"tau must be in (0, 1], got {tau}")
+        raise BoundsError(f"tau must be in (0, 1], got {tau}")
     pairs = paired_variables(source, target, allow_missing=allow_missing)
     with tf.name_scope(name):
         if tau is None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import RlCoreError, UnknownName, did_you_mean
+from rl_core.errors import BoundsError, RlCoreError, ScopeMismatch, UnknownName, did_you_mean
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import checked, signs_of
 from rl_core.graph.xla import sum_of_squares
@@ -186,12 +186,12 @@ def _key(tensors: Any) -> Any:
 def block_gradients(loss: tf.Tensor, blocks: Blocks) -> dict[str, list[tf.Tensor]]:
     """Returns the gradients of `loss` by all variables, grouped by block."""
     if not blocks or not all(blocks.values()):
-        raise ValueError(f"every block needs variables, got {dict(blocks)}")
+        raise ScopeMismatch(f"every block needs variables, got {dict(blocks)}")
     variables = [v for group in blocks.values() for v in group]
     gradients = dict(zip([v.name for v in variables], tf.gradients(loss, variables), strict=True))
     missing = [name for name, gradient in gradients.items() if gradient is None]
     if missing:
-        raise ValueError(f"the loss does not depend on {', '.join(missing)}")
+        raise ScopeMismatch(f"the loss does not depend on {', '.join(missing)}")
     return {name: [gradients[v.name] for v in group] for name, group in blocks.items()}
 
 
@@ -228,7 +228,7 @@ class FreezeSchedule:
 
     def __init__(self, arms: Sequence[Arm]) -> None:
         if not arms:
-            raise ValueError("a freeze schedule needs at least one arm")
+            raise BoundsError("a freeze schedule needs at least one arm")
         self.arms = tuple(arms)
         self._arm = 0
         self._done = 0
@@ -291,4 +291,6 @@ class FreezeSchedule:
 
 def _check_length(updates: int) -> None:
     if isinstance(updates, bool) or not isinstance(updates, int) or updates < 1:
-        raise ValueError(f"an arm's length must be a whole number of updates >= 1, got {updates!r}")
+        raise BoundsError(
+            f"an arm's length must be a whole number of updates >= 1, got {updates!r}"
+        )

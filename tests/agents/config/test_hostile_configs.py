@@ -11,7 +11,6 @@ from agents.config.files import (
     changed_config,
     dump_config,
     load_config,
-    parsed_changes,
     read_config,
 )
 from agents.config.model import DqnConfig
@@ -108,7 +107,7 @@ def test_a_hostile_config_is_refused_in_one_short_line(write, text):
 )
 def test_a_hostile_change_is_refused_in_one_short_line(change):
     refusal(load_config, "cartpole", [change])
-    refusal(lambda: changed_config(DqnConfig(), parsed_changes([change])))
+    refusal(lambda: changed_config(DqnConfig(), [change]))
 
 
 @pytest.mark.parametrize(

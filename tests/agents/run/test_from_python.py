@@ -106,7 +106,15 @@ def mistakes(run):
             lambda: targetnet.resume(run), RunDirError, "is not a run directory: it has no config",
         ),
         "no run to replay": (
-            lambda: targetnet.replay(None), ArgumentError, "run must be a path, got None",
+            lambda: targetnet.replay(""), ArgumentError, "run must be a path, got ''",
+        ),
+        "a run's name": (
+            lambda: targetnet.train(SHORT, name="a/b"),
+            ArgumentError, "name must be the NAME of runs/NAME-1, got 'a/b'",
+        ),
+        "weights": (
+            lambda: targetnet.train(SHORT, "run", initial=lambda weights: [1]),
+            ArgumentError, "what initial returns must be weights by name",
         ),
         "nothing to load": (
             lambda: targetnet.load_config(3), ArgumentError, "a config must be a DqnConfig, a",
