@@ -2,6 +2,7 @@
 
     events.py     event files: scalars, histograms, texts, hparams
     records.py    the records that event files consist of
+    read_events.py  reads scalars back
     tags.py       the table of tags, with unit and meaning
     launcher.py   quick start of TensorBoard for a run directory; `python -m rl_core.board`
     steer/        the Steer tab

@@ -16,11 +16,11 @@ def records(data: Iterable[bytes]) -> bytes:
     fields = []
     for content in data:
         length = struct.pack("<Q", len(content))
-        fields += [length, _checksum(length), content, _checksum(content)]
+        fields += [length, checksum(length), content, checksum(content)]
     return b"".join(fields)
 
 
-def _checksum(content: bytes) -> bytes:
+def checksum(content: bytes) -> bytes:
     """Returns a masked CRC-32C; without the mask, a CRC of data that contains CRCs is weak."""
     crc = google_crc32c.value(content)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

@@ -1,0 +1,77 @@
+"""Scalars read back from event files, which may be damaged or somebody else's."""
+
+import os
+import struct
+
+import pytest
+
+from rl_core.board.events import EventWriter
+from rl_core.board.read_events import read_scalars
+from rl_core.board.records import checksum, records
+
+
+@pytest.fixture
+def file(tmp_path):
+    with EventWriter(tmp_path) as events:
+        events.text("run/config", "a", 0)
+        events.scalars({"learn/loss": 0.5, "learn/q_max": 2.0}, 10)
+        events.histogram("learn/td_error", [1.0, 2.0], 10)
+        events.scalar("learn/loss", float("inf"), 20)
+        events.flush()
+    (path,) = tmp_path.glob("events.*")
+    return path
+
+
+def rows(path, **options):
+    return [(row.env_step, row.values) for row in read_scalars(path, **options)]
+
+
+BOTH = [(10, {"learn/loss": 0.5, "learn/q_max": 2.0}), (20, {"learn/loss": float("inf")})]
+
+
+def test_scalars_come_back_and_nothing_else(file):
+    assert rows(file) == BOTH
+
+
+def test_only_events_with_a_tag_are_read_if_it_is_named(file):
+    assert rows(file, tag="learn/q_max") == BOTH[:1]
+
+
+def test_the_first_bytes_alone_can_be_read(file):
+    sizes = [n for n in range(file.stat().st_size) if len(rows(file, most=n)) == 1]
+    assert sizes and rows(file, most=sizes[0]) == BOTH[:1]
+
+
+def test_a_file_that_was_cut_anywhere_gives_the_whole_events_before(file):
+    data = file.read_bytes()
+    for size in range(len(data)):
+        file.write_bytes(data[:size])
+        found = rows(file)
+        assert found == BOTH[: len(found)] and len(found) < 2
+
+
+def test_reading_stops_at_a_flipped_bit(file):
+    data = bytearray(file.read_bytes())
+    data[data.index(b"learn/q_max")] ^= 1
+    file.write_bytes(data)
+    assert rows(file) == []
+
+
+def test_a_record_of_a_huge_length_is_not_read(tmp_path):
+    length = struct.pack("<Q", 1 << 62)
+    (tmp_path / "huge").write_bytes(length + checksum(length) + b"x" * 100)
+    assert rows(tmp_path / "huge") == []
+
+
+def test_a_record_that_is_no_event_ends_the_file(tmp_path):
+    (tmp_path / "other").write_bytes(records([b"\xff\xff\xff"]))
+    assert rows(tmp_path / "other") == []
+
+
+def test_what_is_no_regular_file_is_refused(file, tmp_path):
+    (tmp_path / "link").symlink_to(file)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="symbolic link"):
+        rows(tmp_path / "link")
+    with pytest.raises(ValueError, match="not a regular file"):
+        rows(tmp_path / "pipe")
