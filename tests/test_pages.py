@@ -118,7 +118,7 @@ SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 
 def test_there_are_blocks_of_every_kind():
-    assert len(SCRIPTS) == 3 and len(CONFIGS) == 3 and len(SHELL) > 40
+    assert len(SCRIPTS) == 4 and len(CONFIGS) == 4 and len(SHELL) > 40
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=title)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ class Train:
     """Seed of everything random. By default the config's seed."""
     set: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Change keys of the config, in TOML's notation: --set learning_rate=1e-3 hidden=[64,64]"""
+    log_to: Annotated[tuple[str, ...], arg(metavar="PACKAGE")] = ()
+    """Also report to mlflow, wandb or trackio (docs/sinks.md). By default the config's log_to."""
     board: bool = False
     """Also start TensorBoard and print its address."""
     init_from: Annotated[Path | None, arg(metavar="RUN")] = None
@@ -59,6 +62,7 @@ class Train:
         changes = [*chain(*self.set)]
         if self.seed is not None:
             changes.append(f"seed={self.seed}")
+        changes += _log_to(self.log_to)
         config = load_config(self.config, changes)
         if self.resume:
             if self.run is None:
@@ -119,6 +123,8 @@ class Resume:
     """A run directory."""
     set: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Make the run longer, or set live values there: --set env_steps=100_000 sync_period=50"""
+    log_to: Annotated[tuple[str, ...], arg(metavar="PACKAGE")] = ()
+    """Also report to mlflow, wandb or trackio (docs/sinks.md), with all points so far."""
     board: bool = False
     """Also start TensorBoard and print its address."""
 
@@ -126,7 +132,7 @@ class Resume:
         from agents.config.files import changed_config
         from agents.saved.directory import RunDir
 
-        changes = [*chain(*self.set)]
+        changes = [*chain(*self.set), *_log_to(self.log_to)]
         # Here too, because importing TensorFlow takes seconds.
         config, _ = changed_config(RunDir.open(self.run).config(), changes)
         return _resume(self.run, config, self.board, console, began, changes)
@@ -164,6 +170,11 @@ class Board:
         allowed = [f"--steer_allow_host={name}" for name in chain(*self.allow_host)]
         serve(self.dir, host=self.host, port=self.port, full=self.full, arguments=allowed)
         return 0
+
+
+def _log_to(names: Sequence[str]) -> list[str]:
+    """Returns the change of the config that --log-to stands for; none without names."""
+    return [f"log_to={json.dumps(names)}"] if names else []
 
 
 def _resume(

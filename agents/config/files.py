@@ -33,6 +33,7 @@ _MAY_CHANGE = (
     "checkpoint_seconds",
     "checkpoint_steps",
     "checkpoint_keep",
+    "log_to",
 )
 _MOST_BYTES = 1 << 20  # largest config file; a real one has a few thousand
 _MOST_DOTS = 5_000  # tomllib's time grows with the square of the length of a dotted name

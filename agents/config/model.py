@@ -15,6 +15,7 @@ Size = Annotated[int, Field(ge=1)]
 # Default `hidden` of each network in rl_core.networks, from its paper.
 _HIDDEN = {"mlp": (256, 256), "minatar": (128,), "nature": (512,), "impala": (256,)}
 NETWORKS = tuple(_HIDDEN)
+LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/sinks.md
 
 
 class FreezeArm(Settings):
@@ -247,6 +248,24 @@ class EvaluationKeys(Settings):
     final_eval_episodes: int = Field(default=100, ge=1)  # episodes of the evaluation after training
 
 
+class SinkKeys(Settings):
+    """Places that take the curves beside the event files."""
+
+    # Any of mlflow, wandb and trackio, see docs/sinks.md.
+    log_to: tuple[str, ...] = Field(default=(), strict=False)
+
+    @field_validator("log_to")
+    @classmethod
+    def _check_log_to(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in LOG_TO:
+                raise ValueError(
+                    f"there is no {shown(name)} to log to ({', '.join(LOG_TO)})"
+                    f"{did_you_mean(name, LOG_TO)}"
+                )
+        return tuple(dict.fromkeys(names))
+
+
 class CheckpointKeys(Settings):
     """Checkpoints on disk and snapshots in memory."""
 
@@ -288,6 +307,7 @@ class DqnConfig(
     MachineKeys,
     LoopKeys,
     CheckpointKeys,
+    SinkKeys,
     EvaluationKeys,
     ExplorationKeys,
     LearningKeys,

@@ -13,6 +13,11 @@ outcome.py       the result of a run
 curves.py        turns the loop's ticks into curves
 sinks.py         MetricSink: a place that takes curves and texts
 event_files.py   the first sink: TensorBoard's event files
+outbox.py        a sink that hands points to another package's store
+mlflow_store.py  a run at MLflow
+wandb_store.py   a run at Weights & Biases
+wandb_file.py    reads a W&B run's own file
+trackio_store.py  a run in Trackio's database
 sink_choice.py   the sinks that a run reports to
 clock.py         the seconds of training
 terminal.py      progress on the terminal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from agents.dqn.agent import DqnAgent
 from agents.loops.plain import Tick
 from agents.run.clock import TrainingClock
 from agents.run.sink_choice import open_sinks
-from agents.run.sinks import MetricSink, SinkStart
+from agents.run.sinks import MetricSink, OwnSink, SinkStart
 from agents.saved.host import ReporterPart
 from rl_core.board.tags import control_tag
 from rl_core.control.log import Entry
@@ -32,6 +32,7 @@ class Reporter:
       warn: shows one line, when a sink begins to fail.
       state: of the reporter before, if the run is resumed.
       clock: of the training; by default a new one.
+      sinks: of the program's own, beside those of the config.
 
     Attributes:
       due: env step at which the agent's state is reported next.
@@ -50,12 +51,13 @@ class Reporter:
         warn: Callable[[str], None],
         state: ReporterPart | None = None,
         clock: TrainingClock | None = None,
+        sinks: Sequence[OwnSink] = (),
     ) -> None:
         knobs = agent.hyperparameters.knobs.values()
         tags = tuple(control_tag(knob.name, knob.unit) for knob in knobs)
         after = state.env_step if state else -1
         self._agent = agent
-        self._sinks = open_sinks(SinkStart(run, agent.config, tags, after, warn))
+        self._sinks = open_sinks(SinkStart(run, agent.config, tags, after, warn), sinks)
         self._changed: set[str] = set()
         self.episodes = 0
         self.recent: dict[str, tuple[int, float]] = {}
@@ -69,7 +71,8 @@ class Reporter:
         self._clock = clock or TrainingClock()
         self._last = (env_step, self._clock.seconds)
         if not state:
-            self._text("run/config", f"```toml\n{dump_config(agent.config)}```", 0)
+            config = f"```toml\n{dump_config(agent.config)}```"
+            self._each(lambda sink: sink.text("run/config", config, 0))
 
     def tick(self, tick: Tick) -> None:
         """Reports one tick of the loop."""
@@ -92,11 +95,16 @@ class Reporter:
             values["evaluation/return_ema"] = float(np.mean(averaged))
         self._scalars(values, env_step)
 
+    def result(self, values: Mapping[str, float], env_step: int) -> None:
+        """Reports the result of a run that came to its end."""
+        self._each(lambda sink: sink.result(values, env_step))
+
     def control(self, entry: Entry) -> None:
         """Reports a command that was taken: a text, and a step in the value's own curve."""
         if not entry.taken:
             return
-        self._text("control/changes", f"{entry.describe()}, by {entry.who}", entry.env_step)
+        text = f"{entry.describe()}, by {entry.who}"
+        self._each(lambda sink: sink.text("control/changes", text, entry.env_step))
         if entry.kind == "set":
             self._step_in_curve(entry)
         self.flush()
@@ -149,10 +157,6 @@ class Reporter:
     def _points(self, values: dict[str, float], env_step: int) -> None:
         for sink in self._sinks:
             sink.scalars(values, env_step)
-
-    def _text(self, tag: str, markdown: str, env_step: int) -> None:
-        for sink in self._sinks:
-            sink.text(tag, markdown, env_step)
 
     def _each(self, call: Callable[[MetricSink], None]) -> None:
         """Calls every sink, also those after one that fails."""

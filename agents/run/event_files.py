@@ -38,6 +38,9 @@ class EventFiles:
     def text(self, tag: str, markdown: str, env_step: int) -> None:
         self._events.text(tag, markdown, env_step)
 
+    def result(self, values: Mapping[str, float], env_step: int) -> None:
+        pass  # it is in the run directory, in a file of its own
+
     def flush(self) -> None:
         with self._writing.attempt():
             self._events.flush()

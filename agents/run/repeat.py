@@ -98,7 +98,8 @@ def repeat(
     recording = Recording(original)
     with tempfile.TemporaryDirectory(prefix="targetnet-replay-") as temporary:
         outcome = train(
-            original.config(),
+            # A repetition is compared, and not reported.
+            original.config().model_copy(update={"log_to": ()}),
             Path(temporary) / "run" if to is None else to,
             console=console,
             repeat=recording,

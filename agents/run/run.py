@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from agents.run.outcome import RunOutcome, summary
 from agents.run.quiet import Startup
 from agents.run.saving import Saver
 from agents.run.signals import StopRequest
+from agents.run.sinks import OwnSink
 from agents.run.terminal import Display
 from agents.run.trace import Tracer
 from agents.saved.directory import RunDir
@@ -50,6 +51,7 @@ class Run:
       resumed: the moment that agent, envs and files were brought back to; None if the run is new.
       lock: of the directory, if it is held already.
       startup: how long the start took, to be shown.
+      sinks: of the program's own.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Run:
         resumed: Resumed | None = None,
         lock: RunLock | None = None,
         startup: Startup | None = None,
+        sinks: Sequence[OwnSink] = (),
     ) -> None:
         config, files = agent.config, directory.control
         host = resumed.host if resumed else new_host(config)
@@ -75,7 +78,7 @@ class Run:
         display.recent_returns.extend(host.recent_returns)
         self._clock = clock = TrainingClock(host.seconds)
         self._reporter = reporter = Reporter(
-            directory.path, agent, display.line, host.reporter, clock
+            directory.path, agent, display.line, host.reporter, clock, sinks
         )
         files.make()
         stride = longest_tick(agent)
@@ -185,7 +188,7 @@ class Run:
             return Returns()
         returns = self._evaluations.make(config.final_eval_episodes)
         if returns:
-            result = {
+            result: dict[str, Any] = {
                 "env_steps": self._state.env_step,
                 "updates": self._agent.updates,
                 "seconds": round(self._clock.seconds, 1),  # of training, in all sessions
@@ -193,6 +196,8 @@ class Run:
                 "returns": returns,
             }
             self._directory.save_result(result)
+            numbers = {name: value for name, value in result.items() if name != "returns"}
+            self._reporter.result(numbers, self._state.env_step)
         return returns
 
     def _how_it_ended(self) -> RunStatus:

@@ -1,32 +1,111 @@
-"""The sinks that a run reports to: event files, and those of MORE_SINKS.
+"""The sinks that a run reports to: event files, the packages of `log_to`, and a program's own.
 
-A new sink is a class with the methods of MetricSink, in a file of its own, and one line in
-MORE_SINKS.
+A new package is a Store (agents/run/outbox.py) in a file of its own, a line in PACKAGES here, its
+name in LOG_TO of agents/config/model.py, and an extra of that name in pyproject.toml.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from agents.run.directory import RunDir
 from agents.run.event_files import EventFiles
-from agents.run.sinks import Guarded, MetricSink, SinkStart, failures_of
-from rl_core.control.retry import Retried
-
-# Each makes a sink, or None where the run shall not have it: say, if an environment variable that
-# names a server is not set. A failure of one of these is shown and costs the run nothing.
-MORE_SINKS: tuple[Callable[[SinkStart], MetricSink | None], ...] = ()
+from agents.run.outbox import Closing, Outbox, Store
+from agents.run.sinks import Guarded, MetricSink, OwnSink, SinkStart
+from rl_core.errors import ConfigError, RunDirError, shown
 
 
-def open_sinks(start: SinkStart) -> tuple[MetricSink, ...]:
+class Package(NamedTuple):
+    """A package that takes metrics: the modules that its extra installs, and its store."""
+
+    modules: tuple[str, ...]
+    open: Callable[[SinkStart, str], Store]
+
+
+def _mlflow(start: SinkStart, sink_id: str) -> Store:
+    from agents.run.mlflow_store import MlflowStore
+
+    return MlflowStore(start, sink_id)
+
+
+def _wandb(start: SinkStart, sink_id: str) -> Store:
+    from agents.run.wandb_store import WandbStore
+
+    return WandbStore(start, sink_id)
+
+
+def _trackio(start: SinkStart, sink_id: str) -> Store:
+    from agents.run.trackio_store import TrackioStore
+
+    return TrackioStore(start, sink_id)
+
+
+PACKAGES: Mapping[str, Package] = {
+    # Without the last two mlflow-skinny cannot write its default, a database of one file.
+    "mlflow": Package(("mlflow", "sqlalchemy", "alembic"), _mlflow),
+    "wandb": Package(("wandb",), _wandb),
+    "trackio": Package(("trackio",), _trackio),
+}
+
+
+def require_sinks(log_to: Sequence[str], own: Sequence[OwnSink] = ()) -> None:
+    """Checks the sinks of a run before anything is written.
+
+    Raises:
+      ConfigError: a package is not installed, or an object is no sink.
+    """
+    for name in log_to:
+        missing = [module for module in PACKAGES[name].modules if find_spec(module) is None]
+        if missing:
+            raise ConfigError(
+                f"log_to = {name!r} needs {missing[0]}: pip install 'targetnet[{name}]'"
+            )
+    if isinstance(own, str) or not isinstance(own, Sequence):
+        raise ConfigError(f"sinks is a list of objects, got {shown(own)}")
+    for sink in own:
+        _require_methods(sink)
+
+
+def open_sinks(start: SinkStart, own: Sequence[OwnSink] = ()) -> tuple[MetricSink, ...]:
     """Makes the sinks of one run.
 
     Raises:
       RunDirError: the event file cannot be made.
     """
+    directory = RunDir(start.run)
+    earlier = {start.run / name: size for name, size in directory.event_files().items()}
     sinks: list[MetricSink] = [EventFiles(start)]
-    for make in MORE_SINKS:
-        with Retried(start.warn).attempt(), failures_of(make.__name__):
-            sink = make(start)
-            if sink is not None:
-                sinks.append(Guarded(sink, make.__name__, start.warn))
+    closing = Closing()
+    for name in start.config.log_to:
+        try:
+            sinks.append(_outbox(name, start, directory.sink_id(), earlier, closing))
+        except RunDirError as error:
+            anew = "delete that file to begin anew there"
+            start.warn(f"{name}: {error}; the run goes on without {name} ({anew})")
+    for sink in own:
+        guarded = Guarded(sink, type(sink).__name__, start.warn)
+        guarded.begin(start)
+        sinks.append(guarded)
     return tuple(sinks)
+
+
+def _outbox(
+    name: str, start: SinkStart, sink_id: str, earlier: Mapping[Path, int], closing: Closing
+) -> MetricSink:
+    package = PACKAGES[name]
+    outbox = Outbox(name, lambda: package.open(start, sink_id), earlier, start.warn, closing)
+    return Guarded(outbox, name, start.warn)
+
+
+def _require_methods(sink: Any) -> None:
+    if isinstance(sink, str):
+        raise ConfigError(f"sinks takes objects; a name goes into the config: log_to = [{sink!r}]")
+    if isinstance(sink, type):
+        raise ConfigError(f"sinks takes objects, and {sink.__name__} is a class: {sink.__name__}()")
+    for method in ("scalars", "close"):
+        if not callable(getattr(sink, method, None)):
+            wanted = "scalars(values, env_step) and close()"
+            raise ConfigError(f"a sink has the methods {wanted}; {shown(sink)} has no {method}")

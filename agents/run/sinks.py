@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -45,6 +45,20 @@ class SinkStart:
         return self.after < 0
 
 
+class OwnSink(Protocol):
+    """The two methods that a sink of one's own must have: `train(config, sinks=[mine])`.
+
+    It may have any other method of MetricSink, and `begin(start: SinkStart)`, which is called
+    first. After a resume from a checkpoint, points after it come again.
+    """
+
+    def scalars(self, values: Mapping[str, float], env_step: int) -> None:
+        """Takes one point for each of several curves, by tag. NaN and infinities are points."""
+
+    def close(self) -> None:
+        """Ends; the last call."""
+
+
 class MetricSink(Protocol):
     """A place that takes metrics.
 
@@ -61,6 +75,9 @@ class MetricSink(Protocol):
     def text(self, tag: str, markdown: str, env_step: int) -> None:
         """Takes a text."""
 
+    def result(self, values: Mapping[str, float], env_step: int) -> None:
+        """Takes the result of a run that came to its end."""
+
     def flush(self) -> None:
         """Shows everything taken so far, because nothing may follow for a while."""
 
@@ -76,40 +93,45 @@ class MetricSink(Protocol):
 
 
 class Guarded:
-    """A sink whose failures are shown once, until it works again, and never end the run."""
+    """A sink whose failures are shown once, until it works again, and never end the run.
 
-    def __init__(self, sink: MetricSink, name: str, warn: Callable[[str], None]) -> None:
+    A method that the sink does not have is left out.
+    """
+
+    def __init__(self, sink: OwnSink, name: str, warn: Callable[[str], None]) -> None:
         self._sink, self._name = sink, name
         self._calling = Retried(warn)
 
+    def begin(self, start: SinkStart) -> None:
+        """Tells a sink of a program's own where it begins."""
+        self._call("begin", start)
+
     def scalars(self, values: Mapping[str, float], env_step: int) -> None:
-        with self._attempt():
-            self._sink.scalars(values, env_step)
+        self._call("scalars", values, env_step)
 
     def histogram(self, tag: str, values: np.ndarray, env_step: int) -> None:
-        with self._attempt():
-            self._sink.histogram(tag, values, env_step)
+        self._call("histogram", tag, values, env_step)
 
     def text(self, tag: str, markdown: str, env_step: int) -> None:
-        with self._attempt():
-            self._sink.text(tag, markdown, env_step)
+        self._call("text", tag, markdown, env_step)
+
+    def result(self, values: Mapping[str, float], env_step: int) -> None:
+        self._call("result", values, env_step)
 
     def flush(self) -> None:
-        with self._attempt():
-            self._sink.flush()
+        self._call("flush")
 
     def flush_all(self) -> None:
-        with self._attempt():
-            self._sink.flush_all()
+        self._call("flush_all")
 
     def close(self) -> None:
-        with self._attempt():
-            self._sink.close()
+        self._call("close")
 
-    @contextlib.contextmanager
-    def _attempt(self) -> Iterator[None]:
+    def _call(self, method: str, *arguments: Any) -> None:
         with self._calling.attempt(), failures_of(self._name):
-            yield
+            call = getattr(self._sink, method, None)
+            if call is not None:
+                call(*arguments)
 
 
 @contextlib.contextmanager

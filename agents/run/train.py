@@ -24,6 +24,8 @@ from agents.run.outcome import RunOutcome
 from agents.run.quiet import Startup
 from agents.run.run import Run
 from agents.run.signals import stop_on_interrupt
+from agents.run.sink_choice import require_sinks
+from agents.run.sinks import OwnSink
 from agents.run.terminal import ConsoleChoice, console_for
 from agents.saved.directory import RunDir, require_free
 from agents.saved.host import Resumed, read_host
@@ -50,6 +52,7 @@ def train(
     repeat: Repeat | None = None,
     initial: Initial | None = None,
     startup: Startup | None = None,
+    sinks: Sequence[OwnSink] = (),
 ) -> RunOutcome:
     """Trains one agent and leaves config, curves, weights and result in a run directory.
 
@@ -68,7 +71,9 @@ def train(
       initial: gives the weights to begin with, for all or some variables, from the random ones
         (see `agents.policy.warm_start`). They are kept in the run directory, so that the run can
         be repeated.
-      startup: how long the start took, screen at the first env step.
+      startup: how long the start took, shown at the first env step.
+      sinks: objects of your own that take curves, by `scalars(values, env_step)` and `close()`;
+        docs/sinks.md has an example.
 
     Raises:
       RlCoreError: a mistake that the user can mend; nothing is left on disk.
@@ -80,6 +85,7 @@ def train(
     path = None if run is None else path_of("run", run)
     if path is not None:
         require_free(path)
+    require_sinks(config.log_to, sinks)
     envs = training_envs(config)
     try:
         agent = _agent_for(config, envs)
@@ -93,7 +99,9 @@ def train(
         if not repeat:
             _warn(screen, [early_ends(config)])
         with stop_on_interrupt() as stop:
-            return Run(agent, envs, directory, screen, stop, on_tick, repeat, startup=startup).go()
+            return Run(
+                agent, envs, directory, screen, stop, on_tick, repeat, startup=startup, sinks=sinks
+            ).go()
     finally:
         envs.close()
 
@@ -108,6 +116,7 @@ def resume(
     on_tick: OnTick | None = None,
     startup: Startup | None = None,
     who: Who = "api",
+    sinks: Sequence[OwnSink] = (),
 ) -> RunOutcome:
     """Goes on with a run from its last whole checkpoint, bit for bit.
 
@@ -121,7 +130,7 @@ def resume(
         `{"sync_period": 50}`; or texts, as in `["sync_period=50"]`. Live values are set by commands
         in the run's inbox, like those of `targetnet set`: at its first time step, or, where the log
         has later changes of the same value that are applied again, after the last of them.
-      console, on_start, on_tick, startup: as for `train`.
+      console, on_start, on_tick, startup, sinks: as for `train`.
       who: the sender of these commands in the log.
 
     Raises:
@@ -141,6 +150,7 @@ def resume(
         config, values = changed_config(before if config is None else as_config(config), changes)
         config = require_can_go_on(before, config)
         commands = [set_command(name, value, who) for name, value in values.items()]
+        require_sinks(config.log_to, sinks)
         store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
         checkpoint = store.latest()
         resumed = Resumed(checkpoint, read_host(checkpoint)) if checkpoint else None
@@ -177,7 +187,7 @@ def resume(
             _submit(directory, commands)
             return Run(
                 agent, envs, directory, screen, stop, on_tick,
-                resumed=resumed, lock=lock, startup=startup,
+                resumed=resumed, lock=lock, startup=startup, sinks=sinks,
             ).go()  # fmt: skip
     finally:
         lock.release()

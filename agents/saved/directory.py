@@ -11,12 +11,13 @@ seal, and are read as they are.
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.config.files import dump_config, read_config
 from agents.config.model import DqnConfig
@@ -29,7 +30,7 @@ from rl_core.seal import sealed_json, sealed_text, unsealed_json
 _CONFIG, _WEIGHTS, RESULT, DIGEST = (
     "config.toml", "weights.safetensors", "result.json", "digest.json",
 )  # fmt: skip
-_AVERAGED = "weights_ema.safetensors"
+_AVERAGED, _SINKS = "weights_ema.safetensors", "sinks.json"
 # Values of keys that configs of version 0.1 do not have.
 _OF_VERSION_0_1 = {"byte_scale": "255"}
 EVENTS = "events.out.tfevents.*"
@@ -55,6 +56,14 @@ class EndDigest(BaseModel):
     trace_crc: int | None = None  # of the run's trace; None if it is not known
     live: dict[str, float] = {}
     whole: bool = True
+
+
+class _SinkId(BaseModel):
+    """The content of sinks.json. Packages see the id, so it can be nothing but an id."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: str = Field(pattern=r"^[0-9a-f]{32}$")
 
 
 class RunDir:
@@ -91,6 +100,7 @@ class RunDir:
                 require_free(path)
                 path.mkdir(parents=True, exist_ok=True)
                 run = cls(path)
+            (run.path / _SINKS).unlink(missing_ok=True)  # of a run that was here before
             run.change_config(config)
         except OSError as error:
             if isinstance(error, RunDirError):
@@ -122,6 +132,23 @@ class RunDir:
         except OSError as error:
             raise RunDirError(f"cannot read {path}: {error.strerror}") from None
         return cls(path)
+
+    def sink_id(self) -> str:
+        """Returns the run's id at packages that take its metrics; makes it when first asked.
+
+        Raises:
+          RunDirError: it is damaged, or cannot be written.
+        """
+        path = self.path / _SINKS
+        try:
+            return _SinkId.model_validate(unsealed_json(read_regular(path, most=_MOST_BYTES))).id
+        except FileNotFoundError:
+            new = uuid.uuid4().hex
+            write_file(path, sealed_json({"id": new}))
+            return new
+        except (OSError, ValueError) as error:
+            problem = "it has no id" if isinstance(error, ValidationError) else reason_of(error)
+            raise RunDirError(f"cannot use {path}: {problem}") from None
 
     def config(self) -> DqnConfig:
         """Reads the config.

@@ -1,13 +1,13 @@
 """`resume --set`: live values change where the run goes on, and its past stays what it was."""
 
 import pytest
-from agents.run.directory import RunDir
 
 from agents.cli.main import main
 from agents.config.model import DqnConfig
 from agents.run import train as train_module
 from agents.run.repeat import repeat
 from agents.run.train import resume, train
+from agents.saved.directory import RunDir
 from rl_core.control.commands import BadCommand
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import read_log

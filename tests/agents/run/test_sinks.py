@@ -9,11 +9,10 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 from tensorboard.util.tensor_util import make_ndarray
 
 from agents.config.model import DqnConfig
-from agents.run import sink_choice
 from agents.run.curves import Reporter
 from agents.run.train import resume, train
 from rl_core.board.events import EventWriter
-from rl_core.errors import RunDirError
+from rl_core.errors import ConfigError, RunDirError
 
 CONFIG = DqnConfig(
     env_steps=300, hidden=(8,), batch_size=8, replay_capacity=200, learn_start=50, xla=False,
@@ -23,10 +22,13 @@ CONFIG = DqnConfig(
 
 
 class Recording:
-    """A sink that is all a new one has to be: it keeps what it is given."""
+    """A sink with every method: it keeps what it is given."""
 
-    def __init__(self, start):
-        self.start, self.points, self.histograms, self.texts, self.calls = start, [], [], [], []
+    def __init__(self):
+        self.start, self.points, self.histograms, self.texts, self.calls = None, [], [], [], []
+
+    def begin(self, start):
+        self.start = start
 
     def scalars(self, values, env_step):
         self.points += [(tag, env_step, np.float32(value)) for tag, value in values.items()]
@@ -36,6 +38,10 @@ class Recording:
 
     def text(self, tag, markdown, env_step):
         self.texts.append((tag, env_step, markdown))
+
+    def result(self, values, env_step):
+        self.calls.append("result")
+        self.kept = values, env_step
 
     def flush(self):
         self.calls.append("flush")
@@ -50,34 +56,11 @@ class Recording:
 class Broken:
     """A sink that cannot do anything."""
 
-    def __init__(self, start):
-        pass
-
     def __getattr__(self, name):
         def fail(*_):
             raise ConnectionError(f"no server\nfor {name}")
 
         return fail
-
-
-@pytest.fixture
-def sinks(monkeypatch):
-    """Adds sinks where a run's sinks are chosen; gives those that were made."""
-    made = []
-
-    def add(*kinds):
-        def making(kind):
-            def make(start):
-                made.append(kind(start))
-                return made[-1]
-
-            make.__name__ = kind.__name__
-            return make
-
-        monkeypatch.setattr(sink_choice, "MORE_SINKS", tuple(map(making, kinds)))
-        return made
-
-    return add
 
 
 def steer(agent, tick):
@@ -106,10 +89,9 @@ def in_event_files(run):
     return points, histograms, texts
 
 
-def test_a_sink_is_given_the_tags_and_values_that_are_in_the_event_file(tmp_path, sinks):
-    made = sinks(Recording)
-    outcome = train(CONFIG, tmp_path / "run", on_tick=steer)
-    (sink,) = made
+def test_a_sink_is_given_the_tags_and_values_that_are_in_the_event_file(tmp_path):
+    sink = Recording()
+    outcome = train(CONFIG, tmp_path / "run", on_tick=steer, sinks=[sink])
     points, histograms, texts = in_event_files(outcome.run)
     assert len(points) > 50 and sink.points == points
     assert len(histograms) >= 4 and sink.histograms == histograms
@@ -118,57 +100,79 @@ def test_a_sink_is_given_the_tags_and_values_that_are_in_the_event_file(tmp_path
     assert {"episode/return", "evaluation/return", "control/sync_period"} <= {p[0] for p in points}
     assert sink.calls[-1] == "close" and sink.calls.count("close") == 1
     assert sink.calls.count("flush_all") >= 3  # one a checkpoint
+    result, env_step = sink.kept
+    assert env_step == 300 and result["mean"] == np.mean(outcome.returns)
+    assert sink.calls.count("result") == 1
     assert (sink.start.run, sink.start.config, sink.start.is_new) == (outcome.run, CONFIG, True)
 
 
-def test_after_a_resume_it_is_told_where_it_goes_on(tmp_path, sinks):
+def test_after_a_resume_it_is_told_where_it_goes_on(tmp_path):
     train(CONFIG, tmp_path / "run")
-    made = sinks(Recording)
-    resume(tmp_path / "run", CONFIG.model_copy(update={"env_steps": 350}))
-    (sink,) = made
+    sink = Recording()
+    resume(tmp_path / "run", CONFIG.model_copy(update={"env_steps": 350}), sinks=[sink])
     assert (sink.start.after, sink.start.is_new) == (300, False)
     assert sink.points and min(step for _, step, _ in sink.points) == 300
     assert "run/config" not in [tag for tag, *_ in sink.texts]
 
 
-def test_one_that_fails_is_told_once_and_costs_neither_the_run_nor_the_others(tmp_path, sinks):
-    made = sinks(Recording, Broken, Recording)
+def test_one_that_fails_is_told_once_and_costs_neither_the_run_nor_the_others(tmp_path):
+    first, third = Recording(), Recording()
+    sinks = [first, Broken(), third]
     console = Console(record=True, width=300)
-    outcome = train(CONFIG, tmp_path / "run", on_tick=steer, console=console)
-    first, _, third = made
+    outcome = train(CONFIG, tmp_path / "run", on_tick=steer, console=console, sinks=sinks)
     assert first.points == third.points == in_event_files(outcome.run)[0]
     assert first.calls == third.calls
     said = [line for line in console.export_text().splitlines() if "Broken" in line]
     assert said == [
-        "Broken: ConnectionError: no server for text; the run goes on and will try again"
+        "Broken: ConnectionError: no server for begin; the run goes on and will try again"
     ]
     assert outcome.digest == train(CONFIG, tmp_path / "alone", on_tick=steer).digest
 
 
-def test_one_that_cannot_be_made_or_is_not_wanted_is_left_out(tmp_path, sinks):
-    def no_module(start):
-        raise ModuleNotFoundError("No module named 'mlflow'")
+class Two:
+    """A sink with the two methods that every sink has."""
 
-    def not_wanted(start):
-        return None
+    def __init__(self):
+        self.points, self.closed = [], 0
 
-    made = sinks(no_module, not_wanted, Recording)
-    console = Console(record=True, width=300)
-    outcome = train(CONFIG, tmp_path / "run", console=console)
-    assert "no_module: ModuleNotFoundError: No module named 'mlflow'" in console.export_text()
-    assert made[0] is None and made[1].points == in_event_files(outcome.run)[0]
+    def scalars(self, values, env_step):
+        self.points += [(tag, env_step, np.float32(value)) for tag, value in values.items()]
+
+    def close(self):
+        self.closed += 1
+
+
+def test_two_methods_are_enough(tmp_path):
+    sink, console = Two(), Console(record=True, width=300)
+    outcome = train(CONFIG, tmp_path / "run", on_tick=steer, console=console, sinks=[sink])
+    assert sink.points == in_event_files(outcome.run)[0] and sink.closed == 1
+    assert "Two" not in console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("sink", "told"),
+    [
+        ("mlflow", r"a name goes into the config: log_to = \['mlflow'\]"),
+        (print, "has no scalars"),
+        (Two, "is a class"),
+    ],
+)
+def test_what_is_no_sink_is_refused_before_anything_is_written(tmp_path, sink, told):
+    with pytest.raises(ConfigError, match=told):
+        train(CONFIG, tmp_path / "run", sinks=[sink])
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("name", "of_writer"), [("flush_all", "flush"), ("close", "close")])
 def test_an_event_file_that_cannot_be_written_keeps_nothing_from_the_others(
-    tmp_path, sinks, lab, monkeypatch, name, of_writer
+    tmp_path, lab, monkeypatch, name, of_writer
 ):
     def full(*_):
         raise RunDirError("cannot write TensorBoard events: No space left on device")
 
-    made = sinks(Recording)
-    reporter = Reporter(tmp_path / "run", lab.agent(), pytest.fail)
+    sink = Recording()
+    reporter = Reporter(tmp_path / "run", lab.agent(), pytest.fail, sinks=[sink])
     monkeypatch.setattr(EventWriter, of_writer, full)
     with pytest.raises(RunDirError, match="No space left"):
         getattr(reporter, name)()
-    assert made[0].calls == [name]
+    assert sink.calls == [name]
