@@ -2,12 +2,14 @@
 
     ```python   a script: twice in the same place, with nothing on standard error
     ```toml     a config
+    ```json     an entry of an assistant's configuration: its command is parsed
     ```         commands, after `$` if their output follows, else each line; the commands of a
                 page are run in order, in one place, and what they print is compared with the page
 
 Numbers may differ, everything else may not; two digests that are the same on the page are the same.
 """
 
+import json
 import re
 import shlex
 import subprocess
@@ -123,7 +125,7 @@ def test_there_are_blocks_of_every_kind():
 
 @pytest.mark.parametrize("block", BLOCKS, ids=title)
 def test_a_block_is_of_a_language_that_is_run(block):
-    assert block.language in ("", "python", "toml"), "say here how it is run"
+    assert block.language in ("", "python", "toml", "json"), "say here how it is run"
     if block.language == "python":
         assert block in [*SCRIPTS, *MODULES.values()] or block.page in IN_SESSIONS
 
@@ -175,6 +177,12 @@ def test_a_config_is_one(block, tmp_path):
     path = tmp_path / "own.toml"
     path.write_text(block.text)
     assert read_config(path) != DqnConfig()
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "json"], ids=lambda b: b.page)
+def test_the_command_in_an_assistants_configuration_is_one(block):
+    (server,) = json.loads(block.text)["mcpServers"].values()
+    assert Path(server["command"]).name == "targetnet" and _parse(server["args"])
 
 
 # Commands.

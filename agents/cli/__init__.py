@@ -4,6 +4,8 @@ main.py              parses the arguments, runs one command, turns errors into e
 train_commands.py    train, resume, configs, board
 steer_commands.py    set, do, status, log, ls, digest, replay
 policy_commands.py   eval, play, export
+mcp_command.py       mcp
+assistant.py         the tools of mcp, without the package
 run_tables.py        finds runs and shows them as tables
 
 Imports: agents.config, agents.loops, agents.policy, agents.results, agents.run, agents.saved,

@@ -94,6 +94,11 @@ _COMMANDS = {
     "board": _Command(
         _TRAIN, "Board", "Show curves in TensorBoard; without TensorFlow it starts in a second."
     ),
+    "mcp": _Command(
+        "agents.cli.mcp_command",
+        "Mcp",
+        "Let an assistant look at runs and steer them, over standard input and output.",
+    ),
     "replay": _Command(
         _STEER,
         "Replay",

@@ -288,13 +288,15 @@ def _assignment(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
         raise RlCoreError(f"a change is written name=value, got {shown(text)}")
-    number = value.replace("_", "")
+    return name.strip(), number_or_text(value)
+
+
+def number_or_text(text: str) -> int | float | str:
+    """Returns the number that a text is; other texts come back without space around them."""
     for kind in (int, float):
-        try:
-            return name.strip(), kind(number)
-        except ValueError:
-            continue
-    return name.strip(), value.strip()
+        with contextlib.suppress(ValueError):
+            return kind(text.replace("_", ""))
+    return text.strip()
 
 
 def _print_state(state: Any, alive: bool, **more: Any) -> None:

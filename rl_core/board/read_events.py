@@ -6,6 +6,8 @@ that is not whole.
 
 from __future__ import annotations
 
+import itertools
+import math
 import struct
 from collections.abc import Iterator
 from io import BufferedReader
@@ -19,6 +21,8 @@ from rl_core.board.records import checksum
 from rl_core.regular_file import open_regular
 
 _MOST_BYTES = 1 << 24  # of a record; the largest real one is a GIF of `targetnet play --to-board`
+_EVENTS = "events.out.tfevents.*"
+_MOST_FILES = 1_000  # of a run: one for each session
 _LENGTH = struct.Struct("<Q")
 
 
@@ -79,3 +83,58 @@ def _records(file: BufferedReader, most: int | None) -> Iterator[bytes]:
         if len(data) < length or checksum(data) != end:
             return
         yield data
+
+
+class Curve(NamedTuple):
+    """A curve in few points.
+
+    Attributes:
+      points: (env step, value), evenly chosen, with the last one; in the order of reading.
+      found: number of points that were read.
+      low, high: smallest and largest finite value of all; None without one.
+      whole: False if the files are too long to be read to their end.
+    """
+
+    points: list[tuple[int, float]]
+    found: int
+    low: float | None
+    high: float | None
+    whole: bool
+
+
+def read_curve(run: Path, tag: str, *, most: int, most_bytes: int = 1 << 28) -> Curve:
+    """Reads one curve of a run; its memory and its time are bounded, whatever the files are.
+
+    Args:
+      run: the run directory.
+      tag: of the curve.
+      most: points, at least 2.
+      most_bytes: of the event files; more are not read.
+
+    Raises:
+      OSError: a file cannot be read.
+      ValueError: a file is no regular file.
+    """
+    points: list[tuple[int, float]] = []
+    count, stride, left, last = 0, 1, most_bytes, None
+    low, high = math.inf, -math.inf
+    for path in sorted(itertools.islice(run.glob(_EVENTS), _MOST_FILES)):
+        for row in read_scalars(path, most=max(0, left), tag=tag):
+            if tag not in row.values:
+                continue
+            last = (row.env_step, row.values[tag])
+            if count % stride == 0:
+                points.append(last)
+            count += 1
+            if math.isfinite(last[1]):
+                low, high = min(low, last[1]), max(high, last[1])
+            if len(points) > 2 * most:
+                points, stride = points[::2], 2 * stride
+        left -= path.lstat().st_size
+    if last is not None and points[-1] != last:
+        points.append(last)
+    if len(points) > most:
+        points = [points[i * (len(points) - 1) // (most - 1)] for i in range(most)]
+    if low > high:  # no value is finite
+        return Curve(points, count, None, None, left >= 0)
+    return Curve(points, count, low, high, left >= 0)

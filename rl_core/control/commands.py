@@ -30,7 +30,7 @@ ACTIONS: dict[Action, str] = {
     "resume": "continues a paused run; every bit is the same as without the pause",
     "stop": "ends the run now; saves weights, checkpoint and digest, without a final evaluation",
 }
-Who = Literal["cli", "board", "api"]
+Who = Literal["cli", "board", "api", "mcp"]
 MAX_BYTES = 16_384  # per command; a real command has about 150
 _DEEPEST = 8  # nested lists and objects; a real command has two levels
 

@@ -39,7 +39,7 @@ class Entry(BaseModel):
     Attributes:
       id: id of the command.
       asked, time: when it was sent and when it was answered, in seconds since the epoch.
-      who: cli, board, api, or schedule for a schedule that passed a corner.
+      who: cli, board, api, mcp, or schedule for a schedule that passed a corner.
       kind: set, do, or unreadable.
       name: name of the live value or of the action.
       value: the requested value; a replay sets it again.

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from rl_core.board.events import EventWriter
-from rl_core.board.read_events import read_scalars
+from rl_core.board.read_events import read_curve, read_scalars
 from rl_core.board.records import checksum, records
 
 
@@ -75,3 +75,42 @@ def test_what_is_no_regular_file_is_refused(file, tmp_path):
         rows(tmp_path / "link")
     with pytest.raises(ValueError, match="not a regular file"):
         rows(tmp_path / "pipe")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Two sessions with the env steps 0 to 999 and 1,000 to 1,999."""
+    for begin in (0, 1_000):
+        with EventWriter(tmp_path, after=begin - 1) as events:
+            for env_step in range(begin, begin + 1_000):
+                events.scalar("learn/loss", env_step / 2, env_step)
+    return tmp_path
+
+
+@pytest.mark.parametrize("most", [2, 3, 7, 100, 1_000, 1_999, 2_000, 5_000])
+def test_a_curve_has_its_ends_and_no_more_points_than_asked_for(run, most):
+    curve = read_curve(run, "learn/loss", most=most)
+    assert min(most, 1_000) <= len(curve.points) <= most
+    assert curve.points[0] == (0, 0.0) and curve.points[-1] == (1_999, 999.5)
+    assert curve.points == sorted(set(curve.points))
+    assert (curve.found, curve.low, curve.high, curve.whole) == (2_000, 0.0, 999.5, True)
+
+
+def test_a_curve_that_is_not_there_has_no_points(run):
+    assert read_curve(run, "learn/q_max", most=5) == ([], 0, None, None, True)
+
+
+def test_only_so_many_bytes_are_read_and_that_is_told(run):
+    first, second = sorted(path.stat().st_size for path in run.glob("events.*"))
+    part = read_curve(run, "learn/loss", most=10, most_bytes=first + second // 2)
+    assert 1_000 < part.found < 2_000 and not part.whole
+    assert read_curve(run, "learn/loss", most=10, most_bytes=first + second).whole
+    assert read_curve(run, "learn/loss", most=10, most_bytes=100).found < 5
+
+
+def test_bounds_are_of_finite_values(tmp_path):
+    with EventWriter(tmp_path) as events:
+        for env_step, value in enumerate([float("nan"), float("-inf"), 3.0, 4.0]):
+            events.scalar("learn/loss", value, env_step)
+    curve = read_curve(tmp_path, "learn/loss", most=10)
+    assert (curve.found, curve.low, curve.high) == (4, 3.0, 4.0)
