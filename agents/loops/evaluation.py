@@ -27,16 +27,19 @@ class Returns(list[float]):
 
     Attributes:
       cut: number of episodes that were cut off; each counts with its return until the cut.
+      lengths: env steps of each episode.
     """
 
     def __init__(self, episodes: Iterable[Episode] = ()) -> None:
         super().__init__()
         self.cut = 0
+        self.lengths: list[int] = []
         self.add(episodes)
 
     def add(self, episodes: Iterable[Episode]) -> None:
         for episode in episodes:
             self.append(episode.episode_return)
+            self.lengths.append(episode.length)
             self.cut += episode.cut
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from agents.config.files import dump_config
 from agents.dqn.agent import DqnAgent
+from agents.loops.evaluation import Returns
 from agents.loops.plain import Tick
 from agents.run.clock import TrainingClock
 from agents.run.sink_choice import open_sinks
@@ -69,7 +70,7 @@ class Reporter:
             self.recent = dict(state.recent)
             self._changed = set(state.changed)
         self._clock = clock or TrainingClock()
-        self._last = (env_step, self._clock.seconds)
+        self._last = (env_step, agent.updates, self._clock.seconds)
         if not state:
             config = f"```toml\n{dump_config(agent.config)}```"
             self._each(lambda sink: sink.text("run/config", config, 0))
@@ -88,9 +89,12 @@ class Reporter:
             self.due += self._agent.config.log_period
             self._write_state(tick.env_step)
 
-    def evaluation(self, returns: list[float], averaged: list[float], env_step: int) -> None:
+    def evaluation(self, returns: Returns, averaged: Returns, env_step: int) -> None:
         """Reports mean returns; `averaged` are those of the averaged weights, if there are any."""
-        values = {"evaluation/return": float(np.mean(returns))}
+        values = {
+            "evaluation/return": float(np.mean(returns)),
+            "evaluation/length": float(np.mean(returns.lengths)),
+        }
         if averaged:
             values["evaluation/return_ema"] = float(np.mean(averaged))
         self._scalars(values, env_step)
@@ -184,13 +188,16 @@ class Reporter:
         agent, live = self._agent, self._agent.hyperparameters
         state = agent.inspect()
         now = self._clock.seconds
-        steps, seconds = env_step - self._last[0], now - self._last[1]
-        self._last = (env_step, now)
-        self.env_steps_per_second = steps / max(seconds, 1e-9)
+        updates = agent.updates
+        steps_then, updates_then, then = self._last
+        self._last = (env_step, updates, now)
+        seconds = max(now - then, 1e-9)
+        self.env_steps_per_second = (env_step - steps_then) / seconds
         self._scalars(
             {
                 "speed/env_steps_per_second": self.env_steps_per_second,
-                "learn/updates": agent.updates,
+                "speed/updates_per_second": (updates - updates_then) / seconds,
+                "learn/updates": updates,
                 "live/epsilon": live["epsilon"],
                 "live/learning_rate": live["learning_rate"],
                 "live/sync_period": live["sync_period"],

@@ -41,6 +41,7 @@ TAGS = (
         "reward",
         "The same mean with the averaged (EMA) weights, on the same episodes.",
     ),
+    Tag("evaluation/length", "env steps", "Mean length of the episodes of one such round."),
     Tag(
         "play/episode",
         "frames",
@@ -80,7 +81,12 @@ TAGS = (
     Tag(
         "speed/env_steps_per_second",
         "env steps / s",
-        "Env steps per second of wall time since the previous point, learning included.",
+        "Env steps per second of training since the previous point, learning included.",
+    ),
+    Tag(
+        "speed/updates_per_second",
+        "updates / s",
+        "Updates per second of training since the previous point, env steps included.",
     ),
     Tag("run/config", "-", "The configuration the run was started with.", kind="text"),
     Tag(

@@ -175,6 +175,8 @@ def test_evaluations_are_written_at_their_env_steps_and_at_the_end(curves, outco
     got = points(curves, "evaluation/return")
     assert list(got) == [100, 200, 300]
     assert got[300] == pytest.approx(np.mean(outcome.returns))
+    # CartPole pays 1 per env step, so the mean length of these episodes is their mean return.
+    assert points(curves, "evaluation/length") == got
 
 
 def test_episodes_are_written_at_the_env_step_on_which_they_end(curves):
@@ -194,6 +196,12 @@ def test_live_values_are_written_as_they_are_in_force(curves):
 def test_updates_and_the_age_of_the_target_go_together(curves):
     updates, ages = points(curves, "learn/updates"), points(curves, "target/age")
     assert ages == {step: count % 7 for step, count in updates.items()}
+
+
+def test_updates_per_second_and_env_steps_per_second_are_of_the_same_time(curves):
+    per_env_step = {50: 0.0} | dict.fromkeys(range(100, 301, 50), 2 / 10)  # two every ten env steps
+    steps, updates = (points(curves, f"speed/{of}_per_second") for of in ("env_steps", "updates"))
+    assert {at: updates[at] / steps[at] for at in steps} == pytest.approx(per_env_step)
 
 
 def test_the_config_is_written_as_text_and_as_hyperparameters(curves):
