@@ -17,8 +17,9 @@ from agents.run.clock import TrainingClock
 from agents.run.sink_choice import open_sinks
 from agents.run.sinks import MetricSink, OwnSink, SinkStart
 from agents.saved.host import ReporterPart
-from rl_core.board.tags import control_tag
+from rl_core.board.tags import TAGS, control_tag, live_tag
 from rl_core.control.log import Entry
+from rl_core.hyperparameters import Hyperparameters
 
 
 class Reporter:
@@ -54,8 +55,10 @@ class Reporter:
         clock: TrainingClock | None = None,
         sinks: Sequence[OwnSink] = (),
     ) -> None:
-        knobs = agent.hyperparameters.knobs.values()
-        tags = tuple(control_tag(knob.name, knob.unit) for knob in knobs)
+        knobs = agent.hyperparameters.knobs
+        self._scheduled = _scheduled(agent.hyperparameters)
+        tags = tuple(control_tag(knob.name, knob.unit) for knob in knobs.values())
+        tags += tuple(live_tag(name, knobs[name].unit) for name in self._scheduled)
         after = state.env_step if state else -1
         self._agent = agent
         self._sinks = open_sinks(SinkStart(run, agent.config, tags, after, warn), sinks)
@@ -109,7 +112,8 @@ class Reporter:
             return
         text = f"{entry.describe()}, by {entry.who}"
         self._each(lambda sink: sink.text("control/changes", text, entry.env_step))
-        if entry.kind == "set":
+        # A schedule's way is in its `live/` curve; its corners alone would be dots.
+        if entry.kind == "set" and entry.who != "schedule":
             self._step_in_curve(entry)
         self.flush()
 
@@ -142,25 +146,29 @@ class Reporter:
         Raises:
           RunDirError: the event file cannot be written, and lacks points.
         """
+        live = self._agent.hyperparameters
         for name in sorted(self._changed):
-            value = self._agent.hyperparameters[name]
-            env_step = self._agent.hyperparameters.env_step
-            self._points({f"control/{name}": plotted_number(value)}, env_step)
+            self._extend(f"control/{name}", live.env_step, live[name])
         self._each(lambda sink: sink.close())
 
     def _step_in_curve(self, entry: Entry) -> None:
-        tag = f"control/{entry.name}"
+        tag, live = f"control/{entry.name}", self._agent.hyperparameters
+        if entry.name not in self._changed and not live.is_scheduled(entry.name):
+            self._extend(tag, 0, entry.old)
         self._changed.add(entry.name)
-        self._points({tag: plotted_number(entry.old)}, entry.env_step)
-        self._points({tag: plotted_number(entry.new)}, entry.env_step)
+        # Of two points at one env step TensorBoard shows the second, and a slope before it.
+        self._extend(tag, entry.env_step - 1, entry.old)
+        self._scalars({tag: plotted_number(entry.new)}, entry.env_step)
+
+    def _extend(self, tag: str, env_step: int, value: Any) -> None:
+        """Reports a point, unless the curve goes as far already."""
+        if env_step > self.recent.get(tag, (-1, 0.0))[0]:
+            self._scalars({tag: plotted_number(value)}, env_step)
 
     def _scalars(self, values: dict[str, float], env_step: int) -> None:
-        self._points(values, env_step)
-        self.recent.update({tag: (env_step, value) for tag, value in values.items()})
-
-    def _points(self, values: dict[str, float], env_step: int) -> None:
         for sink in self._sinks:
             sink.scalars(values, env_step)
+        self.recent.update({tag: (env_step, value) for tag, value in values.items()})
 
     def _each(self, call: Callable[[MetricSink], None]) -> None:
         """Calls every sink, also those after one that fails."""
@@ -204,9 +212,18 @@ class Reporter:
                 "live/arm": agent.learner.freeze.arm,
                 "target/age": state.target_age,
                 "target/distance": state.divergence,
-            },
+            }
+            | {f"live/{name}": live[name] for name in self._scheduled},
             env_step,
         )
+
+
+def _scheduled(live: Hyperparameters) -> tuple[str, ...]:
+    """Returns the live values with a schedule whose curve is not always there."""
+    always = {tag.name for tag in TAGS}
+    # The curve of `exempt` is live/arm.
+    named = (name for name in live if live.is_scheduled(name) and name != "exempt")
+    return tuple(name for name in named if f"live/{name}" not in always)
 
 
 def plotted_number(value: Any) -> float:

@@ -102,7 +102,14 @@ _BY_NAME = {tag.name: tag for tag in TAGS}
 
 def control_tag(name: str, unit: str) -> Tag:
     """Returns the tag of one live value's curve, which has a step at each change."""
-    return Tag(f"control/{name}", unit, f"The live value {name}, with a step at each change.")
+    meaning = f"The live value {name} where somebody has set it, with a step at each change."
+    return Tag(f"control/{name}", unit, meaning)
+
+
+def live_tag(name: str, unit: str) -> Tag:
+    """Returns the tag of the present value of a live value that has a schedule."""
+    meaning = f"Present value of {name}, if the config has a schedule for it."
+    return Tag(f"live/{name}", unit, meaning)
 
 
 def tag_named(name: str, kind: Kind, more: Mapping[str, Tag] = MappingProxyType({})) -> Tag:
@@ -132,6 +139,6 @@ def as_markdown() -> str:
         "| tag | kind | unit | meaning |",
         "|---|---|---|---|",
     ]
-    tags = [*TAGS, control_tag("<name>", "its own")]
+    tags = [*TAGS, live_tag("<name>", "its own"), control_tag("<name>", "its own")]
     lines += [f"| `{tag.name}` | {tag.kind} | {tag.unit} | {tag.meaning} |" for tag in tags]
     return "\n".join(lines) + "\n"

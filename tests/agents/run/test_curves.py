@@ -1,0 +1,74 @@
+"""Curves of a run: what each shows, and that each is a line."""
+
+from collections import defaultdict
+
+import pytest
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from tensorboard.util.tensor_util import make_ndarray
+
+from agents.config.model import DqnConfig
+from agents.run.train import train
+
+TAU = {"schedule": "linear", "start": 1.0, "end": 0.5, "steps": 150}
+CONFIG = DqnConfig(
+    env_steps=300, hidden=(8,), batch_size=8, replay_capacity=500, learn_start=50, learn_period=10,
+    updates_per_learn=2, sync_period=7, log_period=50, eval_period=100, eval_episodes=1,
+    final_eval_episodes=1, checkpoint_seconds=0, xla=False, tau=TAU,
+)  # fmt: skip
+
+
+def changed(**settings):
+    return DqnConfig.model_validate(CONFIG.model_dump() | settings)
+
+
+def scalars(run):
+    """Tag -> [(env step, value)] of every scalar, in the order of writing."""
+    found = defaultdict(list)
+    for file in sorted(run.glob("events.*")):
+        for event in EventFileLoader(str(file)).Load():
+            for value in event.summary.value:
+                if value.metadata.plugin_data.plugin_name == "scalars":
+                    found[value.tag]  # the first value alone has the metadata
+                if value.tag in found:
+                    point = event.step, make_ndarray(value.tensor).item()
+                    found[value.tag].append(point)
+    return found
+
+
+def steer(agent, tick):
+    if tick.env_step in (120, 170) and not tick.episodes:
+        agent.hyperparameters["sync_period"] = 1_000 - tick.env_step
+    if tick.env_step == 130:
+        agent.hyperparameters["epsilon"] = 0.5
+
+
+@pytest.fixture(scope="module")
+def curves(tmp_path_factory, pool):
+    """Of one run with schedules, of which two values were set."""
+    with pool.open():
+        return scalars(train(CONFIG, tmp_path_factory.mktemp("runs") / "run", on_tick=steer).run)
+
+
+# No lone dots.
+
+
+def test_every_curve_is_a_line_that_goes_forward(curves):
+    """TensorBoard's quick reader drops the points at and after the step of the next one."""
+    assert len(curves) > 20
+    for tag, points in curves.items():
+        steps = [step for step, _ in points]
+        assert len(steps) > 1, tag
+        assert steps == sorted(set(steps)), tag
+
+
+def test_a_value_that_is_set_keeps_the_old_one_to_the_step_before(curves):
+    period = [(0, 7), (119, 7), (120, 880), (169, 880), (170, 830), (300, 830)]
+    assert curves["control/sync_period"] == period
+    epsilon = curves["control/epsilon"]  # its schedule has moved it until then
+    assert epsilon == [(129, pytest.approx(1 - 0.95 * 0.013)), (130, 0.5), (300, 0.5)]
+
+
+def test_a_schedule_is_a_curve_of_its_own_and_its_corners_are_no_steps(curves):
+    tau = [1.0 - 0.5 * min(step, 150) / 150 for step in range(50, 301, 50)]
+    assert [value for _, value in curves["live/tau"]] == pytest.approx(tau)
+    assert "control/tau" not in curves and "live/discount" not in curves
