@@ -48,6 +48,7 @@ class LoadedPolicy:
       observation_shape: of one observation as the env gives it; () for a Discrete space.
       has_action_masks: True if every call needs `action_mask`.
       live: the user's own live values, frozen as they were.
+      env_step: at which the weights were read; 0 if it is not known.
 
     Raises:
       EnvError: the config's env cannot be made.
@@ -57,7 +58,7 @@ class LoadedPolicy:
     def __init__(self, config: DqnConfig, learned: Trained) -> None:
         envs = envs_beside(config)
         envs.close()
-        self.config, self.live = config, learned.live
+        self.config, self.live, self.env_step = config, learned.live, learned.env_step
         self._spaces, self.has_action_masks = envs.spaces, envs.has_action_masks
         self.num_actions, self.observation_shape = envs.num_actions, envs.spaces.given_shape
         self._engine = Engine(threads=config.threads)

@@ -14,10 +14,12 @@ import numpy as np
 from agents.config.envs import envs_beside
 from agents.loops.evaluation import Returns, TooLong, Watch
 from agents.policy.load import load_policy
-from agents.saved.directory import RunDir
+from agents.saved.directory import PLAYED, RunDir
 from envs import Episode
 from rl_core.arguments import path_of, require_function, require_whole
-from rl_core.board.events import EventWriter
+from rl_core.board.events import write_apart
+from rl_core.board.once import animation_event
+from rl_core.control.files import is_alive
 from rl_core.errors import EnvError, RlCoreError
 
 _SEED_OFFSET = 2_000_003  # keeps the seeds of play apart from training and evaluation
@@ -26,7 +28,7 @@ KINDS = (".mp4", ".gif")
 
 
 class PlayError(RlCoreError, OSError):
-    """Failure of a play: no display, no video library, or a video that cannot be written."""
+    """Failure of a play: no display, no video library, a video or board that cannot be written."""
 
 
 def play(
@@ -56,7 +58,8 @@ def play(
       watch: called after every step, as in `evaluate`.
 
     Raises:
-      PlayError: no display, no video library, or the video cannot be written.
+      PlayError: no display, no video library, or the video cannot be written; or `to_board`, and
+        the run is at work.
       EnvError: the env cannot render.
       RunDirError: there is no such run, or it has no such weights.
     """
@@ -71,6 +74,8 @@ def play(
         raise PlayError(f"a video is {' or '.join(KINDS)}, got {str(video)!r}")
     if not video and not to_board and not _has_display():
         raise PlayError("there is no display to open a window on; use --video FILE.mp4")
+    if to_board:
+        _require_at_rest(directory)
     mode = "rgb_array" if video or to_board else "human"
     if mode == "rgb_array":
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # lets pygame run without a screen
@@ -90,7 +95,7 @@ def play(
         contextlib.closing(envs),
         contextlib.closing(policy),
         _video(video, envs.frames_per_second) as add,
-        _board(directory, to_board, envs.frames_per_second) as show,
+        _board(directory, to_board, envs.frames_per_second, policy.env_step) as show,
     ):
         step = envs.reset()
         ended: tuple[Episode, ...] = ()
@@ -148,7 +153,9 @@ def _video(path: Path | None, fps: float) -> Iterator[Callable[[np.ndarray], Non
 
 
 @contextlib.contextmanager
-def _board(directory: RunDir, wanted: bool, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
+def _board(
+    directory: RunDir, wanted: bool, fps: float, env_step: int
+) -> Iterator[Callable[[np.ndarray], None]]:
     """Yields a function that adds a frame to a small animation in the run's Images tab."""
     frames: list[Any] = []
     if not wanted:
@@ -167,10 +174,19 @@ def _board(directory: RunDir, wanted: bool, fps: float) -> Iterator[Callable[[np
     frames[0].save(
         gif, "gif", save_all=True, append_images=frames[1:], duration=1_000 / fps, loop=0
     )
-    # Write to a separate directory: the run's event file has one writer.
-    with EventWriter(directory.path / "play") as events:
-        width, height = frames[0].size
-        events.animation("play/episode", gif.getvalue(), width, height)
+    _require_at_rest(directory)  # it may have been resumed meanwhile
+    width, height = frames[0].size
+    event = animation_event("play/episode", gif.getvalue(), width, height, env_step)
+    write_apart(directory.path, event, PLAYED)
+
+
+def _require_at_rest(directory: RunDir) -> None:
+    """Refuses a run at work: TensorBoard's slow reader never goes back to an older file."""
+    if is_alive(directory.control):
+        raise PlayError(
+            f"{directory.path} is at work, and TensorBoard follows one event file of a run; use "
+            "--video FILE.mp4, or --to-board once it has ended"
+        )
 
 
 def _has_display() -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agents.config.live_values import own_values
-from agents.saved.directory import RunDir
+from agents.saved.directory import EndDigest, RunDir
 from agents.saved.host import read_host
 from rl_core.checkpoint.store import Checkpoint, CheckpointStore
 from rl_core.errors import RlCoreError, RunDirError
@@ -18,6 +18,7 @@ class Trained(NamedTuple):
 
     weights: dict[str, np.ndarray]  # keyed by the variable's name inside its scope
     live: dict[str, float]  # the user's own live values at that moment
+    env_step: int  # of that moment; 0 if it is not known
 
 
 def trained(
@@ -45,7 +46,8 @@ def trained(
     if best and checkpoint is not None:
         raise RlCoreError(f"best and checkpoint = {checkpoint} are two choices; leave one out")
     if not best and checkpoint is None and directory.has_weights(averaged=averaged):
-        return Trained(directory.load_weights(averaged=averaged), _live_at_the_end(directory))
+        weights, end = directory.load_weights(averaged=averaged), _end(directory)
+        return Trained(weights, end.live if end else {}, end.env_step if end else 0)
     store = CheckpointStore(directory.checkpoints)
     if checkpoint is not None:
         chosen: Checkpoint | None = store.numbered(checkpoint)
@@ -53,12 +55,13 @@ def trained(
         chosen = store.best() if best else store.latest()
     if chosen is not None and (found := _of_scope(chosen, "ema/" if averaged else "online/")):
         host = read_host(chosen)
-        live = own_values(directory.config(), host.agent.overrides, host.loop.env_step)
-        return Trained(found, live)
+        env_step = host.loop.env_step
+        live = own_values(directory.config(), host.agent.overrides, env_step)
+        return Trained(found, live, env_step)
     if best and chosen is None:
         raise RunDirError(f"{directory.path} has no checkpoint of an evaluation yet")
     # Raises the error that names the missing file.
-    return Trained(directory.load_weights(averaged=averaged), {})
+    return Trained(directory.load_weights(averaged=averaged), {}, 0)
 
 
 def _of_scope(checkpoint: Checkpoint, scope: str) -> dict[str, np.ndarray]:
@@ -71,7 +74,11 @@ def _of_scope(checkpoint: Checkpoint, scope: str) -> dict[str, np.ndarray]:
     }
 
 
-def _live_at_the_end(directory: RunDir) -> dict[str, float]:
-    if not directory.config().live:
-        return {}
-    return directory.load_digest().live
+def _end(directory: RunDir) -> EndDigest | None:
+    """Returns the end of a run; None if it is damaged or missing and nothing needs it."""
+    try:
+        return directory.load_digest()
+    except RunDirError:
+        if directory.config().live:
+            raise
+        return None

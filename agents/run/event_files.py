@@ -8,6 +8,7 @@ import numpy as np
 
 from agents.run.sinks import SinkStart
 from rl_core.board.events import EventWriter
+from rl_core.board.once import charts_event, hparams_event
 from rl_core.control.retry import Retried
 
 
@@ -27,7 +28,8 @@ class EventFiles:
             start.run, more_tags=start.tags, after=start.after, on_failure=self._writing.failed
         )
         if start.is_new:
-            self._events.hparams(start.config.model_dump(mode="json"))
+            self._events.add(hparams_event(start.config.model_dump(mode="json")))
+            self._events.add(charts_event())
 
     def scalars(self, values: Mapping[str, float], env_step: int) -> None:
         self._events.scalars(values, env_step)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agents.dqn.agent import DqnAgent
-from agents.saved.directory import DIGEST, EVENTS, RESULT, RunDir
+from agents.saved.directory import DIGEST, RESULT, RunDir
 from agents.saved.host import Resumed, RunHost
 from envs import Envs
 from rl_core.checkpoint.store import CheckpointError
@@ -29,7 +29,7 @@ def require_as_it_was(run: RunDir, host: RunHost | None) -> list[str]:
     Raises:
       RunDirError: the log or the trace is damaged or was cut, or a curve is no regular file.
     """
-    for path in run.path.glob(EVENTS):
+    for path in run.event_files():
         if path.is_symlink() or not path.is_file():
             raise RunDirError(f"cannot resume {run.path}: {path.name} is not a regular file")
     read_log(run.control.log)
@@ -80,7 +80,7 @@ def go_back(run: RunDir, events: Mapping[str, int]) -> None:
       RunDirError: it cannot be done.
     """
     try:
-        for path in run.path.glob(EVENTS):
+        for path in run.event_files():
             if path.name in events:
                 _cut(path, events[path.name])
             else:

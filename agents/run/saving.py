@@ -113,7 +113,7 @@ class Saver:
             recent_returns=list(self.display.recent_returns),
             trace=self.tracer.position(),
             log=LogPart(**log),
-            events=self.directory.event_files(),
+            events={p.name: p.stat().st_size for p in self.directory.event_files()},
             reporter=self.reporter.state(state.env_step),
             raw_rewards=True,
             # Before the first time step there is nothing to come back to.

@@ -33,7 +33,8 @@ _CONFIG, _WEIGHTS, RESULT, DIGEST = (
 _AVERAGED, _SINKS = "weights_ema.safetensors", "sinks.json"
 # Values of keys that configs of version 0.1 do not have.
 _OF_VERSION_0_1 = {"byte_scale": "255"}
-EVENTS = "events.out.tfevents.*"
+_EVENTS = "events.out.tfevents.*"
+PLAYED = ".play"  # end of the names of event files that `targetnet play` writes
 _MOST_BYTES = 1 << 16  # of a digest
 RUNS = Path("runs")
 
@@ -108,9 +109,9 @@ class RunDir:
             raise RunDirError(f"cannot write a run into {place}: {error.strerror}") from None
         return run
 
-    def event_files(self) -> dict[str, int]:
-        """Bytes of each event file, by name."""
-        return {p.name: p.stat().st_size for p in self.path.glob(EVENTS)}
+    def event_files(self) -> list[Path]:
+        """The event files that the run itself has written."""
+        return [path for path in self.path.glob(_EVENTS) if path.suffix != PLAYED]
 
     def has_result(self) -> bool:
         return (self.path / RESULT).exists()
@@ -228,7 +229,7 @@ def require_free(path: Path) -> None:
     Raises:
       RunDirError: it cannot; says why.
     """
-    if (path / _CONFIG).exists() or any(path.glob(EVENTS)):
+    if (path / _CONFIG).exists() or any(path.glob(_EVENTS)):
         raise RunDirError(f"{path} already holds a run; name another directory with --run")
     existing = next(p for p in (path, *path.absolute().parents) if p.exists())
     if not existing.is_dir():

@@ -24,10 +24,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.plugins.histogram import metadata as histogram_plugin
-from tensorboard.plugins.hparams import api_pb2 as hparams_api
-from tensorboard.plugins.hparams import metadata as hparams_plugin
-from tensorboard.plugins.hparams import plugin_data_pb2 as hparams_data
-from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.plugins.scalar import metadata as scalar_plugin
 from tensorboard.plugins.text import metadata as text_plugin
 from tensorboard.util.tensor_util import make_tensor_proto
@@ -39,7 +35,6 @@ from rl_core.errors import RunDirError
 
 __all__ = ["TAGS", "EventWriter", "Tag"]
 
-HPARAMS_METRICS = ("evaluation/return", "episode/return")
 HISTOGRAM_BUCKETS = 30
 MAX_BUFFER_BYTES = 1 << 18
 _MOST_WAITING_BYTES = 1 << 26  # limit of the events that wait while the disk is full
@@ -90,11 +85,11 @@ class EventWriter:
         self._position = 0
         self._described: dict[Kind, set[str]] = {kind: set() for kind in get_args(Kind)}
         self._path, self._file = _create(path_of("logdir", logdir))
-        self._add_event(event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2"))
+        self.add(_version())
         # A run's first file needs a START too: a board takes only the second one for a restart.
         start = _event(after + 1)
         start.session_log.status = event_pb2.SessionLog.START
-        self._add_event(start)
+        self.add(start)
         self.flush()
 
     @property
@@ -133,34 +128,12 @@ class EventWriter:
     def text(self, tag: str, markdown: str, step: int) -> None:
         """Adds a text, shown as Markdown, at env step `step`."""
         new = self._new_metadata("text", (tag,))
-        self._add_event(_tensor(time.time(), int(step), tag, markdown, new))
+        self.add(_tensor(time.time(), int(step), tag, markdown, new))
         self._described["text"].update(new)
 
-    def animation(self, tag: str, gif: bytes, width: int, height: int, step: int = 0) -> None:
-        """Adds an animated GIF, shown in the Images tab."""
-        event = _event(step)
-        value = event.summary.value.add(tag=tag_named(tag, "image", self._more_tags).name)
-        value.image.encoded_image_string = gif
-        value.image.width, value.image.height, value.image.colorspace = width, height, 3
-        self._add_event(event)
-
-    def hparams(self, values: Mapping[str, object]) -> None:
-        """Lists this run in the HParams tab: `values` beside its latest returns.
-
-        TensorBoard takes the columns from one run of a log directory, so runs to be compared
-        need the same keys.
-        """
-        columns = {name: _hparam(value) for name, value in values.items()}
-        event = _event(0)
-        event.summary.value.add(
-            tag=hparams_plugin.EXPERIMENT_TAG,
-            metadata=hparams_plugin.create_summary_metadata(_experiment(columns)),
-            tensor=hparams_plugin.NULL_TENSOR,
-        )
-        # With an empty trial id the run gets its own row, named after it; otherwise TensorBoard
-        # averages runs with equal values.
-        event.summary.MergeFrom(hparams_pb(columns, trial_id=""))
-        self._add_event(event)
+    def add(self, event: event_pb2.Event) -> None:
+        """Adds a whole event, such as those of `rl_core.board.once`."""
+        self._add(event.ByteSize(), lambda: event)
 
     def flush(self) -> None:
         """Writes all waiting events to the file.
@@ -207,9 +180,6 @@ class EventWriter:
         described = self._described[kind]
         new = [name for name in names if name not in described]
         return {name: _metadata(tag_named(name, kind, self._more_tags)) for name in new}
-
-    def _add_event(self, event: event_pb2.Event) -> None:
-        self._add(event.ByteSize(), lambda: event)
 
     def _add(self, size: int, make: Callable[..., event_pb2.Event], *content: Any) -> None:
         """Queues `make(*content)`, about `size` bytes, for the next flush."""
@@ -282,11 +252,36 @@ def _tensor(
     return event
 
 
-def _create(logdir: Path) -> tuple[Path, int]:
+def write_apart(logdir: Path, event: event_pb2.Event, suffix: str) -> Path:
+    """Writes a file of one event, beside the file of the run's writer; returns its path.
+
+    It has no START: to TensorBoard that would be a restart, after which curves begin again.
+
+    Args:
+      suffix: end of the file's name, by which the run knows that the file is not its own.
+
+    Raises:
+      RunDirError: the file cannot be written.
+    """
+    path, file = _create(logdir, suffix)
+    try:
+        _write_at(file, records(e.SerializeToString() for e in (_version(), event)), 0)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        os.close(file)
+    return path
+
+
+def _version() -> event_pb2.Event:
+    return event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2")
+
+
+def _create(logdir: Path, suffix: str = "") -> tuple[Path, int]:
     """Creates a new event file in `logdir`; returns its path and descriptor."""
     # TensorBoard finds a file by "tfevents" in its name and reads the files in order of name.
     stem = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
-    paths = (logdir / f"{stem}.{number}" for number in itertools.count())
+    paths = (logdir / f"{stem}.{number}{suffix}" for number in itertools.count())
     try:
         logdir.mkdir(parents=True, exist_ok=True)
         path = next(path for path in paths if not path.exists())
@@ -340,38 +335,6 @@ def _buckets(values: NDArray[np.float64]) -> NDArray[np.float64]:
         index = np.minimum(((values - low) / (high - low) * size).astype(np.intp), size - 1)
     edges = np.linspace(low, high, size + 1)
     return np.stack([edges[:-1], edges[1:], np.bincount(index, minlength=size)], axis=1)
-
-
-def _hparam(value: object) -> bool | float | str:
-    """Returns `value` for the HParams tab: a bool, string or finite number as it is, else text."""
-    if isinstance(value, bool | str):
-        return value
-    if isinstance(value, int | float) and math.isfinite(value):
-        return value
-    return str(value)
-
-
-def _experiment(columns: Mapping[str, bool | float | str]) -> hparams_data.HParamsPluginData:
-    """Returns the columns of the HParams tab."""
-    # Without domains: TensorBoard would hide runs whose values lie outside a column's domain.
-    experiment = hparams_api.Experiment(
-        hparam_infos=[
-            hparams_api.HParamInfo(name=name, type=_hparam_type(value))
-            for name, value in columns.items()
-        ],
-        metric_infos=[
-            hparams_api.MetricInfo(name=hparams_api.MetricName(tag=tag)) for tag in HPARAMS_METRICS
-        ],
-    )
-    return hparams_data.HParamsPluginData(experiment=experiment)
-
-
-def _hparam_type(value: bool | float | str) -> int:
-    if isinstance(value, bool):
-        return hparams_api.DATA_TYPE_BOOL
-    if isinstance(value, str):
-        return hparams_api.DATA_TYPE_STRING
-    return hparams_api.DATA_TYPE_FLOAT64
 
 
 if __name__ == "__main__":

@@ -155,10 +155,14 @@ def _configured(argv: list[str]) -> Any:
     import tensorboard.default as default
     import tensorboard.program as program
     from tensorboard.plugins.base_plugin import FlagsError
+    from tensorboard.plugins.hparams.hparams_plugin import HParamsPlugin
+
+    from rl_core.board.hparams_tab import ReturnsFirst
 
     # Hides a note about the fast loader. The name is private: if it disappears, the note returns.
     program._DATA_SERVER_ADVISORY_MESSAGE = ""
-    board = program.TensorBoard(plugins=default.get_plugins(), server_class=_bind_server)
+    plugins = [ReturnsFirst if p is HParamsPlugin else p for p in default.get_plugins()]
+    board = program.TensorBoard(plugins=plugins, server_class=_bind_server)
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):

@@ -45,7 +45,7 @@ TAGS = (
     Tag(
         "play/episode",
         "frames",
-        "Video written by `targetnet play --to-board`, in the run's subdirectory `play`.",
+        "Animation of the first frames of `targetnet play --to-board`.",
         "image",
     ),
     Tag("learn/loss", "1", "Mean loss over the batch of the latest update."),

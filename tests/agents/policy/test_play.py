@@ -1,15 +1,19 @@
 """Videos of a policy: every frame of every episode, whole or not there."""
 
+import shutil
 import sys
 
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 
 from agents.cli.main import main
 from agents.config.model import DqnConfig
 from agents.policy.play import PlayError, play
-from agents.run.train import train
+from agents.results.curves import read_curves
+from agents.run.train import resume, train
+from rl_core.control.files import ControlFiles, RunLock
 from rl_core.errors import EnvError
 
 CONFIG = DqnConfig(
@@ -47,10 +51,46 @@ def test_a_video_has_every_frame_and_the_same_seed_gives_the_same_episodes(train
 def test_to_board_is_an_animation_in_the_images_tab(trained, capsys):
     assert main(["play", str(trained), "--to-board"]) == 0
     assert "episode 1: return" in capsys.readouterr().out
-    (path,) = (trained / "play").iterdir()
-    (value,) = [v for e in EventFileLoader(str(path)).Load() for v in e.summary.value]
+    (path,) = trained.glob("events.*.play")
+    events = list(EventFileLoader(str(path)).Load())
+    (value,) = [v for e in events for v in e.summary.value]
     assert value.tag == "play/episode" and value.metadata.plugin_data.plugin_name == "images"
     assert value.tensor.string_val[2].startswith(b"GIF89a")
+    assert events[-1].step == CONFIG.env_steps  # where the weights are of
+    assert not any(event.HasField("session_log") for event in events)
+
+
+def test_an_animation_is_under_the_run_itself_and_takes_no_point_of_its_curves(trained):
+    assert main(["play", str(trained), "--to-board", "--best"]) == 0
+    runs = EventMultiplexer(tensor_size_guidance={"scalars": 0})  # TensorBoard's slow reader
+    runs.AddRunsFromDirectory(str(trained.parent)).Reload()
+    assert [*runs.Runs()] == ["run"]
+    # The best weights are of the only evaluation during the training.
+    assert 200 in [event.step for event in runs.Tensors("run", "play/episode")]
+    written = read_curves(trained, ["episode/return"])["episode/return"]
+    shown = [e.step for e in runs.Tensors("run", "episode/return")]
+    assert shown == [step for step, _ in written] and len(written) > 5
+
+
+def test_a_resumed_run_keeps_its_animation_and_its_curves(trained, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    assert main(["play", str(run), "--to-board"]) == 0
+    played = {path: path.read_bytes() for path in run.glob("events.*.play")}
+    before = read_curves(run, ["learn/updates"])["learn/updates"]
+    resume(run, CONFIG.model_copy(update={"env_steps": 350}))
+    assert played and {path: path.read_bytes() for path in run.glob("events.*.play")} == played
+    assert read_curves(run, ["learn/updates"])["learn/updates"][: len(before)] == before
+
+
+def test_a_run_at_work_gets_no_animation_because_its_own_curves_would_stop(trained, capsys):
+    lock = RunLock(ControlFiles(trained))
+    try:
+        assert main(["play", str(trained), "--to-board"]) == 2
+    finally:
+        lock.release()
+    err = capsys.readouterr().err
+    assert "is at work" in err and "--video" in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

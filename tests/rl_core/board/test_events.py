@@ -15,6 +15,7 @@ from tensorboard.util.tensor_util import make_ndarray
 
 from rl_core.board import events
 from rl_core.board.events import EventWriter
+from rl_core.board.once import CHARTS, animation_event, hparams_event
 from rl_core.board.tags import TAGS, tag_named
 from rl_core.errors import RunDirError, UnknownName
 
@@ -81,7 +82,7 @@ def test_every_tag_carries_its_unit_and_meaning(tmp_path, read):
         "scalar": lambda writer, tag: writer.scalar(tag, 1.0, 1),
         "histogram": lambda writer, tag: writer.histogram(tag, [1.0], 1),
         "text": lambda writer, tag: writer.text(tag, "text", 1),
-        "image": lambda writer, tag: writer.animation(tag, b"GIF89a", 1, 1),
+        "image": lambda writer, tag: writer.add(animation_event(tag, b"GIF89a", 1, 1, 0)),
     }
     with EventWriter(tmp_path) as writer:
         for tag in TAGS:
@@ -97,7 +98,7 @@ def test_every_tag_carries_its_unit_and_meaning(tmp_path, read):
 def test_hparams_are_numbers_truths_or_else_texts(tmp_path, read):
     values = {"lr": 0.5, "steps": 3, "dueling": True, "env": "X", "none": None, "huge": math.inf}
     with EventWriter(tmp_path) as writer:
-        writer.hparams(values)
+        writer.add(hparams_event(values))
     content = read(tmp_path).SummaryMetadata(hparams_plugin.SESSION_START_INFO_TAG)
     session = hparams_plugin.parse_session_start_info_plugin_data(content.plugin_data.content)
     got = {name: getattr(v, v.WhichOneof("kind")) for name, v in session.hparams.items()}
@@ -178,6 +179,11 @@ def test_one_unknown_tag_among_several_writes_none_and_spoils_none(tmp_path, rea
     assert points(got, "learn/loss") == [(2, 3.0)]
     meaning = tag_named("learn/loss", "scalar").meaning
     assert got.SummaryMetadata("learn/loss").summary_description.startswith(meaning)
+
+
+def test_the_charts_that_belong_together_are_of_scalars_that_there_are():
+    tags = [tag for _, curves in CHARTS for tag in curves]
+    assert len(tags) > 4 and {tag_named(tag, "scalar").name for tag in tags} == set(tags)
 
 
 def test_tag_names_are_unique_and_have_a_group():

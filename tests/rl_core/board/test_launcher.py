@@ -18,10 +18,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tensorboard.compat.proto import summary_pb2
+from tensorboard.plugins.hparams import api_pb2 as hparams_api
+from tensorboard.plugins.hparams import metadata as hparams_plugin
+from tensorboard.plugins.hparams import plugin_data_pb2 as hparams_data
 
 from rl_core.board import launcher
-from rl_core.board.events import EventWriter
+from rl_core.board.events import EventWriter, write_apart
 from rl_core.board.launcher import BoardError, serve, start_beside
+from rl_core.board.once import animation_event, charts_event, event_of, hparams_event
+from rl_core.board.tags import control_tag
 
 PATIENCE = 60.0  # seconds until a wait is given up
 
@@ -60,17 +66,43 @@ class Shown(NamedTuple):
         return wait_for(lambda: self.get(f"{plugin}/{plugin}", **query), f"{tag} in {plugin}")
 
 
+def old_columns(*names):
+    experiment = hparams_api.Experiment(
+        hparam_infos=[hparams_api.HParamInfo(name=name) for name in names],
+        metric_infos=[
+            hparams_api.MetricInfo(name=hparams_api.MetricName(tag=tag))
+            for tag in ("evaluation/return", "episode/return")
+        ],
+    )
+    data = hparams_data.HParamsPluginData(experiment=experiment)
+    summary = summary_pb2.Summary()
+    summary.value.add(
+        tag=hparams_plugin.EXPERIMENT_TAG,
+        metadata=hparams_plugin.create_summary_metadata(data),
+        tensor=hparams_plugin.NULL_TENSOR,
+    )
+    return event_of(summary)
+
+
 @pytest.fixture(scope="module", params=["true", "false"], ids=["fast loader", "slow loader"])
 def shown(request, tmp_path_factory):
     logdir = tmp_path_factory.mktemp("runs")
+    with EventWriter(logdir / "other", more_tags=[control_tag("epsilon", "1")]) as other:
+        other.add(hparams_event({"env_id": "CartPole-v1", "sync_period": 50, "dueling": True}))
+        other.scalar("control/epsilon", 0.5, 1)
+        # As version 0.1 wrote them: columns that say nothing of other runs.
+        other.add(old_columns("dueling", "env_id", "sync_period"))
     with EventWriter(logdir / "cartpole") as writer:
-        writer.hparams({"env_id": "CartPole-v1", "sync_period": 500, "dueling": True})
+        writer.add(charts_event())
+        writer.add(hparams_event({"env_id": "CartPole-v1", "sync_period": 500, "dueling": True}))
         writer.text("run/config", "# a heading", 0)
         for step in (10, 20):
             writer.scalars({"learn/loss": 1 / step, "episode/return": step}, step)
         writer.scalars({"learn/loss": math.nan, "evaluation/return": 7.0}, 30)
         writer.histogram("learn/td_error", [0.0, 1.0, 1.0], 30)
         writer.flush()
+        animation = animation_event("play/episode", b"GIF89a of a play", 4, 2, 30)
+        write_apart(logdir / "other", animation, ".play")
         arguments = [f"--load_fast={request.param}", "--reload_interval=1"]
         board = start_beside(logdir, port=0, arguments=arguments)
         yield Shown(board, logdir, writer)
@@ -110,18 +142,38 @@ def test_the_time_series_tab_lists_curves_and_histograms(shown):
     assert tags["histograms"]["runTagInfo"] == {"cartpole": ["learn/td_error"]}
 
 
-def test_the_hparams_tab_lists_the_run_with_its_config_and_returns(shown):
+def test_the_hparams_tab_lists_what_differs_first_and_the_returns(shown):
     shown.series("scalars", "evaluation/return")
     experiment = shown.post("hparams/experiment", {})
-    columns = {column["name"] for column in experiment["hparamInfos"]}
-    assert columns == {"env_id", "sync_period", "dueling"}
+    columns = [(column["name"], column["differs"]) for column in experiment["hparamInfos"]]
+    assert columns == [("sync_period", True), ("dueling", False), ("env_id", False)]
     metrics = [metric["name"]["tag"] for metric in experiment["metricInfos"]]
-    assert metrics == ["evaluation/return", "episode/return"]
+    assert metrics[:3] == ["evaluation/return", "episode/return", "control/epsilon"]
     request = {"allowedStatuses": ["STATUS_UNKNOWN"], "sliceSize": 10}
-    (row,) = shown.post("hparams/session_groups", request)["sessionGroups"]
-    assert row["name"] == "cartpole"
+    rows = shown.post("hparams/session_groups", request)["sessionGroups"]
+    row, other = sorted(rows, key=lambda row: row["name"])
+    assert (row["name"], other["name"]) == ("cartpole", "other")
     assert row["hparams"] == {"env_id": "CartPole-v1", "sync_period": 500.0, "dueling": True}
-    assert [value["value"] for value in row["metricValues"]] == [7.0, 20.0]
+    assert [value["value"] for value in row["metricValues"][:2]] == [7.0, 20.0]
+
+
+def test_return_loss_q_and_target_age_stand_together(shown):
+    layout = wait_for(lambda: shown.get("custom_scalars/layout"), "the layout")
+    (category,) = layout["category"]
+    charts = {chart["title"]: chart["multiline"]["tag"] for chart in category["chart"]}
+    assert [*charts] == ["return", "loss", "Q", "target age"]
+    shown.series("scalars", "evaluation/return")
+    asked = "|".join(charts["return"])
+    curves = shown.get("custom_scalars/scalars", run="cartpole", tag=asked)["tag_to_events"]
+    assert curves.keys() == {"episode/return", "evaluation/return"}
+
+
+def test_an_animation_beside_the_runs_own_file_is_shown_under_the_run(shown):
+    query = {"run": "other", "tag": "play/episode", "sample": 0}
+    (image,) = wait_for(lambda: shown.get("images/images", **query), "the animation")
+    assert image["step"] == 30
+    assert shown.get("scalars/scalars", run="other", tag="control/epsilon")
+    assert not any("play" in run for run in shown.get("scalars/tags"))
 
 
 def test_a_curve_grows_while_it_is_watched(shown):
