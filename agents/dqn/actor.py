@@ -39,6 +39,7 @@ class Acting:
     Attributes:
       greedy: the greedy policy.
       greedy_averaged: the same with the averaged weights; None if the config keeps none.
+      drawn: operations that store a time step and act on it, for a picture of the graph.
       follow: copies the online network to the one that acts, in a concurrent loop.
       time_step: how many there were; None if the graph has to be asked.
     """
@@ -181,7 +182,9 @@ class Acting:
         first = [shown[name] for name in ("observation", "reward", "terminated", "autoreset")]
         self._check_shown = feed_check(first)
         feeds = [*first, *knobs.values(), *self._more_feeds()]
-        self._step = engine.callable(chosen["action"], feeds, [memory.write(shown | chosen, now)])
+        write = memory.write(shown | chosen, now)
+        self._step = engine.callable(chosen["action"], feeds, [write])
+        self.drawn = [chosen["action"].op, write]
 
     def _build_store(self, engine: Engine, memory: ReplayMemory) -> None:
         """Builds the call that stores many time steps that were acted on before."""

@@ -56,6 +56,7 @@ class Learner:
       update: builds one update.
       learned: outcome of the update in a call of its own.
       moments: Adam's.
+      drawn: operations of one update and of a copy of the target, for a picture of the graph.
     """
 
     def __init__(
@@ -78,11 +79,13 @@ class Learner:
         arms = [Arm(self.ops.check(arm.exempt), arm.updates) for arm in config.freeze]
         self.freeze = FreezeSchedule(arms) if arms else FreezeSchedule.constant()
         fused, fewest = self._build_all_fused()
+        stats = self.learned.stats()
         self._calls = PhaseCalls(
             engine, self.ops, self.moments, alone.end, self.update.young_end,
-            self.learned.stats(), fused, fewest, live.tensors, self.clock,
+            stats, fused, fewest, live.tensors, self.clock,
         )  # fmt: skip
         sync, begin = self.clock.copied_by(networks.sync()), networks.all_as_online()
+        self.drawn = [alone.end, stats.loss.op, sync]
         self._sync_now = engine.callable(None, targets=[sync])
         self._begin_now = engine.callable(None, targets=[self.clock.copied_by(begin)])
         pairs = paired_variables(networks.online, networks.target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from agents.run.sinks import MetricSink, OwnSink, SinkStart
 from agents.saved.host import ReporterPart
 from rl_core.board.tags import TAGS, control_tag, live_tag
 from rl_core.control.log import Entry
+from rl_core.graph.picture import picture
 from rl_core.hyperparameters import Hyperparameters
 
 
@@ -60,8 +62,9 @@ class Reporter:
         tags = tuple(control_tag(knob.name, knob.unit) for knob in knobs.values())
         tags += tuple(live_tag(name, knobs[name].unit) for name in self._scheduled)
         after = state.env_step if state else -1
+        drawing = functools.partial(picture, [*agent.acting.drawn, *agent.learner.drawn])
         self._agent = agent
-        self._sinks = open_sinks(SinkStart(run, agent.config, tags, after, warn), sinks)
+        self._sinks = open_sinks(SinkStart(run, agent.config, tags, after, warn, drawing), sinks)
         self._changed: set[str] = set()
         self.episodes = 0
         self.recent: dict[str, tuple[int, float]] = {}

@@ -33,6 +33,7 @@ class SinkStart:
       after: env step from which the run goes on; -1 if it is new. A session that crashed may have
         reported later points already: they come again.
       warn: shows one line on the terminal.
+      graph: draws the agent's graph, a serialized GraphDef; empty if there is none.
     """
 
     run: Path
@@ -40,6 +41,7 @@ class SinkStart:
     tags: tuple[Tag, ...]
     after: int
     warn: Callable[[str], None]
+    graph: Callable[[], bytes] = bytes
 
     @property
     def is_new(self) -> bool:

@@ -51,6 +51,11 @@ def charts_event() -> event_pb2.Event:
     return event_of(summary)
 
 
+def graph_event(graph: bytes) -> event_pb2.Event:
+    """Returns the event of the Graphs tab, from a serialized GraphDef."""
+    return event_pb2.Event(wall_time=time.time(), graph_def=graph)
+
+
 def animation_event(tag: str, gif: bytes, width: int, height: int, step: int) -> event_pb2.Event:
     """Returns the event of an animated GIF, shown in the Images tab."""
     event = event_of(summary_pb2.Summary(), step)

@@ -7,6 +7,7 @@ sync.py        copies between scopes
 past.py        a ring of copies of a scope
 snapshots.py   a ring of copies of many variables, to rewind to
 weights.py     variables as arrays
+picture.py     a graph for people, under tidy names
 layers.py      layers by get_variable
 finite.py      refusal of an update that is not finite
 xla.py         arithmetic in a form that XLA compiles well

@@ -4,10 +4,13 @@ from collections import defaultdict
 
 import pytest
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from tensorboard.compat.proto import graph_pb2
 from tensorboard.util.tensor_util import make_ndarray
 
 from agents.config.model import DqnConfig
-from agents.run.train import train
+from agents.run.event_files import EventFiles
+from agents.run.sinks import SinkStart
+from agents.run.train import resume, train
 
 TAU = {"schedule": "linear", "start": 1.0, "end": 0.5, "steps": 150}
 CONFIG = DqnConfig(
@@ -72,3 +75,37 @@ def test_a_schedule_is_a_curve_of_its_own_and_its_corners_are_no_steps(curves):
     tau = [1.0 - 0.5 * min(step, 150) / 150 for step in range(50, 301, 50)]
     assert [value for _, value in curves["live/tau"]] == pytest.approx(tau)
     assert "control/tau" not in curves and "live/discount" not in curves
+
+
+# The graph.
+
+
+def graphs(run):
+    files = sorted(run.glob("events.*"))
+    return [e.graph_def for f in files for e in EventFileLoader(str(f)).Load() if e.graph_def]
+
+
+def test_without_a_graph_none_is_written(tmp_path):
+    EventFiles(SinkStart(tmp_path, CONFIG, (), -1, pytest.fail)).close()
+    (file,) = tmp_path.iterdir()
+    kinds = [event.WhichOneof("what") for event in EventFileLoader(str(file)).Load()]
+    assert "graph_def" not in kinds and kinds.count("summary") == 2  # hyperparameters, charts
+
+
+def test_the_graph_is_written_once_and_has_few_scopes(tmp_path):
+    outcome = train(changed(double=True), tmp_path / "run")
+    (first,) = graphs(outcome.run)
+    graph = graph_pb2.GraphDef.FromString(first)
+    names = [node.name for node in graph.node]
+    assert len(set(names)) == len(names)
+    assert {name.partition("/")[0] for name in names} == {
+        "inputs", "replay", "sample", "online", "target", "double_q_learning", "gradients",
+        "gradient_norm", "apply_torso", "apply_head", "copy_vars", "epsilon_greedy", "write",
+        "counters", "other",
+    }  # fmt: skip
+    # Acts on one observation, learns from two.
+    for call in ("online/torso/", "online/call_1/torso/", "online/call_2/torso/"):
+        assert any(name.startswith(call) for name in names), call
+    assert len(first) < 50_000 and not graph.library.function
+    resume(outcome.run, changed(double=True, env_steps=350))
+    assert graphs(outcome.run) == [first]

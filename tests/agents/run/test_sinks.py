@@ -78,7 +78,7 @@ def in_event_files(run):
                 kinds = {"learn/td_error": "histograms", "control/changes": "texts"}
                 kind = kinds.get(value.tag, "texts" if plugin == "text" else "scalars")
                 array = make_ndarray(value.tensor)
-                if value.tag.startswith(("_hparams", "custom_scalars")):
+                if value.tag.startswith(("_hparams", "custom_scalars", "__run_graph__")):
                     continue
                 if kind == "histograms":
                     histograms.append((value.tag, event.step, int(array[:, 2].sum())))

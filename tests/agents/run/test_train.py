@@ -9,6 +9,7 @@ import types
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import metadata as hparams_plugin
 from tensorboard.util.tensor_util import make_ndarray
 
 from agents.config.model import DqnConfig
@@ -207,7 +208,12 @@ def test_updates_per_second_and_env_steps_per_second_are_of_the_same_time(curves
 def test_the_config_is_written_as_text_and_as_hyperparameters(curves):
     (event,) = curves.Tensors("run/config")
     assert b"sync_period = 7" in make_ndarray(event.tensor_proto).item()
-    assert b"sync_period" in b"".join(curves.PluginTagToContent("hparams").values())
+    content = b"".join(curves.PluginTagToContent("hparams").values())
+    session = hparams_plugin.parse_session_start_info_plugin_data(content)
+    assert session.hparams.keys() == DqnConfig.model_fields.keys()
+    assert session.hparams["sync_period"].number_value == 7
+    assert session.hparams["epsilon"].string_value == str(SHORT.epsilon)
+    assert "1 to 0.05" in str(SHORT.epsilon)  # a schedule is a text that fits a column
 
 
 # What stops a run before it leaves anything.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tensorboard.compat.proto import summary_pb2
+from tensorboard.compat.proto import graph_pb2, node_def_pb2, summary_pb2
 from tensorboard.plugins.hparams import api_pb2 as hparams_api
 from tensorboard.plugins.hparams import metadata as hparams_plugin
 from tensorboard.plugins.hparams import plugin_data_pb2 as hparams_data
@@ -26,7 +26,7 @@ from tensorboard.plugins.hparams import plugin_data_pb2 as hparams_data
 from rl_core.board import launcher
 from rl_core.board.events import EventWriter, write_apart
 from rl_core.board.launcher import BoardError, serve, start_beside
-from rl_core.board.once import animation_event, charts_event, event_of, hparams_event
+from rl_core.board.once import animation_event, charts_event, event_of, graph_event, hparams_event
 from rl_core.board.tags import control_tag
 
 PATIENCE = 60.0  # seconds until a wait is given up
@@ -94,6 +94,8 @@ def shown(request, tmp_path_factory):
         other.add(old_columns("dueling", "env_id", "sync_period"))
     with EventWriter(logdir / "cartpole") as writer:
         writer.add(charts_event())
+        node = node_def_pb2.NodeDef(name="online/torso/product", op="MatMul")
+        writer.add(graph_event(graph_pb2.GraphDef(node=[node]).SerializeToString()))
         writer.add(hparams_event({"env_id": "CartPole-v1", "sync_period": 500, "dueling": True}))
         writer.text("run/config", "# a heading", 0)
         for step in (10, 20):
@@ -166,6 +168,13 @@ def test_return_loss_q_and_target_age_stand_together(shown):
     asked = "|".join(charts["return"])
     curves = shown.get("custom_scalars/scalars", run="cartpole", tag=asked)["tag_to_events"]
     assert curves.keys() == {"episode/return", "evaluation/return"}
+
+
+def test_the_graph_is_shown_without_tensorflow(shown):
+    wait_for(lambda: shown.get("graphs/info").get("cartpole", {}).get("run_graph"), "the graph")
+    url = f"{shown.board.url}data/plugin/graphs/graph?run=cartpole"
+    with urllib.request.urlopen(url) as reply:
+        assert b'name: "online/torso/product"' in reply.read()
 
 
 def test_an_animation_beside_the_runs_own_file_is_shown_under_the_run(shown):
