@@ -223,7 +223,7 @@ class DqnAgent:
 
     def sync(self) -> None:
         """Copies online to target at once; the target's age is 0 then."""
-        self.learner.sync()
+        self.learner.sync(self.hyperparameters.env_step)
 
     def inspect(self) -> Inspection:
         """Reads what the graph knows and the loop does not need."""

@@ -71,8 +71,12 @@ class ChunkRunner:
             learn_period=np.int64(live["learn_period"]),
             updates_per_learn=np.int64(live["updates_per_learn"]),
         )
+        updates, age, period = learner.updates, learner.target_age, live["sync_period"]
         chunk = self._made(feeds, fed)
         learner.goes_on_from(int(chunk.updates), chunk.arm.tolist())
+        learner.clock.now = age
+        learner.clock.pass_by(learner.updates - updates, period)
+        learner.clock.note(int(chunk.counts.env_step))
         if not np.isfinite(chunk.signs).all():
             raise DivergedInChunk(str(learner.diverged(chunk.signs, fed)), chunk)
         return chunk

@@ -111,7 +111,8 @@ class Learner:
             raise BoundsError(f"updates must be a whole number >= 1, got {updates}")
         before = self.freeze.position
         live, phases = self._live.values(), tuple(self._phases(hyperparameters, updates))
-        period = hyperparameters["sync_period"]
+        # Read here: acting may go on while the updates are made.
+        period, env_step = hyperparameters["sync_period"], hyperparameters.env_step
         if self.clock.now is None:
             self.clock.now = self.target_age
 
@@ -122,18 +123,22 @@ class Learner:
                     result = self._calls.run(exempt, count, live, stats, period)
                     self.updates += count
             except NotFinite as error:
+                self.clock.note(env_step, made=False)
                 self.updates = int(self._count())
                 self.freeze.position = before
                 tuple(self._phases(hyperparameters, self.updates - first))
                 raise self.diverged(error.signs, live) from None
+            self.clock.note(env_step)
             return result
 
         return learn
 
-    def sync(self) -> None:
-        """Copies online to target at once; the target's age is 0 then."""
+    def sync(self, env_step: int) -> None:
+        """Copies online to target at once, after `env_step` env steps; its age is 0 then."""
+        age = self.target_age
         self._sync_now()
-        self.clock.now = 0
+        self.clock.copied(age)
+        self.clock.note(env_step)
 
     def begin(self) -> None:
         """Copies online to every other network; the target's age is 0 then."""

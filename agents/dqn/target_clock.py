@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
 from rl_core.graph.xla import when
+
+# Copies that nobody has asked for yet: a run asks many times a second.
+_MOST_COPIES = 4_096
+
+
+class Copy(NamedTuple):
+    """A copy of the target: env steps before it, the age that the target had reached."""
+
+    env_step: int
+    age: int
 
 
 class TargetClock:
@@ -25,6 +36,8 @@ class TargetClock:
       age: int64 scalar variable.
       known_age: the placeholder of `advance_as_known`.
       now: the age as Python knows it; None if the graph has to be asked.
+      copies: the latest ones, for curves; of several in one phase or chunk the last. Whoever draws
+        them takes them out.
     """
 
     def __init__(self, period: Callable[[], tf.Tensor], copy: Callable[[], tf.Operation]) -> None:
@@ -35,6 +48,8 @@ class TargetClock:
             )
         self.known_age = tf.placeholder(tf.int64, [], "known_age")
         self.now: int | None = None
+        self.copies: deque[Copy] = deque(maxlen=_MOST_COPIES)
+        self._copied_at: int | None = None  # age at a copy that is not in `copies` yet
 
     # In the graph.
 
@@ -71,7 +86,7 @@ class TargetClock:
         self.now += 1
         if self.now < period:
             return self.now
-        self.now = 0
+        self._copied_at, self.now = self.now, 0
         return None
 
     def pass_by(self, updates: int, period: int) -> None:
@@ -79,4 +94,23 @@ class TargetClock:
         if self.now is None:
             return
         first = max(1, period - self.now)  # updates until it is copied
-        self.now = self.now + updates if updates < first else (updates - first) % period
+        if updates < first:
+            self.now += updates
+            return
+        self._copied_at = self.now + first if updates < first + period else period
+        self.now = (updates - first) % period
+
+    def copied(self, age: int) -> None:
+        """Takes in that it was copied at this age."""
+        self._copied_at, self.now = age, 0
+
+    def note(self, env_step: int, *, made: bool = True) -> None:
+        """Keeps the copy since the last call, if there was one.
+
+        Args:
+          env_step: env steps before it.
+          made: False if the updates were not made.
+        """
+        if self._copied_at is not None and made:
+            self.copies.append(Copy(env_step, self._copied_at))
+        self._copied_at = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,13 +14,16 @@ from agents.dqn.agent import DqnAgent
 from agents.loops.evaluation import Returns
 from agents.loops.plain import Tick
 from agents.run.clock import TrainingClock
+from agents.run.points import Points
 from agents.run.sink_choice import open_sinks
-from agents.run.sinks import MetricSink, OwnSink, SinkStart
+from agents.run.sinks import OwnSink, SinkStart
 from agents.saved.host import ReporterPart
 from rl_core.board.tags import TAGS, control_tag, live_tag
 from rl_core.control.log import Entry
 from rl_core.graph.picture import picture
 from rl_core.hyperparameters import Hyperparameters
+
+_COPIES_PER_POINT = 10  # copies of the target that are drawn for each point of other curves
 
 
 class Reporter:
@@ -42,7 +44,6 @@ class Reporter:
       due: env step at which the agent's state is reported next.
       env_steps_per_second: since the last such report.
       episodes: finished so far.
-      recent: tag -> (env step, value), the last point of every curve.
 
     Raises:
       RunDirError: the event file cannot be made.
@@ -64,28 +65,32 @@ class Reporter:
         after = state.env_step if state else -1
         drawing = functools.partial(picture, [*agent.acting.drawn, *agent.learner.drawn])
         self._agent = agent
-        self._sinks = open_sinks(SinkStart(run, agent.config, tags, after, warn, drawing), sinks)
+        opened = open_sinks(SinkStart(run, agent.config, tags, after, warn, drawing), sinks)
+        self._points = Points(opened, state.recent if state else None)
         self._changed: set[str] = set()
         self.episodes = 0
-        self.recent: dict[str, tuple[int, float]] = {}
         self.due = agent.config.log_period
         self.env_steps_per_second = 0.0
         env_step = 0
         if state:
             env_step, self.due, self.episodes = state.env_step, state.next_log, state.episodes
-            self.recent = dict(state.recent)
             self._changed = set(state.changed)
         self._clock = clock or TrainingClock()
         self._last = (env_step, agent.updates, self._clock.seconds)
         if not state:
-            config = f"```toml\n{dump_config(agent.config)}```"
-            self._each(lambda sink: sink.text("run/config", config, 0))
+            self._points.text("run/config", f"```toml\n{dump_config(agent.config)}```", 0)
+
+    @property
+    def recent(self) -> dict[str, tuple[int, float]]:
+        """Tag -> (env step, value): the last point of every curve."""
+        return self._points.last
 
     def tick(self, tick: Tick) -> None:
         """Reports one tick of the loop."""
+        self._write_copies()
         for episode, env_step in zip(tick.episodes, tick.ended_at, strict=True):
             self.episodes += 1
-            self._scalars(
+            self._points.scalars(
                 {"episode/return": episode.episode_return, "episode/length": episode.length},
                 env_step,
             )
@@ -103,18 +108,17 @@ class Reporter:
         }
         if averaged:
             values["evaluation/return_ema"] = float(np.mean(averaged))
-        self._scalars(values, env_step)
+        self._points.scalars(values, env_step)
 
     def result(self, values: Mapping[str, float], env_step: int) -> None:
         """Reports the result of a run that came to its end."""
-        self._each(lambda sink: sink.result(values, env_step))
+        self._points.result(values, env_step)
 
     def control(self, entry: Entry) -> None:
         """Reports a command that was taken: a text, and a step in the value's own curve."""
         if not entry.taken:
             return
-        text = f"{entry.describe()}, by {entry.who}"
-        self._each(lambda sink: sink.text("control/changes", text, entry.env_step))
+        self._points.text("control/changes", f"{entry.describe()}, by {entry.who}", entry.env_step)
         # A schedule's way is in its `live/` curve; its corners alone would be dots.
         if entry.kind == "set" and entry.who != "schedule":
             self._step_in_curve(entry)
@@ -132,8 +136,7 @@ class Reporter:
 
     def flush(self) -> None:
         """Shows what was reported so far, unless the disk is full."""
-        for sink in self._sinks:
-            sink.flush()
+        self._points.flush()
 
     def flush_all(self) -> None:
         """Flushes before a checkpoint is taken, which tells the length of the event file.
@@ -141,7 +144,8 @@ class Reporter:
         Raises:
           RunDirError: the event file cannot be written.
         """
-        self._each(lambda sink: sink.flush_all())
+        self._write_copies()  # a command may have made one since the last tick
+        self._points.flush_all()
 
     def close(self) -> None:
         """Brings every changed value's curve to the end of the run, and closes the sinks.
@@ -151,38 +155,32 @@ class Reporter:
         """
         live = self._agent.hyperparameters
         for name in sorted(self._changed):
-            self._extend(f"control/{name}", live.env_step, live[name])
-        self._each(lambda sink: sink.close())
+            self._points.extend(f"control/{name}", live.env_step, plotted_number(live[name]))
+        self._points.close()
 
     def _step_in_curve(self, entry: Entry) -> None:
         tag, live = f"control/{entry.name}", self._agent.hyperparameters
         if entry.name not in self._changed and not live.is_scheduled(entry.name):
-            self._extend(tag, 0, entry.old)
+            self._points.extend(tag, 0, plotted_number(entry.old))
         self._changed.add(entry.name)
         # Of two points at one env step TensorBoard shows the second, and a slope before it.
-        self._extend(tag, entry.env_step - 1, entry.old)
-        self._scalars({tag: plotted_number(entry.new)}, entry.env_step)
+        self._points.extend(tag, entry.env_step - 1, plotted_number(entry.old))
+        self._points.scalars({tag: plotted_number(entry.new)}, entry.env_step)
 
-    def _extend(self, tag: str, env_step: int, value: Any) -> None:
-        """Reports a point, unless the curve goes as far already."""
-        if env_step > self.recent.get(tag, (-1, 0.0))[0]:
-            self._scalars({tag: plotted_number(value)}, env_step)
-
-    def _scalars(self, values: dict[str, float], env_step: int) -> None:
-        for sink in self._sinks:
-            sink.scalars(values, env_step)
-        self.recent.update({tag: (env_step, value) for tag, value in values.items()})
-
-    def _each(self, call: Callable[[MetricSink], None]) -> None:
-        """Calls every sink, also those after one that fails."""
-        with contextlib.ExitStack() as stack:
-            for sink in reversed(self._sinks):
-                stack.callback(call, sink)
+    def _write_copies(self) -> None:
+        """Reports a tooth for each copy of the target, unless the last one is too near."""
+        copies, tag = self._agent.learner.clock.copies, "target/sync"
+        apart = max(2, self._agent.config.log_period // _COPIES_PER_POINT)
+        while copies:
+            env_step, age = copies.popleft()
+            if env_step >= self.recent.get(tag, (-apart, 0.0))[0] + apart:
+                self._points.extend(tag, env_step - 1, age)
+                self._points.scalars({tag: 0.0}, env_step)
 
     def _write_learning(self, tick: Tick) -> None:
         stats = tick.stats
         assert stats is not None
-        self._scalars(
+        self._points.scalars(
             {
                 "learn/loss": float(stats.loss),
                 "learn/td_error_mean_abs": float(np.mean(np.abs(stats.td_error))),
@@ -192,8 +190,7 @@ class Reporter:
             },
             tick.env_step,
         )
-        for sink in self._sinks:
-            sink.histogram("learn/td_error", stats.td_error, tick.env_step)
+        self._points.histogram("learn/td_error", stats.td_error, tick.env_step)
 
     def _write_state(self, env_step: int) -> None:
         agent, live = self._agent, self._agent.hyperparameters
@@ -204,7 +201,7 @@ class Reporter:
         self._last = (env_step, updates, now)
         seconds = max(now - then, 1e-9)
         self.env_steps_per_second = (env_step - steps_then) / seconds
-        self._scalars(
+        self._points.scalars(
             {
                 "speed/env_steps_per_second": self.env_steps_per_second,
                 "speed/updates_per_second": (updates - updates_then) / seconds,

@@ -74,6 +74,13 @@ TAGS = (
     Tag("live/arm", "index", "Index of the freeze schedule's present arm; 0 without a schedule."),
     Tag("target/age", "updates", "Updates since the target was last copied from online."),
     Tag(
+        "target/sync",
+        "updates",
+        "A tooth for each copy of the target: up to the age at which it was copied, and down to 0 "
+        "there; at most ten for each point of target/age. TensorBoard's smoothing hides teeth: set "
+        "it to 0.",
+    ),
+    Tag(
         "target/distance",
         "1",
         "Global L2 norm of online - target over all their variables; 0 right after a hard copy.",

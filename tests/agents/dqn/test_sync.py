@@ -5,6 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from rl_core import ApplyOps, blocks_of, copy_vars, dense, stop_gradient_getter, variables_in
+from rl_core.errors import Diverged
 from rl_core.networks import mlp_torso
 
 
@@ -285,3 +286,42 @@ def test_what_python_knows_of_the_age_is_what_the_graph_knows(lab, updates_per_l
         assert agent.learner.clock.now == agent.inspect().target_age
         copies += agent.learner.clock.now == 0
     assert copies > 20
+
+
+@pytest.mark.parametrize("updates_per_learn", [1, 4], ids=["single", "fused"])
+def test_each_copy_is_noted_with_its_env_step_and_the_age_that_was_reached(lab, updates_per_learn):
+    agent = lab.used(updates_per_learn=updates_per_learn)
+    live, copies = agent.hyperparameters, agent.learner.clock.copies
+    copies.clear()
+
+    def learn(env_step, updates):
+        live.env_step = env_step
+        agent.learn(updates)
+
+    live["sync_period"] = 3
+    learn(10, 2)  # age 2
+    learn(20, 4)  # copied at 3, and again at 3: the target is fresh
+    learn(30, 2)  # age 2
+    live["sync_period"] = 2  # its age already
+    learn(40, 1)  # copied at 3
+    live["sync_period"] = 100
+    learn(50, 4)
+    live.env_step = 60
+    agent.sync()  # at age 4
+    learn(70, 1)
+    live["sync_period"] = 1
+    learn(80, 3)  # copied at 2, at 1, at 1
+    assert list(copies) == [(20, 3), (40, 3), (60, 4), (80, 1)]
+    live.env_step = 0
+
+
+def test_an_update_that_is_not_made_copies_nothing(lab):
+    agent = lab.filled(xla=False)
+    agent.hyperparameters["sync_period"] = 1
+    lab.put(agent, "online", {"head/q/b": [np.nan, 0.0, 0.0]})
+    with pytest.raises(Diverged):
+        agent.learn()
+    lab.put(agent, "online", {"head/q/b": [0.0, 0.0, 0.0]})
+    agent.hyperparameters["sync_period"] = 100
+    agent.learn()
+    assert not agent.learner.clock.copies

@@ -253,6 +253,25 @@ def test_what_is_set_between_two_chunks_holds_for_the_next_one():
     assert (rows["action"][:, 0] == agent.greedy(rows["observation"][:, 0])).all()
 
 
+def test_python_knows_the_targets_age_after_each_chunk_and_in_which_it_was_copied():
+    agent, envs = made(env_steps=2_000, sync_period=40)
+    copied, updates = [], 0
+    for number, tick in enumerate(compiled_loop(agent, envs)):
+        assert agent.learner.clock.now == agent.inspect().target_age
+        if agent.updates // 40 > updates // 40 and number < 5:
+            copied.append((tick.env_step, 40))
+        updates = agent.updates
+        if number == 5:
+            agent.hyperparameters["sync_period"] = 1  # in the next chunk: many copies
+        if number == 6:
+            copied.append((tick.env_step, 1))
+            agent.hyperparameters["sync_period"] = 10_000
+        if number == 10:
+            break
+    assert len(copied) > 3
+    assert [copy for copy in agent.learner.clock.copies if copy.age in (1, 40)] == copied
+
+
 def test_the_graph_does_not_grow_and_a_rewind_leaves_the_envs_where_they_are():
     agent, envs = made(env_steps=2_000)
     loop = compiled_loop(agent, envs)

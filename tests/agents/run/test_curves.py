@@ -1,5 +1,6 @@
 """Curves of a run: what each shows, and that each is a line."""
 
+import time
 from collections import defaultdict
 
 import pytest
@@ -11,6 +12,10 @@ from agents.config.model import DqnConfig
 from agents.run.event_files import EventFiles
 from agents.run.sinks import SinkStart
 from agents.run.train import resume, train
+from rl_core.control.commands import do_command
+from rl_core.control.files import ControlFiles, submit
+from rl_core.control.log import read_log
+from rl_core.control.steering import POLL_SECONDS
 
 TAU = {"schedule": "linear", "start": 1.0, "end": 0.5, "steps": 150}
 CONFIG = DqnConfig(
@@ -39,7 +44,7 @@ def scalars(run):
 
 
 def steer(agent, tick):
-    if tick.env_step in (120, 170) and not tick.episodes:
+    if tick.env_step in (120, 170, 171) and not tick.episodes:
         agent.hyperparameters["sync_period"] = 1_000 - tick.env_step
     if tick.env_step == 130:
         agent.hyperparameters["epsilon"] = 0.5
@@ -65,7 +70,7 @@ def test_every_curve_is_a_line_that_goes_forward(curves):
 
 
 def test_a_value_that_is_set_keeps_the_old_one_to_the_step_before(curves):
-    period = [(0, 7), (119, 7), (120, 880), (169, 880), (170, 830), (300, 830)]
+    period = [(0, 7), (119, 7), (120, 880), (169, 880), (170, 830), (171, 829), (300, 829)]
     assert curves["control/sync_period"] == period
     epsilon = curves["control/epsilon"]  # its schedule has moved it until then
     assert epsilon == [(129, pytest.approx(1 - 0.95 * 0.013)), (130, 0.5), (300, 0.5)]
@@ -109,3 +114,43 @@ def test_the_graph_is_written_once_and_has_few_scopes(tmp_path):
     assert len(first) < 50_000 and not graph.library.function
     resume(outcome.run, changed(double=True, env_steps=350))
     assert graphs(outcome.run) == [first]
+
+
+# Copies of the target.
+
+
+def teeth(ages):
+    """Points of copies, given as env step -> age."""
+    return [point for at, age in ages.items() for point in ((at - 1, age), (at, 0))]
+
+
+def test_each_copy_of_the_target_is_a_tooth_where_it_was_made(tmp_path):
+    # Two updates at env steps 50, 60, ... 290: the 7th and the 8th at 80, the 14th at 110.
+    run = train(changed(env_steps=120), tmp_path / "run").run
+    assert scalars(run)["target/sync"] == teeth({80: 7, 110: 7})
+
+
+def test_a_copy_that_was_asked_for_is_a_tooth_also_if_a_checkpoint_follows_at_once(tmp_path):
+    run = tmp_path / "run"
+
+    def ask(agent, tick):
+        if tick.env_step == 95:
+            for action in ("sync", "checkpoint"):
+                submit(ControlFiles(run), do_command(action, "cli"))
+            time.sleep(POLL_SECONDS)  # they are taken at the next time step
+        if tick.env_step == 98:
+            raise RuntimeError("a crash")
+
+    with pytest.raises(RuntimeError, match="a crash"):
+        train(changed(env_steps=120), run, on_tick=ask)
+    (asked,) = [e for e in read_log(run / "control/log.jsonl") if e.name == "sync"]
+    resume(run)
+    # Updates 9 and 10 at 90; the 14th update is the 4th after the command.
+    wanted = teeth({80: 7, asked.env_step: 3})
+    assert scalars(run)["target/sync"] == wanted and asked.env_step in (96, 97)
+
+
+def test_of_many_copies_ten_are_drawn_for_each_point_of_the_other_curves(tmp_path):
+    often = changed(sync_period=1, learn_period=1, learn_start=10, log_period=100, env_steps=150)
+    drawn = scalars(train(often, tmp_path / "run").run)["target/sync"]
+    assert drawn == teeth(dict.fromkeys(range(drawn[1][0], 150, 10), 1)) and drawn[1][0] < 15
