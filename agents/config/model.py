@@ -240,6 +240,14 @@ class EvaluationKeys(Settings):
     """Times of curve points and evaluations, and the size of an evaluation."""
 
     log_period: int = Field(default=1_000, ge=1)  # env steps from one point of a curve to the next
+    histograms: LiveInt = live(
+        0,
+        ge=0,
+        unit="env steps",
+        meaning="env steps between histograms of weights and gradients; 0 is off; each takes as "
+        "long as about 10 updates",
+        effect="next point of the curves (log_period)",
+    )
     # Env steps from one greedy evaluation to the next.
     eval_period: int = Field(default=10_000, ge=1)
     eval_episodes: int = Field(default=10, ge=1)  # episodes of each evaluation during training

@@ -13,6 +13,7 @@ learner.py         makes learning phases of updates
 update.py          one update: sample, objective, gradients, apply, averages, sync
 objective.py       what a batch's values are regressed on
 target_clock.py    the target's age, and when the target is copied
+gradients.py       gradients of the next update, to be looked at
 live_feeds.py      live values as two arrays that calls are fed
 diverging.py       the error of learning that diverged
 q_values.py        action values by the present, the target and earlier networks

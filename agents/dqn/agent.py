@@ -38,8 +38,8 @@ from rl_core.networks import ByteBounds
 from rl_core.random import Keys
 from rl_core.replay import Rows
 
-# Live values that the loop and the choice of an action read; updates are fed all others.
-_NOT_OF_UPDATES = (*KNOBS, "learn_period", "updates_per_learn")
+# Live values of the loop, the curves and the choice of an action; updates are fed all others.
+_NOT_OF_UPDATES = (*KNOBS, "learn_period", "updates_per_learn", "histograms")
 
 
 class DqnAgent:

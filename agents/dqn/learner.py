@@ -11,6 +11,7 @@ import tensorflow.compat.v1 as tf
 from agents.config.live_values import arm_name
 from agents.config.model import DqnConfig
 from agents.dqn.diverging import diverged
+from agents.dqn.gradients import Gradients
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
 from agents.dqn.target_clock import TargetClock
@@ -56,6 +57,7 @@ class Learner:
       update: builds one update.
       learned: outcome of the update in a call of its own.
       moments: Adam's.
+      gradients: reads those of the next update.
       drawn: operations of one update and of a copy of the target, for a picture of the graph.
     """
 
@@ -75,6 +77,7 @@ class Learner:
         alone = self.update.alone(lambda loss: self._apply_alone(loss, networks.online))
         self.learned = alone.learned
         self.blocks = self.ops.names
+        self.gradients = Gradients(engine, self.ops, networks.online, live, memory)
         self.moments = LoopMoments(engine, self.ops)
         arms = [Arm(self.ops.check(arm.exempt), arm.updates) for arm in config.freeze]
         self.freeze = FreezeSchedule(arms) if arms else FreezeSchedule.constant()

@@ -68,6 +68,13 @@ class LiveFeeds:
             self._make()
         return self._arrays
 
+    def with_value(self, values: Sequence[np.ndarray], name: str, value: float) -> list[np.ndarray]:
+        """Returns arrays as `values()` returned them, but for one value."""
+        fed, place = self._places[name]
+        arrays = [array.copy() for array in values]
+        arrays[self.tensors.index(fed)][place] = value
+        return arrays
+
     def among(self, values: Sequence[np.ndarray]) -> dict[str, float]:
         """Returns name -> value of arrays that `values()` returned."""
         pairs = zip(self._names, values, strict=True)

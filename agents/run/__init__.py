@@ -11,6 +11,7 @@ going_back.py    the files of a run that goes on
 initial_weights.py  the weights with which it began, if another run gave them
 outcome.py       the result of a run
 curves.py        turns the loop's ticks into curves
+histograms.py    histograms of weights and gradients
 points.py        points of curves on their way to all sinks
 sinks.py         MetricSink: a place that takes curves and texts
 event_files.py   the first sink: TensorBoard's event files

@@ -14,6 +14,7 @@ from agents.dqn.agent import DqnAgent
 from agents.loops.evaluation import Returns
 from agents.loops.plain import Tick
 from agents.run.clock import TrainingClock
+from agents.run.histograms import Histograms, histogram_tags
 from agents.run.points import Points
 from agents.run.sink_choice import open_sinks
 from agents.run.sinks import OwnSink, SinkStart
@@ -62,11 +63,13 @@ class Reporter:
         self._scheduled = _scheduled(agent.hyperparameters)
         tags = tuple(control_tag(knob.name, knob.unit) for knob in knobs.values())
         tags += tuple(live_tag(name, knobs[name].unit) for name in self._scheduled)
+        tags += histogram_tags(agent)
         after = state.env_step if state else -1
         drawing = functools.partial(picture, [*agent.acting.drawn, *agent.learner.drawn])
         self._agent = agent
         opened = open_sinks(SinkStart(run, agent.config, tags, after, warn, drawing), sinks)
         self._points = Points(opened, state.recent if state else None)
+        self._histograms = Histograms(agent, self._points)
         self._changed: set[str] = set()
         self.episodes = 0
         self.due = agent.config.log_period
@@ -97,8 +100,9 @@ class Reporter:
         if tick.stats is not None:
             self._write_learning(tick)
         if tick.env_step >= self.due:
-            self.due += self._agent.config.log_period
+            due, self.due = self.due, self.due + self._agent.config.log_period
             self._write_state(tick.env_step)
+            self._histograms.write_if_due(due, tick.env_step)
 
     def evaluation(self, returns: Returns, averaged: Returns, env_step: int) -> None:
         """Reports mean returns; `averaged` are those of the averaged weights, if there are any."""

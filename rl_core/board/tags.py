@@ -113,6 +113,17 @@ def control_tag(name: str, unit: str) -> Tag:
     return Tag(f"control/{name}", unit, meaning)
 
 
+def weights_tag(name: str) -> Tag:
+    """Returns the tag of the histogram of one variable's weights."""
+    return Tag(f"weights/{name}", "1", f"Weights {name} of the online network.", "histogram")
+
+
+def gradients_tag(name: str) -> Tag:
+    """Returns the tag of the histogram of the gradient by one variable."""
+    meaning = f"Gradient of the loss by {name}, in the next update's batch, before any clipping."
+    return Tag(f"gradients/{name}", "1", meaning, "histogram")
+
+
 def live_tag(name: str, unit: str) -> Tag:
     """Returns the tag of the present value of a live value that has a schedule."""
     meaning = f"Present value of {name}, if the config has a schedule for it."
@@ -147,5 +158,6 @@ def as_markdown() -> str:
         "|---|---|---|---|",
     ]
     tags = [*TAGS, live_tag("<name>", "its own"), control_tag("<name>", "its own")]
+    tags += [weights_tag("<variable>"), gradients_tag("<variable>")]
     lines += [f"| `{tag.name}` | {tag.kind} | {tag.unit} | {tag.meaning} |" for tag in tags]
     return "\n".join(lines) + "\n"

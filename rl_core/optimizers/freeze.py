@@ -32,6 +32,7 @@ class AllExempt(RlCoreError, ValueError):
 
 class _Block(NamedTuple):
     variables: Sequence[tf.Variable]
+    gradients: Sequence[tf.Tensor]  # of the loss by each variable, before clipping
     optimizer: tf.train.Optimizer
     state: Sequence[tf.Variable]  # slots and step counters
     square_norm: tf.Tensor  # [] squared norm of the block's gradient, before clipping
@@ -93,7 +94,9 @@ class ApplyOps:
                 with tf.control_dependencies([apply_op]):
                     done = tf.constant(0, name="done")
             state = optimizer.variables()
-            self._blocks[name] = _Block(variables, optimizer, state, squares[name], done)
+            self._blocks[name] = _Block(
+                variables, gradients[name], optimizer, state, squares[name], done
+            )
         self.done = tf.add_n([block.done for block in self._blocks.values()], name="all_done")
         self._cache: dict[Any, Callable[..., Any]] = {}
 
@@ -105,6 +108,15 @@ class ApplyOps:
     def variables(self, block: str) -> Sequence[tf.Variable]:
         """Returns the block's trainable variables."""
         return self._blocks[block].variables
+
+    def gradients(self) -> dict[str, tf.Tensor]:
+        """Returns variable's name -> gradient of the loss by it, before clipping.
+
+        Fetch them without `done`: then nothing is applied.
+        """
+        blocks = self._blocks.values()
+        pairs = [pair for b in blocks for pair in zip(b.variables, b.gradients, strict=True)]
+        return {variable.op.name: gradient for variable, gradient in pairs}
 
     def optimizer(self, block: str) -> tf.train.Optimizer:
         """Returns the block's own optimizer."""

@@ -303,6 +303,7 @@ def test_settings_do_not_guess_types_and_know_their_live_fields():
         *("munchausen_alpha", "munchausen_temperature", "munchausen_clip"),
         *("n_step", "priority_alpha", "priority_beta", "learn_period", "updates_per_learn"),
         *("learning_rate", "huber_delta", "max_grad_norm", "ema_decay", "epsilon", "temperature"),
+        "histograms",
     ]
     assert knobs["sync_period"].whole and knobs["sync_period"].unit == "updates"
     assert all(knob.unit and knob.meaning for knob in knobs.values())

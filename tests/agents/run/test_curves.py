@@ -4,6 +4,7 @@ import time
 from collections import defaultdict
 
 import pytest
+from agents.run.directory import RunDir
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.compat.proto import graph_pb2
 from tensorboard.util.tensor_util import make_ndarray
@@ -154,3 +155,76 @@ def test_of_many_copies_ten_are_drawn_for_each_point_of_the_other_curves(tmp_pat
     often = changed(sync_period=1, learn_period=1, learn_start=10, log_period=100, env_steps=150)
     drawn = scalars(train(often, tmp_path / "run").run)["target/sync"]
     assert drawn == teeth(dict.fromkeys(range(drawn[1][0], 150, 10), 1)) and drawn[1][0] < 15
+
+
+# Histograms of weights and gradients.
+
+
+def histograms(run):
+    """(tag, env step) -> buckets, of all but the TD errors; each is there once."""
+    found = {}
+    for file in sorted(run.glob("events.*")):
+        for event in EventFileLoader(str(file)).Load():
+            for value in event.summary.value:
+                if value.tag.startswith(("weights/", "gradients/")):
+                    key = value.tag, event.step
+                    assert key not in found
+                    found[key] = make_ndarray(value.tensor).tolist()
+    return found
+
+
+OFTEN = {"histograms": 100, "prioritized": True, "checkpoint_steps": 120}
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory, pool):
+    """A run with histograms, in which rows wait to be stored."""
+    with pool.open():
+        return train(changed(**OFTEN), tmp_path_factory.mktemp("runs") / "run")
+
+
+def test_there_are_no_histograms_until_somebody_asks_for_them(tmp_path):
+    def ask(agent, tick):
+        if tick.env_step == 120 and not tick.episodes:
+            agent.hyperparameters["histograms"] = 1
+        if tick.env_step == 220 and not tick.episodes:
+            agent.hyperparameters["histograms"] = "auto"
+
+    found = histograms(train(CONFIG, tmp_path / "run", on_tick=ask).run)
+    # Asked for at each env step, they are made with each point of the curves.
+    assert {step for _, step in found} == {150, 200}
+    variables = ("torso/dense_0/w", "torso/dense_0/b", "head/q/w", "head/q/b")
+    assert {tag for tag, _ in found} == {
+        f"{of}/{name}" for of in ("weights", "gradients") for name in variables
+    }
+    assert sum(count for *_, count in found["weights/torso/dense_0/w", 150]) == 4 * 8
+
+
+def test_histograms_stand_at_multiples_of_their_period_and_after_a_kill_each_is_there_once(
+    watched, tmp_path
+):
+    found = histograms(watched.run)
+    assert {step for _, step in found} == {100, 200, 300}
+
+    def crash(agent, tick):
+        if tick.env_step == 230:
+            raise RuntimeError("a crash")
+
+    with pytest.raises(RuntimeError, match="a crash"):
+        train(changed(**OFTEN), tmp_path / "run", on_tick=crash)
+    assert {step for _, step in histograms(tmp_path / "run")} == {100, 200}
+    resume(tmp_path / "run")
+    assert histograms(tmp_path / "run") == found
+
+
+def test_a_run_with_histograms_has_the_bits_of_one_without(watched, tmp_path):
+    without = train(changed(**(OFTEN | {"histograms": 0})), tmp_path / "run")
+    assert without.digest == watched.digest and not histograms(without.run)
+    states = [RunDir.open(run.run).load_digest() for run in (watched, without)]
+    assert states[0] == states[1]
+
+
+def test_before_the_first_update_there_are_weights_and_no_gradients(tmp_path):
+    early = changed(histograms=50, env_steps=60, learn_start=55)
+    found = histograms(train(early, tmp_path / "run").run)
+    assert {tag.partition("/")[0] for tag, _ in found} == {"weights"}

@@ -1,0 +1,56 @@
+"""Gradients of the next update, to be looked at."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from agents.dqn.live_feeds import LiveFeeds
+from rl_core.graph.engine import Engine
+from rl_core.graph.scopes import variables_in
+from rl_core.optimizers.freeze import ApplyOps
+from rl_core.replay import PrioritizedSampler, ReplayMemory
+
+
+class Gradients:
+    """Reads the gradient of the loss by each weight, before clipping, and changes nothing.
+
+    Make it while the graph is being built. Frozen blocks have gradients here too.
+
+    Args:
+      engine, live, memory: of the agent.
+      ops: of the update in a call of its own.
+      online: scope of the weights.
+
+    Attributes:
+      names: of the weights, after the scope.
+    """
+
+    def __init__(
+        self, engine: Engine, ops: ApplyOps, online: str, live: LiveFeeds, memory: ReplayMemory
+    ) -> None:
+        self._engine, self._live = engine, live
+        named = {v.op.name: name for name, v in variables_in(online).items()}
+        gradients = {named[name]: gradient for name, gradient in ops.gradients().items()}
+        self.names, self._gradients = tuple(gradients), tuple(gradients.values())
+        sampler = memory.sampler
+        self._alpha = sampler.alpha if isinstance(sampler, PrioritizedSampler) else None
+
+    def read(self) -> dict[str, np.ndarray]:
+        """Returns them by name, of the batch that the next update draws; store waiting rows first.
+
+        They are of the values that are live now, but for `priority_alpha`: another exponent would
+        have all priorities recomputed, which is the update's part. It is that of the last update.
+        """
+        live = self._live.values()
+        if self._alpha is not None:
+            alpha = self._engine.run(self._alpha)
+            live = self._live.with_value(live, "priority_alpha", float(alpha))
+        return dict(zip(self.names, self._call(*live), strict=True))
+
+    @functools.cached_property
+    def _call(self) -> Callable[..., Sequence[np.ndarray]]:
+        # Made at first use: a run that never looks pays nothing for it.
+        return self._engine.callable(self._gradients, self._live.tensors)
