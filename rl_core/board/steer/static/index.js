@@ -9,7 +9,7 @@ import {Knobs} from './knob.js';
 import {get, openSession} from './server.js';
 import {followTheme, framedByAnother, unseen} from './surroundings.js';
 
-const POLL = 1000, POLL_SOON = 200, SOON_FOR = 4000, LIST = 3000, HISTORY = 10000; // ms
+const POLL = 1000, POLL_SOON = 200, SOON_FOR = 4000, LIST = 3000, HISTORY = 10000, FIRST_HISTORY = 2000; // ms
 const OTHERS_EVERY = 3; // polls between two of the runs that are only compared
 const POINTS = 4000, MOST_POINTS = 1000; // loaded for one plot, and for one curve
 
@@ -56,6 +56,8 @@ class Page {
     await this.list();
     setInterval(() => this.list(), LIST);
     setInterval(() => this.history(), HISTORY);
+    // TensorBoard takes a while to read a new run.
+    setInterval(() => this.history(this.chooser.runs.filter((run) => !run.tags.length)), FIRST_HISTORY);
     this.poll();
   }
 
@@ -110,12 +112,12 @@ class Page {
     this.show();
   }
 
-  /** Loads the curves of the chosen runs, one run after the other: TensorBoard has one processor. */
-  async history() {
-    if (unseen() || !this.run) return;
-    const {runs} = this.chooser, {tags} = this.curves;
-    const points = Math.min(MOST_POINTS, Math.floor(POINTS / runs.length));
-    for (const run of [this.run, ...runs.filter((other) => other !== this.run)]) {
+  /** Loads the curves of runs, one run after the other: TensorBoard has one processor. */
+  async history(runs = this.chooser.runs) {
+    if (unseen()) return;
+    const {tags} = this.curves;
+    const points = Math.min(MOST_POINTS, Math.floor(POINTS / this.chooser.runs.length));
+    for (const run of runs) {
       if (run.going || !run.tags.length) await run.listTags();
       await run.load(tags, points);
       this.curves.draw();

@@ -33,16 +33,17 @@ def pair(logdir):
     for name, more in (("a", []), ("b", ["1000000000", "repeats"])):
         run = logdir / "pair" / name
         with EventWriter(run) as events:
-            for step in range(0, 2_000, 10):
+            # Far beyond the env steps that the fake run makes meanwhile.
+            for step in range(0, 200_000, 250):
                 height = 10.0 if name == "a" else 20.0
-                events.scalars({"episode/return": height, "learn/loss": step % 40 / 40}, step)
+                events.scalars({"episode/return": height, "learn/loss": step % 1_000 / 750}, step)
         files = ControlFiles(run)
         if name == "a":
             files.make()
             log = ControlLog(files.log)
             log.append([
-                entry(1, "schedule", "auto", 1.0, 0.5, 300),
-                entry(2, "cli", 0.25, 0.5, 0.25, 600),
+                entry(1, "schedule", "auto", 1.0, 0.5, 60_000),
+                entry(2, "cli", 0.25, 0.5, 0.25, 160_000),
             ])  # fmt: skip
             log.close()
         processes.append(subprocess.Popen([sys.executable, FAKE_RUN, run, *more]))
@@ -122,7 +123,7 @@ def test_runs_are_drawn_over_one_another_each_in_its_colour_and_hover_shows_both
         "return getComputedStyle(document.querySelector('.chip.slot-1 .swatch')).backgroundColor"
     )
     assert tab.browser.execute_script(script) in colours
-    in_plot(tab, "episode/return", (-80, 0))
+    in_plot(tab, "episode/return", (0, 0))
     until(lambda: tip(tab, "episode/return").splitlines()[1:] == ["pair/b 20", "pair/a 10"])
     assert tip(tab, "episode/return").startswith("env step ")
 
