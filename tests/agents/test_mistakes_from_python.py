@@ -92,7 +92,7 @@ OTHERS = {
     "no seed": (lambda: envs(seed=None), ArgumentError, "seed must be a whole number >= 0, got N"),
     "vectorization": (lambda: envs(vectorization=3), EnvError, "must be one of 'sync', 'async'"),
     "env_kwargs": (lambda: envs(env_kwargs=[3]), ArgumentError, "env_kwargs must be names with"),
-    "a scale": (lambda: envs(reward_scale="a"), ArgumentError, "reward_scale must be a finite"),
+    "no run": (lambda: t.load_policy(3), ArgumentError, "run must be a path, got 3"),
     "export to": (lambda: t.export("x", 3, "y"), t.RlCoreError, "cannot export to 3: the formats"),
     "export from": (lambda: t.export(3, "onnx", "y"), ArgumentError, "run must be a path, got 3"),
     "play": (lambda: t.play("x", video="x.avi"), RunDirError, "x is not a run directory"),

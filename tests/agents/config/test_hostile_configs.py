@@ -52,8 +52,8 @@ TEXTS = {
     "no text": "\udcff",
     "NUL": "\0",
     "v_min": "v_min = -inf",
-    "reward_clip": "reward_clip = nan",
-    "reward_scale": "reward_scale = 1e39",
+    "v_max": "v_max = nan",
+    "adam_epsilon": "adam_epsilon = 1e39",
     "checkpoint_seconds": "checkpoint_seconds = inf",
     "threads": "threads = 100_000",
     **{
