@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agents.run.directory import RunDir
 from agents.run.event_files import EventFiles
 from agents.run.outbox import Closing, Outbox, Store
 from agents.run.sinks import Guarded, MetricSink, OwnSink, SinkStart
+from agents.saved.directory import RunDir
 from rl_core.errors import ConfigError, RunDirError, shown
 
 

@@ -4,7 +4,6 @@ import time
 from collections import defaultdict
 
 import pytest
-from agents.run.directory import RunDir
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.compat.proto import graph_pb2
 from tensorboard.util.tensor_util import make_ndarray
@@ -13,6 +12,7 @@ from agents.config.model import DqnConfig
 from agents.run.event_files import EventFiles
 from agents.run.sinks import SinkStart
 from agents.run.train import resume, train
+from agents.saved.directory import RunDir
 from rl_core.control.commands import do_command
 from rl_core.control.files import ControlFiles, submit
 from rl_core.control.log import read_log

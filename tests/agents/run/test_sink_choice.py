@@ -4,7 +4,6 @@ import json
 import os
 
 import pytest
-from agents.run.directory import RunDir
 from rich.console import Console
 
 from agents.cli.main import main
@@ -13,6 +12,7 @@ from agents.run import sink_choice
 from agents.run.repeat import repeat
 from agents.run.sink_choice import PACKAGES, Package
 from agents.run.train import resume, train
+from agents.saved.directory import RunDir
 from rl_core.errors import ConfigError
 from rl_core.seal import sealed_json
 from tests.agents.run.test_outbox import Memory
