@@ -76,7 +76,7 @@ def open_sinks(start: SinkStart, own: Sequence[OwnSink] = ()) -> tuple[MetricSin
       RunDirError: the event file cannot be made.
     """
     directory = RunDir(start.run)
-    earlier = {start.run / name: size for name, size in directory.event_files().items()}
+    earlier = {path: path.stat().st_size for path in directory.event_files()}
     sinks: list[MetricSink] = [EventFiles(start)]
     closing = Closing()
     for name in start.config.log_to:
