@@ -44,7 +44,7 @@ class Train:
     set: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Change keys of the config, in TOML's notation: --set learning_rate=1e-3 hidden=[64,64]"""
     log_to: Annotated[tuple[str, ...], arg(metavar="PACKAGE")] = ()
-    """Also report to mlflow, wandb or trackio (docs/sinks.md). By default the config's log_to."""
+    """Also report to mlflow, wandb or trackio. By default the config's log_to."""
     board: bool = False
     """Also start TensorBoard and print its address."""
     init_from: Annotated[Path | None, arg(metavar="RUN")] = None
@@ -124,7 +124,7 @@ class Resume:
     set: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Make the run longer, or set live values there: --set env_steps=100_000 sync_period=50"""
     log_to: Annotated[tuple[str, ...], arg(metavar="PACKAGE")] = ()
-    """Also report to mlflow, wandb or trackio (docs/sinks.md), with all points so far."""
+    """Also report to mlflow, wandb or trackio, with all points so far."""
     board: bool = False
     """Also start TensorBoard and print its address."""
 

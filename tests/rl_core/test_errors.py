@@ -7,6 +7,7 @@ import pytest
 
 from rl_core import errors
 from rl_core.errors import (
+    ArgumentError,
     BoundsError,
     ConfigError,
     Diverged,
@@ -34,6 +35,7 @@ REFINES = {
     Diverged: ArithmeticError,
     ShapeError: ValueError,
     FeedError: TypeError,
+    ArgumentError: TypeError,
     BoundsError: ValueError,
     UnknownName: KeyError,
     StaticHyperparameter: TypeError,

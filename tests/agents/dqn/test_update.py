@@ -232,10 +232,13 @@ def test_no_change_of_any_live_value_adds_an_operation_to_the_graph(lab):
     agent.learn(1)
     operations = lab.operations(agent)
     new = {
+        "reward_scale": 0.5,
+        "reward_clip": 0.5,
         "sync_period": 3,
         "tau": 0.5,
         "discount": 0.5,
         "n_step": 3,
+        "histograms": 3,
         "learn_period": 2,
         "updates_per_learn": 5,
         "learning_rate": 0.5,

@@ -252,8 +252,8 @@ def test_the_embedding_of_a_fraction_is_a_relu_of_cosines(evaluate):
 
 def test_noise_is_new_with_every_counter_and_purpose_and_absent_without_draws(evaluate):
     x = np.ones((2, 2), np.float32)
-    how = [{}, {"draws": draws()}, {"draws": draws()}, {"draws": draws("then")}]
-    how.append({"draws": draws(counter=1)})
+    given = [draws(), draws(), draws("then"), draws(counter=1)]
+    how = [{}, *({"conditions": Conditions(d)} for d in given)]
     mean, once, again, elsewhere, later = evaluate([of("q_deep_and_noisy", x, **h).q for h in how])
     np.testing.assert_array_equal(once, again)
     different = [mean, once, elsewhere, later]
