@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from agents.run.sinks import SinkStart
+from agents.run.sinks import SinkStart, as_params
 from rl_core.board.events import EventWriter
 from rl_core.board.once import charts_event, graph_event, hparams_event
 from rl_core.control.retry import Retried
@@ -29,7 +28,7 @@ class EventFiles:
             start.run, more_tags=start.tags, after=start.after, on_failure=self._writing.failed
         )
         if start.is_new:
-            self._events.add(hparams_event(_as_hparams(start.config)))
+            self._events.add(hparams_event(as_params(start.config)))
             self._events.add(charts_event())
             if graph := start.graph():
                 self._events.add(graph_event(graph))
@@ -55,9 +54,3 @@ class EventFiles:
 
     def close(self) -> None:
         self._events.close()
-
-
-def _as_hparams(config: DqnConfig) -> dict[str, object]:
-    """Returns the config's keys; a schedule as its text, which fits a column."""
-    values = config.model_dump(mode="json")
-    return values | {name: str(value) for name, value in config if hasattr(value, "value_at")}

@@ -15,7 +15,7 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
-from agents.run.sinks import SinkStart
+from agents.run.sinks import SinkStart, as_params
 from rl_core.board.read_events import Row
 
 _EXPERIMENT = "targetnet"
@@ -44,7 +44,7 @@ class MlflowStore:
             run = self._client.create_run(experiment, tags={_TAG: sink_id}, run_name=start.run.name)
         self._run_id = run.info.run_id
         self._metrics = list(run.data.metrics)
-        self._log_params(start.config.model_dump(mode="json"), run.data.params)
+        self._log_params(as_params(start.config), run.data.params)
         self.place = f"run {self._run_id} at {self._client.tracking_uri}"
 
     def known(self) -> Iterator[tuple[str, int]]:

@@ -48,6 +48,17 @@ class SinkStart:
         return self.after < 0
 
 
+def as_params(config: DqnConfig) -> dict[str, Any]:
+    """Returns the keys of a config for a table: a schedule is its text.
+
+    A live value of the user's own, `[live.NAME]`, is its default under `live.NAME`.
+    """
+    values = config.model_dump(mode="json", exclude={"live"})
+    own = {f"live.{name}": value.default for name, value in config.live.items()}
+    both = [*config, *own.items()]
+    return values | own | {n: str(value) for n, value in both if hasattr(value, "value_at")}
+
+
 class OwnSink(Protocol):
     """The two methods that a sink of one's own must have: `train(config, sinks=[mine])`.
 

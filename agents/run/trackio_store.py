@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from trackio.sqlite_storage import SQLiteStorage
 
-from agents.run.sinks import SinkStart
+from agents.run.sinks import SinkStart, as_params
 from rl_core.board.read_events import Row
 
 _PROJECT = "targetnet"
@@ -33,7 +33,7 @@ class TrackioStore:
     def __init__(self, start: SinkStart, sink_id: str) -> None:
         self._run = {"project": _PROJECT, "run": start.run.name, "run_id": sink_id}
         created = {"_Username": None, "_Created": datetime.now(UTC).isoformat(), "_Group": None}
-        self._config = start.config.model_dump(mode="json") | created
+        self._config = as_params(start.config) | created
         path = SQLiteStorage.init_db(_PROJECT)
         self.place = f"{path} (trackio show --project {_PROJECT})"
         for name in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL"):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import wandb
 
-from agents.run.sinks import SinkStart
+from agents.run.sinks import SinkStart, as_params
 from agents.run.wandb_file import read_history
 from rl_core.board.read_events import Row
 
@@ -44,7 +44,7 @@ class WandbStore:
             reinit="create_new",  # a run of the program's own stays as it is
             dir=directory,
             mode=_mode(start),
-            config=start.config.model_dump(mode="json"),
+            config=as_params(start.config),
             # The terminal belongs to the progress bar. A server that does not answer is tried
             # again; the default would keep the process for a minute after its end.
             settings=wandb.Settings(console="off", silent=True, init_timeout=seconds),

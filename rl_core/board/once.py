@@ -18,7 +18,7 @@ CHARTS = (
     ("return", ("episode/return", "evaluation/return")),
     ("loss", ("learn/loss",)),
     ("Q", ("learn/q_mean", "learn/q_max")),
-    ("target age", ("target/age", "target/sync")),
+    ("target age", ("target/age",)),
 )
 
 

@@ -10,6 +10,7 @@ from tensorboard.util.tensor_util import make_ndarray
 
 from agents.config.model import DqnConfig
 from agents.run.curves import Reporter
+from agents.run.sinks import as_params
 from agents.run.train import resume, train
 from rl_core.board.events import EventWriter
 from rl_core.errors import ConfigError, RunDirError
@@ -176,3 +177,12 @@ def test_an_event_file_that_cannot_be_written_keeps_nothing_from_the_others(
     with pytest.raises(RunDirError, match="No space left"):
         getattr(reporter, name)()
     assert sink.calls == [name]
+
+
+def test_params_are_a_flat_table_with_ones_own_values_and_schedules_as_text():
+    schedule = {"schedule": "linear", "start": 1.0, "end": 0.0, "steps": 10}
+    live = {"a": {"default": 0.5}, "b": {"default": schedule}}
+    params = as_params(DqnConfig.model_validate({"live": live, "hidden": (8,)}))
+    assert params["live.a"] == 0.5 and params["hidden"] == [8]
+    assert params["live.b"] == "linear from 1 to 0 over env steps 0 to 10"
+    assert params["epsilon"].startswith("linear from 1 to 0.05") and "live" not in params
