@@ -31,7 +31,7 @@ class RlCoreError(Exception):
 
 
 class ScopeMismatch(RlCoreError, ValueError):
-    """Two variable scopes cannot be paired variable by variable."""
+    """A variable scope without variables, with one twice, or unlike the one it is paired with."""
 
 
 class ShapeError(RlCoreError, ValueError):

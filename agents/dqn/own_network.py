@@ -19,7 +19,7 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.own_live import OwnLive
 from rl_core.errors import ConfigError, ShapeError, UnknownName, did_you_mean, in_one_line, shown
-from rl_core.graph.scopes import blocks_of, root_scope, stop_gradient_getter, variables_in
+from rl_core.graph.scopes import root_scope, stop_gradient_getter, variables_in
 from rl_core.networks import Conditions
 from rl_core.networks.network import LiveScalars
 from rl_core.random import Draws
@@ -127,7 +127,7 @@ class OwnNetwork:
             )
 
     def _require_blocks(self, made: set[str]) -> None:
-        names = variables_in("online").keys()
+        names = variables_in("online", allow_missing=True).keys()
         kept = {f"{scope}/{name}" for scope in ("online", "target") for name in names}
         if others := made - kept:
             raise ConfigError(
@@ -141,7 +141,7 @@ class OwnNetwork:
                 f"network {self._name!r} makes the variable {bare[0]!r} outside any scope; put its "
                 "layers under tf.variable_scope(name), which is then a block that can be frozen"
             )
-        for block in blocks_of("online"):
+        for block in dict.fromkeys(name.split("/")[0] for name in names):
             if block in self._taken:
                 raise ConfigError(
                     f"network {self._name!r} has a scope {block!r}, which is the head's; give it "
@@ -162,7 +162,7 @@ class OwnNetwork:
                 )
 
     def _require_learnable(self, features: tf.Tensor) -> None:
-        variables = variables_in("online")
+        variables = variables_in("online", allow_missing=True)
         try:
             gradients = tf.gradients(features, list(variables.values()))
         except (LookupError, TypeError, ValueError) as error:

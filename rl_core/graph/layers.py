@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.arguments import require_whole
-from rl_core.errors import ShapeError
+from rl_core.errors import ScopeMismatch, ShapeError
 from rl_core.graph.scopes import current_root
 from rl_core.graph.xla import add_bias, convolve, product
 from rl_core.random import Draws
@@ -32,8 +33,8 @@ def dense(inputs: tf.Tensor, units: int, name: str, *, initializer: Any = None) 
     fan_in = _known_last_dimension(inputs, 2, f"dense {name!r}")
     require_whole(f"units of dense {name!r}", units, 1)
     with tf.variable_scope(name):
-        w = tf.get_variable("w", [fan_in, units], initializer=initializer or _uniform(fan_in, "w"))
-        b = tf.get_variable("b", [units], initializer=_uniform(fan_in, "b"))
+        w = _variable("w", [fan_in, units], initializer or _uniform(fan_in, "w"))
+        b = _variable("b", [units], _uniform(fan_in, "b"))
         return add_bias(product(inputs, w), b)
 
 
@@ -59,8 +60,8 @@ def noisy_dense(
     mean = dense(inputs, units, name)  # [B, units]
     with tf.variable_scope(name) as scope:
         start = tf.constant_initializer(sigma / math.sqrt(fan_in))
-        w_sigma = tf.get_variable("w_sigma", [fan_in, units], initializer=start)
-        b_sigma = tf.get_variable("b_sigma", [units], initializer=start)
+        w_sigma = _variable("w_sigma", [fan_in, units], start)
+        b_sigma = _variable("b_sigma", [units], start)
     if draws is None:
         return mean
     path = current_root().relative(scope.name)
@@ -104,10 +105,8 @@ def conv2d(
     channels = _known_last_dimension(inputs, 4, f"conv2d {name!r}")
     fan_in = kernel * kernel * channels
     with tf.variable_scope(name):
-        w = tf.get_variable(
-            "w", [kernel, kernel, channels, filters], initializer=_uniform(fan_in, "w")
-        )
-        b = tf.get_variable("b", [filters], initializer=_uniform(fan_in, "b"))
+        w = _variable("w", [kernel, kernel, channels, filters], _uniform(fan_in, "w"))
+        b = _variable("b", [filters], _uniform(fan_in, "b"))
         return add_bias(convolve(inputs, w, stride, padding), b)
 
 
@@ -118,10 +117,29 @@ def layer_norm(inputs: tf.Tensor, name: str, *, epsilon: float = 1e-5) -> tf.Ten
     """
     size = _known_last_dimension(inputs, None, f"layer_norm {name!r}")
     with tf.variable_scope(name):
-        scale = tf.get_variable("scale", [size], initializer=tf.ones_initializer())
-        offset = tf.get_variable("offset", [size], initializer=tf.zeros_initializer())
+        scale = _variable("scale", [size], tf.ones_initializer())
+        offset = _variable("offset", [size], tf.zeros_initializer())
         mean, variance = tf.nn.moments(inputs, axes=[-1], keepdims=True)
         return (inputs - mean) * tf.rsqrt(variance + epsilon) * scale + offset
+
+
+def _variable(name: str, shape: Sequence[int], initializer: Any) -> tf.Variable:
+    """Returns a variable of the layer whose scope is open, or what the scope's getter returns.
+
+    Raises:
+      ScopeMismatch: the scope has the variable already, and is not open to reuse it.
+    """
+    try:
+        return tf.get_variable(name, shape, initializer=initializer)
+    except ValueError as error:
+        scope = tf.get_variable_scope()
+        path = f"{scope.name}/{name}"
+        if scope.reuse or path not in (v.op.name for v in tf.global_variables()):
+            raise
+        raise ScopeMismatch(
+            f"variable {path} already exists: give the second layer another name, or open its "
+            "scope with reuse=True to share the weights"
+        ) from error
 
 
 def _signed_root(x: tf.Tensor) -> tf.Tensor:

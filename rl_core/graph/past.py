@@ -50,10 +50,11 @@ class PastStates:
         self.k = k
         self._engine = engine
         self._slots: list[tf.VariableScope] = []
+        kept = variables_in(source)
         with tf.variable_scope(name) as ring:
             for i in range(k):
                 with tf.variable_scope(str(i)) as slot:
-                    for path, variable in variables_in(source).items():
+                    for path, variable in kept.items():
                         zeros = tf.zeros(variable.shape, variable.dtype.base_dtype)
                         tf.get_variable(path, initializer=zeros)
                 self._slots.append(slot)

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
+from rl_core.arguments import require_a
+from rl_core.errors import ScopeMismatch, UnknownName, did_you_mean, in_one_line, shown
+
 
 class Root(NamedTuple):
     """The scope under which one agent builds everything that is its own.
@@ -64,13 +67,43 @@ def root_scope(name: str, seed: int) -> Iterator[Root]:
             _ROOT.reset(token)
 
 
-def variables_in(scope: str) -> dict[str, tf.Variable]:
-    """Returns the trainable variables under `scope` (a full path), keyed by their relative name."""
+def variables_in(scope: str, *, allow_missing: bool = False) -> dict[str, tf.Variable]:
+    """Returns the trainable variables under `scope` (a full path), keyed by their relative name.
+
+    They are those of the default graph: call it inside `with engine.building():`.
+
+    Args:
+      scope: full path, such as `online.name`.
+      allow_missing: return an empty dictionary if there are none.
+
+    Raises:
+      ArgumentError: `scope` is no string.
+      ScopeMismatch: there are none; the message names the nearest scope that has some.
+    """
+    require_a(str, "scope", scope, "the full path of a variable scope, such as online.name")
     # With the slash, "online" does not also match "online_2". Only trainable variables, because
     # the names of optimizer slots have the same prefix ("online/out/w/Adam").
     prefix = scope.rstrip("/") + "/"
     found = tf.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES, re.escape(prefix))
+    if not found and not allow_missing:
+        raise ScopeMismatch(
+            f"no trainable variables in scope {shown(scope)}{_where_some_are(scope)}"
+        )
     return {v.op.name.removeprefix(prefix): v for v in found}
+
+
+def _where_some_are(scope: str) -> str:
+    """Returns the end of a message: why a scope is empty, or the nearest one that is not."""
+    paths = [v.op.name.split("/")[:-1] for v in tf.trainable_variables()]
+    known = dict.fromkeys("/".join(path[: i + 1]) for path in paths for i in range(len(path)))
+    if not known:
+        eager = "no graph is being built here" if tf.executing_eagerly() else "this graph has none"
+        return f": {eager}; did you mean: `with engine.building():`?"
+    # Who gives the last part of a path wants the whole path, however long it is.
+    whole = (path for path in known if path.endswith("/" + scope.strip("/")))
+    near = did_you_mean(next(whole, scope), known)
+    tops = ", ".join(path for path in known if "/" not in path)
+    return near or f"; this graph has some in {in_one_line(tops)}"
 
 
 def blocks_of(scope: str, names: Sequence[str] | None = None) -> dict[str, list[tf.Variable]]:
@@ -78,10 +111,20 @@ def blocks_of(scope: str, names: Sequence[str] | None = None) -> dict[str, list[
 
     A variable directly under `scope` is a block with the variable's name. `names` selects the
     blocks and sets their order.
+
+    Raises:
+      ScopeMismatch: `scope` has no trainable variables.
+      UnknownName: a name is not that of a block.
     """
     blocks: dict[str, list[tf.Variable]] = {}
     for name, variable in variables_in(scope).items():
         blocks.setdefault(name.split("/")[0], []).append(variable)
+    for name in names or ():
+        if name not in blocks:
+            raise UnknownName(
+                f"no block {shown(name)} in scope {shown(scope)}, there are {', '.join(blocks)}"
+                + did_you_mean(name, blocks)
+            )
     return {name: blocks[name] for name in (names or blocks)}
 
 

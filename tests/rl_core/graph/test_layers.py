@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Draws, ShapeError, conv2d, dense, layer_norm, noisy_dense, variables_in
+from rl_core import (
+    Draws,
+    ScopeMismatch,
+    ShapeError,
+    conv2d,
+    dense,
+    layer_norm,
+    noisy_dense,
+    variables_in,
+)
 from rl_core.graph.xla import built_for_xla, sum_of_squares
 
 
@@ -179,8 +188,23 @@ def test_a_layer_is_shared_under_reuse_and_refused_twice_without(evaluate):
     with tf.variable_scope(tf.get_variable_scope(), reuse=True):
         again = dense(x, 3, "out")
     np.testing.assert_array_equal(evaluate(first), evaluate(again))
-    with pytest.raises(ValueError, match="out/w already exists"):
+    with pytest.raises(ScopeMismatch) as error:
         dense(x, 3, "out")
+    assert str(error.value) == (
+        "variable out/w already exists: give the second layer another name, or open its scope "
+        "with reuse=True to share the weights"
+    )
+
+
+def test_a_mistake_of_a_scopes_getter_is_not_taken_for_a_second_layer(evaluate):
+    def getter(getter, name, *args, **kwargs):
+        raise ValueError("mine")
+
+    with (
+        tf.variable_scope("net", custom_getter=getter),
+        pytest.raises(ValueError, match=r"^mine$"),
+    ):
+        dense(tf.ones([1, 2]), 3, "out")
 
 
 # layer, shape of its inputs, words of the message

@@ -164,5 +164,10 @@ def test_a_ring_without_a_slot_is_refused(engine, k):
 
 
 def test_a_ring_of_a_scope_without_variables_is_refused(engine):
-    with engine.building(), pytest.raises(ScopeMismatch, match="'nothing'"):
-        PastStates(engine, "nothing", k=1)
+    with engine.building():
+        with tf.variable_scope("model"):
+            tf.get_variable("w", [])
+        operations = engine.graph.get_operations()
+        with pytest.raises(ScopeMismatch, match="scope 'mode'; did you mean 'model'"):
+            PastStates(engine, "mode", k=1)
+        assert engine.graph.get_operations() == operations

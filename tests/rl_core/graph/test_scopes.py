@@ -1,10 +1,21 @@
 """Scope queries find what lies under a scope and nothing else; a guard lets no gradient in."""
 
+import re
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import blocks_of, dense, stop_gradient_getter, variables_in
+from rl_core import (
+    ArgumentError,
+    ScopeMismatch,
+    UnknownName,
+    blocks_of,
+    dense,
+    stop_gradient_getter,
+    variables_in,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -74,13 +85,56 @@ def test_outer_scopes_keep_two_agents_apart():
     assert (a, b) == ("agent_a/online", "agent_b/online")
     assert [v.op.name for v in variables_in(a).values()] == ["agent_a/online/w"]
     assert list(variables_in("agent_b")) == ["online/w"]
-    assert variables_in("online") == {}  # a full path is wanted
+    with pytest.raises(ScopeMismatch, match="did you mean 'agent_a/online'"):
+        variables_in("online")  # a full path is wanted
 
 
-def test_a_scope_without_variables_gives_none():
+# asked for, what the one line ends with; there are experiment_with_a_long_name/online and past/0
+WRONG_SCOPES = [
+    ("pst", "; did you mean 'past'?"),
+    ("past/1", "; did you mean 'past/0'?"),
+    ("online", "; did you mean 'experiment_with_a_long_name/online'?"),
+    ("zzz", "; this graph has some in experiment_with_a_long_name, past"),
+]
+
+
+@pytest.mark.parametrize("ask", [variables_in, blocks_of])
+@pytest.mark.parametrize(("scope", "end"), WRONG_SCOPES)
+def test_a_scope_without_variables_is_an_error_with_the_nearest_that_has_some(ask, scope, end):
+    make("experiment_with_a_long_name/online", "w")
+    make("past/0", "w")
+    with pytest.raises(ScopeMismatch) as error:
+        ask(scope)
+    assert str(error.value) == f"no trainable variables in scope {scope!r}{end}"
+
+
+def test_a_scope_without_variables_gives_none_where_that_is_allowed():
     make("online", "w")
-    assert variables_in("target") == {}
-    assert blocks_of("target") == {}
+    assert variables_in("target", allow_missing=True) == {}
+
+
+def test_a_scope_is_a_path_and_not_the_scope_object():
+    with tf.variable_scope("online") as online:
+        tf.get_variable("w", [])
+    with pytest.raises(ArgumentError, match=r"such as online\.name, got <"):
+        variables_in(online)
+
+
+@pytest.mark.parametrize("ask", [variables_in, blocks_of])
+def test_outside_of_the_graph_one_line_says_how_to_get_inside(engine, ask):
+    with engine.building():
+        make("online", "w")
+    where = r"scope 'online': {}; did you mean: `with engine\.building\(\):`"
+    with pytest.raises(ScopeMismatch, match=where.format("this graph has none")):
+        ask("online")  # the tests' own graph, which is empty
+    # A new thread is eager, as a program is outside of every `with`.
+    with ThreadPoolExecutor(1) as threads:
+        error = threads.submit(ask, "online").exception()
+    assert isinstance(error, ScopeMismatch)
+    assert re.search(where.format("no graph is being built here"), str(error))
+    engine.start()
+    with engine.building():
+        assert list(ask("online")) == ["w"]
 
 
 def test_blocks_are_the_child_scopes_in_the_order_they_were_built():
@@ -103,8 +157,12 @@ def test_names_choose_and_order_the_blocks():
     make("online/value", "w")
     make("online/advantage", "w")
     assert list(blocks_of("online", ["advantage", "torso"])) == ["advantage", "torso"]
-    with pytest.raises(KeyError, match="heads"):
-        blocks_of("online", ["heads"])
+    with pytest.raises(UnknownName) as error:
+        blocks_of("online", ["valu"])
+    assert str(error.value) == (
+        "no block 'valu' in scope 'online', there are torso, value, advantage; "
+        "did you mean 'value'?"
+    )
 
 
 def test_blocks_share_no_variable_and_leave_none_out():

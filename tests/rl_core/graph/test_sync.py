@@ -177,10 +177,21 @@ def test_scopes_with_nothing_in_common_are_an_error_that_asks_for_the_path(allow
     with tf.Graph().as_default():
         make("agent_a/online", w=1)
         make("agent_a/target", w=1)
+        make("agent_b", v=1)
         with pytest.raises(ScopeMismatch, match="are the scope paths complete"):
-            copy_vars("online", "target", allow_missing=allow_missing)
-        with pytest.raises(ScopeMismatch, match=r"only in target \['w'\]"):
-            copy_vars("agent_a/onlin", "agent_a/target", allow_missing=allow_missing)
+            copy_vars("agent_b", "agent_a/target", allow_missing=allow_missing)
+
+
+@pytest.mark.parametrize("allow_missing", [True, False])
+@pytest.mark.parametrize("pair", [copy_vars, paired_variables])
+def test_a_scope_that_is_not_there_is_an_error_with_the_nearest(pair, allow_missing):
+    with tf.Graph().as_default():
+        make("agent_a/online", w=1)
+        make("agent_a/target", w=1)
+        with pytest.raises(ScopeMismatch, match="'agent_a/onlin'; did you mean 'agent_a/online'"):
+            pair("agent_a/onlin", "agent_a/target", allow_missing=allow_missing)
+        with pytest.raises(ScopeMismatch, match="'target'; did you mean 'agent_a/target'"):
+            pair("agent_a/online", "target", allow_missing=allow_missing)
 
 
 @pytest.mark.parametrize("allow_missing", [True, False])

@@ -80,3 +80,11 @@ def test_loading_adds_no_operation(engine, weights):
     for _ in range(3):
         weights[0].load(weights[1].read())
     assert len(engine.graph.get_operations()) == before
+
+
+def test_the_nearest_scope_is_named_where_the_scope_is_not_there(engine):
+    with engine.building():
+        with tf.variable_scope("online"):
+            tf.get_variable("w", [])
+        with pytest.raises(ScopeMismatch, match="scope 'onlin'; did you mean 'online'"):
+            ScopeWeights(engine, "onlin")
