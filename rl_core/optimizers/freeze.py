@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import BoundsError, RlCoreError, ScopeMismatch, UnknownName, did_you_mean
+from rl_core.errors import (
+    BoundsError,
+    RlCoreError,
+    ScopeMismatch,
+    UnknownName,
+    did_you_mean,
+    in_one_line,
+)
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import checked, signs_of
 from rl_core.graph.xla import sum_of_squares
@@ -126,15 +133,23 @@ class ApplyOps:
         """Returns the block's optimizer slots and step counters."""
         return self._blocks[block].state
 
-    def check(self, exempt: Iterable[str]) -> Exempt:
-        """Returns the exempt set if it is valid.
+    def check(self, exempt: Iterable[str | tf.Variable]) -> Exempt:
+        """Returns the names of the exempt blocks if they may be left alone.
+
+        Args:
+          exempt: names of blocks, or variables: all those of each exempt block.
 
         Raises:
           UnknownName: there is no such block.
+          ScopeMismatch: some variables of a block are missing, or one is of no block.
           AllExempt: the set contains every block.
         """
-        exempt = frozenset(exempt)
-        for name in sorted(exempt - self._blocks.keys()):
+        exempt = tuple(exempt)  # no set: outside a graph TensorFlow refuses to hash a variable
+        variables = {item.op.name for item in exempt if hasattr(item, "op")}
+        exempt = frozenset(item for item in exempt if not hasattr(item, "op"))
+        if variables:
+            exempt |= self._blocks_with(variables)
+        for name in sorted(exempt - self._blocks.keys(), key=str):
             raise UnknownName(
                 f"no block {name!r} to leave alone, there are {', '.join(self.names)}"
                 + did_you_mean(name, self.names)
@@ -146,10 +161,25 @@ class ApplyOps:
             )
         return exempt
 
+    def _blocks_with(self, variables: set[str]) -> Exempt:
+        """Returns the blocks that have exactly these variables, given by name."""
+        whole = {name: {v.op.name for v in block.variables} for name, block in self._blocks.items()}
+        for name, all_of_it in whole.items():
+            given, missing = all_of_it & variables, all_of_it - variables
+            if given and missing:
+                # Its variables share one step counter, which one left alone would fall behind.
+                raise ScopeMismatch(
+                    f"block {name!r} is trained or left alone as one: {_listed(given)} cannot be "
+                    f"exempt without {_listed(missing)}; or make smaller blocks"
+                )
+        if others := variables.difference(*whole.values()):
+            raise ScopeMismatch(f"no block has the exempt variable {_listed(others)}")
+        return frozenset(name for name, all_of_it in whole.items() if all_of_it & variables)
+
     def callable(
         self,
         engine: Engine,
-        exempt: Iterable[str] = NONE_EXEMPT,
+        exempt: Iterable[str | tf.Variable] = NONE_EXEMPT,
         *,
         fetches: Any = None,
         feeds: Sequence[tf.Tensor] = (),
@@ -157,6 +187,7 @@ class ApplyOps:
     ) -> Callable[..., Any]:
         """Returns the engine's callable that updates every block not in `exempt`; cached.
 
+        `exempt` has names of blocks, or the variables of whole blocks, as in `check`.
         `fetches`, `feeds` and `targets` are as in `Engine.callable`. A target that must run after
         the update needs a control dependency on `done`.
         """
@@ -186,6 +217,10 @@ class ApplyOps:
         zeros = [np.zeros((), t.dtype.as_numpy_dtype) for t in cut]
         call = engine.callable(fetches, [*feeds, *cut], targets)
         return (lambda *values: call(*values, *zeros)) if cut else call
+
+
+def _listed(names: Iterable[str]) -> str:
+    return in_one_line(", ".join(sorted(names)))
 
 
 def _key(tensors: Any) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import AllExempt, ApplyOps, UnknownName, blocks_of, dense
+from rl_core import AllExempt, ApplyOps, ScopeMismatch, UnknownName, blocks_of, dense
 
 BLOCKS = ("a", "b", "c")
 GRADIENTS = {"a": 3.0, "b": 4.0, "c": 12.0}  # norms: 5 of a and b, 13 of all
@@ -185,6 +185,47 @@ def test_two_losses_over_the_same_blocks_keep_apart(engine):
     assert engine.run([up.state(name) for name in "ab"]) == resting
     up.callable(engine, {"b"})()
     assert engine.run([a, b]) == [pytest.approx(11), pytest.approx(9)]
+
+
+def two_blocks(engine):
+    """A torso of w = 1 and b = 1, a head of w = 1; each step takes 1 from what is trained."""
+    with engine.building():
+        with tf.variable_scope("model"):
+            names = ("torso/w", "torso/b", "head/w")
+            variables = [tf.get_variable(name, initializer=np.float32(1)) for name in names]
+        ops = ApplyOps(tf.add_n(variables), blocks_of("model"), lambda: sgd(1.0))
+    engine.start()
+    return ops, variables
+
+
+def test_a_block_is_exempt_by_its_variables_too_and_it_is_the_same_callable(engine):
+    ops, (w, b, head) = two_blocks(engine)
+    operations = engine.graph.get_operations()
+    ops.callable(engine, [b, w])()
+    assert engine.run([w, b, head]) == [1, 1, 0]
+    assert ops.callable(engine, [w, b]) is ops.callable(engine, {"torso"})
+    assert ops.check(["torso", w, b]) == {"torso"}
+    assert engine.graph.get_operations() == operations
+
+
+def test_a_part_of_a_block_cannot_be_exempt_and_one_line_says_what_is_missing(engine):
+    ops, (w, b, head) = two_blocks(engine)
+    with pytest.raises(ScopeMismatch) as error:
+        ops.callable(engine, [w])
+    assert str(error.value) == (
+        "block 'torso' is trained or left alone as one: model/torso/w cannot be exempt without "
+        "model/torso/b; or make smaller blocks"
+    )
+    with pytest.raises(AllExempt):
+        ops.callable(engine, [w, b, head])
+
+
+def test_a_variable_of_no_block_cannot_be_exempt(engine):
+    with engine.building():
+        other = tf.get_variable("other", [])
+    ops, _ = two_blocks(engine)
+    with pytest.raises(ScopeMismatch, match=r"^no block has the exempt variable other$"):
+        ops.callable(engine, [other])
 
 
 def test_all_exempt_is_an_error_of_its_own(engine):
