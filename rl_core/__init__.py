@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rl_core.graph.engine import Engine
     from rl_core.graph.layers import conv2d, dense, dropout, layer_norm, noisy_dense
     from rl_core.graph.past import PastStates
+    from rl_core.graph.saver import Saver
     from rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
     from rl_core.graph.snapshots import Snapshots
     from rl_core.graph.sync import copy_vars, paired_variables
@@ -95,6 +96,7 @@ _NAMES_OF = {
     "graph.engine": "Engine",
     "graph.layers": "conv2d dense dropout layer_norm noisy_dense",
     "graph.past": "PastStates",
+    "graph.saver": "Saver",
     "graph.scopes": "blocks_of stop_gradient_getter variables_in",
     "graph.snapshots": "Snapshots",
     "graph.sync": "copy_vars paired_variables",

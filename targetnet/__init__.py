@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from rl_core.graph.layers import layer_norm as layer_norm
     from rl_core.graph.layers import noisy_dense as noisy_dense
     from rl_core.graph.past import PastStates as PastStates
+    from rl_core.graph.saver import Saver as Saver
     from rl_core.graph.scopes import blocks_of as blocks_of
     from rl_core.graph.scopes import stop_gradient_getter as stop_gradient_getter
     from rl_core.graph.scopes import variables_in as variables_in

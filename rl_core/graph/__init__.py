@@ -7,11 +7,12 @@ sync.py        copies between scopes
 past.py        a ring of copies of a scope
 snapshots.py   a ring of copies of many variables, to rewind to
 weights.py     variables as arrays
+saver.py       variables in TensorFlow's checkpoint files
 picture.py     a graph for people, under tidy names
 layers.py      layers by get_variable
 finite.py      refusal of an update that is not finite
 xla.py         arithmetic in a form that XLA compiles well
 packing.py     small tensors of one kind as one, for compiled loops
 
-Imports: rl_core.arguments, rl_core.errors, rl_core.lazy, rl_core.random.
+Imports: rl_core.arguments, rl_core.errors, rl_core.lazy, rl_core.random, rl_core.regular_file.
 """

@@ -22,6 +22,7 @@ from tensorflow.core.protobuf import config_pb2
 
 from rl_core.errors import BoundsError, RlCoreError
 from rl_core.graph.feeds import explain_feeds, feed_check
+from rl_core.graph.saver import SavedVariables, Saver
 from rl_core.lazy import ONEDNN_VARIABLE
 
 try:
@@ -54,9 +55,8 @@ class Engine:
         double = engine.callable(y, [x])
         double(np.float32([1, 2]))  # array([2., 4.])
 
-    After `start` the graph is finalized: no operation can be added, and `callable` only
-    chooses among the operations that are there. Calls may also be declared before, while the
-    graph is being built: `start` makes them.
+    After `start` the graph is finalized: no operation can be added, and `callable` chooses among
+    those that are there. Calls may also be declared while the graph is built: `start` makes them.
 
     Args:
       threads: threads inside one operation. With 1 the same calls give the same bits. They are
@@ -162,8 +162,6 @@ class Engine:
     ) -> Callable[..., Any]:
         """Returns a function of the feeds' values, in order, that gives the fetches' values.
 
-        Before `start` it may be asked for, but not called.
-
         Args:
           fetches: a tensor, None, or a (named) tuple of tensors. The result has the same form.
           feeds: tensors whose values are given at each call. Any tensor can be fed, also one
@@ -216,6 +214,10 @@ class Engine:
     def run(self, fetches: Any, feed_dict: dict[Any, Any] | None = None) -> Any:
         """`Session.run`, for set-up, tests and notebooks; the loop uses `callable`."""
         return self.session.run(fetches, feed_dict)
+
+    def saver(self, variables: SavedVariables = None) -> Saver:
+        """Returns a `Saver` of some variables or of all; it may be made after `start` too."""
+        return Saver(self, variables)
 
     def close(self) -> None:
         """Closes the session, if there is one."""

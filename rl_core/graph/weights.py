@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.errors import ScopeMismatch
-from rl_core.graph.engine import Engine
 from rl_core.graph.scopes import variables_in
 from rl_core.graph.sync import paired_variables
+
+if TYPE_CHECKING:
+    from rl_core.graph.engine import Engine
 
 
 class VariableValues:
