@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from rl_core.errors import (
+    ArgumentError,
     BoundsError,
+    RlCoreError,
     StaticHyperparameter,
     UnknownName,
     did_you_mean,
@@ -139,12 +141,13 @@ class BlocksKnob:
         return self.check_blocks(value)
 
 
-class Hyperparameters:
-    """The live values of one agent, by name.
+class Hyperparameters(MutableMapping[str, Any]):
+    """The live values of one agent, by name: a mapping whose names are fixed.
 
         hyperparameters["sync_period"]         # the value at the present env step
         hyperparameters["sync_period"] = 50    # override; takes effect at the next update
         hyperparameters["epsilon"] = "auto"    # back to the config's value or schedule
+        hyperparameters.update(sync_period=50, learning_rate=1e-4)  # both, or none
 
     Args:
       knobs: the live values of this agent.
@@ -188,6 +191,38 @@ class Hyperparameters:
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.door(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        self.knob(name)
+        raise StaticHyperparameter(
+            f"live value {name!r} cannot be deleted; set it to {AUTO!r} to return to the config's"
+        )
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Returns the present value, or `default` if this agent has no such live value."""
+        return self[name] if name in self.knobs else default
+
+    def update(self, *changes: Any, **more: Any) -> None:
+        """Sets several values, given as for `dict.update`; all are checked before the first is set.
+
+        Raises:
+          ArgumentError: these are no names with values.
+          UnknownName, StaticHyperparameter, BoundsError: as `set`; then none was set.
+        """
+        try:
+            wanted = dict(*changes, **more)
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"update needs a dictionary of live values, got {shown(changes)}"
+            ) from None
+        for name, value in wanted.items():
+            try:
+                self.check(name, value)
+            except RlCoreError:
+                self.door(name, value)  # which refuses it too: a run logs what was refused
+                raise
+        for name, value in wanted.items():
+            self[name] = value
 
     def set(self, name: str, value: Any) -> Change:
         """Overrides a value; "auto" returns it to the config.
@@ -248,10 +283,6 @@ class Hyperparameters:
     def is_scheduled(self, name: str) -> bool:
         """Returns True if the config has a schedule for this value, even an overridden one."""
         return name in self._schedules
-
-    def values(self) -> dict[str, Any]:
-        """Returns all present values by name."""
-        return {name: self[name] for name in self.knobs}
 
     def overrides(self) -> dict[str, Any]:
         """Returns the values that override the config."""

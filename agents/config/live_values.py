@@ -61,7 +61,7 @@ def own_values(config: DqnConfig, overrides: Mapping[str, Any], env_step: int) -
     for name in live:
         if name in overrides:
             live.set(name, overrides[name])
-    return live.values()
+    return dict(live)
 
 
 def live_names(config: DqnConfig) -> list[str]:

@@ -1,11 +1,18 @@
 """Live values: where they come from, what they may be, and what a refusal says."""
 
 import math
+from collections.abc import MutableMapping
 
 import numpy as np
 import pytest
 
-from rl_core.errors import BoundsError, RlCoreError, StaticHyperparameter, UnknownName
+from rl_core.errors import (
+    ArgumentError,
+    BoundsError,
+    RlCoreError,
+    StaticHyperparameter,
+    UnknownName,
+)
 from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
 from rl_core.schedules import Constant, Geometric, Linear, Piecewise
 
@@ -60,7 +67,7 @@ def test_a_live_value_is_not_overwritten_by_a_schedule_at_the_next_step(live):
     for env_step in (50, 51, 99, 100, 101, 10**6):
         live.env_step = env_step
         assert live["epsilon"] == 0.9
-        assert live.values()["epsilon"] == 0.9
+        assert dict(live)["epsilon"] == 0.9
     assert live.source("epsilon") == "override"
 
 
@@ -86,7 +93,7 @@ def test_auto_on_a_value_that_was_never_set_changes_nothing(live):
 
 def test_setting_one_value_leaves_the_others(live):
     live["sync_period"] = 50
-    assert live.values() == {
+    assert dict(live) == {
         "sync_period": 50,
         "tau": 1.0,
         "epsilon": 1.0,
@@ -122,6 +129,56 @@ def test_it_can_be_asked_what_there_is(live):
     assert len(live) == 4
     assert "tau" in live and "batch_size" not in live and "tua" not in live
     assert live.knob("tau") is TAU
+
+
+def test_it_is_a_mapping(live):
+    assert isinstance(live, MutableMapping)
+    assert list(live.keys()) == ["sync_period", "tau", "epsilon", "exempt"]
+    assert dict(live.items()) == dict(live) == {
+        "sync_period": 500, "tau": 1.0, "epsilon": 1.0, "exempt": frozenset()
+    }  # fmt: skip
+    assert list(live.values()) == [500, 1.0, 1.0, frozenset()]
+    live.env_step = 50
+    assert live.get("epsilon") == 0.5
+    assert live.get("batch_size") is None and live.get("tua", 3) == 3
+
+
+def test_an_update_sets_several_values(live):
+    live.update({"tau": 0.5}, sync_period=50, epsilon="auto")
+    live.update([("exempt", ["torso"])])
+    assert live.overrides() == {"tau": 0.5, "sync_period": 50, "exempt": {"torso"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("sync_period", 0, BoundsError),
+        ("batch_size", 1, StaticHyperparameter),
+        ("sync_perod", 1, UnknownName),
+    ],
+)
+def test_an_update_with_one_bad_value_sets_none(live, name, value, error):
+    with pytest.raises(error, match=name):
+        live.update({"tau": 0.5, name: value, "epsilon": 0.5})
+    assert live.overrides() == {} and live.revision == 0
+
+
+@pytest.mark.parametrize("changes", [(5,), ("tau",), ({"tau": 1}, 2)], ids=str)
+def test_an_update_by_something_else_is_one_line(live, changes):
+    with pytest.raises(ArgumentError, match="update needs a dictionary of live values, got"):
+        live.update(*changes)
+
+
+@pytest.mark.parametrize(
+    "delete",
+    [lambda live: live.__delitem__("tau"), lambda live: live.pop("tau"), MutableMapping.clear],
+    ids=["del", "pop", "clear"],
+)
+def test_a_value_cannot_be_deleted_and_one_line_says_how_to_go_back(live, delete):
+    live["tau"] = 0.5
+    with pytest.raises(StaticHyperparameter, match="cannot be deleted; set it to 'auto'"):
+        delete(live)
+    assert live["tau"] == 0.5
 
 
 # What a value may be.
@@ -271,8 +328,9 @@ def test_what_is_no_collection_of_names_is_refused_in_words(live, value):
         lambda live: live.__setitem__("sync_perod", 5),
         lambda live: live.source("sync_perod"),
         lambda live: live.knob("sync_perod"),
+        lambda live: live.__delitem__("sync_perod"),
     ],
-    ids=["get", "set", "source", "knob"],
+    ids=["get", "set", "source", "knob", "delete"],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(live, use):
     with pytest.raises(UnknownName, match=r"sync_perod.*did you mean 'sync_period'"):

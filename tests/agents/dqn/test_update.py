@@ -247,7 +247,7 @@ def test_no_change_of_any_live_value_adds_an_operation_to_the_graph(lab):
         "epsilon": 0.5,
         "exempt": "torso",
     }
-    assert new.keys() == agent.hyperparameters.values().keys()
+    assert new.keys() == agent.hyperparameters.keys()
     for name, value in new.items():
         agent.hyperparameters[name] = value
         lab.fill(agent, 2)

@@ -60,11 +60,11 @@ BAD = {
 
 @pytest.mark.parametrize("content", BAD.values(), ids=BAD)
 def test_it_is_refused_logged_once_and_removed(bench, content):
-    before = bench.live.values()
+    before = dict(bench.live)
     bench.put(NAME, content.encode())
     bench.move(3)
     assert bench.live.overrides() == {} and bench.run.done == []
-    assert {**bench.live.values(), "epsilon": 1.0} == before
+    assert {**bench.live, "epsilon": 1.0} == before
     (entry,) = bench.log
     assert not entry.taken and entry.reason and "\n" not in entry.reason
     assert len(entry.reason) < 300 and bench.inbox == []

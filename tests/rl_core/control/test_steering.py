@@ -61,13 +61,13 @@ REFUSED = [
 
 @pytest.mark.parametrize(("name", "value", "reason"), REFUSED, ids=lambda x: str(x)[:20])
 def test_a_refusal_changes_nothing_and_is_logged_with_its_reason(bench, name, value, reason):
-    before = bench.live.values()
+    before = dict(bench.live)
     bench.command(name=name, value=value)
     bench.move()
     (entry,) = bench.log
     assert not entry.taken and reason in entry.reason and "\n" not in entry.reason
     bench.live.env_step = 0
-    assert bench.live.values() == before
+    assert dict(bench.live) == before
 
 
 def test_auto_returns_to_the_schedule_as_it_is_by_then(bench):
@@ -178,6 +178,21 @@ def test_a_refusal_from_python_is_raised_and_logged(bench, name, value, error):
         bench.live[name] = value
     (entry,) = bench.log
     assert not entry.taken and entry.who == "api" and entry.name == name
+
+
+def test_an_update_from_python_logs_each_value(bench):
+    bench.live.update({"tau": 0.5}, sync_period=50)
+    assert [(e.who, e.name, e.old, e.new) for e in bench.log] == [
+        ("api", "tau", 1.0, 0.5),
+        ("api", "sync_period", 500, 50),
+    ]
+
+
+def test_a_refused_update_from_python_logs_what_was_refused_and_sets_nothing(bench):
+    with pytest.raises(BoundsError):
+        bench.live.update(sync_period=50, tau=2.0)
+    (entry,) = bench.log
+    assert (entry.name, entry.taken) == ("tau", False) and bench.live.overrides() == {}
 
 
 def test_setting_from_another_thread_waits_for_the_safe_point(bench):
