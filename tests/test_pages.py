@@ -1,6 +1,7 @@
 """Every fenced block of README and docs is run, or stands in a list here that says why it is not.
 
-    ```python   a script: twice in the same place, with nothing on standard error
+    ```python   a script: twice in the same place, with nothing on standard error; a recipe of
+                from_tf1.md begins with that page's first block and prints what its comments say
     ```toml     a config
     ```json     an entry of an assistant's configuration: its command is parsed
     ```         commands, after `$` if their output follows, else each line; the commands of a
@@ -9,6 +10,7 @@
 Numbers may differ, everything else may not; two digests that are the same on the page are the same.
 """
 
+import itertools
 import json
 import re
 import shlex
@@ -105,8 +107,12 @@ def title(block):
 
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+BEGINNING, *RECIPES = blocks_of("from_tf1.md")
 SCRIPTS = [
-    b for b in BLOCKS if b.language == "python" and "print(" in b.text and "runs/" not in b.text
+    b
+    for b in BLOCKS
+    if b.language == "python" and "print(" in b.text and "runs/" not in b.text
+    if b not in RECIPES
 ]
 MODULES = {
     name: [b for b in blocks_of(page) if b.language == kind][number]
@@ -127,7 +133,8 @@ def test_there_are_blocks_of_every_kind():
 def test_a_block_is_of_a_language_that_is_run(block):
     assert block.language in ("", "python", "toml", "json"), "say here how it is run"
     if block.language == "python":
-        assert block in [*SCRIPTS, *MODULES.values()] or block.page in IN_SESSIONS
+        run = [*SCRIPTS, *MODULES.values(), BEGINNING, *RECIPES]
+        assert block in run or block.page in IN_SESSIONS
 
 
 def test_every_page_with_commands_that_are_run_is_in_a_session():
@@ -170,6 +177,19 @@ def test_a_script_runs_again_in_the_same_place_and_logs_nothing(
     done = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(re.findall(r"\d", done.stdout)) >= times * script.text.count("print(")
+
+
+@pytest.mark.parametrize("trains", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_recipe_prints_what_stands_beside_it_and_logs_nothing(trains, tmp_path, monkeypatch):
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    recipes = [r.text for r in RECIPES if ("DqnConfig" in r.text) == trains]
+    for i, recipe in enumerate(recipes):
+        (tmp_path / f"{i}.py").write_text(BEGINNING.text + recipe)
+    run = f"import runpy; [runpy.run_path(f'{{i}}.py') for i in range({len(recipes)})]"
+    done = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = [re.findall(r"print\(.*\)  # (.*)$", recipe, re.MULTILINE) for recipe in recipes]
+    assert all(said) and done.stdout.splitlines() == list(itertools.chain(*said))
 
 
 @pytest.mark.parametrize("block", CONFIGS, ids=lambda b: b.page)
