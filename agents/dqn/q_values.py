@@ -31,6 +31,7 @@ class QValues:
     ) -> None:
         self._own, self._state = own, state
         self._rank = int(networks.observations.shape.rank)
+        self._dtype = networks.observations.dtype.as_numpy_dtype
         feeds = [networks.observations, *own.tensors.values()]
         values = {"online": networks.greedy, "target": networks.greedy_target}
         if networks.greedy_ema is not None:
@@ -47,7 +48,7 @@ class QValues:
         """Returns action values by the network as it is now, or as it was.
 
         Args:
-          observation: [M, ...] as the envs show them, or a single one.
+          observation: [M, ...] as the envs show them, or a single one; lists may be given too.
           of: "online", "target", "averaged" (with `ema_decay`), or "past/K": the online network at
             the K-th last snapshot, which `rewind K` would go back to.
 
@@ -59,6 +60,8 @@ class QValues:
           RlCoreError: there are not so many snapshots.
         """
         rows = np.asarray(observation)
+        if self._dtype == np.float32 and rows.dtype.kind in "fiu":
+            rows = rows.astype(np.float32)
         single = rows.ndim == self._rank - 1
         inputs = [rows[np.newaxis] if single else rows, *self._own.values()]
         if of in self._calls:

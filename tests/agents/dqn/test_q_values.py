@@ -67,6 +67,7 @@ def test_a_single_observation_gives_a_row():
     one = agent.q_values(X[1], of="averaged")
     assert one.shape == (2,)
     np.testing.assert_allclose(one, agent.q_values(X, of="averaged")[1], rtol=1e-5)
+    np.testing.assert_array_equal(agent.q_values(X[1].tolist()), agent.q_values(X[1]))
     assert not np.array_equal(one, agent.q_values(X[1]))
 
 
