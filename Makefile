@@ -14,7 +14,7 @@ SEEDS ?= 10
 # Tests start the command hundreds of times, which takes less where Python keeps what it compiled.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: train test test-slow bench performance results check format hooks docs clean
+.PHONY: train test test-slow bench performance results check format hooks docs site clean
 
 train: $(VENV)/.ready
 	$(BIN)/targetnet train cartpole --board
@@ -58,8 +58,15 @@ docs: $(VENV)/.ready
 	$(BIN)/python -m rl_core.board.events > docs/tags.md
 	$(BIN)/python -m agents.config.live_values > docs/live.md
 
+# Warnings fail. Sphinx and what it needs are the extra `docs`, installed here if they are missing.
+site: $(VENV)/.ready
+	$(BIN)/python -c 'import furo, myst_nb' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs -d build/doctrees . build/site
+	@echo "build/site/index.html"
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build/site build/doctrees .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/.ready: pyproject.toml
 	@echo "Setting up $(VENV) (once; TensorFlow is a large download) ..."
