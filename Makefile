@@ -57,6 +57,7 @@ hooks: $(VENV)/.ready
 docs: $(VENV)/.ready
 	$(BIN)/python -m rl_core.board.events > docs/tags.md
 	$(BIN)/python -m agents.config.live_values > docs/live.md
+	$(BIN)/python -m agents.config.keys > docs/config.md
 
 # Warnings fail. Sphinx and what it needs are the extra `docs`, installed here if they are missing.
 site: $(VENV)/.ready

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from agents.config import keys
 from agents.config.live_values import as_markdown
+from agents.config.model import DqnConfig
 
 ROOT = Path(__file__).parents[1]
 BUILT = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
@@ -20,10 +22,25 @@ def test_the_page_of_live_values_is_what_the_table_says():
 
 
 def test_every_live_value_of_a_config_is_on_it():
-    from agents.config.model import DqnConfig
-
     page = as_markdown()
     assert all(f"| `{k.name}` | {k.unit} | {k.bounds} |" in page for k in DqnConfig.knobs())
+
+
+def test_the_page_of_keys_is_what_the_config_says():
+    assert (ROOT / "docs" / "config.md").read_text() == keys.as_markdown(), "run `make docs`"
+
+
+def test_every_key_of_a_config_is_on_it_once_with_its_meaning():
+    cells = rows(keys.as_markdown())
+    names = [row[0].split("`")[1] for row in cells]
+    assert sorted(names) == sorted(DqnConfig.model_fields)
+    assert all(row[4].strip() for row in cells)
+
+
+def test_every_paper_is_the_source_of_keys():
+    named = [paper.keys.split() for paper in keys.PAPERS]
+    assert all(named)
+    assert {key for names in named for key in names} <= DqnConfig.model_fields.keys()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)

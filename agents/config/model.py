@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from agents.config.own_live import OwnLive, check_names
-from agents.config.settings import LiveFloat, LiveInt, Settings, live
+from agents.config.settings import LiveFloat, LiveInt, Settings, key, live
 from rl_core.errors import did_you_mean, shown
 from rl_core.schedules import Linear
 
@@ -28,15 +28,16 @@ class FreezeArm(Settings):
 class EnvKeys(Settings):
     """The env, the number of its copies, the seed, and the length of the run."""
 
-    env_id: str = "CartPole-v1"  # a registered Gymnasium id
-    # Arguments of the env; `max_episode_steps` changes its time limit.
-    env_kwargs: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
-    num_envs: int = Field(default=1, ge=1)  # copies of the env that step together
-    # Kind of vector env, see docs/loops.md.
-    vectorization: Literal["sync", "async", "vector_entry_point", "envpool"] = "sync"
-    # Seed of the envs, the weights and every random draw.
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    env_steps: int = Field(default=50_000, ge=1)  # length of the run in env steps, over all copies
+    env_id: str = key("CartPole-v1", 'id of a registered Gymnasium env, or "module:id"')
+    env_kwargs: dict[str, Any] = key(
+        {}, "arguments of the env; `max_episode_steps` changes its time limit"
+    )
+    num_envs: int = key(1, "copies of the env that step together", "envs", ge=1)
+    vectorization: Literal["sync", "async", "vector_entry_point", "envpool"] = key(
+        "sync", "kind of vector env, see docs/loops.md"
+    )
+    seed: int = key(0, "seed of the envs, the weights and every random draw", ge=0, lt=2**63)
+    env_steps: int = key(50_000, "length of the run, over all copies of the env", "env steps", ge=1)
 
 
 class RewardKeys(Settings):
@@ -63,26 +64,40 @@ class NetworkKeys(Settings):
     `advantage` instead of `head`.
     """
 
-    network: str = "mlp"  # mlp, minatar, nature, impala, or your own as "module:function"
-    # Units of each dense layer of the torso.
-    hidden: tuple[Size, ...] = Field(default=(256, 256), strict=False)
-    layer_norm: bool = False  # layer normalization in the torso
-    # Scales uint8 observations to [0, 1]: by the bounds of their Box, or by dividing by 255.
-    byte_scale: Literal["bounds", "255"] = "bounds"
-    dueling: bool = False  # dueling head, Wang et al. (2016)
-    # Units of each hidden layer of the head; a dueling head has such layers in both streams.
-    head_hidden: tuple[Size, ...] = Field(default=(), strict=False)
-    noisy: bool = False  # noisy layers in the head, Fortunato et al. (2018)
-    # scalar: the expected return. categorical: C51, Bellemare et al. (2017). quantile: QR-DQN,
-    # Dabney et al. (2018). implicit: IQN, Dabney et al. (2018b).
-    head: Literal["scalar", "categorical", "quantile", "implicit"] = "scalar"
-    atoms: int = Field(default=51, ge=2)  # atoms of a categorical head
-    v_min: float = -10.0  # return at the first atom
-    v_max: float = 10.0  # return at the last atom
-    quantiles: int = Field(default=200, ge=1)  # quantiles of a quantile head
-    tau_samples: int = Field(default=64, ge=1)  # fractions that an implicit head draws in an update
-    # Fractions that an implicit head draws to act.
-    tau_samples_acting: int = Field(default=32, ge=1)
+    network: str = key("mlp", 'mlp, minatar, nature, impala, or your own as "module:function"')
+    hidden: tuple[Size, ...] = key(
+        (256, 256),
+        "units of each dense layer of the torso; by default 128 with minatar, 512 with nature, "
+        "256 with impala",
+        "units",
+        strict=False,
+    )
+    layer_norm: bool = key(False, "layer normalization in the torso")
+    byte_scale: Literal["bounds", "255"] = key(
+        "bounds",
+        "scales uint8 observations to [0, 1]: by the bounds of their Box, or by dividing by 255",
+    )
+    dueling: bool = key(
+        False, "dueling head: a stream for the state's value and one for the advantages"
+    )
+    head_hidden: tuple[Size, ...] = key(
+        (),
+        "units of each hidden layer of the head; a dueling head has such layers in both streams",
+        "units",
+        strict=False,
+    )
+    noisy: bool = key(False, "noisy layers in the head")
+    head: Literal["scalar", "categorical", "quantile", "implicit"] = key(
+        "scalar", "scalar: the expected return; categorical: C51; quantile: QR-DQN; implicit: IQN"
+    )
+    atoms: int = key(51, "atoms of a categorical head", "atoms", ge=2)
+    v_min: float = key(-10.0, "return at the first atom", "reward")
+    v_max: float = key(10.0, "return at the last atom", "reward")
+    quantiles: int = key(200, "quantiles of a quantile head", "quantiles", ge=1)
+    tau_samples: int = key(
+        64, "fractions that an implicit head draws in an update", "fractions", ge=1
+    )
+    tau_samples_acting: int = key(32, "fractions on which an implicit head acts", "fractions", ge=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -105,9 +120,12 @@ class NetworkKeys(Settings):
 class TargetKeys(Settings):
     """The target network, and the regression target that is computed with it."""
 
-    double: bool = False  # Double DQN, van Hasselt et al. (2016)
-    # Target copies whose values are averaged, Anschel et al. (2017); 1 turns averaging off.
-    averaged_targets: int = Field(default=1, ge=1)
+    double: bool = key(
+        False, "Double DQN: the online network chooses the action that the target network values"
+    )
+    averaged_targets: int = key(
+        1, "target copies whose values are averaged; 1 turns averaging off", "copies", ge=1
+    )
     sync_period: LiveInt = live(
         500,
         ge=1,
@@ -126,7 +144,7 @@ class TargetKeys(Settings):
     discount: LiveFloat = live(
         0.99, ge=0, le=1, unit="1", meaning="factor of the next state's value in the target"
     )
-    munchausen: bool = False  # Munchausen DQN, Vieillard et al. (2020)
+    munchausen: bool = key(False, "Munchausen DQN: the scaled log policy is added to the reward")
     munchausen_alpha: LiveFloat = live(
         0.9, ge=0, le=1, unit="1", meaning="factor of the log policy that is added to the reward"
     )
@@ -141,15 +159,17 @@ class TargetKeys(Settings):
 class ReplayKeys(Settings):
     """The replay memory and how batches are sampled from it."""
 
-    replay_capacity: int = Field(default=100_000, ge=3)  # rows, one per env and time step
-    batch_size: int = Field(default=64, ge=1)  # transitions per update
+    replay_capacity: int = key(
+        100_000, "rows of the replay, one per env and time step", "rows", ge=3
+    )
+    batch_size: int = key(64, "transitions per update", "transitions", ge=1)
     n_step: LiveInt = live(
         1,
         ge=1,
         unit="env steps",
         meaning="rewards added up before the next state's value",
     )
-    prioritized: bool = False  # prioritized replay, Schaul et al. (2016)
+    prioritized: bool = key(False, "prioritized replay")
     priority_alpha: LiveFloat = live(
         0.6,
         ge=0,
@@ -170,7 +190,7 @@ class ReplayKeys(Settings):
 class LearningKeys(Settings):
     """The updates: their schedule, the optimizer, the loss, the frozen blocks."""
 
-    learn_start: int = Field(default=1_000, ge=0)  # env steps before the first update
+    learn_start: int = key(1_000, "env steps before the first update", "env steps", ge=0)
     learn_period: LiveInt = live(
         4,
         ge=1,
@@ -183,8 +203,10 @@ class LearningKeys(Settings):
     )
     learning_rate: LiveFloat = live(1e-3, gt=0, unit="1", meaning="Adam's step size")
     # A smaller one could push weights out of float32.
-    adam_epsilon: float = Field(default=1e-8, ge=1e-30)
-    loss: Literal["huber", "squared"] = "huber"  # loss of a scalar head
+    adam_epsilon: float = key(
+        1e-8, "number that is added to the divisor of a step of Adam", "1", ge=1e-30
+    )
+    loss: Literal["huber", "squared"] = key("huber", "loss of a scalar head")
     huber_delta: LiveFloat = live(
         1.0, gt=0, unit="reward", meaning="absolute TD error above which the Huber loss is linear"
     )
@@ -202,8 +224,9 @@ class LearningKeys(Settings):
         meaning="decay per update of the averaged weights; 0 in the config turns averaging off",
         effect="next update",
     )
-    # Arms that take turns; without arms all blocks are trained.
-    freeze: tuple[FreezeArm, ...] = Field(default=(), strict=False)
+    freeze: tuple[FreezeArm, ...] = key(
+        (), "arms that take turns; without arms all blocks are trained", strict=False
+    )
 
     @field_validator("freeze", mode="before")
     @classmethod
@@ -226,7 +249,9 @@ class ExplorationKeys(Settings):
         meaning="probability of a uniformly random action",
         effect="next action",
     )
-    boltzmann: bool = False  # draw actions from softmax(q / temperature) instead of the greedy one
+    boltzmann: bool = key(
+        False, "draws actions from softmax(q / temperature) instead of the greedy one"
+    )
     temperature: LiveFloat = live(
         1.0,
         gt=0,
@@ -239,7 +264,9 @@ class ExplorationKeys(Settings):
 class EvaluationKeys(Settings):
     """Times of curve points and evaluations, and the size of an evaluation."""
 
-    log_period: int = Field(default=1_000, ge=1)  # env steps from one point of a curve to the next
+    log_period: int = key(
+        1_000, "env steps from one point of a curve to the next", "env steps", ge=1
+    )
     histograms: LiveInt = live(
         0,
         ge=0,
@@ -248,19 +275,24 @@ class EvaluationKeys(Settings):
         "long as about 10 updates",
         effect="next point of the curves (log_period)",
     )
-    # Env steps from one greedy evaluation to the next.
-    eval_period: int = Field(default=10_000, ge=1)
-    eval_episodes: int = Field(default=10, ge=1)  # episodes of each evaluation during training
-    # Env steps after which an evaluation cuts off an episode.
-    eval_max_steps: int = Field(default=27_000, ge=1)
-    final_eval_episodes: int = Field(default=100, ge=1)  # episodes of the evaluation after training
+    eval_period: int = key(
+        10_000, "env steps from one greedy evaluation to the next", "env steps", ge=1
+    )
+    eval_episodes: int = key(10, "episodes of each evaluation during training", "episodes", ge=1)
+    eval_max_steps: int = key(
+        27_000, "env steps after which an evaluation cuts off an episode", "env steps", ge=1
+    )
+    final_eval_episodes: int = key(
+        100, "episodes of the evaluation after training", "episodes", ge=1
+    )
 
 
 class SinkKeys(Settings):
     """Places that take the curves beside the event files."""
 
-    # Any of mlflow, wandb and trackio, see docs/sinks.md.
-    log_to: tuple[str, ...] = Field(default=(), strict=False)
+    log_to: tuple[str, ...] = key(
+        (), "any of mlflow, wandb and trackio, see docs/sinks.md", strict=False
+    )
 
     @field_validator("log_to")
     @classmethod
@@ -277,36 +309,49 @@ class SinkKeys(Settings):
 class CheckpointKeys(Settings):
     """Checkpoints on disk and snapshots in memory."""
 
-    # Seconds and env steps from one checkpoint to the next; 0 turns a trigger off.
-    checkpoint_seconds: float = Field(default=60.0, ge=0)
-    checkpoint_steps: int = Field(default=0, ge=0)
-    # Latest checkpoints to keep; the best one is kept too.
-    checkpoint_keep: int = Field(default=2, ge=1)
-    past_states: int = Field(default=4, ge=0)  # snapshots in memory that `rewind` can return to
+    checkpoint_seconds: float = key(
+        60.0, "seconds from one checkpoint to the next; 0 turns this trigger off", "seconds", ge=0
+    )
+    checkpoint_steps: int = key(
+        0, "env steps from one checkpoint to the next; 0 turns this trigger off", "env steps", ge=0
+    )
+    checkpoint_keep: int = key(
+        2, "latest checkpoints to keep; the best one is kept too", "checkpoints", ge=1
+    )
+    past_states: int = key(4, "snapshots in memory that `rewind` can return to", "snapshots", ge=0)
 
 
 class LoopKeys(Settings):
     """The loop that trains the agent, see agents/loops/choice.py."""
 
-    loop: Literal["plain", "concurrent", "compiled"] = "plain"
-    chunk: int = Field(default=500, ge=1)  # time steps per call of the compiled loop
+    loop: Literal["plain", "concurrent", "compiled"] = key(
+        "plain", "the loop that trains the agent, see docs/loops.md"
+    )
+    chunk: int = key(500, "time steps per call of the compiled loop", "time steps", ge=1)
 
 
 class MachineKeys(Settings):
     """Threads and compilers."""
 
-    # Threads inside one operation. With 1, the same seed gives the same bits.
-    threads: int = Field(default=1, ge=1, le=1_024)
-    # Compile learning phases with XLA. A phase of one update is compiled only if threads = 1.
-    xla: bool = True
-    # Use oneDNN: convolutions are faster, small layers slower, and the last bits differ.
-    onednn: bool = False
+    threads: int = key(
+        1,
+        "threads inside one operation; with 1, the same seed gives the same bits",
+        "threads",
+        ge=1,
+        le=1_024,
+    )
+    xla: bool = key(
+        True, "compiles learning phases with XLA; a phase of one update only if threads = 1"
+    )
+    onednn: bool = key(
+        False, "uses oneDNN: convolutions are faster, small layers slower, and the last bits differ"
+    )
 
 
 class OwnKeys(Settings):
     """Live values of the user's own."""
 
-    live: dict[str, OwnLive] = {}  # noqa: RUF012 - pydantic copies it
+    live: dict[str, OwnLive] = key({}, "live values of your own, see docs/family.md")
 
 
 # Pydantic takes the fields of the last base first: env_id is the first key, live the last.

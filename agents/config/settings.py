@@ -55,6 +55,36 @@ LiveFloat = Annotated[FiniteFloat | _Schedules, BeforeValidator(_number_or_sched
 LiveInt = Annotated[int | _Schedules, BeforeValidator(_number_or_schedule)]
 
 
+def key(
+    default: Any,
+    meaning: str,
+    unit: str = "",
+    *,
+    ge: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+    strict: bool | None = None,
+) -> Any:
+    """Declares a field that is fixed when the run begins.
+
+    Args:
+      default: of the field.
+      meaning: one phrase for the docs.
+      unit: unit of the value; "" if it has none.
+      ge, le, lt: bounds.
+      strict: False takes a list for a tuple.
+    """
+    return Field(
+        default,
+        description=meaning,
+        json_schema_extra={"unit": unit},
+        ge=ge,
+        le=le,
+        lt=lt,
+        strict=strict,
+    )
+
+
 def live(
     default: Any,
     *,
