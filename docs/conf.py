@@ -22,6 +22,7 @@ html_extra_path = ["site"]  # build/site/index.html, which leads to the first pa
 html_copy_source = False
 html_show_sphinx = False
 highlight_language = "text"
+smartquotes = False
 myst_heading_anchors = 3  # the anchors of GitHub
 myst_enable_extensions = ["colon_fence"]
 

@@ -40,6 +40,7 @@ NOT_RUN = {
     r"source \.venv/bin/activate": "is of the shell that a user types in",
     r"targetnet results .*": "trains for hours; tests/agents/results run it on small configs",
     r"python -m tests\.benchmarks\.performance .*": "measures for minutes, beside peers",
+    r"python docs/plot_.*": "trains for minutes",
     r"targetnet board --host 0\.0\.0\.0 .*": "opens a port to other machines",
     r"tensorboard .* --bind_all .*": "opens a port to other machines",
 }
@@ -152,6 +153,8 @@ def test_what_is_not_run_is_on_a_page_and_could_be(pattern):
             assert _parse(words)
         elif program == "make":
             assert f"\n{words[0].replace('.venv', '$(VENV)')}: " in MAKEFILE
+        elif words[0].endswith(".py"):
+            assert (ROOT / words[0]).exists()
         elif program == "python":
             assert find_spec(words[1])
 

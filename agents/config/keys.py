@@ -106,7 +106,7 @@ def _row(name: str) -> str:
     else:
         shown, unit, values = f"`{name}`", extra["unit"], _VALUES.get(name) or _values(field)
     meaning = re.sub(r"docs/((\w+)\.md)", r"[\2](\1)", field.description or "")
-    cells = (shown, f"`{_toml(field.default)}`", unit, values, meaning, ", ".join(_papers(name)))
+    cells = (shown, meaning, f"`{_toml(field.default)}`", unit, values, ", ".join(_papers(name)))
     return f"| {' | '.join(cells)} |"
 
 
@@ -135,7 +135,7 @@ def _papers(name: str) -> Iterator[str]:
 
 
 _HEAD = """\
-| key | default | unit | values | meaning | source |
+| key | meaning | default | unit | values | source |
 |---|---|---|---|---|---|
 """
 _PAGE = """\
