@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 project = "targetnet"
-author = "the targetnet authors"
 root_doc = "docs/index"
 include_patterns = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**"]
 # Directories that Sphinx would walk through in search of pages.
@@ -21,6 +20,7 @@ html_title = "targetnet"
 html_extra_path = ["site"]  # build/site/index.html, which leads to the first page
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 highlight_language = "text"
 smartquotes = False
 myst_heading_anchors = 3  # the anchors of GitHub

@@ -49,8 +49,9 @@ SESSIONS = [
     ("family.md", "README.md"),
     ("nothing_lost.md",),
     ("tutorial.md",),
+    ("cookbook.md",),
 ]
-SLOW = [("nothing_lost.md",), ("tutorial.md",)]
+SLOW = [("nothing_lost.md",), ("tutorial.md",), ("cookbook.md",)]
 IN_SESSIONS = [page for session in SESSIONS for page in session]
 # Files that are there before: the page, the language and the number of the block of its language.
 FILES = {
@@ -58,6 +59,8 @@ FILES = {
     "my.toml": ("family.md", "toml", 0),
     "own.py": ("family.md", "python", 1),
     "own.toml": ("family.md", "toml", 1),
+    "corridors.py": ("cookbook.md", "python", 0),
+    "corridor.toml": ("cookbook.md", "toml", 0),
 }
 OTHER_LINES = {
     "targetnet log runs/cartpole-plain-1": "the page's run was also steered in the browser"
@@ -127,7 +130,7 @@ SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 
 def test_there_are_blocks_of_every_kind():
-    assert len(SCRIPTS) == 4 and len(CONFIGS) == 4 and len(SHELL) > 40
+    assert len(SCRIPTS) == 4 and len(CONFIGS) == 5 and len(SHELL) > 40
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=title)
@@ -230,8 +233,8 @@ def test_the_commands_of_a_page_print_what_it_says(pages, tmp_path, monkeypatch,
             for command, printed in block.commands() if not block.language else []:
                 if why_not_run(command) is None:
                     session.command(command, printed)
-    for name in ("towers", "own"):
-        sys.modules.pop(name, None)
+    for name in MODULES:
+        sys.modules.pop(name.removesuffix(".py"), None)
 
 
 class Session:

@@ -1,5 +1,6 @@
 """The docs site: every page is in it, every public name, no broken link, nothing from the net."""
 
+import json
 import re
 import subprocess
 import sys
@@ -31,6 +32,15 @@ def test_the_reference_has_every_public_name_once():
     pages = "".join(page.read_text() for page in DOCS.glob("api/*.rst"))
     names = re.findall(r"^\.\. (?:auto|py:)\w+:: targetnet\.(\w+)", pages, re.MULTILINE)
     assert Counter(names) == Counter(targetnet.__all__)
+
+
+@pytest.mark.parametrize("notebook", [*DOCS.glob("*.ipynb")], ids=lambda path: path.name)
+def test_a_notebook_is_committed_without_what_it_printed(notebook):
+    """The site is built with what it prints then."""
+    cells = json.loads(notebook.read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert len(code) > 3
+    assert all((cell["outputs"], cell["execution_count"]) == ([], None) for cell in code)
 
 
 # Links of the Markdown pages, as GitHub follows them.
@@ -87,11 +97,11 @@ def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("site")
     build = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs", "."]
     done = subprocess.run([*build, str(out)], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
     return out
 
 
-@pytest.mark.slow  # it imports TensorFlow twice and trains
+@pytest.mark.slow  # it trains in a notebook
 @pytest.mark.timeout(600)
 def test_the_site_is_built_without_a_warning_and_its_links_lead_somewhere(site):
     pages = {path.resolve(): Page(path) for path in site.rglob("*.html")}
