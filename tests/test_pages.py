@@ -281,7 +281,8 @@ class Session:
             return 0, self._begin(words)
         more = {
             "train": [*SMALL, "env_steps=200"],
-            "resume": [f"env_steps={self._steps(words) + 200}"],
+            # More than can have been made since its last heartbeat.
+            "resume": [f"env_steps={self._steps(words) + 20_000}"],
         }
         code = main([*words[1:], *(["--set", *more[words[1]]] if words[1] in more else [])])
         self._wait_for_the_end_of_one(command)

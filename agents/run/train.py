@@ -35,7 +35,7 @@ from rl_core.arguments import path_of, require_a, require_function
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.commands import Command, Who, set_command
 from rl_core.control.files import RunLock, submit
-from rl_core.errors import ArgumentError, RunDirError, shown
+from rl_core.errors import ArgumentError, ConfigError, RunDirError, shown
 
 # The network's random weights -> the weights that replace some of them.
 Initial = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
@@ -155,6 +155,11 @@ def resume(
         checkpoint = store.latest()
         resumed = Resumed(checkpoint, read_host(checkpoint)) if checkpoint else None
         done = resumed.host.loop.env_step if resumed else 0
+        if config.env_steps < min(before.env_steps, done):
+            raise ConfigError(
+                f"env_steps must be at least {done:,}, where {directory.path} goes on, got "
+                f"{config.env_steps:,}"
+            )
         if directory.has_result() and done >= config.env_steps:
             raise RunDirError(
                 f"{directory.path} is finished after {done:,} env steps; "

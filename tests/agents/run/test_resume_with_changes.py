@@ -183,3 +183,17 @@ def test_another_share_is_refused_on_resume(tmp_path):
         ConfigError, match=r"learning_rate is Linear.*from there on: targetnet resume"
     ):
         resume(run, SHARES.model_copy(update={"learning_rate": other}))
+
+
+def test_a_run_cannot_become_shorter_than_it_is(tmp_path):
+    """Its end could not be repeated: it would lie before the checkpoint that it goes on from."""
+    run = begun(tmp_path / "run", 300)
+    before = files_of(run)
+    with pytest.raises(
+        ConfigError, match=r"env_steps must be at least 260, where .* goes on, got 200"
+    ):
+        resume(run, changes={"env_steps": 200})
+    after = files_of(run)
+    assert {name: after[name] for name in before} == before
+    assert resume(run, changes={"env_steps": 400}).env_steps == 400
+    assert repeat(run).identical
