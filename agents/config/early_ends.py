@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from agents.config.live_values import configured_values
 from agents.config.model import DqnConfig, ExplorationKeys
 from rl_core.schedules import Geometric, Linear, Piecewise
 
+_WithEnd = Linear | Geometric | Piecewise
 _EARLY = 0.5  # share of the run
 
 
@@ -16,7 +18,8 @@ def early_ends(config: DqnConfig, *, resumed: bool = False) -> str | None:
     Args:
       resumed: True if the run has begun, so that its schedules are fixed.
     """
-    ends = {name: end for name in _scheduled(config) if (end := _early_end(config, name, resumed))}
+    schedules = _schedules(config)
+    ends = {n: end for n, s in schedules.items() if (end := _early_end(config, s, resumed))}
     if ends.keys() <= ExplorationKeys.model_fields.keys():
         return None
     places = ", ".join(f"{name} at env step {end:,}" for name, end in ends.items())
@@ -24,33 +27,30 @@ def early_ends(config: DqnConfig, *, resumed: bool = False) -> str | None:
     if resumed:
         advice = "its schedules stay as they began; --set or targetnet set gives another value"
     else:
-        advice = f"to follow the run's length: {first} = {{ {_in_shares(config, first)} }}"
+        key = f"live.{first}.default" if first in config.live else first
+        table = _in_shares(schedules[first], config.env_steps)
+        advice = f"to follow the run's length: {key} = {{ {table} }}"
     return f"schedules end long before the run's {config.env_steps:,} env steps: {places}; {advice}"
 
 
-def _scheduled(config: DqnConfig) -> list[str]:
-    return [
-        knob.name
-        for knob in config.knobs()
-        if isinstance(getattr(config, knob.name), Linear | Geometric | Piecewise)
-    ]
+def _schedules(config: DqnConfig) -> dict[str, _WithEnd]:
+    values = configured_values(config)
+    return {n: v for n, v in values.items() if isinstance(v, _WithEnd)}
 
 
-def _early_end(config: DqnConfig, name: str, resumed: bool) -> int | None:
+def _early_end(config: DqnConfig, schedule: _WithEnd, resumed: bool) -> int | None:
     """Returns the env step of the last corner if that is early; None for a share of the run.
 
     A run that has begun and is made longer keeps the env steps of its shares too.
     """
-    schedule = getattr(config, name)
     end: int = max(schedule.corners(), default=0)
     if not resumed and schedule.in_shares() != schedule:
         return None
     return end if end < _EARLY * config.env_steps else None
 
 
-def _in_shares(config: DqnConfig, name: str) -> str:
+def _in_shares(schedule: _WithEnd, env_steps: int) -> str:
     """Returns the schedule's table, stretched so that it ends with the run."""
-    schedule = getattr(config, name)
     table = schedule.model_dump()
     if isinstance(schedule, Piecewise):
         del table["points"]
@@ -59,7 +59,7 @@ def _in_shares(config: DqnConfig, name: str) -> str:
         table["fractions"] = [[round(step / last, 3), value] for step, value in points]
     else:
         del table["steps"]
-        table["fraction"] = round(1 - schedule.begin / config.env_steps, 3)
+        table["fraction"] = round(1 - schedule.begin / env_steps, 3)
     order = ["schedule", "start", "end", "begin", "fraction", "fractions", "between"]
     default = type(schedule).model_fields
     return ", ".join(

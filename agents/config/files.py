@@ -15,11 +15,10 @@ from pydantic import BaseModel
 
 from agents.config.live_values import live_names
 from agents.config.model import DqnConfig
-from agents.config.settings import in_shares, parse
+from agents.config.settings import parse
 from rl_core.arguments import require_a
 from rl_core.errors import ArgumentError, ConfigError, did_you_mean, in_one_line, shown
 from rl_core.regular_file import read_regular
-from rl_core.schedules import SCHEDULES
 from rl_core.seal import is_sealed_text
 from rl_core.validation import require_known
 
@@ -68,7 +67,7 @@ def load_config(source: str | Path, changes: Mapping[str, Any] | Iterable[str] =
     for name, value in parsed_changes(changes).items():
         _apply(values, name, value)
         where = source if name not in DqnConfig.model_fields else where
-    return parse(DqnConfig, in_shares(values), where)
+    return parse(DqnConfig, DqnConfig.in_shares(values), where)
 
 
 def read_config(path: Path, absent: Mapping[str, Any] = MappingProxyType({})) -> DqnConfig:
@@ -163,9 +162,9 @@ def _what_can_change(name: str) -> str:
 
 def _is_as_begun(name: str, was: Any, is_: Any) -> bool:
     # A run of version 0.1 keeps its byte scale, whatever later configs say.
-    if was == is_ or (name == "byte_scale" and was == "255"):
+    if name == "byte_scale" and was == "255":
         return True
-    return isinstance(is_, SCHEDULES) and in_shares({name: was}) == in_shares({name: is_})
+    return DqnConfig.in_shares({name: was}) == DqnConfig.in_shares({name: is_})
 
 
 def dump_config(config: DqnConfig) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -352,6 +353,14 @@ class OwnKeys(Settings):
     """Live values of the user's own."""
 
     live: dict[str, OwnLive] = key({}, "live values of your own, see docs/family.md")
+
+    @classmethod
+    def in_shares(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the values of a run that begins, those of own live values too."""
+        values = super().in_shares(values)
+        if isinstance(own := values.get("live"), Mapping):
+            values["live"] = {name: OwnLive.table_in_shares(value) for name, value in own.items()}
+        return values
 
 
 # Pydantic takes the fields of the last base first: env_id is the first key, live the last.

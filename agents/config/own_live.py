@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pydantic import FiniteFloat, field_validator, model_validator
 
-from agents.config.settings import LiveFloat, Settings
+from agents.config.settings import LiveFloat, Settings, schedule_in_shares
 from rl_core.errors import in_one_line, shown
 from rl_core.hyperparameters import Knob
 from rl_core.schedules import SCHEDULES
@@ -60,6 +61,15 @@ class OwnLive(Settings):
         if not isinstance(value, SCHEDULES):
             return self
         return self.model_copy(update={"default": value.over(env_steps)})
+
+    @staticmethod
+    def table_in_shares(own: Any) -> Any:
+        """Returns an own live value, or its table in a file, as a run begins with it."""
+        if isinstance(own, OwnLive):
+            return own.model_copy(update={"default": schedule_in_shares(own.default)})
+        if isinstance(own, Mapping) and "default" in own:
+            return {**own, "default": schedule_in_shares(own["default"])}
+        return own
 
     @field_validator("unit", "meaning")
     @classmethod

@@ -127,7 +127,7 @@ class Settings(Model):
             return super().model_copy(deep=deep)
         values = dict(self) | dict(update)
         if "env_steps" in update:
-            values = in_shares(values)
+            values = type(self).in_shares(values)
         copy: Self = parse(type(self), values, type(self).__name__)
         return copy
 
@@ -144,6 +144,15 @@ class Settings(Model):
             for name, field in cls.model_fields.items()
             if isinstance(field.json_schema_extra, dict) and "live" in field.json_schema_extra
         ]
+
+    @classmethod
+    def in_shares(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the values of a run that begins: schedules in shares have no env steps yet.
+
+        Other fields stay as they are, also tables whose keys read like those of a schedule.
+        """
+        live = {knob.name for knob in cls.knobs()}
+        return {k: schedule_in_shares(v) if k in live else v for k, v in values.items()}
 
     @model_validator(mode="after")
     def _check_number_ranges(self) -> Settings:
@@ -163,23 +172,16 @@ class Settings(Model):
         return self
 
 
-def in_shares(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of a run that begins: schedules in shares have no env steps yet."""
-    return {name: _in_shares(value) for name, value in values.items()}
-
-
-def _in_shares(value: Any) -> Any:
+def schedule_in_shares(value: Any) -> Any:
+    """Returns a live field's value as a run begins with it: a share has no env steps yet."""
     if isinstance(value, SCHEDULES):
         return value.in_shares()
-    if isinstance(value, Settings):
-        return type(value).model_validate(in_shares(dict(value)))
-    if isinstance(value, dict) and "schedule" not in value:
-        return in_shares(value)  # live values of the user's own
-    if isinstance(value, dict):
-        for share, env_steps in (("fraction", "steps"), ("fractions", "points")):
-            if share in value:
-                value = {key: inner for key, inner in value.items() if key != env_steps}
-    return value
+    if not isinstance(value, dict):
+        return value
+    env_steps = {
+        of for share, of in (("fraction", "steps"), ("fractions", "points")) if share in value
+    }
+    return {key: inner for key, inner in value.items() if key not in env_steps}
 
 
 def parse(model: type[Settings], values: dict[str, Any], source: str) -> Any:

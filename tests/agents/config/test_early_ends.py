@@ -43,6 +43,14 @@ def test_the_line_has_the_name_the_env_step_and_a_table_that_fits(tmp_path, sche
     assert fitted.learning_rate.extremes() == schedule.extremes()
 
 
+def test_a_live_value_of_ones_own_is_named_with_the_key_that_mends_it():
+    own = {"dropout": {"default": {"schedule": "linear", "start": 0.5, "end": 0.0, "steps": 100}}}
+    line = early_ends(config(live=own))
+    table = '{ schedule = "linear", start = 0.5, end = 0, fraction = 1 }'
+    assert "dropout at env step 100;" in line
+    assert line.endswith(f"live.dropout.default = {table}")
+
+
 def test_all_schedules_that_end_early_are_named_in_one_line():
     line = early_ends(config(learning_rate=RATE, tau=RATE, epsilon=RATE, discount=0.9))
     assert "tau at env step 400, learning_rate at env step 400, epsilon at env step 400" in line

@@ -151,6 +151,16 @@ def test_what_toml_can_hold_in_env_kwargs_is_read_back_equal(write):
     assert read_config(write(dump_config(config))) == config
 
 
+@pytest.mark.parametrize(
+    "table", [{"plan": {"schedule": "a", "fraction": 0.5, "steps": 3}}, {"fraction": 1, "steps": 3}]
+)
+def test_a_table_of_the_env_that_reads_like_a_schedule_keeps_its_keys(write, table):
+    config = load_config("cartpole", {"env_kwargs": table})
+    assert config.env_kwargs == table
+    assert load_config(write(dump_config(config))).env_kwargs == table
+    assert config.model_copy(update={"env_steps": 70}).env_kwargs == table
+
+
 def test_a_config_cannot_be_changed_afterwards():
     with pytest.raises(ValueError, match="cannot be changed; make another"):
         DqnConfig().sync_period = 3

@@ -2,7 +2,13 @@
 
 import pytest
 
-from agents.config.files import changed_config, dump_config, load_config, read_config
+from agents.config.files import (
+    changed_config,
+    dump_config,
+    load_config,
+    read_config,
+    require_can_go_on,
+)
 from agents.config.live_values import live_knobs, own_values
 from agents.config.model import DqnConfig
 from agents.config.own_live import OwnLive
@@ -103,3 +109,23 @@ def test_a_table_that_cannot_be_used_is_one_line(live, message, tmp_path):
 def test_from_python():
     config = DqnConfig(live={"dropout": OwnLive(default=0.1, ge=0, lt=1)})
     assert config.live["dropout"].knob("dropout").bounds == "in [0, 1)"
+
+
+def test_a_share_is_of_the_run_that_begins_and_a_run_that_goes_on_keeps_its_env_steps(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(
+        "env_steps = 1_000\n[live.gain]\n"
+        'default = { schedule = "linear", start = 1.0, end = 3.0, fraction = 0.5 }\n'
+    )
+
+    def steps(config):
+        return config.live["gain"].default.steps
+
+    begun = load_config(path)
+    longer = load_config(path, ["env_steps=3_000"])
+    assert (steps(begun), steps(longer)) == (500, 1_500)
+    assert steps(begun.model_copy(update={"env_steps": 200})) == 100
+    goes_on = require_can_go_on(begun, longer)
+    assert (goes_on.env_steps, steps(goes_on)) == (3_000, 500)
+    path.write_text(dump_config(goes_on))
+    assert steps(read_config(path)) == 500 and steps(load_config(path)) == 1_500
