@@ -13,6 +13,9 @@ from rl_core.hyperparameters import Hyperparameters, Knob
 from rl_core.networks import Conditions, Values
 from rl_core.random import Draws
 
+# Live values whose 0 means no limit are fed as infinity then, so that no operation asks for it.
+_LIMITS = ("reward_clip",)
+
 
 class LiveFeeds:
     """Scalars by name in the graph; outside, an array of the real ones and one of the whole ones.
@@ -35,19 +38,21 @@ class LiveFeeds:
             tf.placeholder(dtype, [len(names)], f"live_{dtype.name}")
             for dtype, names in zip((tf.float32, tf.int64), self._names, strict=True)
         ]
-        both = list(zip(self._names, self.tensors, strict=True))
-        self._places = {n: (fed, i) for names, fed in both for i, n in enumerate(names)}
+        self._places = {
+            n: (k, i) for k, names in enumerate(self._names) for i, n in enumerate(names)
+        }
         self._scalars = {
             name: scalar
-            for names, fed in both
+            for names, fed in zip(self._names, self.tensors, strict=True)
             for name, scalar in zip(names, tf.unstack(fed), strict=True)
         }
+        self._limits = [name for name in _LIMITS if name in self._places]
 
     def __getitem__(self, name: str) -> tf.Tensor:
         if not compiled():
             return self._scalars[name]
-        fed, place = self._places[name]
-        return fed[place]
+        array, place = self._places[name]
+        return self.tensors[array][place]
 
     def __contains__(self, name: str) -> bool:
         return name in self._scalars
@@ -70,9 +75,8 @@ class LiveFeeds:
 
     def with_value(self, values: Sequence[np.ndarray], name: str, value: float) -> list[np.ndarray]:
         """Returns arrays as `values()` returned them, but for one value."""
-        fed, place = self._places[name]
         arrays = [array.copy() for array in values]
-        arrays[self.tensors.index(fed)][place] = value
+        self._put(arrays, name, value)
         return arrays
 
     def among(self, values: Sequence[np.ndarray]) -> dict[str, float]:
@@ -86,6 +90,13 @@ class LiveFeeds:
             np.array([self._live[name] for name in names], fed.dtype.as_numpy_dtype)
             for names, fed in zip(self._names, self.tensors, strict=True)
         ]
+        for name in self._limits:
+            if not self._live[name]:
+                self._put(self._arrays, name, np.inf)
+
+    def _put(self, arrays: Sequence[np.ndarray], name: str, value: float) -> None:
+        array, place = self._places[name]
+        arrays[array][place] = value
 
 
 class OwnFeeds:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
@@ -26,13 +25,13 @@ def learned_rewards(live: LiveFeeds) -> Callable[[tf.Tensor], tf.Tensor]:
         learned = min(max(reward * reward_scale, -reward_clip), reward_clip)
 
     Scale 1 and clip 1 are the clipping of Mnih et al. (2015),
-    https://doi.org/10.1038/nature14236. Clip 0 does not clip.
+    https://doi.org/10.1038/nature14236. Clip 0 does not clip: it is fed as infinity.
     """
 
     def learned(reward: tf.Tensor) -> tf.Tensor:
-        clip = live["reward_clip"]
-        limit = tf.where(clip > 0, clip, tf.fill([], np.float32(np.inf)))
-        return tf.clip_by_value(reward * live["reward_scale"], -limit, limit)
+        limit = live["reward_clip"]
+        # `-limit` would be a scalar that XLA makes before its loop and hands to every iteration.
+        return -tf.minimum(-tf.minimum(reward * live["reward_scale"], limit), limit)
 
     return learned
 

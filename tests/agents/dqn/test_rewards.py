@@ -8,12 +8,14 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
+from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.memory import learned_rewards
 from agents.run.checkpoints import restore_agent
 from agents.run.train import resume, train
 from agents.saved.host import new_host
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.errors import BoundsError
+from rl_core.hyperparameters import Hyperparameters
 
 #     scale  clip  learned from rewards -3, 0, 1, 2, 4
 ROWS = [
@@ -26,9 +28,17 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("scale", "clip", "learned"), ROWS)
-def test_rewards_are_scaled_and_then_clipped(evaluate, scale, clip, learned):
-    live = {"reward_scale": tf.constant(scale), "reward_clip": tf.constant(clip)}
-    got = evaluate(learned_rewards(live)(tf.constant([-3.0, 0.0, 1.0, 2.0, 4.0])))
+def test_rewards_are_scaled_and_then_clipped(engine, scale, clip, learned):
+    knobs = [knob for knob in DqnConfig.knobs() if knob.name in ("reward_scale", "reward_clip")]
+    with engine.building():
+        feeds = LiveFeeds(knobs)
+        paid = tf.constant([-3.0, 0.0, 1.0, 2.0, 4.0])
+        got = learned_rewards(feeds)(paid)
+    live = Hyperparameters(knobs, {"reward_scale": 9.0, "reward_clip": 0.1})
+    feeds.start(live)
+    live.update({"reward_scale": scale, "reward_clip": clip})
+    engine.start()
+    got = engine.callable(got, feeds.tensors)(*feeds.values())
     np.testing.assert_array_equal(got, np.float32(learned))
 
 
