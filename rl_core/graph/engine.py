@@ -33,9 +33,14 @@ try:
     from tensorflow.python.client.pywrap_tf_session import TF_SessionRunCallable as _run_callable
 except ImportError:  # a private module: without it the public call serves
     _run_callable = None
+try:
+    from tensorflow.python.util import _pywrap_util_port as _port
+except ImportError:  # a private module: without it the variable is believed
+    _port = None
 
 _SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
-_ONEDNN = os.environ.get(ONEDNN_VARIABLE) == "1"  # TensorFlow has read it by now
+# TensorFlow decides at its import: it may have been before ours, which asks for none.
+_ONEDNN = os.environ.get(ONEDNN_VARIABLE) == "1" if _port is None else bool(_port.IsMklEnabled())
 # Vectors as wide as the processor has them (XLA stops at 256 bits), and kernels in an order for one
 # thread: the other one keeps more of them ready, of which XLA hands some to another thread.
 _XLA_FLAGS = (
@@ -80,9 +85,11 @@ class Engine:
         if executor not in ("single_threaded", "default"):
             raise BoundsError(f"executor must be 'single_threaded' or 'default', got {executor!r}")
         if onednn not in (None, _ONEDNN):
+            first = "" if onednn else "import targetnet before tensorflow, or "
             raise RlCoreError(
-                f"onednn = {str(onednn).lower()}, but TensorFlow was imported with "
-                f"{ONEDNN_VARIABLE}={_ONEDNN:d}: set it to {onednn:d} before the import"
+                f"onednn = {str(onednn).lower()}, but TensorFlow was imported with oneDNN's "
+                f"operations {'on' if _ONEDNN else 'off'}, which round differently: {first}set "
+                f"{ONEDNN_VARIABLE}={onednn:d} before its import"
             )
         # A session's own setting comes too late: loops are built with an eager context, whose
         # threads, by default one for each core, are those of every session from then on.

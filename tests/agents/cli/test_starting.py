@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -141,9 +142,34 @@ def test_onednn_is_there_for_who_asked_before_the_import():
         [sys.executable, "-c", WITH_ONEDNN], capture_output=True, text=True, check=True
     )
     assert done.stdout == (
-        "onednn = false, but TensorFlow was imported with TF_ENABLE_ONEDNN_OPTS=1: "
-        "set it to 0 before the import\n"
+        "onednn = false, but TensorFlow was imported with oneDNN's operations on, which round "
+        "differently: import targetnet before tensorflow, or set TF_ENABLE_ONEDNN_OPTS=0 before "
+        "its import\n"
     )
+
+
+TENSORFLOW_FIRST = """
+import tensorflow
+from targetnet import DqnAgent, DqnConfig, Engine, RlCoreError
+import numpy as np
+Engine()
+try:
+    DqnAgent(DqnConfig(hidden=(4,)), (3,), np.float32, 2)
+except RlCoreError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow  # it imports TensorFlow in a process of its own
+@pytest.mark.parametrize(("variable", "refused"), [(None, True), ("0", False)])
+def test_an_agent_gets_no_onednn_because_tensorflow_was_imported_first(variable, refused):
+    clean = {k: v for k, v in os.environ.items() if k != "TF_ENABLE_ONEDNN_OPTS"}
+    env = clean | ({"TF_ENABLE_ONEDNN_OPTS": variable} if variable else {})
+    done = subprocess.run(
+        [sys.executable, "-c", TENSORFLOW_FIRST],
+        capture_output=True, text=True, check=True, env=env,
+    )  # fmt: skip
+    assert ("import targetnet before tensorflow" in done.stdout) == refused
 
 
 class Enough(RlCoreError):
@@ -180,7 +206,7 @@ def test_a_config_asks_for_onednn_and_every_command_of_the_run_keeps_to_it(
         assert main(command) == 2
         assert capsys.readouterr().err == "targetnet: asked for True\n", command
     longer = RunDir.open(with_onednn).config().model_copy(update={"env_steps": 120})
-    with pytest.raises(RlCoreError, match="set it to 1 before the import"):
+    with pytest.raises(RlCoreError, match="set TF_ENABLE_ONEDNN_OPTS=1 before its import"):
         resume(with_onednn, longer)  # this process imported it without
 
 
