@@ -62,7 +62,8 @@ if TYPE_CHECKING:
     )
     from rl_core.networks.network import Conditions, Values, q_network
     from rl_core.networks.torsos import impala_torso, minatar_torso, mlp_torso, nature_torso
-    from rl_core.optimizers.freeze import AllExempt, ApplyOps, Arm, FreezeSchedule
+    from rl_core.optimizers.freeze import AllExempt, ApplyOps
+    from rl_core.optimizers.freeze_schedule import Arm, FreezeSchedule
     from rl_core.optimizers.fused import fused_updates
     from rl_core.optimizers.phase import PhaseCalls
     from rl_core.random import Draws, Stream
@@ -112,7 +113,8 @@ _NAMES_OF = {
     "networks.heads": "Streams categorical_head implicit_head q_head quantile_head",
     "networks.network": "Conditions Values q_network",
     "networks.torsos": "impala_torso minatar_torso mlp_torso nature_torso",
-    "optimizers.freeze": "AllExempt ApplyOps Arm FreezeSchedule",
+    "optimizers.freeze": "AllExempt ApplyOps",
+    "optimizers.freeze_schedule": "Arm FreezeSchedule",
     "optimizers.fused": "fused_updates",
     "optimizers.phase": "PhaseCalls",
     "random": "Draws Stream",

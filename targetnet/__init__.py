@@ -117,8 +117,8 @@ if TYPE_CHECKING:
     from rl_core.networks.torsos import nature_torso as nature_torso
     from rl_core.optimizers.freeze import AllExempt as AllExempt
     from rl_core.optimizers.freeze import ApplyOps as ApplyOps
-    from rl_core.optimizers.freeze import Arm as Arm
-    from rl_core.optimizers.freeze import FreezeSchedule as FreezeSchedule
+    from rl_core.optimizers.freeze_schedule import Arm as Arm
+    from rl_core.optimizers.freeze_schedule import FreezeSchedule as FreezeSchedule
     from rl_core.optimizers.fused import fused_updates as fused_updates
     from rl_core.optimizers.phase import PhaseCalls as PhaseCalls
     from rl_core.random import Draws as Draws

@@ -260,7 +260,6 @@ OF_PLAIN_VALUES = {
     "agents/dqn/live_feeds.py": {"k.whole == whole", "self._live.revision != self._revision"},
     "rl_core/graph/engine.py": {"int(_direct_call(session, options)(())[0]) == 0"},
     "rl_core/graph/feeds.py": {"kinds != good"},
-    "rl_core/optimizers/freeze.py": {"self._next_arm() != self._arm"},
     "rl_core/optimizers/phase.py": {"i == updates - 1"},
     "rl_core/graph/weights.py": {"wanted.get(name) != given.get(name)"},
     "rl_core/replay/contents.py": {"end == written"},

@@ -14,7 +14,8 @@ from rl_core.control.commands import ACTIONS
 from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
 
 if TYPE_CHECKING:
-    from rl_core.optimizers.freeze import ApplyOps, FreezeSchedule
+    from rl_core.optimizers.freeze import ApplyOps
+    from rl_core.optimizers.freeze_schedule import FreezeSchedule
 
 
 def live_values(config: DqnConfig, freeze: FreezeSchedule, ops: ApplyOps) -> Hyperparameters:

@@ -11,7 +11,7 @@ from agents.dqn.live_feeds import LiveFeeds
 from rl_core.graph.engine import Engine
 from rl_core.graph.scopes import variables_in
 from rl_core.optimizers.freeze import ApplyOps
-from rl_core.replay import PrioritizedSampler, ReplayMemory
+from rl_core.replay import ReplayMemory
 
 
 class Gradients:
@@ -35,8 +35,7 @@ class Gradients:
         named = {v.op.name: name for name, v in variables_in(online).items()}
         gradients = {named[name]: gradient for name, gradient in ops.gradients().items()}
         self.names, self._gradients = tuple(gradients), tuple(gradients.values())
-        sampler = memory.sampler
-        self._alpha = sampler.alpha if isinstance(sampler, PrioritizedSampler) else None
+        self._alpha = memory.sampler.alpha
 
     def read(self) -> dict[str, np.ndarray]:
         """Returns them by name, of the batch that the next update draws; store waiting rows first.

@@ -23,7 +23,8 @@ from rl_core.graph.scopes import blocks_of
 from rl_core.graph.sync import paired_variables
 from rl_core.hyperparameters import Hyperparameters
 from rl_core.optimizers.adam import Adam
-from rl_core.optimizers.freeze import ApplyOps, Arm, Exempt, FreezeSchedule
+from rl_core.optimizers.freeze import ApplyOps
+from rl_core.optimizers.freeze_schedule import Arm, Exempt, FreezeSchedule
 from rl_core.optimizers.fused import fused_updates
 from rl_core.optimizers.packed_adam import Applied, LoopAdam, LoopMoments
 from rl_core.optimizers.phase import Fused, PhaseCalls

@@ -49,6 +49,17 @@ _XLA_FLAGS = (
 _FLAGS_SET = threading.Lock()
 
 
+def _require(onednn: bool | None) -> None:
+    if onednn in (None, _ONEDNN):
+        return
+    first = "" if onednn else "import targetnet before tensorflow, or "
+    raise RlCoreError(
+        f"onednn = {str(onednn).lower()}, but TensorFlow was imported with oneDNN's operations "
+        f"{'on' if _ONEDNN else 'off'}, which round differently: {first}set "
+        f"{ONEDNN_VARIABLE}={onednn:d} before its import"
+    )
+
+
 class Engine:
     """Owns one `tf.Graph` and the one `tf.Session` that runs it.
 
@@ -84,13 +95,7 @@ class Engine:
             raise BoundsError(f"threads must be a whole number >= 1, got {threads!r}")
         if executor not in ("single_threaded", "default"):
             raise BoundsError(f"executor must be 'single_threaded' or 'default', got {executor!r}")
-        if onednn not in (None, _ONEDNN):
-            first = "" if onednn else "import targetnet before tensorflow, or "
-            raise RlCoreError(
-                f"onednn = {str(onednn).lower()}, but TensorFlow was imported with oneDNN's "
-                f"operations {'on' if _ONEDNN else 'off'}, which round differently: {first}set "
-                f"{ONEDNN_VARIABLE}={onednn:d} before its import"
-            )
+        _require(onednn)
         # A session's own setting comes too late: loops are built with an eager context, whose
         # threads, by default one for each core, are those of every session from then on.
         with contextlib.suppress(RuntimeError):

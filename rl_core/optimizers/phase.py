@@ -11,7 +11,8 @@ import tensorflow.compat.v1 as tf
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import NotFinite, was_not_finite
 from rl_core.graph.xla import why_not_compiled
-from rl_core.optimizers.freeze import ApplyOps, Exempt
+from rl_core.optimizers.freeze import ApplyOps
+from rl_core.optimizers.freeze_schedule import Exempt
 from rl_core.optimizers.packed_adam import LoopMoments
 
 

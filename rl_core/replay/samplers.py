@@ -22,9 +22,11 @@ class Sampler(Protocol):
 
     Attributes:
       nbytes: bytes of what it keeps beside the rows.
+      alpha: float32 [] variable: the exponent of priorities at the last draw; None without any.
     """
 
     nbytes: int
+    alpha: tf.Variable | None
 
     def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Drawn:
         """Exactly `batch_size` valid rows, with replacement; there must be one.
@@ -61,7 +63,7 @@ class UniformSampler:
     """Draws every valid row with the same probability."""
 
     def __init__(self, rows: ValidRows) -> None:
-        self._rows, self.nbytes = rows, 0
+        self._rows, self.nbytes, self.alpha = rows, 0, None
 
     def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Drawn:
         """Draws places of the queue of valid rows; no weights."""

@@ -6,10 +6,13 @@ import tensorflow.compat.v1 as tf
 
 
 def everything(agent):
-    """Every variable of the agent, also those that are not saved because they repeat others."""
+    """Bytes of every variable, also of those that are not saved because they repeat others.
+
+    Rows that are not written yet may have any number in them, and NaN is not equal to itself.
+    """
     with agent.engine.graph.as_default():
         variables = {v.op.name: v for v in tf.global_variables()}
-    return {name: np.array(value) for name, value in agent.engine.run(variables).items()}
+    return {name: value.tobytes() for name, value in agent.engine.run(variables).items()}
 
 
 KINDS = {
@@ -30,7 +33,7 @@ def test_they_are_those_of_the_next_update_and_looking_at_them_changes_nothing(l
         agent.hyperparameters["priority_alpha"] = 0.9
     before, operations = everything(agent), lab.operations(agent)
     gradients = agent.learner.gradients.read()
-    assert lab.same(everything(agent), before) and lab.operations(agent) == operations
+    assert everything(agent) == before and lab.operations(agent) == operations
     assert gradients.keys() == agent.state.weights().keys() == set(agent.learner.gradients.names)
     again = agent.learner.gradients.read()
     assert all(np.array_equal(again[name], gradient) for name, gradient in gradients.items())

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from agents.dqn.chunks import Counts, chunk_placeholders
 from agents.dqn.in_graph_loop import InGraphLoop
 from agents.loops.plain import LearnClock
-from rl_core.optimizers.freeze import Arm, FreezeSchedule
+from rl_core.optimizers.freeze_schedule import Arm, FreezeSchedule
 
 BLOCKS = ("torso", "head", "value")
 ARMS = [("torso",), (), ("head", "value")]

@@ -270,7 +270,12 @@ def test_a_network_that_cannot_be_used_is_one_line(network, message):
 
 
 def test_initializers_may_draw():
-    made("by_glorot").close()
+    """Glorot and Bengio's (2010): +-sqrt(6 / (inputs + outputs)), another draw for another seed."""
+    weights = [made("by_glorot", seed=seed).state.weights() for seed in (1, 1, 2)]
+    first, again, other = (w["torso/w"] for w in weights)
+    limit = np.sqrt(6 / (4 + RELUS))
+    assert 0.7 * limit < np.abs(first).max() < limit
+    assert np.array_equal(first, again) and not np.array_equal(first, other)
 
 
 def test_a_value_outside_its_bounds_or_misspelt_is_refused():

@@ -10,18 +10,11 @@ import pytest
 
 from rl_core.control import state as state_module
 from rl_core.control.files import ControlFiles, RunLock, is_alive, write_whole
-from rl_core.control.log import ControlLog, Entry, LogTail, read_log
+from rl_core.control.log import ControlLog, LogTail, read_log
 from rl_core.control.state import read_state
 from rl_core.control.trace import TraceFile, checksums, read_trace
 from rl_core.errors import RunDirError
-
-
-def entry(number=1, **fields):
-    plain = {"id": f"{number:032x}", "asked": 1.0, "time": 2.0, "who": "cli", "kind": "set",
-             "name": "tau", "value": 0.5, "old": 1.0, "new": 0.5, "tick": 3, "env_step": 2,
-             "update": 1}  # fmt: skip
-    return Entry(**(plain | fields))
-
+from tests.rl_core.control.entries import entry
 
 # The log.
 

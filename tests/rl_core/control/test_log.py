@@ -10,18 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_core.control.log import ControlLog, Entry, LogTail, read_log, require_length
+from rl_core.control.log import ControlLog, LogTail, read_log, require_length
 from rl_core.errors import BoundsError, RunDirError
-
-
-def entry(number=1, **fields):
-    return Entry(
-        **{
-            "id": f"{number:032x}", "asked": 1.0, "time": 2.0, "who": "cli", "kind": "set",
-            "name": "tau", "value": 0.5, "old": 1.0, "new": 0.5, "tick": 3, "env_step": 2,
-            "update": 1,
-        } | fields
-    )  # fmt: skip
+from tests.rl_core.control.entries import entry
 
 
 @pytest.fixture

@@ -8,20 +8,11 @@ import pytest
 
 from rl_core.board.steer import changes
 from rl_core.board.steer.changes import as_command, for_page, read_changes
-from rl_core.control.log import ControlLog, Entry
+from rl_core.control.log import ControlLog
 from rl_core.errors import RunDirError
+from tests.rl_core.control.entries import entry
 
 RUN = Path("/runs/cartpole-1")
-
-
-def entry(number=1, **fields):
-    return Entry(
-        **{
-            "id": f"{number:032x}", "asked": 1.0, "time": 2.0, "who": "cli", "kind": "set",
-            "name": "tau", "value": 0.5, "old": 1.0, "new": 0.5, "tick": 3, "env_step": 2,
-            "update": 1,
-        } | fields
-    )  # fmt: skip
 
 
 @pytest.fixture
