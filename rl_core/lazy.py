@@ -19,6 +19,11 @@ from typing import Any
 
 LOG_LEVEL_VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
 ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
+# Vectors as wide as the processor has them (XLA stops at 256 bits), and kernels in an order for one
+# thread: the other one keeps more of them ready, of which XLA hands some to another thread.
+XLA_FLAGS = (
+    "--xla_cpu_prefer_vector_width=512 --xla_cpu_enable_concurrency_optimized_scheduler=false"
+)
 # Log lines that C++ writes before TensorFlow reads its level: infos, warnings, and absl's note.
 _NOISE = re.compile(
     rb"^(?:[IW]\d{4} \d\d:.*|WARNING: All log messages before absl::InitializeLog.*)\n",

@@ -23,7 +23,7 @@ from tensorflow.core.protobuf import config_pb2
 from rl_core.errors import BoundsError, RlCoreError
 from rl_core.graph.feeds import explain_feeds, feed_check
 from rl_core.graph.saver import SavedVariables, Saver
-from rl_core.lazy import ONEDNN_VARIABLE
+from rl_core.lazy import ONEDNN_VARIABLE, XLA_FLAGS
 
 try:
     from tensorflow.python.eager import context as _eager_context
@@ -41,11 +41,6 @@ except ImportError:  # a private module: without it the variable is believed
 _SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
 # TensorFlow decides at its import: it may have been before ours, which asks for none.
 _ONEDNN = os.environ.get(ONEDNN_VARIABLE) == "1" if _port is None else bool(_port.IsMklEnabled())
-# Vectors as wide as the processor has them (XLA stops at 256 bits), and kernels in an order for one
-# thread: the other one keeps more of them ready, of which XLA hands some to another thread.
-_XLA_FLAGS = (
-    "--xla_cpu_prefer_vector_width=512 --xla_cpu_enable_concurrency_optimized_scheduler=false"
-)
 _FLAGS_SET = threading.Lock()
 
 
@@ -288,7 +283,7 @@ def _xla_flags() -> Iterator[None]:
     """XLA reads its flags when it first compiles; nobody else's XLA is to find ours."""
     with _FLAGS_SET:
         of_user = os.environ.get("XLA_FLAGS")
-        os.environ["XLA_FLAGS"] = f"{_XLA_FLAGS} {of_user or ''}"  # the last one of a name counts
+        os.environ["XLA_FLAGS"] = f"{XLA_FLAGS} {of_user or ''}"  # the last one of a name counts
         try:
             yield
         finally:

@@ -1,6 +1,6 @@
 """The command that measures ours beside the peers and writes docs/performance.md.
 
-    python -m tests.benchmarks.performance --page docs/performance.md
+    python -m tests.benchmarks.performance --page docs/performance.md  # performance_avx512.md
     python -m tests.benchmarks.performance --only CP-A --rounds 5
 
 What it measured goes into OUT/performance.json, scenario by scenario; the page is made of all
@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -30,9 +31,9 @@ from agents.results.peer import REQUIREMENTS, venv_jobs, venv_python
 from rl_core.control.files import write_whole
 from rl_core.errors import RlCoreError, did_you_mean, in_one_line
 from tests.benchmarks.performance_page import as_markdown, bar_line
-from tests.benchmarks.rounds import closing_all, measure
+from tests.benchmarks.rounds import Measured, closing_all, measure
 from tests.benchmarks.scenarios import SCENARIOS, Scenario, Worker
-from tests.benchmarks.workers import ROOT, Process
+from tests.benchmarks.workers import ROOT, Process, threads_of
 
 _GYMNASIUM = "gymnasium[classic-control]==1.4.0"
 _TORCH = ("torch==2.13.0",)
@@ -51,8 +52,8 @@ class Performance:
 
     only: tuple[str, ...] = ()
     """Scenarios; by default all."""
-    rounds: int = 5
-    """In each, everybody has one turn."""
+    rounds: int = 7
+    """In each, the two of every ratio take their turns side by side."""
     seconds: float | None = None
     """Of a turn, about. By default as the scenario says."""
     cores: tuple[int, ...] = ()
@@ -64,7 +65,7 @@ class Performance:
     before: Path | None = None
     """A checkout of an earlier commit, for `parts`."""
     page: Path | None = None
-    """The page; none is written by default."""
+    """The page; the processor's vectors get into its name. None is written by default."""
 
     def __call__(self, console: Console) -> None:
         chosen = [_scenario(name) for name in self.only or SCENARIOS]
@@ -84,8 +85,9 @@ class Performance:
             results["scenarios"] = {name: results["scenarios"][name] for name in order}
             write_whole(path, (json.dumps(results, indent=1) + "\n").encode())
         if self.page:
-            write_whole(self.page, as_markdown(results).encode())
-            console.print(f"page: {self.page}")
+            page = self.page.with_stem(f"{self.page.stem}_{vectors() or platform.machine()}")
+            write_whole(page, as_markdown(results, page.name).encode())
+            console.print(f"page: {page}")
 
     # Environments.
 
@@ -119,14 +121,16 @@ class Performance:
     ) -> dict[str, Any]:
         why = {label: self._why_not(worker, missing) for label, worker in scenario.workers.items()}
         found: dict[str, dict[str, Any]] = {}
+        pairs: dict[tuple[str, str], list[Any]] = {}
         times, rounds = (self.rounds, 1) if scenario.fresh else (1, self.rounds)
         for _ in range(times):
             now = self._by_one_set_of_processes(scenario, why, rounds, console)
             earlier = {label: of["rounds"] for label, of in found.items()}
             found = {
                 label: of | {"rounds": earlier.get(label, []) + of["rounds"]}
-                for label, of in now.items()
+                for label, of in now.workers.items()
             }
+            pairs = {pair: pairs.get(pair, []) + made for pair, made in now.pairs.items()}
         for label, reason in why.items():
             if reason:
                 found[label] = {"skipped": reason}
@@ -136,12 +140,12 @@ class Performance:
             "note": scenario.note,
             "made": self._made(scenario),
             "workers": {label: found[label] for label in scenario.workers},
-            "bars": [asdict(bar) for bar in scenario.bars],
+            "bars": [asdict(b) | {"pairs": pairs.get((b.of, b.to), [])} for b in scenario.bars],
         }
 
     def _by_one_set_of_processes(
         self, scenario: Scenario, why: dict[str, str], rounds: int, console: Console
-    ) -> dict[str, dict[str, Any]]:
+    ) -> Measured:
         """Numbers of all who can be measured; `why` gets what becomes of those who cannot."""
         groups: dict[str, list[Process]] = {}
         with closing_all(groups):
@@ -166,7 +170,12 @@ class Performance:
         return _why_not(worker, missing)
 
     def _started(self, scenario: str, label: str, worker: Worker) -> Iterator[Process]:
+        known = []
         for i, setting in enumerate(worker.tried):
+            threads = threads_of(setting, self._cores())
+            if (alike := {**setting, "threads": threads}) in known:
+                continue  # two threads are all of two cores
+            known.append(alike)
             name = re.sub(r"\W+", "-", f"{scenario} {label} {i}")
             log = self.out / "logs" / f"{name}.log"
             root = self.before if worker.before and self.before else ROOT
@@ -186,7 +195,8 @@ class Performance:
             "command": shlex.join(words),
             "rounds": self.rounds,
             "cores": len(self._cores()),
-            "cpu": _cpu(),
+            "cpu": ", ".join(filter(None, [_model(), vectors()])),
+            "commit": _commit(),
             "date": time.strftime("%Y-%m-%d"),
         }
 
@@ -213,12 +223,27 @@ def _scenario(name: str) -> Scenario:
     return SCENARIOS[name]
 
 
-def _cpu() -> str:
-    """The processor, and how wide its vectors are: products differ by as much as twice."""
+def vectors() -> str:
+    """Returns how wide the processor's vectors are, by which products differ by as much as two."""
     told = Path("/proc/cpuinfo").read_text()
-    found = re.search(r"model name\s*: (.+)", told)
-    wide = next((name for name in ("avx512f", "avx2") if f" {name} " in told), "")
-    return ", ".join(filter(None, [found[1] if found else platform.machine(), wide]))
+    known = {"avx512f": "avx512", "avx2": "avx2"}
+    return next((name for flag, name in known.items() if f" {flag} " in told), "")
+
+
+def _model() -> str:
+    found = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
+    return found[1] if found else platform.machine()
+
+
+def _commit() -> str:
+    """Returns the commit that is checked out; `+` if files differ from it."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "*.py", "*.toml")
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + ("+" if changed else "")
 
 
 def main() -> int:

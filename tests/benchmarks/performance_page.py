@@ -6,21 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.benchmarks.rounds import Spread, spread
+from tests.benchmarks.scenarios import LESS_IS_BETTER
 
-_INTRODUCTION = """# Performance
+_INTRODUCTION = """# Performance: {processors}
 
-Made by
+This is docs/{name}, made by
 
 ```
 python -m tests.benchmarks.performance --page docs/performance.md
 ```
 
 The command makes the peers' environments and starts every worker as a separate process, all
-pinned to the same cores. The workers take turns (A B C A B C ...): one works while the others
-wait. Imports, compiling and a warm-up come before the first round. The number of updates of every
-round is asserted. A ratio compares two neighbours in the same round; the table shows the median
-over the rounds, with the least and the most. The figure of a peer is the better one of one thread
-and all cores."""
+pinned to the same cores. Imports, compiling and a warm-up come before the first round. The number
+of updates of every round is asserted. The two sides of a ratio work one right after the other
+while all others wait, in each round in another order; the table shows the median of the rounds'
+ratios, with the least and the most. A difference below 10 % is a tie. A peer's figure is the best
+one of one thread, two and all cores, and where XLA is used of its own flags and of ours."""
 
 _HEADS = {
     "env steps/s": "env steps per second",
@@ -31,10 +32,12 @@ _HEADS = {
 }
 
 
-def as_markdown(results: Mapping[str, Any]) -> str:
-    """The whole page; `results` is what performance.json holds."""
+def as_markdown(results: Mapping[str, Any], name: str) -> str:
+    """The whole page of that name; `results` is what performance.json holds."""
     scenarios = results["scenarios"]
-    parts = [_INTRODUCTION, "## Goals", _all_bars(scenarios)]
+    processors = "; ".join(dict.fromkeys(s["made"]["cpu"] for s in scenarios.values()))
+    introduction = _INTRODUCTION.format(processors=processors, name=name)
+    parts = [introduction, "## Goals", _all_bars(scenarios)]
     for name, scenario in scenarios.items():
         parts += [f"## {name}: {scenario['title']}", _made(scenario["made"])]
         parts += [scenario["note"]] if scenario["note"] else []
@@ -70,10 +73,11 @@ def bar_cells(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> list[str]:
 
 
 def _found(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> Spread | None:
-    sides = [scenario["workers"][bar[side]] for side in ("of", "to") if bar[side]]
-    if any("skipped" in worker for worker in sides):
-        return None
-    return spread(scenario["quantity"], *(worker["rounds"] for worker in sides))
+    quantity = scenario["quantity"]
+    if bar["to"]:
+        return spread(quantity, *zip(*bar["pairs"], strict=True)) if bar["pairs"] else None
+    worker = scenario["workers"][bar["of"]]
+    return None if "skipped" in worker else spread(quantity, worker["rounds"])
 
 
 def _all_bars(scenarios: Mapping[str, Any]) -> str:
@@ -91,22 +95,25 @@ def _all_bars(scenarios: Mapping[str, Any]) -> str:
 def _made(made: Mapping[str, Any]) -> str:
     cores = f"{made['cores']} core" + ("s" if made["cores"] != 1 else "")
     return (
-        f"```\n{made['command']}\n```\n\n{made['rounds']} rounds on {cores} ({made['cpu']}, "
-        f"{made['date']})."
+        f"```\n{made['command']}\n```\n\n{made['rounds']} rounds on {cores} ({made['cpu']}; "
+        f"{made['date']}, commit {made['commit']})."
     )
 
 
 def _workers(scenario: Mapping[str, Any]) -> str:
-    head = ["", _HEADS[scenario["quantity"]], "least", "most", "setting", "peak memory", "versions"]
+    quantity = scenario["quantity"]
+    head = ["", _HEADS[quantity], "least", "most", "cores", "per core", "setting", "peak memory"]
     rows = []
     for label, worker in scenario["workers"].items():
         if "skipped" in worker:
             continue
-        speeds = [_speed(x) for x in spread(scenario["quantity"], worker["rounds"])]
-        rows.append(
-            [label, *speeds, _setting(worker), _memory(scenario, worker), _versions(worker)]
-        )
-    return _table(head, rows)
+        found = spread(quantity, worker["rounds"])
+        # A time does not become shorter by a share of a core.
+        each = "-" if quantity in LESS_IS_BETTER else _speed(found.median / worker["cores"])
+        cores = [str(worker["cores"]), each]
+        cells = [_setting(worker), _memory(scenario, worker), _versions(worker)]
+        rows.append([label, *(_speed(x) for x in found), *cores, *cells])
+    return _table([*head, "versions"], rows)
 
 
 def _skipped(scenario: Mapping[str, Any]) -> list[str]:

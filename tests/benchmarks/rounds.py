@@ -1,4 +1,4 @@
-"""From workers to numbers: the best setting of each, rounds of A B C A B C ..., ratios."""
+"""From workers to numbers: the best setting of each, rounds of pairs side by side, ratios."""
 
 from __future__ import annotations
 
@@ -50,33 +50,59 @@ def total(turns: Sequence[Round]) -> Round:
     return {name: sum(turn[name] for turn in turns) for name in turns[0]}
 
 
+class Measured(NamedTuple):
+    """What was measured, as JSON has it.
+
+    Attributes:
+      workers: label -> its setting, its rounds, and more.
+      pairs: (of, to) -> of each round the two that were side by side.
+    """
+
+    workers: dict[str, dict[str, Any]]
+    pairs: dict[tuple[str, str], list[list[Round]]]
+
+
 def measure(
     scenario: Scenario,
     groups: Mapping[str, Sequence[Process]],
     rounds: int,
     seconds: float,
-) -> dict[str, dict[str, Any]]:
-    """Every worker's numbers, as JSON has them.
+) -> Measured:
+    """Measures every worker, and those of a bar side by side, now the one first, now the other.
 
     Args:
       groups: label -> a process for each of its settings, ready.
       seconds: of a worker's turn.
     """
-    result: dict[str, dict[str, Any]] = {}
+    workers: dict[str, dict[str, Any]] = {}
     chosen: dict[str, Process] = {}
     for label, processes in groups.items():
-        chosen[label], result[label] = _best(scenario.quantity, processes, seconds)
+        chosen[label], workers[label] = _best(scenario.quantity, processes, seconds)
     counts = {label: process.count_for(seconds) for label, process in chosen.items()}
-    for _ in range(rounds):
-        turns: dict[str, list[Round]] = {label: [] for label in chosen}
-        for _ in range(scenario.turns):
-            for label, process in chosen.items():
-                turns[label].append(process.run(counts[label]))
-        for label, of_round in turns.items():
-            result[label]["rounds"].append(total(of_round))
+    sides = dict.fromkeys((bar.of, bar.to) for bar in scenario.bars)
+    pairs: dict[tuple[str, str], list[list[Round]]] = {
+        pair: [] for pair in sides if set(pair) <= chosen.keys()
+    }
+    alone = [label for label in chosen if not any(label in pair for pair in pairs)]
+    for number in range(rounds):
+        for place, pair in enumerate([*pairs, *((label,) for label in alone)]):
+            turns: dict[str, list[Round]] = {label: [] for label in pair}
+            order = pair if (number + place) % 2 == 0 else pair[::-1]
+            for _ in range(scenario.turns):
+                for label in order:
+                    turns[label].append(chosen[label].run(counts[label]))
+            done = [total(turns[label]) for label in pair]
+            for label, of_round in zip(pair, done, strict=True):
+                workers[label]["rounds"].append(of_round)
+            if pair in pairs:
+                pairs[pair].append(done)
     for label, process in chosen.items():
-        result[label] |= {"peak_rss_bytes": process.peak_rss_bytes, "versions": process.versions}
-    return result
+        workers[label] |= {
+            "peak_rss_bytes": process.peak_rss_bytes,
+            "versions": process.versions,
+            "cores": process.cores,
+        }
+    return Measured(workers, pairs)
 
 
 def _best(

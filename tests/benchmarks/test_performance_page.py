@@ -10,11 +10,11 @@ from rich.console import Console
 
 from agents.config.model import DqnConfig
 from rl_core.errors import RlCoreError
-from tests.benchmarks.performance import VENVS, Performance
+from tests.benchmarks.performance import VENVS, Performance, vectors
 from tests.benchmarks.performance_page import as_markdown, bar_cells
 from tests.benchmarks.rounds import measure, spread
-from tests.benchmarks.scenarios import QUANTITIES, SCENARIOS, Bar, Scenario, Worker
-from tests.benchmarks.workers import Process
+from tests.benchmarks.scenarios import PEER, QUANTITIES, SCENARIOS, Bar, Scenario, Worker
+from tests.benchmarks.workers import Process, threads_of
 
 PEERS = Path(__file__).parent / "peers"
 WORKERS = [(s, label, w) for s in SCENARIOS.values() for label, w in s.workers.items()]
@@ -27,7 +27,8 @@ def rounds(*seconds):
 def side(*seconds, **more):
     return {
         "setting": {"threads": 1}, "tried": [], "rounds": rounds(*seconds),
-        "peak_rss_bytes": 123_456_789, "versions": {"python": "3.11.4", "torch": "2.13.0"},
+        "peak_rss_bytes": 123_456_789, "cores": 1,
+        "versions": {"python": "3.11.4", "torch": "2.13.0"},
     } | more  # fmt: skip
 
 
@@ -44,10 +45,11 @@ def results():
         "made": {
             "command": "python -m tests.benchmarks.performance --only A --rounds 3",
             "rounds": 3, "cores": 4, "cpu": "a processor", "date": "2026-01-02",
+            "commit": "abc1234",
         },
         "workers": {
             "ours": side(0.1, 0.2, 0.25),
-            "theirs": side(1.0, 1.0, 0.5, setting={"threads": 4}, tried=tried),
+            "theirs": side(1.0, 1.0, 0.5, setting={"threads": 4}, tried=tried, cores=4),
             "later": {"skipped": "DqnConfig has no field 'loop'"},
         },
         "bars": [
@@ -58,6 +60,11 @@ def results():
             {"of": "later", "to": "ours", "least": 1, "most": None},
         ],
     }  # fmt: skip
+    ours, theirs = (scenario["workers"][label]["rounds"] for label in ("ours", "theirs"))
+    pairs = {"ours": list(zip(ours, theirs, strict=True)), "later": []}
+    pairs["theirs"] = [pair[::-1] for pair in pairs["ours"]]
+    for bar in scenario["bars"]:
+        bar["pairs"] = pairs[bar["of"]] if bar["to"] else []
     return {"scenarios": {"A": scenario}}
 
 
@@ -93,20 +100,19 @@ def test_a_ratio_is_of_neighbours_and_not_of_medians():
 
 
 def test_the_page_has_every_command_setting_and_reason(results):
-    page = as_markdown(results)
+    page = as_markdown(results, "performance_wide.md")
     assert "python -m tests.benchmarks.performance --only A --rounds 3" in page
-    assert "3 rounds on 4 cores (a processor, 2026-01-02)." in page
-    assert (
-        "| ours | 5,000 | 4,000 | 10,000 | 1 thread | 123 MB | python 3.11.4, torch 2.13.0 |"
-        in (page)
-    )
-    assert "| theirs | 1,000 | 1,000 | 2,000 | 4 threads (1 thread: 1,000) |" in page
+    assert page.startswith("# Performance: a processor\n\nThis is docs/performance_wide.md,")
+    assert "3 rounds on 4 cores (a processor; 2026-01-02, commit abc1234)." in page
+    versions = "python 3.11.4, torch 2.13.0"
+    assert f"| ours | 5,000 | 4,000 | 10,000 | 1 | 5,000 | 1 thread | 123 MB | {versions} |" in page
+    assert "| theirs | 1,000 | 1,000 | 2,000 | 4 | 250 | 4 threads (1 thread: 1,000) |" in page
     assert "later: not measured (DqnConfig has no field 'loop')." in page
     assert "1 of 4 goals are met." in page
 
 
 def test_the_same_results_give_the_same_page(results):
-    assert as_markdown(json.loads(json.dumps(results))) == as_markdown(results)
+    assert as_markdown(json.loads(json.dumps(results)), "p.md") == as_markdown(results, "p.md")
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -203,7 +209,7 @@ def test_a_worker_that_dies_says_its_last_words(start):
 class Turns:
     """A worker that writes down when it is asked."""
 
-    versions, peak_rss_bytes = {}, 1
+    versions, peak_rss_bytes, cores = {}, 1, 1
 
     def __init__(self, order, label, threads, seconds):
         self.order, self.label, self.seconds = order, label, seconds
@@ -223,7 +229,27 @@ class Turns:
         self.order.append(f"{self.label} closed")
 
 
-def test_everybody_has_one_turn_in_every_round():
+def test_the_two_of_a_ratio_work_side_by_side_now_the_one_first_now_the_other():
+    order = []
+    groups = {label: [Turns(order, label, 1, 1.0)] for label in "abcd"}
+    bars = (Bar("a", "b"), Bar("a", "c"), Bar("a", "b", least=2), Bar("d"), Bar("a", "later"))
+    found = measure(Scenario("s", "", "env steps/s", {}, bars), groups, 2, 0.1)
+    # In the second round each pair is the other way round; d is in none, and later is not there.
+    assert "".join(order) == "abcad" + "baacd"
+    assert {pair: len(made) for pair, made in found.pairs.items()} == {("a", "b"): 2, ("a", "c"): 2}
+    assert {label: len(of["rounds"]) for label, of in found.workers.items()} == {
+        "a": 4, "b": 2, "c": 2, "d": 2,
+    }  # fmt: skip
+
+
+def test_a_pair_is_kept_as_it_is_named_whoever_was_first():
+    groups = {"a": [Turns([], "a", 1, 1.0)], "b": [Turns([], "b", 1, 3.0)]}
+    found = measure(Scenario("s", "", "s", {}, (Bar("a", "b"),)), groups, 2, 0.1)
+    seconds = [[side["seconds"] for side in pair] for pair in found.pairs["a", "b"]]
+    assert seconds == [[1.0, 3.0], [1.0, 3.0]]
+
+
+def test_the_slower_settings_are_closed_before_the_rounds():
     order = []
     groups = {
         "a": [Turns(order, "a1", 1, 2.0), Turns(order, "a4", 4, 1.0)],
@@ -232,16 +258,17 @@ def test_everybody_has_one_turn_in_every_round():
     scenario = Scenario("s", "", "env steps/s", {}, (Bar("a", "b"),))
     found = measure(scenario, groups, 2, 0.1)
     # Both settings of a are tried twice, the slower one is closed, then rounds of a and b.
-    assert order == ["a1", "a4", "a1", "a4", "a1 closed", "a4", "b", "a4", "b"]
-    assert [len(found[label]["rounds"]) for label in "ab"] == [2, 2]
+    assert order == ["a1", "a4", "a1", "a4", "a1 closed", "a4", "b", "b", "a4"]
+    assert [len(found.workers[label]["rounds"]) for label in "ab"] == [2, 2]
 
 
 def test_a_round_of_several_turns_is_their_sum():
     order = []
     groups = {label: [Turns(order, label, 1, 0.5)] for label in "ab"}
-    found = measure(Scenario("s", "", "env steps/s", {}, turns=3), groups, 1, 0.1)
+    scenario = Scenario("s", "", "env steps/s", {}, (Bar("a", "b"),), turns=3)
+    found = measure(scenario, groups, 1, 0.1)
     assert order == ["a", "b"] * 3
-    assert found["b"]["rounds"] == [{"seconds": 1.5, "env_steps": 30, "updates": 30}]
+    assert found.workers["b"]["rounds"] == [{"seconds": 1.5, "env_steps": 30, "updates": 30}]
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -259,16 +286,36 @@ def test_each_round_has_processes_of_its_own_if_the_scenario_says_so(tmp_path, m
     found = Performance(rounds=2, out=tmp_path)._measured(scenario, {}, Console())
     begin, end = ["a starts", "b starts"], ["a closed", "b closed"]
     turns = ["a", "b"]
-    assert order == (2 * (begin + turns + end) if fresh else begin + 2 * turns + end)
+    in_one = begin + turns + turns[::-1] + end
+    assert order == (2 * (begin + turns + end) if fresh else in_one)
     assert [len(found["workers"][label]["rounds"]) for label in "ab"] == [2, 2]
+    assert len(found["bars"][0]["pairs"]) == 2
+
+
+def test_settings_that_come_to_the_same_threads_are_tried_once(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        "tests.benchmarks.performance.Process",
+        lambda label, worker, setting, *_: made.append(setting),
+    )
+    worker = Worker("fake", {}, tried=PEER)
+    list(Performance(out=tmp_path, cores=(0, 1))._started("s", "a", worker))
+    assert [threads_of(setting, [0, 1]) for setting in made] == [1, 2]
+
+
+@pytest.mark.parametrize(("flags", "name"), [("avx avx2 fma", "avx2"), ("avx2 avx512f", "avx512")])
+def test_the_page_is_named_after_the_processors_vectors(tmp_path, monkeypatch, flags, name):
+    info = f"model name\t: A Processor\nflags\t: fpu {flags} x\n"
+    monkeypatch.setattr(Path, "read_text", lambda path: info)
+    assert vectors() == name
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_the_faster_setting_is_kept_whatever_is_compared(quantity):
     groups = {"a": [Turns([], "a1", 1, 2.0), Turns([], "a4", 4, 1.0)]}
     found = measure(Scenario("s", "", quantity, {}), groups, 1, 0.1)
-    assert found["a"]["setting"] == {"threads": 4}
-    assert [tried["setting"]["threads"] for tried in found["a"]["tried"]] == [1, 4]
+    assert found.workers["a"]["setting"] == {"threads": 4}
+    assert [tried["setting"]["threads"] for tried in found.workers["a"]["tried"]] == [1, 4]
 
 
 def test_an_unknown_scenario_is_named_with_the_nearest():

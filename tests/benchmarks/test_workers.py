@@ -1,13 +1,16 @@
 """The workers of the benchmark learn what they say: against a twin in NumPy, update by update.
 
-A yardstick whose Adam, loss, sync or sampling is wrong measures something else. The JAX loops run
-on a stand-in for JAX, and on JAX itself where it is installed.
+A yardstick whose Adam, loss or sync is another one measures something else. The updates of the JAX
+scripts run on a stand-in for JAX, and on JAX itself where it is installed.
 """
 
+import hashlib
 import importlib
 import importlib.util
 import inspect
+import json
 import math
+import runpy
 import sys
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -16,9 +19,11 @@ import gymnasium
 import numpy as np
 import pytest
 
+from envs.registry import make_single
 from tests.benchmarks import numpy_jax
 
 PEERS = Path(__file__).parent / "peers"
+YARDSTICKS = Path(__file__).parent / "yardsticks"
 ADAM = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
 
 
@@ -71,9 +76,9 @@ class Twin:
 
 
 def close(got, wanted, what=""):
-    """To a hundredth of a step of Adam's."""
+    """To a thousandth of a step of Adam's."""
     for one, other in zip(got, wanted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5, err_msg=str(what))
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6, err_msg=str(what))
 
 
 @pytest.fixture
@@ -82,166 +87,150 @@ def load(monkeypatch):
     monkeypatch.syspath_prepend(str(PEERS))
     names = [path.stem for path in PEERS.glob("*.py")]
     before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    monkeypatch.setattr(gymnasium, "make", gymnasium.make)  # a worker may change it
     yield importlib.import_module
     for name in names:
         sys.modules.pop(name, None)
     sys.modules.update(before)
 
 
+# The yardsticks: given from outside, and kept as they were given.
+
+SHA_256 = {
+    "jax_compiled_dqn.py": "8d362b55951aac4695a2a726ad0ce528ab2177ad712c81e9b1d8705abef53c71",
+    "jax_k_updates_dqn.py": "08870cba7ebe2fb8edd238b17dcaf43ec375b8914f6c8a8a5c779850c9c96c6a",
+    "jax_per_step_dqn.py": "debef44a380acdfd84b1c160fbdcfb24b2f29b892ef2ef3fb47e3a7797b22432",
+}
+
+
+def test_the_yardsticks_are_as_they_were_given():
+    found = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in YARDSTICKS.glob("*.py")}
+    assert found == SHA_256
+
+
 @pytest.fixture(params=["stand-in", "jax"])
-def dqn(request, load, monkeypatch):
-    """The module that both JAX loops share, with a small network; each step can be looked at."""
+def script(request, monkeypatch):
+    """Runs a yardstick's module, on JAX or on a stand-in for it; returns what it defines."""
+    monkeypatch.syspath_prepend(str(YARDSTICKS))
+    monkeypatch.delitem(sys.modules, "jax_compiled_dqn", raising=False)
     if request.param == "stand-in":
         for name, module in numpy_jax.modules().items():
             monkeypatch.setitem(sys.modules, name, module)
-        made = load("jax_dqn")
-        monkeypatch.setattr(made, "SHAPES", [(4, 3), (3,), (3, 3), (3,), (3, 2), (2,)])
-        yield made
-    else:
-        if importlib.util.find_spec("jax") is None:
-            pytest.skip("needs JAX, which is no dependency: pip install jax")
-        import jax
-
-        with jax.disable_jit():
-            yield load("jax_dqn")
+    elif importlib.util.find_spec("jax") is None:
+        pytest.skip("needs JAX, which is no dependency: pip install jax")
+    yield lambda name: runpy.run_path(str(YARDSTICKS / f"{name}.py"))
+    sys.modules.pop("jax_compiled_dqn", None)
 
 
-def random_batch(dqn, rng):
-    """Of errors on both sides of the Huber loss's corner."""
+SHAPES = [(4, 3), (3,), (3, 3), (3,), (3, 2), (2,)]  # small: the stand-in differs number by number
+
+
+def small_weights(rng):
+    return [rng.normal(size=shape) for shape in SHAPES]
+
+
+def random_batch(rng):
+    """Observations, actions, rewards, discounts, next observations: errors on both sides of 1."""
     B = 16
-    return dqn.Batch(
+    discount = 0.99 * (rng.random(B) < 0.7)
+    return (
         rng.normal(size=(B, 4)), rng.integers(0, 2, B).astype(np.int32), 2 * rng.normal(size=B),
-        0.99 * (rng.random(B) < 0.7), rng.normal(size=(B, 4)),
+        discount, rng.normal(size=(B, 4)),
     )  # fmt: skip
 
 
-def test_an_update_is_one_step_of_adam_on_the_mean_huber_loss(dqn):
-    rng, learner = np.random.default_rng(0), dqn.initial()
-    # The target is another network: what it gets wrong must show.
-    learner = learner._replace(target=[w + 0.1 for w in learner.target])
-    twin = Twin(learner.online)
-    twin.target = [np.array(w, np.float64) for w in learner.target]
+def twin_of(rng):
+    """One whose target is another network: what it gets wrong must show."""
+    twin = Twin(small_weights(rng))
+    twin.target = [w + 0.1 for w in twin.online]
+    return twin
+
+
+def test_the_update_of_the_loop_that_steps_is_adams_on_the_mean_huber_loss(script):
+    update, rng = script("jax_per_step_dqn")["update"], np.random.default_rng(0)
+    twin = twin_of(rng)
+    p, t, count = [w.copy() for w in twin.online], twin.target, np.int32(0)
+    m, v = ([np.zeros_like(w) for w in p] for _ in range(2))
     for number in range(6):
-        batch = random_batch(dqn, rng)
-        learner = dqn.update(learner, batch, 1e-3)
+        o, a, r, discount, o2 = random_batch(rng)
+        p, m, v, count, _ = update(p, t, m, v, np.float32(count), o, a, r, discount / 0.99, o2)
+        twin.update(o, a, r, discount, o2)
+        close(p, twin.online, f"update {number}")
+    assert int(count) == 6
+
+
+def test_the_update_of_the_loop_with_k_updates_is_the_same_and_syncs_after_500(script):
+    names, rng = script("jax_k_updates_dqn"), np.random.default_rng(0)
+    twin = twin_of(rng)
+    zeros = [np.zeros_like(w) for w in twin.online]
+    online = [w.copy() for w in twin.online]
+    learner = names["Learner"](online, twin.target, zeros, list(zeros), np.float64(0))
+    for number in range(6):
+        batch = random_batch(rng)
+        learner, _ = names["update"](learner, batch)
         twin.update(*batch)
         close(learner.online, twin.online, f"update {number}")
         close(learner.target, twin.target, f"update {number}")
-    assert int(learner.updates) == 6
-
-
-class Watched:
-    """`update`, which remembers what it was given and what it made of it."""
-
-    def __init__(self, dqn, monkeypatch):
-        self.before, self.batches, self.after = [], [], []
-        self._update = dqn.update
-        monkeypatch.setattr(dqn, "update", self)
-
-    def __call__(self, learner, batch, learning_rate):
-        self.before.append(learner)
-        self.batches.append([np.array(column) for column in batch])
-        self.after.append(self._update(learner, batch, learning_rate))
-        return self.after[-1]
-
-    def is_the_twins(self, sync_period):
-        """Every update is Adam's, and the target is copied every `sync_period` updates."""
-        twin = Twin(self.before[0].online)
-        for number, batch in enumerate(self.batches):
-            close(self.before[number].target, twin.target, f"target at update {number}")
-            twin.update(*batch)
-            close(self.after[number].online, twin.online, f"update {number}")
-            if twin.updates % sync_period == 0:
-                twin.sync()
-
-
-def led_to(s_tm1, action):
-    """What Gymnasium's CartPole makes of it: the next state, and whether the episode is over."""
-    env = gymnasium.make("CartPole-v1").unwrapped
-    env.reset(seed=0)
-    env.state = tuple(np.float64(s_tm1))
-    s_t, _, terminated, _, _ = env.step(int(action))
-    return s_t, terminated
-
-
-def are_transitions(batches):
-    """Every row is a step of CartPole, with its reward and its discount."""
-    rows = {row[0].tobytes(): row for batch in batches for row in zip(*batch, strict=True)}
-    ends = 0
-    for s_tm1, action, reward, discount, s_t in rows.values():
-        wanted, terminated = led_to(s_tm1, action)
-        np.testing.assert_allclose(s_t, wanted, rtol=1e-4, atol=1e-5)
-        assert reward == 1 and discount == pytest.approx(0.0 if terminated else 0.99)
-        ends += terminated
-    assert 0 < ends < len(rows)
-    return rows
+    before = learner._replace(updates=np.float64(499))
+    after, _ = names["update"](before, random_batch(rng))
+    close(after.target, after.online)
 
 
 SETUP = {
     "capacity": 40, "batch_size": 32, "epsilon": 0.5, "learn_start": 20, "learn_period": 4,
-    "sync_period": 3, "warm_up": 0,
+    "sync_period": 3, "warm_up": 0, "checker": False,
 }  # fmt: skip
 
 
-def test_the_jax_loop_that_steps_learns_from_the_last_transitions_and_syncs(dqn, load, monkeypatch):
-    watched, seen = Watched(dqn, monkeypatch), []
-
-    class Noted(gymnasium.Wrapper):
-        def reset(self, **how):
-            self.shown, info = self.env.reset(**how)
-            return self.shown, info
-
-        def step(self, action):
-            outcome = self.env.step(action)
-            seen.append(np.float32(self.shown).tobytes())
-            self.shown = outcome[0]
-            return outcome
-
-    make = gymnasium.make
-    monkeypatch.setattr(gymnasium, "make", lambda name: Noted(make(name)))
-    work = load("jax_per_step_worker").make(SETUP)
-    assert work.run(100) == (100, 21) and work.unit == 4  # at env steps 20, 24, ..., 100
-    monkeypatch.setattr(gymnasium, "make", make)
-    watched.is_the_twins(sync_period=3)
-    rows = are_transitions(watched.batches)
-    for number, batch in enumerate(watched.batches):
-        now = 20 + 4 * number
-        there = seen[max(0, now - 40) : now]
-        drawn = {row.tobytes() for row in batch[0]}
-        assert drawn <= set(there)
-        assert len(drawn) > 0.4 * min(32, len(there))  # 32 draws of 40: 22 on average
-    assert len(rows) > 90  # nearly every one at some time
-    greedy = np.mean([row[1] for row in rows.values()])
-    assert 0 < greedy < 1
+PRINTED = [
+    (
+        "jax_per_step_dqn", ("--learn-period", "4"), 9_000,
+        '{"updates_done": 2000, "env_steps_per_s": {"median": 4000.0}}',
+        (8_000, 2_000, 2.0), ["--learn-period", "4", "--steps", "9000"],
+    ),
+    (
+        "jax_k_updates_dqn", ("--k", "16"), 6_000,
+        "24000 env steps/s, 6000 updates, K = 16",
+        (6_000, 6_000, 0.25), ["--k", "16", "--steps", "6000"],
+    ),
+    (
+        "jax_compiled_dqn", ("--envs", "16", "--updates", "1"), 50_000,
+        '{"updates_done": 4000, "env_steps_per_s": {"median": 128000.0}}',
+        (64_000, 4_000, 0.5), ["--envs", "16", "--updates", "1", "--iterations", "3000"],
+    ),
+]  # fmt: skip
 
 
-def test_the_compiled_jax_loop_learns_from_what_its_envs_did_and_syncs(dqn, load, monkeypatch):
-    worker = load("jax_compiled_worker")
-    monkeypatch.setattr(worker, "CHUNK", 20)
-    watched = Watched(dqn, monkeypatch)
-    work = worker.make(SETUP | {"envs": 2, "updates": 2})
-    assert work.run(40) == (40, 40) and work.unit == 40
-    assert work.run(40) == (40, 40)  # around the ring
-    watched.is_the_twins(sync_period=3)
-    rows = are_transitions(watched.batches)
-    assert len(rows) > 70
-    first = {row.tobytes() for row in watched.batches[2 * 8][0]}
-    last = {row.tobytes() for row in watched.batches[-1][0]}
-    assert not first & last and len(first) > 9 and len(last) > 14  # overwritten; 18 and 22 drawn
+@pytest.mark.parametrize(("name", "arguments", "count", "line", "done", "words"), PRINTED)
+def test_what_a_yardstick_prints_is_what_its_worker_tells(
+    load, monkeypatch, tmp_path, name, arguments, count, line, done, words
+):
+    (tmp_path / f"{name}.py").write_text(
+        "import json, pathlib, sys\nprint('first')\n"
+        f"pathlib.Path({str(tmp_path / 'a')!r}).write_text(json.dumps(sys.argv))\n"
+        f"print({line!r})\n"
+    )
+    worker = load("yardstick_worker")
+    monkeypatch.setattr(worker, "YARDSTICKS", tmp_path)
+    work = worker.make({"script": name, "arguments": arguments, "checker": False})
+    assert work.run(count) == done
+    assert json.loads((tmp_path / "a").read_text())[1:] == words
 
 
-def test_the_compiled_jax_envs_begin_anew_after_an_end_and_after_500_steps(dqn, load):
-    env_step = load("jax_compiled_worker").env_step
-    s = np.array([[0.0, 0, 0, 0], [2.39, 3.0, 0, 0], [0.0, 0, 0, 0], [0, 0, 0.209, 3.0]])
-    age, u = np.array([0, 5, 499, 498]), np.full((4, 4), 0.75)
-    s_t, s_next, age, terminated = map(np.array, env_step(s, np.array([1, 1, 0, 1]), age, u))
-    for i, action in enumerate([1, 1, 0, 1]):
-        wanted, over = led_to(s[i], action)
-        np.testing.assert_allclose(s_t[i], wanted, rtol=1e-4, atol=1e-6)
-        assert terminated[i] == over
-    assert terminated.tolist() == [False, True, False, True] and age.tolist() == [1, 0, 0, 0]
-    np.testing.assert_allclose(s_next[0], s_t[0])
-    np.testing.assert_allclose(s_next[1:], np.full((3, 4), 0.025), rtol=1e-5)  # 0.75 * 0.1 - 0.05
+@pytest.mark.parametrize("checker", [True, False])
+def test_everybodys_envs_have_gymnasiums_checker_or_nobodys(load, monkeypatch, checker):
+    load("gym_make").use_checker(checker)
+
+    def checked(env):
+        while isinstance(env, gymnasium.Wrapper):
+            if isinstance(env, gymnasium.wrappers.PassiveEnvChecker):
+                return True
+            env = env.env
+        return False
+
+    assert checked(gymnasium.make("CartPole-v1")) == checker
+    spec = gymnasium.spec("CartPole-v1")
+    assert checked(make_single(spec, {})) == checker  # ours asks for none
 
 
 def test_ours_learns_as_the_twin_does(load):
@@ -274,7 +263,8 @@ def test_ours_learns_as_the_twin_does(load):
             tried.append((max(abs(x - y).max() for x, y in zip(got, twin.online, strict=True)),
                           first, twin))  # fmt: skip
         off, first, twin = min(tried, key=lambda one: one[0])
-        assert off < 2e-5, f"update {number}: no batch of the two explains it"
+        # Equal to the yardsticks' to 1e-6; later the roundings of Adam's moments add up.
+        assert off < (2e-5 if number else 1e-6), f"update {number}: no batch of the two explains it"
         counts.add(first)
         if twin.updates % 2 == 0:
             twin.sync()

@@ -12,11 +12,16 @@ from typing import Any
 
 from agents.results.jobs import last_line
 from rl_core.errors import RlCoreError, in_one_line
+from rl_core.lazy import XLA_FLAGS
 from tests.benchmarks.scenarios import ALL, Setting, Worker
 
 ROOT = Path(__file__).parents[2]
 _PEERS = Path(__file__).parent / "peers"
 _TIDY_SECONDS = 5
+# Ours adds its flags before those of the user, of which the last one counts.
+_XLA_DEFAULTS = (
+    "--xla_cpu_prefer_vector_width=256 --xla_cpu_enable_concurrency_optimized_scheduler=true"
+)
 Round = dict[str, Any]  # seconds, env_steps, updates
 
 
@@ -35,6 +40,7 @@ class Process:
       setting: with `threads` as a number.
       versions: of what it uses, once it is ready.
       peak_rss_bytes: after the last round.
+      cores: how many it may use.
       log: the file.
     """
 
@@ -49,7 +55,7 @@ class Process:
         root: Path = ROOT,
     ) -> None:
         self.label, self.worker = label, worker
-        threads = len(cores) if setting["threads"] == ALL else min(setting["threads"], len(cores))
+        threads = threads_of(setting, cores)
         self.setting = {**setting, "threads": threads}
         self.versions: dict[str, str] = {}
         self.peak_rss_bytes = 0
@@ -65,6 +71,7 @@ class Process:
                 env=_environ(self.setting, worker, root),
             )
         pinned = list(cores[: worker.cores or threads])
+        self.cores = len(pinned)
         self._say({**worker.setup, **self.setting, "cores": pinned, "root": str(root)})
 
     def wait(self) -> None:
@@ -131,6 +138,11 @@ class Process:
         return RlCoreError(f"exit code {code}: {words}")
 
 
+def threads_of(setting: Setting, cores: Sequence[int]) -> int:
+    """Returns the number of threads that a setting comes to on these cores."""
+    return len(cores) if setting["threads"] == ALL else min(setting["threads"], len(cores))
+
+
 def _environ(setting: Setting, worker: Worker, root: Path) -> dict[str, str]:
     libraries = ("OMP", "MKL", "OPENBLAS")
     environ = os.environ | {f"{name}_NUM_THREADS": str(setting["threads"]) for name in libraries}
@@ -138,4 +150,6 @@ def _environ(setting: Setting, worker: Worker, root: Path) -> dict[str, str]:
     environ.pop("PYTHONPATH", None)
     paths = {} if worker.venv else {"PYTHONPATH": str(root)}
     chosen = {"TF_ENABLE_ONEDNN_OPTS": "1"} if setting.get("with") == "oneDNN" else {}
+    if setting.get("flags") == ("ours" if worker.venv else "XLA's own"):
+        chosen["XLA_FLAGS"] = XLA_FLAGS if worker.venv else _XLA_DEFAULTS
     return environ | paths | chosen | {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}

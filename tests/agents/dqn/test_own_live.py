@@ -129,7 +129,7 @@ def test_acting_reads_it(settings):
     assert seen == {False, True}  # the gain makes a difference to some
 
 
-@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_updates_read_it(xla):
     """With the gain 3, an update is that of the same weights on three times the observations."""
     settings = {"xla": xla, "updates_per_learn": 4, "discount": 0.0, "loss": "squared"}
@@ -201,7 +201,7 @@ def halfway(agent, tick):
         agent.hyperparameters["rate"] = 0.5
 
 
-SLOW = ("fused", "concurrent")
+SLOW = ("fused", "concurrent", "compiled")
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,8 @@ def test_the_replay_stores_what_the_env_paid():
 
 
 @pytest.mark.parametrize(
-    ("n_step", "xla"), [(1, False), (3, True), pytest.param(1, True, marks=pytest.mark.slow)]
+    ("n_step", "xla"),
+    [(3, False), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, True), (3, True)])],
 )
 def test_a_change_holds_for_rows_that_are_there_already(n_step, xla):
     """So an agent that is set is bit for bit the agent that was made so."""

@@ -1,6 +1,7 @@
 """Ours as a worker.
 
-{"kind": "train", "config": {...}, "warm_up": 2000}     the bare loop that the config says
+{"kind": "train", "config": {...}, "warm_up": 2000,     the bare loop that the config says
+ "checker": false}
 {"kind": "run", "config": {...}, "warm_up": 2000}       the same inside a whole run: control,
                                                         logging, checkpoints
 {"kind": "learn", "config": {...}, "warm_up": 64,       updates alone, from a replay full of
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gym_make import use_checker
 from protocol import Channel, Work, serve
 
 PACKAGES = ("tensorflow", "gymnasium", "numpy")
@@ -170,6 +172,7 @@ def random_observations(
 
 
 def make(setup: dict[str, Any]) -> Work:
+    use_checker(setup.get("checker", False))
     return {"train": training, "learn": learning, "part": part}[setup["kind"]](setup)
 
 

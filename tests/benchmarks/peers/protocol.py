@@ -28,12 +28,13 @@ class Work(NamedTuple):
     """What a worker does again and again.
 
     Attributes:
-      run: makes n env steps, or n updates; returns the env steps and updates that it made.
+      run: makes n env steps, or n updates; returns the env steps and updates that it made, and
+        seconds if it has a clock of its own.
       unit: n is always a multiple of it.
       packages: distributions whose versions are told.
     """
 
-    run: Callable[[int], tuple[int, int]]
+    run: Callable[[int], tuple[int, int] | tuple[int, int, float]]
     unit: int
     packages: tuple[str, ...]
 
@@ -65,8 +66,9 @@ class Channel:
         self._begin = time.perf_counter()
         return count
 
-    def done(self, env_steps: int, updates: int) -> None:
-        seconds = time.perf_counter() - self._begin
+    def done(self, env_steps: int, updates: int, seconds: float | None = None) -> None:
+        if seconds is None:
+            seconds = time.perf_counter() - self._begin
         counts = {"seconds": seconds, "env_steps": env_steps, "updates": updates}
         self._say(counts | {"peak_rss_bytes": peak_rss_bytes()})
 

@@ -13,6 +13,7 @@ import importlib
 from typing import Any
 
 import numpy as np
+from gym_make import use_checker
 from protocol import Work, serve
 
 PACKAGES = ("stable_baselines3", "torch", "gymnasium", "numpy")
@@ -129,6 +130,7 @@ def minatar_extractor() -> type:
 def make(setup: dict[str, Any]) -> Work:
     import torch
 
+    use_checker(setup.get("checker", False))
     torch.set_num_threads(setup["threads"])
     return {"train": training, "learn": learning}[setup["kind"]](setup)
 

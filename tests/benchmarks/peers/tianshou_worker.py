@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gym_make import use_checker
 from protocol import Work, serve
 
 PACKAGES = ("tianshou", "torch", "gymnasium", "numpy")
@@ -20,6 +21,7 @@ def make(setup: dict[str, Any]) -> Work:
     from tianshou.trainer import OffPolicyTrainer, OffPolicyTrainerParams
     from tianshou.utils.net.common import Net
 
+    use_checker(setup["checker"])
     torch.set_num_threads(setup["threads"])
     envs = DummyVectorEnv([lambda: gymnasium.make("CartPole-v1")])
     space = envs.action_space[0]
