@@ -43,6 +43,7 @@ def as_markdown(results: Mapping[str, Any], name: str) -> str:
         parts += [scenario["note"]] if scenario["note"] else []
         parts += [_workers(scenario), *_skipped(scenario)]
         parts += [_bars(scenario)] if scenario["bars"] else []
+        parts += _floating(scenario)
     return "\n\n".join(parts) + "\n"
 
 
@@ -127,6 +128,16 @@ def _skipped(scenario: Mapping[str, Any]) -> list[str]:
 def _bars(scenario: Mapping[str, Any]) -> str:
     rows = [bar_cells(scenario, bar) for bar in scenario["bars"]]
     return _table(["ratio", "wanted", "median (least to most)", ""], rows)
+
+
+def _floating(scenario: Mapping[str, Any]) -> list[str]:
+    """Returns what products alone come to, in a line."""
+    lines = []
+    for label, worker in scenario["workers"].items():
+        if flops := worker.get("flops"):
+            seconds = spread("us/update", worker["rounds"]).median / 1e6
+            lines.append(f"{label}: {flops / 1e6:,.2f} MFLOP, {flops / seconds / 1e9:,.0f} GFLOP/s")
+    return [". ".join(lines) + "."] if lines else []
 
 
 def _setting(worker: Mapping[str, Any]) -> str:

@@ -101,6 +101,7 @@ def measure(
             "peak_rss_bytes": process.peak_rss_bytes,
             "versions": process.versions,
             "cores": process.cores,
+            "flops": process.flops,
         }
     return Measured(workers, pairs)
 

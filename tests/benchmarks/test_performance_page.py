@@ -111,6 +111,13 @@ def test_the_page_has_every_command_setting_and_reason(results):
     assert "1 of 4 goals are met." in page
 
 
+def test_products_are_told_as_flops_and_their_speed(results):
+    # Half a millisecond for an update: 500 in 0.25 s is the median of a quarter, a half, one.
+    products = side(0.25, 0.125, 0.5, flops=2_000_000)
+    results["scenarios"]["A"]["workers"]["products"] = products
+    assert "products: 2.00 MFLOP, 4 GFLOP/s." in as_markdown(results, "p.md")
+
+
 def test_the_same_results_give_the_same_page(results):
     assert as_markdown(json.loads(json.dumps(results)), "p.md") == as_markdown(results, "p.md")
 
@@ -209,7 +216,7 @@ def test_a_worker_that_dies_says_its_last_words(start):
 class Turns:
     """A worker that writes down when it is asked."""
 
-    versions, peak_rss_bytes, cores = {}, 1, 1
+    versions, peak_rss_bytes, cores, flops = {}, 1, 1, 0
 
     def __init__(self, order, label, threads, seconds):
         self.order, self.label, self.seconds = order, label, seconds

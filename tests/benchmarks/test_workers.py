@@ -11,6 +11,7 @@ import inspect
 import json
 import math
 import runpy
+import shutil
 import sys
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -231,6 +232,22 @@ def test_everybodys_envs_have_gymnasiums_checker_or_nobodys(load, monkeypatch, c
     assert checked(gymnasium.make("CartPole-v1")) == checker
     spec = gymnasium.spec("CartPole-v1")
     assert checked(make_single(spec, {})) == checker  # ours asks for none
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_the_products_in_c_are_those_of_an_update(load, tmp_path):
+    floors = load("floors_worker")
+    made = floors.of_an_update(np.random.default_rng(0))
+    products = [floors.product(*each) for each in made]
+    floors.in_c(tmp_path)(products, 2)
+    for a, b, c in made:
+        np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
+    # 64 rows; forward 4-64-64-2 in both networks, by the weights, and by the inputs but the first.
+    forward = 2 * 64 * (4 * 64 + 64 * 64 + 64 * 2)
+    assert floors.flops(made) == 3 * forward + 2 * 64 * (64 * 64 + 64 * 2) == 2_260_992
+    assert sorted(c.shape for _, _, c in made) == sorted(
+        [(64, 64), (64, 64), (64, 2)] * 2 + [(4, 64), (64, 64), (64, 2)] + [(64, 64), (64, 64)]
+    )
 
 
 def test_ours_learns_as_the_twin_does(load):

@@ -39,6 +39,7 @@ class Process:
     Attributes:
       setting: with `threads` as a number.
       versions: of what it uses, once it is ready.
+      flops: of one update, if it is made of products alone; then too.
       peak_rss_bytes: after the last round.
       cores: how many it may use.
       log: the file.
@@ -58,6 +59,7 @@ class Process:
         threads = threads_of(setting, cores)
         self.setting = {**setting, "threads": threads}
         self.versions: dict[str, str] = {}
+        self.flops = 0
         self.peak_rss_bytes = 0
         self.log, self._unit = log, 1
         script = str(_PEERS / f"{worker.program}_worker.py")
@@ -78,6 +80,7 @@ class Process:
         """Until it is ready: built, compiled, warm."""
         answer = self._answer()
         self._unit, self.versions = answer["unit"], answer["versions"]
+        self.flops = answer["flops"]
 
     def run(self, count: int) -> Round:
         """One round; the number of updates is what it must be.

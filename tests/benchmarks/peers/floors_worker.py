@@ -1,7 +1,8 @@
 """What nothing can be faster than: the bare env loop, and an update's matrix products alone.
 
     {"kind": "env", "envs": 1}            env.step and the resets; of more than one, the vector env
-    {"kind": "products", "with": "numpy"} or "tensorflow"
+    {"kind": "products"}                  an update's products, called from C
+    {"kind": "sgemm"}                     one product of two 1,024 x 1,024 matrices, the same way
 
 The products are those of one DQN update, batch 64, of an MLP 4-64-64-2: three forward of the
 online network, three of the target, and five backward (no gradient is wanted of the input).
@@ -9,15 +10,20 @@ online network, three of the target, and five backward (no gradient is wanted of
 
 from __future__ import annotations
 
+import ctypes
 import itertools
-from collections.abc import Callable
-from typing import Any
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from protocol import Work, serve
 
 B, SIZES = 64, (4, 64, 64, 2)
-K = 16  # updates' products in one call of TensorFlow
+SQUARE = 1_024
 
 
 def env_loop(setup: dict[str, Any]) -> Work:
@@ -48,78 +54,87 @@ def env_loop(setup: dict[str, Any]) -> Work:
     return Work(run, 1, packages)
 
 
+class Product(ctypes.Structure):
+    """One of products.c: c = a b, where a and b may be stored the other way round."""
+
+    _fields_: ClassVar = [
+        *((name, ctypes.c_void_p) for name in "abc"),
+        *((name, ctypes.c_int64) for name in ("m", "n", "k", "trans_a", "trans_b")),
+    ]
+
+
+def product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Product:
+    """Returns c = a b; a view that is a transpose is handed over as one."""
+    stored = [x if x.flags.c_contiguous else x.T for x in (a, b)]
+    turned = [int(x is not kept) for x, kept in zip((a, b), stored, strict=True)]
+    assert all(x.flags.c_contiguous for x in (*stored, c))
+    pointers = [x.ctypes.data for x in (*stored, c)]
+    made = Product(*pointers, *c.shape, a.shape[1], *turned)
+    made.arrays = (a, b, c)  # alive as long as C has their addresses
+    return made
+
+
+def in_c(directory: Path) -> Callable[[Sequence[Product], int], None]:
+    """Compiles products.c; returns the function that makes products so many times.
+
+    Raises:
+      RuntimeError: there is no C compiler, or NumPy's BLAS has another name for sgemm.
+    """
+    if not (compiler := shutil.which("cc")):
+        raise RuntimeError("no C compiler")
+    out, source = directory / "products.so", Path(__file__).with_name("products.c")
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", out, source], check=True)
+    multiply = ctypes.CDLL(str(out)).multiply
+    found = sorted((Path(np.__file__).parents[1] / "numpy.libs").glob("libscipy_openblas64_*"))
+    if not found:
+        raise RuntimeError("NumPy has another BLAS")
+    sgemm = ctypes.cast(ctypes.CDLL(str(found[0])).scipy_cblas_sgemm64_, ctypes.c_void_p)
+
+    def run(products: Sequence[Product], times: int) -> None:
+        number = ctypes.c_int64(len(products))
+        multiply(sgemm, (Product * len(products))(*products), number, ctypes.c_int64(times))
+
+    return run
+
+
+def of_an_update(rng: np.random.Generator) -> list[tuple[np.ndarray, ...]]:
+    """Returns a, b, c of each product, c [B, ...] or as the weights."""
+    pairs = list(itertools.pairwise(SIZES))
+    inputs = [rng.standard_normal((B, n), np.float32) for n, _ in pairs]
+    errors = [rng.standard_normal((B, m), np.float32) for _, m in pairs]
+    networks = [[rng.standard_normal(pair, np.float32) for pair in pairs] for _ in range(2)]
+    both = [(x, w) for weights in networks for x, w in zip(inputs, weights, strict=True)]
+    both += [(x.T, error) for x, error in zip(inputs, errors, strict=True)]
+    both += [(error, w.T) for error, w in zip(errors[1:], networks[0][1:], strict=True)]
+    return [(a, b, np.zeros((a.shape[0], b.shape[1]), np.float32)) for a, b in both]
+
+
+def flops(operands: Sequence[tuple[np.ndarray, ...]]) -> int:
+    """Returns the multiplications and additions of products."""
+    return sum(2 * a.shape[0] * a.shape[1] * b.shape[1] for a, b, _ in operands)
+
+
 def products(setup: dict[str, Any]) -> Work:
-    with_numpy = setup["with"] == "numpy"
-    once = numpy_products() if with_numpy else tensorflow_products()
-    unit = 1 if with_numpy else K
+    rng = np.random.default_rng(0)
+    if setup["kind"] == "sgemm":
+        square = [rng.standard_normal((SQUARE, SQUARE), np.float32) for _ in range(2)]
+        operands = [(*square, np.zeros((SQUARE, SQUARE), np.float32))]
+    else:
+        operands = of_an_update(rng)
+    handed = [product(*each) for each in operands]
+    with tempfile.TemporaryDirectory() as directory:
+        multiply = in_c(Path(directory))
 
     def run(count: int) -> tuple[int, int]:
-        for _ in range(count // unit):
-            once()
+        multiply(handed, count)
         return 0, count
 
-    run(setup["warm_up"] * unit)
-    return Work(run, unit, ("numpy",) if with_numpy else ("tensorflow", "numpy"))
-
-
-def operands(rng: np.random.Generator) -> tuple[list[np.ndarray], ...]:
-    """Activations [B, n] and errors [B, m] of each layer, weights [n, m] of both networks."""
-    pairs = list(itertools.pairwise(SIZES))
-    random = lambda *shape: rng.standard_normal(shape, np.float32)  # noqa: E731
-    return (
-        [random(B, n) for n, _ in pairs],
-        [random(B, m) for _, m in pairs],
-        [random(n, m) for n, m in pairs],
-        [random(n, m) for n, m in pairs],
-    )
-
-
-def numpy_products() -> Callable[[], None]:
-    inputs, errors, online, target = operands(np.random.default_rng(0))
-    pairs = [(x, w) for weights in (online, target) for x, w in zip(inputs, weights, strict=True)]
-    pairs += [(x.T, error) for x, error in zip(inputs, errors, strict=True)]
-    pairs += [(error, w.T) for error, w in zip(errors[1:], online[1:], strict=True)]
-    calls = [(a, b, np.empty((a.shape[0], b.shape[1]), np.float32)) for a, b in pairs]
-    matmul = np.matmul
-
-    def once() -> None:
-        for a, b, out in calls:
-            matmul(a, b, out)
-
-    return once
-
-
-def tensorflow_products() -> Callable[[], None]:
-    """K times in one call: the way into TensorFlow is not part of the floor."""
-    import tensorflow.compat.v1 as tf
-
-    from rl_core import Engine
-
-    engine, rng = Engine(), np.random.default_rng(0)
-    feeds, values, out = [], [], []
-    with engine.building():
-        weights = [[tf.Variable(w) for w in network] for network in operands(rng)[2:]]
-        online, target = ([w.read_value() for w in network] for network in weights)
-        # Inputs and errors are other ones each time: what is the same would be computed once.
-        for _ in range(K):
-            given = operands(rng)[:2]
-            inputs, errors = ([tf.placeholder(tf.float32, v.shape) for v in vs] for vs in given)
-            feeds += [*inputs, *errors]
-            values += [*given[0], *given[1]]
-            for network in (online, target):
-                out += [tf.matmul(x, w) for x, w in zip(inputs, network, strict=True)]
-            out += [tf.matmul(x, e, transpose_a=True) for x, e in zip(inputs, errors, strict=True)]
-            out += [
-                tf.matmul(e, w, transpose_b=True)
-                for e, w in zip(errors[1:], online[1:], strict=True)
-            ]
-    engine.start()
-    call = engine.callable(None, feeds, out)
-    return lambda: call(*values)
+    run(setup["warm_up"])
+    return Work(run, 1, ("numpy",), flops(operands))
 
 
 def make(setup: dict[str, Any]) -> Work:
-    return {"env": env_loop, "products": products}[setup["kind"]](setup)
+    return {"env": env_loop, "products": products, "sgemm": products}[setup["kind"]](setup)
 
 
 if __name__ == "__main__":

@@ -32,11 +32,13 @@ class Work(NamedTuple):
         seconds if it has a clock of its own.
       unit: n is always a multiple of it.
       packages: distributions whose versions are told.
+      flops: of one update, where products are all there is to it.
     """
 
     run: Callable[[int], tuple[int, int] | tuple[int, int, float]]
     unit: int
     packages: tuple[str, ...]
+    flops: int = 0
 
 
 class Channel:
@@ -57,7 +59,7 @@ class Channel:
     def ready(self, work: Work) -> None:
         versions = {"python": platform.python_version()}
         versions |= {name: version(name) for name in work.packages}
-        self._say({"unit": work.unit, "versions": versions})
+        self._say({"unit": work.unit, "versions": versions, "flops": work.flops})
 
     def next(self) -> int | None:
         """How much is wanted next, None at the end; the clock runs from here to `done`."""
