@@ -2,14 +2,20 @@
 
 import ast
 import functools
+import json
 import re
+import tomllib
+from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from agents.config import keys
 from agents.config.live_values import as_markdown
-from agents.config.model import DqnConfig
+from agents.config.model import NETWORKS, DqnConfig
+from rl_core.errors import ConfigError
+from rl_core.hyperparameters import ANY
 
 ROOT = Path(__file__).parents[1]
 BUILT = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
@@ -167,3 +173,83 @@ def test_commands_of_make_that_a_page_names_are_in_the_makefile():
     for page in BUILT:
         for target in re.findall(r"`make ([\w-]+)`", page.read_text()):
             assert f"\n{target}: " in MAKEFILE, target
+
+
+# The keys of a config: their defaults, values and papers.
+
+
+class Row(NamedTuple):
+    key: str
+    meaning: str
+    default: str
+    unit: str = ""
+    values: str = ""
+    source: str = ""
+
+
+KEYS = {row[0].split("`")[1]: Row(*row) for row in rows(keys.as_markdown())}
+ROOMS = ("rl_core", "envs", "agents")
+
+
+def test_the_defaults_on_the_page_of_keys_are_those_of_a_config_that_says_nothing():
+    text = "\n".join(f"{name} = {row.default.strip('`')}" for name, row in KEYS.items())
+    assert DqnConfig.model_validate(tomllib.loads(text)) == DqnConfig()
+
+
+def values_at_the_bounds(cell):
+    """(taken, refused) values of a cell such as `in (0, 1]`, or a list of words."""
+    if words := re.findall(r"`([^`]+)`", cell):
+        return [json.loads(word) for word in words], []
+    bounds = re.fullmatch(r"in ([\[(])(.+), (.+)([])])", cell)
+    sides = [(bounds[1] == "[", bounds[2], -1), (bounds[4] == "]", bounds[3], 1)] if bounds else []
+    if one := re.fullmatch(r"([<>])(=?) (.+)", cell):
+        sides = [(one[2] == "=", one[3], -1 if one[1] == ">" else 1)]
+    assert sides or cell == ANY, cell
+    at = [(float(number), closed) for closed, number, _ in sides]
+    beyond = [float(number) + out for _, number, out in sides]
+    return [b for b, closed in at if closed], [b for b, closed in at if not closed] + beyond
+
+
+@pytest.mark.parametrize("name", sorted(KEYS.keys() - keys._VALUES.keys()))
+def test_the_values_of_a_key_on_the_page_are_those_that_a_config_takes(name):
+    taken, refused = values_at_the_bounds(KEYS[name].values)
+    whole = type(DqnConfig.model_fields[name].default) is int
+    for value in taken:
+        assert getattr(DqnConfig(**{name: int(value) if whole else value}), name) == value
+    for value in refused:
+        with pytest.raises(ConfigError):
+            DqnConfig(**{name: int(value) if whole else value})
+
+
+def test_the_layers_that_a_network_brings_are_told_with_its_name():
+    told = re.findall(r"(\d+) with (\w+)", KEYS["hidden"].meaning)
+    brought = {n: DqnConfig(network=n).hidden for n in NETWORKS if n != DqnConfig().network}
+    assert {name: (int(units),) for units, name in told} == brought
+
+
+def test_the_table_of_the_family_names_the_paper_of_each_key():
+    checked = 0
+    for setting, meaning, *_ in rows((ROOT / "docs" / "family.md").read_text()):
+        key = re.match(r"`(\w+)", setting)[1]
+        addresses = {p.address for p in keys.PAPERS if key in p.keys.split()}
+        for address in re.findall(r"\]\((https://[^)]+)\)", meaning):
+            checked += 1
+            assert address in addresses, setting
+    assert checked > 8
+
+
+# "Watkins & Dayan (1992), https://...", "Mnih et al. 2015](https://...)"; the first author's name.
+PAPER = re.compile(
+    r"([A-Z]\w+)(?:, [A-Z]\w+)*(?: et al\.| & [A-Z]\w+)?,? \(?((?:19|20)\d\db?)\)?"
+    r"(?:, |\]\(|\", \")(https://(?:arxiv|doi)\.org/\w[\w./]*\w)"
+)
+
+
+def test_a_paper_has_one_address_on_all_pages_and_in_all_docstrings():
+    files = [*PAGES, *(f for room in ROOMS for f in (ROOT / room).rglob("*.py"))]
+    addresses = defaultdict(set)
+    for file in files:
+        for author, year, address in PAPER.findall(re.sub(r"\s+", " ", file.read_text())):
+            addresses[author, year].add(address)
+    assert {paper.address for paper in keys.PAPERS} <= set().union(*addresses.values())
+    assert [paper for paper in addresses.items() if len(paper[1]) > 1] == []
