@@ -30,10 +30,13 @@ from rl_core.validation import Model
 
 _EnvStep = Annotated[int, Field(ge=0, lt=2**63)]
 _Share = Annotated[FiniteFloat, Field(ge=0, le=1)]
+# Lists may be given for tuples, as in TOML; numbers are not made of texts, true or false.
+_Point = Annotated[tuple[_EnvStep, FiniteFloat], Field(strict=False)]
+_SharePoint = Annotated[tuple[_Share, FiniteFloat], Field(strict=False)]
 
 
 class _Schedule(Model):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     @model_serializer(mode="wrap")
     def _without_absent_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -154,9 +157,9 @@ class Piecewise(_Schedule):
     """
 
     schedule: Literal["piecewise"] = "piecewise"
-    points: Annotated[tuple[tuple[_EnvStep, FiniteFloat], ...], Field(min_length=1)] | None = None
+    points: Annotated[tuple[_Point, ...], Field(min_length=1, strict=False)] | None = None
     between: Literal["line", "hold"] = "line"
-    fractions: Annotated[tuple[tuple[_Share, FiniteFloat], ...], Field(min_length=1)] | None = None
+    fractions: Annotated[tuple[_SharePoint, ...], Field(min_length=1, strict=False)] | None = None
 
     @model_validator(mode="after")
     def _points_rise(self) -> Self:

@@ -30,10 +30,11 @@ def first_error(error: ValidationError) -> str:
     if found["type"] == "value_error":
         message = in_one_line(message, _MAX_CHARACTERS)
         return f"{where}: {message}" if where else message
-    wanted = message.removeprefix("Input should be ")
+    # "Input should be a ..."; "Tuple should have at least 1 item after validation, not 0".
+    wanted = message.partition(" should ")[2].partition(" after validation")[0] or f"be {message}"
     wanted = wanted.replace("a valid integer", "a whole number").replace("a valid ", "a ")
     wanted = _A_TABLE.sub("a table", wanted)
-    return f"{where} should be {wanted}, got {shown(found['input'])}"
+    return f"{where} should {wanted}, got {shown(found['input'])}"
 
 
 def require_known(

@@ -178,6 +178,38 @@ def test_a_share_that_makes_no_sense_is_refused(make, message):
         make()
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Constant(value="1"), "Constant: value should be a number, got '1'"),
+        (lambda: Constant(value=True), "Constant: value should be a number, got True"),
+        (lambda: Linear(start=1, end=0, steps="5"), "steps should be a whole number, got '5'"),
+        (lambda: Linear(start=1, end=0, steps=5.0), "steps should be a whole number, got 5.0"),
+        (lambda: Linear(start=1, end=0, fraction=True), "fraction should be a number, got True"),
+        (
+            lambda: Piecewise(points=[[0, 1], ["4", 0]]),
+            "points.1.0 should be a whole number, got '",
+        ),
+        (lambda: Piecewise(points=[[0, True]]), "points.0.1 should be a number, got True"),
+        (lambda: Piecewise(fractions=[["0", 1]]), "fractions.0.0 should be a number, got '0'"),
+        (lambda: Piecewise(points=[]), r"Piecewise: points should have at least 1 item, got \[\]"),
+        (
+            lambda: Piecewise(points=[[0, 1, 2]]),
+            r"points.0 should have at most 2 items, got \[0, 1, 2\]",
+        ),
+    ],
+)
+def test_numbers_are_not_made_of_texts_nor_of_true_and_false(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+def test_lists_and_whole_numbers_serve_as_in_toml():
+    assert Piecewise(points=[[0, 1], [4, 0]]) == Piecewise(points=((0, 1.0), (4, 0.0)))
+    assert Piecewise(fractions=[[0, 1], [1, 0]]).fractions == ((0.0, 1.0), (1.0, 0.0))
+    assert type(Linear(start=1, end=0, steps=5).start) is float
+
+
 def test_a_schedule_cannot_be_changed_afterwards():
     with pytest.raises(ConfigError, match="a Linear cannot be changed"):
         LINEAR.start = 2.0

@@ -30,6 +30,12 @@ def test_a_config_has_the_keys_of_its_groups_in_their_order_and_none_twice():
             "your own as 'module:function'); did you mean 'nature'?",
         ),
         ({"epsilon": {"schedule": "linear", "start": 1.0, "end": 0.1}}, "steps is missing"),
+        ({"epsilon": "a"}, "DqnConfig: epsilon should be a number, got 'a'"),
+        ({"sync_period": 1.5}, "DqnConfig: sync_period should be a whole number, got 1.5"),
+        (
+            {"epsilon": {"schedule": "linear", "start": 1.0, "end": "a", "steps": 9}},
+            "DqnConfig: epsilon: in the linear schedule: end should be a number, got 'a'",
+        ),
         ({"freeze": [{"exempt": ["head"]}]}, "DqnConfig: freeze.updates is missing"),
         ({"v_min": 3.0, "v_max": 1.0}, "DqnConfig: v_min must be below v_max, got 3 and 1"),
     ],
