@@ -45,9 +45,9 @@ def test_the_line_has_the_name_the_env_step_and_a_table_that_fits(tmp_path, sche
 
 def test_a_live_value_of_ones_own_is_named_with_the_key_that_mends_it():
     own = {"dropout": {"default": {"schedule": "linear", "start": 0.5, "end": 0.0, "steps": 100}}}
-    line = early_ends(config(live=own))
+    line = early_ends(config(live=own, epsilon=RATE))  # epsilon alone would need no line
     table = '{ schedule = "linear", start = 0.5, end = 0, fraction = 1 }'
-    assert "dropout at env step 100;" in line
+    assert "epsilon at env step 400, dropout at env step 100;" in line
     assert line.endswith(f"live.dropout.default = {table}")
 
 

@@ -335,11 +335,17 @@ def test_a_share_is_of_the_changed_length_and_is_inherited(tmp_path):
 
 
 def test_the_config_of_a_run_keeps_its_env_steps_and_a_new_run_from_it_gets_its_own(tmp_path):
-    config = DqnConfig(env_steps=1_000, tau=Linear(start=0.1, end=1.0, fraction=0.8))
+    config = DqnConfig(
+        env_steps=1_000,
+        tau=Linear(start=0.1, end=1.0, fraction=0.8),
+        epsilon=Piecewise(fractions=[[0, 1.0], [0.5, 0.1]]),
+    )
     path = tmp_path / "config.toml"
     text = dump_config(config)
     path.write_text(text.replace("env_steps = 1000", "env_steps = 3000"))  # it was made longer
     assert read_config(path).tau == Linear(start=0.1, end=1.0, steps=800, fraction=0.8)
+    assert read_config(path).epsilon.points == ((0, 1.0), (500, 0.1))
     assert load_config(path).tau.steps == 2_400
+    assert load_config(path).epsilon.points == ((0, 1.0), (1_500, 0.1))
     path.write_text(text)
     assert read_config(path) == load_config(path) == config

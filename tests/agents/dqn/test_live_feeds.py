@@ -64,6 +64,16 @@ def test_a_change_is_in_the_next_values_and_not_in_those_given_before(engine):
     assert as_lists(made.values()) == [[0.5], [7]]
 
 
+def test_arrays_with_another_value_leave_those_that_they_came_from_as_they_were(engine):
+    """Those are fed to the next updates too."""
+    made, _ = feeds()
+    values = made.values()
+    assert as_lists(made.with_value(values, "rate", 0.125)) == [[0.125], [7]]
+    assert as_lists(made.with_value(values, "period", 9)) == [[0.5], [9]]
+    assert as_lists(values) == [[0.5], [7]] and made.values() is values
+    assert made.among(values) == {"rate": 0.5, "period": 7}
+
+
 def test_a_schedule_is_followed(engine):
     made, live = feeds(rate=Linear(start=1.0, end=0.0, steps=8))
     seen = []

@@ -66,7 +66,8 @@ def _importable(monkeypatch):
     monkeypatch.setitem(sys.modules, "mine", sys.modules[HERE])
 
 
-LIVE = {"gain": {"default": 1.0, "gt": 0}, "rate": {"default": 0.25, "ge": 0, "lt": 1}}
+# Not in the order of the alphabet: values are fed in the order of the config.
+LIVE = {"rate": {"default": 0.25, "ge": 0, "lt": 1}, "gain": {"default": 1.0, "gt": 0}}
 SHORT = {
     "live": LIVE, "batch_size": 8, "replay_capacity": 500, "learn_start": 40, "learn_period": 4,
     "env_steps": 400, "eval_period": 200, "eval_episodes": 1, "final_eval_episodes": 1,
