@@ -1,15 +1,20 @@
 """What cannot be trained on is refused before the run, in one line that says what to do."""
 
 import sys
+import tomllib
 import warnings
+from importlib.metadata import metadata
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from envs import factory, make_envs
+from envs.registry import INSTALL
 from rl_core.errors import EnvError, MemoryLimitError
 
+ROOT = Path(__file__).parents[2]
 Box, Discrete = gym.spaces.Box, gym.spaces.Discrete
 
 
@@ -70,6 +75,12 @@ def test_a_module_that_breaks_when_imported_is_named(tmp_path, monkeypatch):
     )
 
 
+def test_a_long_id_is_cut_to_one_line():
+    for env_id in ("x\n" * 5_000, "ALE/" + "x" * 5_000, "json:" + "y" * 5_000):
+        message = refusal(env_id)
+        assert len(message) < 700 and "\n" not in message
+
+
 def test_ids_that_only_share_a_version_are_not_offered():
     assert refusal("json:Foo-v0") == (
         "module 'json' registers no env 'Foo-v0'; correct the name, or register it there"
@@ -109,6 +120,14 @@ def test_a_missing_package_comes_with_the_command_that_installs_it(
     assert message.endswith(f"run: pip install '{install}'")
 
 
+def test_every_command_that_installs_names_an_extra_that_there_is():
+    ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = {"targetnet": ours, "gymnasium": metadata("gymnasium").get_all("Provides-Extra")}
+    for install in INSTALL.values():
+        package, _, extra = install.rstrip("]").partition("[")
+        assert extra in extras[package], install
+
+
 def test_a_missing_package_is_told_by_the_import_that_failed(monkeypatch):
     monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d.lunar_lander", raising=False)
     monkeypatch.setitem(sys.modules, "Box2D", None)
@@ -128,9 +147,16 @@ def test_a_continuous_action_space_is_refused_by_name():
     assert "gymnasium.wrappers.DiscretizeAction" in message
 
 
-def test_several_actions_at_once_are_refused():
-    message = fixed_refusal(action_space=gym.spaces.MultiDiscrete([2, 3]))
-    assert "action space MultiDiscrete([2 3])" in message
+@pytest.mark.parametrize(
+    ("space", "shown"),
+    [
+        (gym.spaces.MultiDiscrete([2, 3]), "MultiDiscrete([2 3])"),
+        (gym.spaces.MultiBinary(4), "MultiBinary(4)"),  # it has an `n`, as Discrete has
+    ],
+)
+def test_several_actions_at_once_are_refused(space, shown):
+    message = fixed_refusal(action_space=space)
+    assert f"action space {shown}" in message
     assert "one Discrete action for each combination" in message
 
 

@@ -1,5 +1,7 @@
 """Evaluating and playing what was trained on, whatever kind of envs that is."""
 
+import contextlib
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from agents.loops.evaluation import evaluate
 from agents.policy.load import load_policy
 from agents.policy.play import play
 from agents.run.train import train
+from envs import make_envs
 from rl_core.errors import EnvError
 
 SHORT = {
@@ -77,3 +80,21 @@ def test_what_workers_step_is_evaluated_without_them():
     envs = envs_beside(config, 2, seed=1)
     assert type(envs).__name__ == "SyncEnvs"
     envs.close()
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "vector_entry_point"])
+def test_envs_beside_have_the_arguments_of_the_runs_env(vectorization):
+    """An evaluation with another time limit, or another map, would be of another task."""
+    limit = {"max_episode_steps": 3}
+    config = DqnConfig(env_id="CartPole-v1", vectorization=vectorization, env_kwargs=limit)
+    with contextlib.closing(envs_beside(config)) as envs:
+        envs.reset()
+        ended = [envs.step(np.zeros(1, np.int64)).truncated.item() for _ in range(3)]
+    assert ended == [False, False, True]
+
+
+@pytest.mark.parametrize(("given", "used"), [(None, 5), (0, 0), (7, 7)])
+def test_envs_beside_have_the_runs_seed_unless_another_is_given(given, used):
+    beside = envs_beside(DqnConfig(env_id="CartPole-v1", seed=5), seed=given)
+    with contextlib.closing(beside), contextlib.closing(make_envs("CartPole-v1", seed=used)) as own:
+        np.testing.assert_array_equal(beside.reset().observation, own.reset().observation)
