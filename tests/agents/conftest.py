@@ -8,6 +8,7 @@ import pytest
 
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
+from agents.run.checkpoints import Checkpoints
 from rl_core.graph.scopes import variables_in
 from tests.agents.pool import POOL
 
@@ -43,6 +44,15 @@ def own_agents(pooled_agents, pool):
     """Agents that this test makes are built for it."""
     with pool.open(False):
         yield
+
+
+@pytest.fixture
+def none_left_out(monkeypatch):
+    """On a slow disk too every checkpoint is taken, and none is due while one is being written."""
+    take = Checkpoints.take
+    monkeypatch.setattr(
+        Checkpoints, "take", lambda *args, **how: take(*args, **how | {"must": True})
+    )
 
 
 class Lab:

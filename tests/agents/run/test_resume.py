@@ -23,7 +23,6 @@ from tensorboard.util.tensor_util import make_ndarray
 from agents.cli.main import main
 from agents.config.files import dump_config
 from agents.config.model import DqnConfig
-from agents.run.checkpoints import Checkpoints
 from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from rl_core.checkpoint.store import CheckpointError, CheckpointStore
@@ -160,15 +159,6 @@ def whole(folder, pool):
     """One run that was never interrupted; look, do not touch."""
     with pool.open():
         return train(config(), folder / "whole", on_tick=steer)
-
-
-@pytest.fixture
-def none_left_out(monkeypatch):
-    """On a slow disk too every checkpoint is taken, and none is due while one is being written."""
-    take = Checkpoints.take
-    monkeypatch.setattr(
-        Checkpoints, "take", lambda *args, **how: take(*args, **how | {"must": True})
-    )
 
 
 # Four moments of every kind in the slow run, one of some kinds in the default one.

@@ -14,6 +14,7 @@ from rl_core.control.log import read_log
 from rl_core.errors import BoundsError, ConfigError, StaticHyperparameter, UnknownName
 from rl_core.schedules import Linear, Piecewise
 
+pytestmark = pytest.mark.usefixtures("none_left_out")
 CONFIG = DqnConfig(
     env_steps=600, hidden=(8,), batch_size=8, replay_capacity=400, learn_start=50, learn_period=2,
     sync_period=37, log_period=100, eval_period=10_000, eval_episodes=1, final_eval_episodes=1,
