@@ -33,6 +33,9 @@ OF_AN_AGENT = {
     "half an episode": (
         lambda a: t.evaluate(a, C, 2.5), ArgumentError, "episodes must be a whole number >= 1",
     ),
+    "true episodes": (
+        lambda a: t.evaluate(a, C, True), ArgumentError, "episodes must be a whole number .* True",
+    ),
     "a seed": (lambda a: t.evaluate(a, C, 1, seed="a"), ArgumentError, "seed must be a whole"),
     "a policy": (
         lambda a: t.evaluate(a, C, 1, policy=lambda o: o),
@@ -67,6 +70,9 @@ OF_AN_AGENT = {
     "no text": (lambda a: a.hyperparameters[3], UnknownName, "no live value 3"),
     "back to no snapshot": (
         lambda a: a.state.rewind(0), BoundsError, "back must be a whole number >= 1",
+    ),
+    "back beyond int64": (
+        lambda a: a.state.rewind(2**63), BoundsError, "back must be .* fits into int64, got 9223",
     ),
 }  # fmt: skip
 

@@ -112,6 +112,13 @@ def mistakes(run):
             lambda: targetnet.train(SHORT, name="a/b"),
             ArgumentError, "name must be the NAME of runs/NAME-1, got 'a/b'",
         ),
+        "a run without a name": (
+            lambda: targetnet.train(SHORT, name=""), ArgumentError, "runs/NAME-1, got ''",
+        ),
+        "initial": (
+            lambda: targetnet.train(SHORT, initial={}),
+            ArgumentError, r"initial must be a function of \(weights\), got {}",
+        ),
         "weights": (
             lambda: targetnet.train(SHORT, "run", initial=lambda weights: [1]),
             ArgumentError, "what initial returns must be weights by name",

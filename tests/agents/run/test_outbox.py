@@ -71,9 +71,13 @@ def test_of_two_points_of_a_curve_at_one_env_step_the_second_is_sent_if_one_is_t
     store = Memory([("a", 10, 1.0)])
     closed(store, ({"a": 1}, 10), ({"a": 1}, 10))
     assert store.there == 2 * [("a", 10, 1.0)]
+    closed(store, ({"a": 1}, 10), ({"a": 1}, 10))  # both are there now
+    assert store.there == 2 * [("a", 10, 1.0)]
 
 
-def test_points_of_earlier_sessions_that_it_lacks_are_sent_and_told(tmp_path):
+@pytest.mark.parametrize("most", [500, 2, 1])
+def test_points_of_earlier_sessions_that_it_lacks_are_sent_and_told(tmp_path, monkeypatch, most):
+    monkeypatch.setattr(module, "_MOST_ROWS", most)
     with EventWriter(tmp_path) as events:
         for env_step in (10, 20, 30):
             events.scalars({"learn/loss": env_step, "learn/q_max": 1.0}, env_step)
@@ -88,6 +92,16 @@ def test_points_of_earlier_sessions_that_it_lacks_are_sent_and_told(tmp_path):
         [("learn/loss", s, float(s)) for s in (10, 20, 30, 40)]
         + [("learn/q_max", s, 1.0) for s in (10, 20, 30)]
     )
+
+
+def test_points_of_earlier_sessions_come_in_the_order_of_their_files(tmp_path):
+    for session, env_step in (("1", 10), ("2", 20)):
+        with EventWriter(tmp_path / session) as events:
+            events.scalar("learn/loss", 1.0, env_step)
+    sizes = {path: path.stat().st_size for path in tmp_path.glob("*/events.*")}
+    store = Memory()
+    closed(store, earlier=dict(sorted(sizes.items(), reverse=True)))
+    assert store.there == [("learn/loss", 10, 1.0), ("learn/loss", 20, 1.0)]
 
 
 def test_a_store_that_fails_is_told_once_and_gets_everything_once_when_it_works(quick):
