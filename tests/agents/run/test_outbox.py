@@ -123,6 +123,29 @@ def pass_some_time():
     threading.Event().wait(0.001)
 
 
+class Counted(threading.Event):
+    """Comes after so many waits, of which none takes time, and keeps how long each was to be."""
+
+    def __init__(self, waits):
+        super().__init__()
+        self.pauses, self._waits, self.may_begin = [], waits, threading.Event()
+
+    def wait(self, timeout=None):
+        self.may_begin.wait()
+        self.pauses.append(timeout)
+        return len(self.pauses) == self._waits
+
+
+def test_a_store_that_fails_is_asked_less_often_until_it_works():
+    closing, store = Closing(), Memory(failures=6)
+    closing.begun = Counted(9)
+    box = Outbox("memory", store.open, {}, [].append, closing)
+    box.scalars({"a": 1.0}, 10)
+    closing.begun.may_begin.set()
+    box._thread.join()
+    assert closing.begun.pauses == [0.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0, 1.0]
+
+
 def test_a_store_that_cannot_be_opened_is_tried_again(quick):
     class Late(Memory):
         def open(self):
