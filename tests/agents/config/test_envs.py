@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
-from agents.config.envs import envs_beside
+from agents.config.envs import envs_beside, training_envs
 from agents.config.model import DqnConfig
 from agents.loops.evaluation import evaluate
 from agents.policy.load import load_policy
@@ -98,3 +98,9 @@ def test_envs_beside_have_the_runs_seed_unless_another_is_given(given, used):
     beside = envs_beside(DqnConfig(env_id="CartPole-v1", seed=5), seed=given)
     with contextlib.closing(beside), contextlib.closing(make_envs("CartPole-v1", seed=used)) as own:
         np.testing.assert_array_equal(beside.reset().observation, own.reset().observation)
+
+
+def test_arguments_of_an_env_in_the_graph_are_not_left_out():
+    config = DqnConfig(env_id="InGraph/Catch-v0", loop="compiled", env_kwargs={"rows": 3})
+    with pytest.raises(EnvError, match="'InGraph/Catch-v0' takes no argument 'rows'"):
+        training_envs(config)
