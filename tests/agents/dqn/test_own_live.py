@@ -104,7 +104,8 @@ def test_a_change_is_in_the_very_next_call_and_the_graph_stays():
     close = {"rtol": 1e-5, "atol": 1e-6}
     np.testing.assert_allclose(agent.q_values(X), by_hand(weights, X), **close)
     agent.hyperparameters["gain"] = 2.0
-    for of in ("online", "target"):  # alike before the first update
+    agent.state.snapshot()
+    for of in ("online", "target", "past/1"):  # alike before the first update
         np.testing.assert_allclose(agent.q_values(X, of=of), by_hand(weights, 2 * X), **close)
     np.testing.assert_array_equal(agent.greedy(X), by_hand(weights, 2 * X).argmax(axis=1))
     assert len(agent.engine.graph.get_operations()) == operations

@@ -68,7 +68,11 @@ def test_a_single_observation_gives_a_row():
     assert one.shape == (2,)
     np.testing.assert_allclose(one, agent.q_values(X, of="averaged")[1], rtol=1e-5)
     np.testing.assert_array_equal(agent.q_values(X[1].tolist()), agent.q_values(X[1]))
-    assert not np.array_equal(one, agent.q_values(X[1]))
+    np.testing.assert_array_equal(agent.q_values(X.astype(int)), agent.q_values(X))
+    wanted = by_hand(agent.state.averaged_weights(), X)
+    np.testing.assert_allclose(agent.q_values(X, of="averaged"), wanted, rtol=1e-5, atol=1e-6)
+    for other in ("online", "target"):
+        assert np.abs(agent.q_values(X, of=other) - wanted).max() > 1e-3
 
 
 def test_asking_changes_nothing():
@@ -87,6 +91,8 @@ def test_asking_changes_nothing():
         ("onlin", r"no network 'onlin' \(online, target, past/1, \.\.\.\); did you mean 'online'"),
         ("past", "did you mean 'past/1'"),
         ("past/-1", "no network 'past/-1'"),
+        ("1", "no network '1'"),
+        ("past/\N{FULLWIDTH DIGIT ONE}", "no network 'past/"),
         ("averaged", "no network 'averaged'"),
     ],
 )
@@ -98,7 +104,8 @@ def test_another_name_is_refused(of, message):
 def test_more_snapshots_than_there_are(request):
     agent = trained()
     agent.state.snapshot()
-    for of in ("past/2", "past/0", "past/9999999999999999999999"):
+    # Python makes no number of more than 4,300 digits.
+    for of in ("past/2", "past/0", "past/" + "9" * 22, "past/" + "9" * 5_000):
         with pytest.raises(RlCoreError, match=r"there are 1 snapshots; agent\.state\.snapshot\(\)"):
             agent.q_values(X, of=of)
     with pytest.raises(RlCoreError, match="there are 0 snapshots"):
