@@ -5,7 +5,7 @@ import pytest
 
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
-from rl_core.errors import RlCoreError, UnknownName
+from rl_core.errors import FeedError, RlCoreError, UnknownName
 
 
 def trained(**settings):
@@ -73,6 +73,15 @@ def test_a_single_observation_gives_a_row():
     np.testing.assert_allclose(agent.q_values(X, of="averaged"), wanted, rtol=1e-5, atol=1e-6)
     for other in ("online", "target"):
         assert np.abs(agent.q_values(X, of=other) - wanted).max() > 1e-3
+
+
+def test_bytes_are_taken_as_the_env_shows_them_and_numbers_are_not_taken_for_bytes():
+    agent = DqnAgent(DqnConfig(hidden=(8,), replay_capacity=100, xla=False), (4,), np.uint8, 2)
+    seen = np.uint8([[0, 255, 3, 4]])
+    wanted = by_hand(agent.state.weights(), seen / 255)
+    np.testing.assert_allclose(agent.q_values(seen), wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(FeedError, match="must be uint8, got float32"):
+        agent.q_values(seen.astype(np.float32))
 
 
 def test_asking_changes_nothing():
