@@ -87,6 +87,8 @@ def test_averaged_best_and_numbered_weights(run):
     ):
         weights = {k.removeprefix("online/"): v for k, v in checkpoint.variables.items()}
         np.testing.assert_allclose(found.q_values(x), by_hand(weights, x), rtol=1e-5, atol=1e-6)
+        assert found.env_step == checkpoint.host["loop"]["env_step"]
+    assert load_policy(run).env_step == 400
     assert not np.array_equal(last.variables["online/head/q/w"], best.variables["online/head/q/w"])
 
 
@@ -123,6 +125,8 @@ def test_masks_are_asked_for_and_kept_to(tmp_path):
         policy([1, 2], [[1] * 6, [0] * 6])
     with pytest.raises(ShapeError, match=r"action_mask must have shape \(2, 6\), got \(6,\)"):
         policy([1, 2], [1] * 6)
+    with pytest.raises(ShapeError, match=r"must have shape \(2, 6\), got \(6, 2\)"):
+        policy([1, 2], np.ones((6, 2)))
     with pytest.raises(FeedError, match="from 0 to 499, got 500"):
         policy(500, np.ones(6))
 
