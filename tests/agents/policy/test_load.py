@@ -5,11 +5,14 @@ import numpy as np
 import pytest
 
 from agents.config.model import DqnConfig
-from agents.policy.load import load_policy
+from agents.policy.load import LoadedPolicy, load_policy
+from agents.policy.trained import trained
 from agents.run.train import train
 from agents.saved.directory import RunDir
+from envs.drivers import SingleEnv
 from rl_core.checkpoint.store import CheckpointError, CheckpointStore
 from rl_core.errors import BoundsError, FeedError, RlCoreError, RunDirError, ShapeError
+from rl_core.graph.engine import Engine
 
 SHORT = {
     "env_steps": 400, "hidden": (8,), "batch_size": 8, "learn_start": 20, "final_eval_episodes": 1,
@@ -166,3 +169,19 @@ def test_there_is_no_replay_memory(policy):
         f"online/{n}" for n in ("torso/dense_0/w", "torso/dense_0/b", "head/q/w", "head/q/b")
     }
     assert policy._engine.graph.finalized
+
+
+def test_it_has_the_threads_of_the_run_and_closes_what_it_opened(run, monkeypatch):
+    closed = []
+
+    def note(kind):
+        close = kind.close
+        monkeypatch.setattr(kind, "close", lambda it: (closed.append(kind), close(it)))
+
+    note(SingleEnv)
+    note(Engine)
+    directory = RunDir.open(run)
+    config = directory.config().model_copy(update={"threads": 2})
+    with LoadedPolicy(config, trained(directory)) as policy:
+        assert policy._engine.threads == 2 and closed == [SingleEnv]
+    assert closed == [SingleEnv, Engine]
