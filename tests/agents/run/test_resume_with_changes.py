@@ -1,6 +1,9 @@
 """`resume --set`: live values change where the run goes on, and its past stays what it was."""
 
+import io
+
 import pytest
+from rich.console import Console
 
 from agents.cli.main import main
 from agents.config.model import DqnConfig
@@ -11,7 +14,13 @@ from agents.saved.directory import RunDir
 from rl_core.control.commands import BadCommand
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import read_log
-from rl_core.errors import BoundsError, ConfigError, StaticHyperparameter, UnknownName
+from rl_core.errors import (
+    BoundsError,
+    ConfigError,
+    RunDirError,
+    StaticHyperparameter,
+    UnknownName,
+)
 from rl_core.schedules import Linear, Piecewise
 
 pytestmark = pytest.mark.usefixtures("none_left_out")
@@ -157,7 +166,10 @@ SHARES = CONFIG.model_copy(
 
 def test_a_longer_run_keeps_the_env_steps_of_its_shares_so_that_its_past_can_be_repeated(tmp_path):
     run = begun(tmp_path / "run", 300, config=SHARES)
-    resume(run, changes={"env_steps": 900})
+    shown = io.StringIO()
+    resume(run, changes={"env_steps": 900}, console=Console(file=shown, width=500))
+    early = "schedules end long before the run's 900 env steps: learning_rate at env step 300;"
+    assert early in shown.getvalue()
     kept = RunDir.open(run).config()
     assert kept.env_steps == 900
     assert kept.learning_rate == Linear(start=0.01, end=0.001, steps=300, fraction=0.5)
@@ -196,5 +208,14 @@ def test_a_run_cannot_become_shorter_than_it_is(tmp_path):
         resume(run, changes={"env_steps": 200})
     after = files_of(run)
     assert {name: after[name] for name in before} == before
+    assert resume(run, changes={"env_steps": 260}).env_steps == 260
     assert resume(run, changes={"env_steps": 400}).env_steps == 400
     assert repeat(run).identical
+
+
+def test_a_run_of_several_envs_that_went_beyond_its_end_is_finished_and_not_too_long(tmp_path):
+    config = CONFIG.model_copy(update={"num_envs": 8, "env_steps": 101})
+    outcome = train(config, tmp_path / "run")
+    assert outcome.env_steps > 101
+    with pytest.raises(RunDirError, match=f"is finished after {outcome.env_steps} env steps"):
+        resume(outcome.run)
