@@ -39,7 +39,10 @@ class Pictures(gym.Env):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    config = DqnConfig(**SHORT, ema_decay=0.9, learning_rate=0.05, checkpoint_steps=100)
+    gain = {"default": {"schedule": "linear", "start": 0.0, "end": 1.0, "steps": 800}}
+    config = DqnConfig(
+        **SHORT, ema_decay=0.9, learning_rate=0.05, checkpoint_steps=100, live={"gain": gain}
+    )
     return train(config, tmp_path_factory.mktemp("policy") / "run").run
 
 
@@ -91,7 +94,9 @@ def test_averaged_best_and_numbered_weights(run):
         weights = {k.removeprefix("online/"): v for k, v in checkpoint.variables.items()}
         np.testing.assert_allclose(found.q_values(x), by_hand(weights, x), rtol=1e-5, atol=1e-6)
         assert found.env_step == checkpoint.host["loop"]["env_step"]
-    assert load_policy(run).env_step == 400
+        assert found.live == {"gain": found.env_step / 800}
+    end = load_policy(run)
+    assert (end.env_step, end.live) == (400, {"gain": 0.5})
     assert not np.array_equal(last.variables["online/head/q/w"], best.variables["online/head/q/w"])
 
 
