@@ -72,6 +72,7 @@ def test_an_agent_that_is_lent_again_lives_the_same_life(lending, lab, settings)
         assert life(lab, lab.agent(**settings)) == first
 
 
+@pytest.mark.slow
 def test_one_that_is_lent_has_the_values_of_the_config_that_was_asked_for(lending, lab):
     lab.agent(past_states=2)
     lending.take_back()
@@ -96,6 +97,7 @@ def test_the_agent_of_a_run_is_free_when_the_run_has_ended(lending, lab, tmp_pat
     assert (lending.built, lending.lent_again) == (1, 1) and digests[0] == digests[1]
 
 
+@pytest.mark.slow
 def test_where_something_that_builds_was_replaced_the_agent_is_built(lending, lab, monkeypatch):
     lab.agent()
     lending.take_back()

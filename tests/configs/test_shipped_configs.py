@@ -52,8 +52,8 @@ def test_a_shipped_configs_env_can_be_made(name):
     envs.close()
 
 
-# A network of dense layers and one for pictures; the others in the slow run.
-SOME = {"lunarlander", "minatar-breakout"}
+# A network for pictures; the others in the slow run.
+SOME = {"minatar-breakout"}
 
 
 @pytest.mark.parametrize(

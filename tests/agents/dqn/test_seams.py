@@ -122,7 +122,7 @@ def with_probability(monkeypatch):
     ("loop", "learn_period"),
     [
         ("plain", 8),
-        ("concurrent", 1),
+        pytest.param("concurrent", 1, marks=pytest.mark.slow),
         pytest.param("plain", 1, marks=pytest.mark.slow),
         pytest.param("concurrent", 8, marks=pytest.mark.slow),
     ],

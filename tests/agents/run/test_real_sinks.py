@@ -13,6 +13,7 @@ from agents.run.sink_choice import PACKAGES
 from rl_core.board.read_events import read_scalars
 from tests.agents.run.real_sinks import INSTALLED, environ, expected, shown
 
+pytestmark = pytest.mark.slow  # each imports its package in several processes, one after the other
 ROOT = Path(__file__).parents[3]
 MODULE = "tests.agents.run.real_sinks"
 KILLED = -9

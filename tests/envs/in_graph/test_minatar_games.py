@@ -369,7 +369,7 @@ RUNS = {
 }
 
 
-FAST = ("breakout", "freeway")  # compiling takes the time
+FAST = ("breakout",)  # compiling takes the time
 
 
 @pytest.mark.parametrize(
