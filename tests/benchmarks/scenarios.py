@@ -114,7 +114,7 @@ def _yardstick(
     script: str, *arguments: str, count: int, updates: float = 1.0, slack: int = 0
 ) -> Worker:
     """An unchanged script of yardsticks/, which learns from `count` env steps in a turn."""
-    setup = {"script": script, "arguments": arguments}
+    setup = {"script": script, "arguments": arguments, "checker": False}
     return Worker("yardstick", setup, "jax", _JAX, updates=updates, slack=slack, count=count)
 
 

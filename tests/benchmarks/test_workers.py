@@ -22,6 +22,7 @@ import pytest
 
 from envs.registry import make_single
 from tests.benchmarks import numpy_jax
+from tests.benchmarks.scenarios import SCENARIOS
 
 PEERS = Path(__file__).parent / "peers"
 YARDSTICKS = Path(__file__).parent / "yardsticks"
@@ -216,6 +217,18 @@ def test_what_a_yardstick_prints_is_what_its_worker_tells(
     work = worker.make({"script": name, "arguments": arguments, "checker": False})
     assert work.run(count) == done
     assert json.loads((tmp_path / "a").read_text())[1:] == words
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_yardsticks_worker_is_told_all_that_it_needs(load, monkeypatch, name):
+    worker = load("yardstick_worker")
+    told = json.dumps({"updates_done": 0, "env_steps_per_s": {"median": 1}})
+    lines = {"jax_k_updates_dqn": "1 env steps/s, 0 updates, K = 16"}
+    monkeypatch.setattr(worker, "printed", lambda script, words: lines.get(script, told))
+    for yardstick in SCENARIOS[name].workers.values():
+        if yardstick.program == "yardstick":
+            env_steps, _, _ = worker.make(yardstick.setup).run(yardstick.count)
+            assert env_steps >= 20_000
 
 
 @pytest.mark.parametrize("checker", [True, False])
