@@ -44,7 +44,7 @@ _ONEDNN = os.environ.get(ONEDNN_VARIABLE) == "1" if _port is None else bool(_por
 _FLAGS_SET = threading.Lock()
 
 
-def _require(onednn: bool | None) -> None:
+def _require_onednn(onednn: bool | None) -> None:
     if onednn in (None, _ONEDNN):
         return
     first = "" if onednn else "import targetnet before tensorflow, or "
@@ -90,7 +90,7 @@ class Engine:
             raise BoundsError(f"threads must be a whole number >= 1, got {threads!r}")
         if executor not in ("single_threaded", "default"):
             raise BoundsError(f"executor must be 'single_threaded' or 'default', got {executor!r}")
-        _require(onednn)
+        _require_onednn(onednn)
         # A session's own setting comes too late: loops are built with an eager context, whose
         # threads, by default one for each core, are those of every session from then on.
         with contextlib.suppress(RuntimeError):

@@ -1,4 +1,4 @@
-"""Which blocks are left alone, and for how many updates."""
+"""Freeze schedules: sets of blocks that updates leave alone, each for a number of updates."""
 
 from __future__ import annotations
 

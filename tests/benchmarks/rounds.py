@@ -87,9 +87,8 @@ def measure(
     for number in range(rounds):
         for place, pair in enumerate([*pairs, *((label,) for label in alone)]):
             turns: dict[str, list[Round]] = {label: [] for label in pair}
-            order = pair if (number + place) % 2 == 0 else pair[::-1]
-            for _ in range(scenario.turns):
-                for label in order:
+            for turn in range(scenario.turns):
+                for label in pair if (number + place + turn) % 2 == 0 else pair[::-1]:
                     turns[label].append(chosen[label].run(counts[label]))
             done = [total(turns[label]) for label in pair]
             for label, of_round in zip(pair, done, strict=True):
