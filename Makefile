@@ -7,9 +7,10 @@ BIN := $(VENV)/bin
 # Each imports TensorFlow, so still more only cost memory.
 JOBS ?= $(shell n=$$(nproc); [ $$n -gt 3 ] && echo 4 || echo $$((n + 1)))
 
-# For `make results`: which configs, how many seeds.
-CONFIGS ?= cartpole acrobot mountaincar lunarlander
+# For `make results`: which envs, how many seeds, and the first of them; nothing was tuned on these.
+ENVS ?= cartpole acrobot mountaincar lunarlander
 SEEDS ?= 10
+FIRST_SEED ?= 3000
 
 # Tests start the command hundreds of times, which takes less where Python keeps what it compiled.
 export PYTHONDONTWRITEBYTECODE =
@@ -38,8 +39,12 @@ bench: $(VENV)/.ready
 performance: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks.performance --page docs/performance.md
 
+# A finished seed is a file in docs/rows, and is not trained again. The second page has plain DQN at
+# the peer's own settings.
+RESULTS := --seeds $(SEEDS) --first-seed $(FIRST_SEED) --peer sb3 --rows docs/rows
 results: $(VENV)/.ready
-	$(BIN)/targetnet results $(CONFIGS) --seeds $(SEEDS) --peer sb3 --page docs/results.md
+	$(BIN)/targetnet results $(ENVS) $(RESULTS) --page docs/results.md
+	$(BIN)/targetnet results $(ENVS:%=zoo-%) $(RESULTS) --page docs/results_zoo.md
 
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .

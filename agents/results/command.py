@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,6 +45,9 @@ class Results:
     """Number of seeds that train at once, one core each. By default the number of cores."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("results")
     """Directory for runs, logs and table.json. Unfinished runs in it are resumed."""
+    rows: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Directory for a JSON file per finished seed. A seed with a file is not trained again, and its
+    run may be deleted. By default DIR/rows."""
     peer: Annotated[Literal["sb3"] | None, arg(metavar="sb3")] = None
     """Also train Stable-Baselines3's DQN, if rl-baselines3-zoo has settings for the env."""
     peer_python: Annotated[Path | None, arg(metavar="FILE")] = None
@@ -61,11 +65,13 @@ class Results:
         envs = self._env_of_each()
         require_matplotlib()
         peer_envs = self._peer_envs(envs)
+        self._require_same_configs()
         ended = Ended() if self.finished else self._run(peer_envs, console)
         if ended.signal:
             _say(console, "interrupted; run the same command again to continue")
             return 128 + ended.signal
-        rows = [row for row in self._rows(envs, peer_envs, console) if row.seeds]
+        self._keep_finished(console)
+        rows = [row for row in self._rows(envs, peer_envs) if row.seeds]
         if rows:
             self._write(rows, console)
         elif self.finished:
@@ -123,8 +129,33 @@ class Results:
 
         return self.out / "runs" / config_name(config) / str(seed)
 
+    def _kept(self, name: str, seed: int) -> Path:
+        """Returns the file of a finished seed; `name` is a config's, or the peer's with its env."""
+        return (self.rows or self.out / "rows") / name / f"{seed}.json"
+
     def _peer_file(self, env_id: str, seed: int) -> Path:
-        return self.out / "peers" / "sb3" / env_id / f"{seed}.json"
+        from agents.results.page import file_name
+
+        return self._kept(f"sb3-{file_name(env_id)}", seed)
+
+    def _file_of(self, config: str, seed: int) -> Path:
+        from agents.config.files import config_name
+
+        return self._kept(config_name(config), seed)
+
+    def _require_same_configs(self) -> None:
+        """Checks that the seeds with a file were trained with the configs as they are now.
+
+        Raises:
+          RlCoreError: one was not.
+        """
+        from agents.config.files import load_config
+        from agents.results.kept import require_same_config
+
+        for config in self.configs:
+            for seed in self._each_seed:
+                if (path := self._file_of(config, seed)).exists():
+                    require_same_config(path, load_config(config, [f"seed={seed}"]))
 
     # Trains.
 
@@ -132,7 +163,12 @@ class Results:
         from agents.results.peer import venv_jobs, venv_python
 
         # Each child process checks whether its run is finished, is of this config, or is resumed.
-        jobs = [self._job(config, seed) for config in self.configs for seed in self._each_seed]
+        jobs = [
+            self._job(config, seed)
+            for config in self.configs
+            for seed in self._each_seed
+            if not self._file_of(config, seed).exists()
+        ]
         missing = [
             (env_id, seed)
             for env_id in peer_envs
@@ -162,7 +198,13 @@ class Results:
         name = config_name(config)
         command = [*TRAIN, config, "--seed", str(seed), "--run", str(run), "--resume"]
         log = self.out / "logs" / name / f"{seed}.log"
-        return Job(f"{name} seed {seed}", command, log, partial(_env_steps, ControlFiles(run)))
+        return Job(
+            f"{name} seed {seed}",
+            command,
+            log,
+            partial(_env_steps, ControlFiles(run)),
+            partial(self._keep, config, seed),
+        )
 
     def _peer_job(self, python: Path, env_id: str, seed: int) -> Job:
         from agents.results.peer import peer_job
@@ -172,31 +214,34 @@ class Results:
 
     # Writes the results.
 
-    def _rows(self, envs: dict[str, str], peer_envs: list[str], console: Console) -> list[Row]:
+    def _rows(self, envs: dict[str, str], peer_envs: list[str]) -> list[Row]:
         from agents.config.files import config_name
+        from agents.results.kept import kept_row
         from agents.results.peer import NAME
-        from agents.results.scores import peer_row, run_row
 
-        runs = {config: self._runs_of(config, console) for config in envs}
+        def files(path: Callable[[str, int], Path], of: str) -> dict[int, Path]:
+            return {seed: path(of, seed) for seed in self._each_seed}
+
         ours = [
-            run_row(env_id, config_name(config), runs[config], training=self.training)
+            kept_row(env_id, config_name(config), files(self._file_of, config))
             for config, env_id in envs.items()
         ]
         peers = [
-            peer_row(env_id, NAME, [self._peer_file(env_id, seed) for seed in self._each_seed])
+            kept_row(env_id, NAME, files(self._peer_file, env_id), peer=True)
             for env_id in peer_envs
         ]
         return ours + peers
 
-    def _runs_of(self, config: str, console: Console) -> dict[int, Path]:
-        """Returns the run of each seed; leaves out finished runs that another config made."""
+    def _keep_finished(self, console: Console) -> None:
+        """Keeps the finished runs that have no file yet, but for those that another config made."""
         from agents.config.files import load_config, require_can_go_on
         from agents.saved.directory import RunDir
 
-        runs = {}
-        for seed in self._each_seed:
-            run = self._run_of(config, seed)
-            if (run / "result.json").exists():
+        for config in self.configs:
+            for seed in self._each_seed:
+                run = self._run_of(config, seed)
+                if self._file_of(config, seed).exists() or not (run / "result.json").exists():
+                    continue
                 try:
                     require_can_go_on(
                         RunDir.open(run).config(), load_config(config, [f"seed={seed}"])
@@ -204,8 +249,14 @@ class Results:
                 except RlCoreError as error:
                     _say(console, f"{run} is left out: {error}")
                     continue
-            runs[seed] = run
-        return runs
+                self._keep(config, seed)
+
+    def _keep(self, config: str, seed: int) -> None:
+        from agents.config.files import load_config
+        from agents.results.kept import keep
+
+        path = self._file_of(config, seed)
+        keep(path, self._run_of(config, seed), load_config(config, [f"seed={seed}"]))
 
     def _write(self, rows: list[Row], console: Console) -> None:
         from agents.results.table import made_by, summarize

@@ -33,12 +33,14 @@ class Job:
       command: program and arguments.
       log: file to which the child's output is appended.
       progress: returns the child's progress; None while it is unknown.
+      finish: called once the child has ended well.
     """
 
     name: str
     command: list[str]
     log: Path
     progress: Callable[[], Progressed | None] = lambda: None
+    finish: Callable[[], None] = lambda: None
 
 
 @dataclass
@@ -79,7 +81,9 @@ def run_jobs(jobs: Sequence[Job], at_once: int, console: Console) -> Ended:
                 for child in [child for child in running if child.process.poll() is not None]:
                     running.remove(child)
                     display.ended(child, interrupted=bool(ended.signal))
-                    if child.process.returncode and not ended.signal:
+                    if not child.process.returncode:
+                        child.job.finish()
+                    elif not ended.signal:
                         ended.failed.append(child.failure())
                         display.line(ended.failed[-1], style="red")
                 display.update(running)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 
 from agents.results.peers.sb3_worker import NOTES
 from agents.results.scores import TRAINING_EPISODES
 from agents.results.statistics import RESAMPLES
-from agents.results.table import Estimate, Made, Summary, by_env
+from agents.results.table import Estimate, Made, Summary, by_env, differences
 
 Format = Callable[[float], str]
 
@@ -23,12 +24,13 @@ def as_markdown(
       pictures: path of each env's picture, relative to the page.
       training: adds a column with the mean return of the last training episodes.
     """
-    parts = [_introduction(made, training)]
+    parts = [_introduction(summaries, made, training)]
     for env_id, of_env in by_env(summaries).items():
         parts += [f"## {env_id}", _table(of_env, training)]
-        parts += [_about(s) for s in of_env if s.row.peer]
+        parts += _differences(of_env)
         parts += [_cut(s) for s in of_env if any(seed.cut for seed in s.row.seeds)]
         parts.append(_picture(env_id, of_env, pictures[env_id]))
+    parts += ["## Settings", *(_about(s) for s in summaries if s.row.about)]
     parts += ["## Every seed", _every_seed(summaries)]
     return "\n\n".join(parts) + "\n"
 
@@ -38,7 +40,7 @@ def file_name(env_id: str) -> str:
     return env_id.replace("/", "-")
 
 
-def _introduction(made: Made, training: bool) -> str:
+def _introduction(summaries: Sequence[Summary], made: Made, training: bool) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in made.versions.items())
     text = f"""# Results
 
@@ -53,7 +55,8 @@ with {versions}, on {_count(made.cores, "core")}, {_count(made.jobs, "seed")} at
 A seed's score is the mean undiscounted return of its greedy episodes after training. *IQM* is the
 interquartile mean over seeds; intervals are 95 % stratified bootstrap percentiles over seeds,
 {RESAMPLES:,} resamples ([Agarwal et al. 2021](https://arxiv.org/abs/2108.13264)). *Time* is the
-median over seeds of the training's wall time."""
+median over seeds of the training's wall time. The difference of two agents is that of their means,
+each side resampled by itself."""
     if training:
         text += f"""
 *Training* is the mean over seeds of the mean return of the last {TRAINING_EPISODES} training
@@ -90,17 +93,41 @@ def _estimate(estimate: Estimate | None, number: Format) -> list[str]:
     return [number(estimate.value), between]
 
 
+def _differences(summaries: Sequence[Summary]) -> list[str]:
+    number = _format(summaries)
+    rows = [
+        [f"{_agent(ours)} - {_agent(peer)}", *_estimate(difference, number)]
+        for ours, peer, difference in differences(summaries)
+    ]
+    return [_markdown_table(["difference", "means", "95 %"], rows)] if rows else []
+
+
 def _about(summary: Summary) -> str:
-    about = summary.row.about
-    versions, settings, source = about["versions"], about["settings"], about["source"]
+    """Returns all settings of a row, folded up."""
+    row, about = summary.row, summary.row.about
+    versions, settings = about["versions"], about["settings"]
     assert isinstance(versions, dict) and isinstance(settings, dict)
-    listed = ", ".join(f"{name} {value:g}" for name, value in settings.items())
     with_ = ", ".join(f"{name} {number}" for name, number in versions.items())
-    note = f" ({NOTES[summary.row.env_id]})" if summary.row.env_id in NOTES else ""
+    note = f"; {NOTES[row.env_id]}" if row.peer and row.env_id in NOTES else ""
+    source = f"Settings of [rl-baselines3-zoo]({about['source']}){note}. " if row.peer else ""
+    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
     return (
-        f"{summary.row.name}: settings of [rl-baselines3-zoo]({source}){note}: "
-        f"{listed}; with {with_}."
+        f"<details><summary>{_agent_in_html(summary)} on {row.env_id}</summary>\n\n{source}"
+        f"{_made(summary)}. With {with_}.\n\n```toml\n{lines}\n```\n\n</details>"
     )
+
+
+def _made(summary: Summary) -> str:
+    """Returns on which processors and when the seeds of a row were trained."""
+    about = summary.row.about
+    assert isinstance(about["processors"], list) and isinstance(about["dates"], list)
+    when = " to ".join(dict.fromkeys([about["dates"][0], about["dates"][-1]]))
+    return f"Trained on {'; '.join(about['processors']) or 'a processor not noted'}, {when}"
+
+
+def _agent_in_html(summary: Summary) -> str:
+    name = summary.row.name
+    return name if summary.row.peer else f"<code>{name}</code>"
 
 
 def _cut(summary: Summary) -> str:

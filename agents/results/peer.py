@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agents.results.jobs import Job, Progressed, last_line
+from agents.results.machine import processor
 from agents.results.peers.sb3_worker import SETTINGS
 
 NAME = "SB3 DQN"
@@ -61,7 +62,7 @@ def venv_jobs(
 
 def peer_job(python: Path, env_id: str, seed: int, out: Path, log: Path) -> Job:
     """Returns the job that trains and evaluates one seed and then writes `out`."""
-    arguments = [env_id, "--seed", str(seed), "--out", str(out)]
+    arguments = [env_id, "--seed", str(seed), "--out", str(out), "--processor", processor()]
     return Job(
         f"{NAME} {env_id} seed {seed}",
         [str(python), str(_WORKER), *arguments],

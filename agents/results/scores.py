@@ -1,14 +1,13 @@
-"""Scores of one finished seed, ours or a peer's, and of a row of seeds."""
+"""Scores of one finished seed, and of a row of seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from agents.results.curves import read_curves
 from rl_core.errors import RunDirError, reason_of
@@ -58,7 +57,7 @@ class Row:
 
     Attributes:
       name: name of the config or of the peer.
-      about: versions, settings and source of a peer; empty for our agents.
+      about: versions, settings, source, processors and dates of the seeds; empty without seeds.
     """
 
     env_id: str
@@ -102,39 +101,21 @@ class _RunResult(BaseModel):
     cut: int = 0
 
 
-class _PeerResult(BaseModel):
-    """Contents of the file that a peer's worker writes."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    env_id: str
-    seed: int
-    env_steps: int
-    updates: int
-    evaluation: list[float]
-    curve: list[tuple[int, float]]
-    train_seconds: float
-    versions: dict[str, str]
-    settings: dict[str, float]
-    source: str
-
-
-def run_seed(run: Path, seed: int, *, training: bool = False) -> Seed | None:
+def run_seed(run: Path, seed: int) -> Seed | None:
     """Reads a run's scores; returns None if the run is not finished.
 
     Args:
       run: the run directory.
       seed: its seed.
-      training: also reads the mean return of the last training episodes.
 
     Raises:
       RunDirError: the run's files are damaged.
     """
     if not (run / "result.json").exists():
         return None
-    result = _read(run / "result.json", _RunResult)
-    curves = read_curves(run, [_EVALUATION, _EPISODE] if training else [_EVALUATION])
-    episodes = [value for _, value in curves.get(_EPISODE, [])][-TRAINING_EPISODES:]
+    result = read_result(run / "result.json", _RunResult)
+    curves = read_curves(run, [_EVALUATION, _EPISODE])
+    episodes = [value for _, value in curves[_EPISODE]][-TRAINING_EPISODES:]
     return Seed(
         seed=seed,
         env_steps=result.env_steps,
@@ -151,43 +132,15 @@ def run_seed(run: Path, seed: int, *, training: bool = False) -> Seed | None:
     )
 
 
-def run_row(env_id: str, name: str, runs: Mapping[int, Path], *, training: bool = False) -> Row:
-    """Returns the row of the finished runs; `runs` maps seeds to run directories."""
-    seeds = [run_seed(run, number, training=training) for number, run in runs.items()]
-    return Row(env_id, name, [seed for seed in seeds if seed])
-
-
-def peer_row(env_id: str, name: str, files: Sequence[Path]) -> Row:
-    """Returns the row of the peer's result files that exist.
-
-    Raises:
-      RunDirError: a file is damaged.
-    """
-    found = [_read(path, _PeerResult) for path in files if path.exists()]
-    about = found[0].model_dump(include={"versions", "settings", "source"}) if found else {}
-    return Row(env_id, name, [_peer_seed(result) for result in found], peer=True, about=about)
-
-
-def _peer_seed(result: _PeerResult) -> Seed:
-    mean = float(np.mean(result.evaluation))
-    return Seed(
-        seed=result.seed,
-        env_steps=result.env_steps,
-        updates=result.updates,
-        mean=mean,
-        std=float(np.std(result.evaluation)),
-        low=min(result.evaluation),
-        high=max(result.evaluation),
-        curve=dict(result.curve) | {result.env_steps: mean},
-        seconds=result.train_seconds,
-        returns=result.evaluation,
-    )
-
-
 _Result = TypeVar("_Result", bound=BaseModel)
 
 
-def _read(path: Path, model: type[_Result]) -> _Result:
+def read_result(path: Path, model: type[_Result]) -> _Result:
+    """Reads a JSON file of results.
+
+    Raises:
+      RunDirError: it cannot be read, or is not of this model.
+    """
     try:
         data = read_regular(path, most=_MOST_BYTES)
     except (OSError, ValueError) as error:

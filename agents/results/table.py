@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 
 from agents.results.scores import Row, Seed
-from agents.results.statistics import Interval, Statistic, iqm, stratified_bootstrap
+from agents.results.statistics import (
+    Interval,
+    Statistic,
+    difference_of_means,
+    iqm,
+    stratified_bootstrap,
+)
 
 
 @dataclass(frozen=True)
@@ -65,9 +71,13 @@ class Made:
 
 def made_by(command: str, jobs: int) -> Made:
     """Returns the origin of a page made by this installation on this machine."""
+    return Made(command, jobs, os.cpu_count() or 1, versions())
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of Python and of the packages that decide a result of ours."""
     names = ("targetnet", "tensorflow", "gymnasium", "numpy")
-    versions = {"python": platform.python_version()} | {name: version(name) for name in names}
-    return Made(command, jobs, os.cpu_count() or 1, versions)
+    return {"python": platform.python_version()} | {name: version(name) for name in names}
 
 
 def estimate(scores: Sequence[float], statistic: Statistic) -> Estimate:
@@ -90,6 +100,20 @@ def summarize(row: Row) -> Summary:
         training=estimate(training, np.mean) if training else None,
         curve=[(step, estimate(values, iqm)) for step, values in row.curves.items()],
     )
+
+
+def differences(summaries: Sequence[Summary]) -> list[tuple[Summary, Summary, Estimate]]:
+    """Returns (ours, peer, difference of the means) for each of our rows beside each peer.
+
+    Rows of a single seed have none.
+    """
+    peers = [summary for summary in summaries if summary.row.peer and summary.row.means[1:]]
+    return [
+        (ours, peer, Estimate(*difference_of_means(ours.row.means, peer.row.means)))
+        for ours in summaries
+        for peer in peers
+        if not ours.row.peer and ours.row.means[1:]
+    ]
 
 
 def by_env(summaries: Sequence[Summary]) -> dict[str, list[Summary]]:

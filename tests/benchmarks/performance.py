@@ -27,6 +27,7 @@ from rich.console import Console
 
 from agents.config.model import DqnConfig
 from agents.results.jobs import run_jobs
+from agents.results.machine import processor, vectors
 from agents.results.peer import REQUIREMENTS, venv_jobs, venv_python
 from rl_core.control.files import write_whole
 from rl_core.errors import RlCoreError, did_you_mean, in_one_line
@@ -195,7 +196,7 @@ class Performance:
             "command": shlex.join(words),
             "rounds": self.rounds,
             "cores": len(self._cores()),
-            "cpu": ", ".join(filter(None, [_model(), vectors()])),
+            "cpu": processor(),
             "commit": _commit(),
             "date": time.strftime("%Y-%m-%d"),
         }
@@ -221,18 +222,6 @@ def _scenario(name: str) -> Scenario:
             f"no scenario {name!r}: {', '.join(SCENARIOS)}{did_you_mean(name, SCENARIOS)}"
         )
     return SCENARIOS[name]
-
-
-def vectors() -> str:
-    """Returns how wide the processor's vectors are, by which products differ by as much as two."""
-    told = Path("/proc/cpuinfo").read_text()
-    known = {"avx512f": "avx512", "avx2": "avx2"}
-    return next((name for flag, name in known.items() if f" {flag} " in told), "")
-
-
-def _model() -> str:
-    found = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
-    return found[1] if found else platform.machine()
 
 
 def _commit() -> str:

@@ -51,7 +51,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 NOTES = {"LunarLander-v3": "the zoo's settings are those of LunarLander-v2"}
 
 
-def run(env_id: str, seed: int, env_steps: int, settings: dict[str, Any]) -> dict[str, Any]:
+def run(
+    env_id: str, seed: int, env_steps: int, settings: dict[str, Any], processor: str
+) -> dict[str, Any]:
     """Trains an agent, plays greedily, and returns the contents of the JSON file."""
     import gymnasium
     import torch
@@ -70,17 +72,45 @@ def run(env_id: str, seed: int, env_steps: int, settings: dict[str, Any]) -> dic
     start = time.perf_counter()
     model.learn(env_steps, callback=curve)
     train_seconds = time.perf_counter() - start - curve.seconds
+    returns = greedy_returns(model, env_id, seed, EPISODES)
+    mean = float(np.mean(returns))
+    episodes = [episode["r"] for episode in model.ep_info_buffer]
     return {
         "env_id": env_id,
         "seed": seed,
         "env_steps": model.num_timesteps,
         "updates": model._n_updates,
-        "evaluation": greedy_returns(model, env_id, seed, EPISODES),
-        "curve": curve.points,
-        "train_seconds": train_seconds,
-        "versions": versions(),
-        "settings": settings,
+        "mean": mean,
+        "std": float(np.std(returns)),
+        "low": min(returns),
+        "high": max(returns),
+        "curve": [*curve.points, (model.num_timesteps, mean)],
+        "seconds": train_seconds,
+        "training": float(np.mean(episodes)) if episodes else None,
+        "returns": returns,
+        "cut": 0,
+        "settings": {"env_steps": env_steps} | settings | settings_of(model),
         "source": SOURCE,
+        "versions": versions(),
+        "processor": processor,
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def settings_of(model: Any) -> dict[str, Any]:
+    """Returns the settings that the zoo leaves at the library's defaults."""
+    optimizer = model.policy.optimizer
+    return {
+        "net_arch": model.policy_kwargs["net_arch"],
+        "activation": model.policy.q_net.activation_fn.__name__,
+        "optimizer": type(optimizer).__name__,
+        "adam_epsilon": optimizer.defaults["eps"],
+        "loss": "smooth L1",
+        "max_grad_norm": model.max_grad_norm,
+        "tau": model.tau,
+        "exploration_initial_eps": model.exploration_initial_eps,
+        "n_envs": model.n_envs,
+        "threads": _THREADS,
     }
 
 
@@ -183,11 +213,13 @@ def main() -> None:
     parser.add_argument(
         "--env-steps", type=int, help="env steps to train; by default the zoo's number"
     )
+    parser.add_argument("--processor", default="", help="noted in the result")
     args = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     settings = dict(SETTINGS[args.env_id])
     env_steps = settings.pop("env_steps")
-    write_whole(args.out, run(args.env_id, args.seed, args.env_steps or env_steps, settings))
+    env_steps = args.env_steps or env_steps
+    write_whole(args.out, run(args.env_id, args.seed, env_steps, settings, args.processor))
 
 
 if __name__ == "__main__":

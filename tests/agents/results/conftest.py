@@ -40,7 +40,7 @@ result = dict(env_steps=500, updates=50, mean=score, std=1.0, min=score - 1, max
 """
 PEER = """#!{python}
 import json, sys
-worker, env_id, _, seed, _, out = sys.argv[1:]
+worker, env_id, _, seed, _, out, _, processor = sys.argv[1:]
 assert worker.endswith("sb3_worker.py")
 from pathlib import Path
 Path(out).parent.mkdir(parents=True, exist_ok=True)
@@ -51,12 +51,20 @@ PEER_RESULT = {
     "seed": 0,
     "env_steps": 512,
     "updates": 40,
-    "evaluation": [10.0, 30.0],
-    "curve": [[250, 9.0], [500, 11.0]],
-    "train_seconds": 61.5,
-    "versions": {"stable_baselines3": "2.9.2"},
-    "settings": {"learning_rate": 0.0023, "batch_size": 64},
+    "mean": 20.0,
+    "std": 10.0,
+    "low": 10.0,
+    "high": 30.0,
+    "curve": [[250, 9.0], [500, 11.0], [512, 20.0]],
+    "seconds": 61.5,
+    "training": 12.5,
+    "returns": [10.0, 30.0],
+    "cut": 0,
+    "settings": {"learning_rate": 0.0023, "net_arch": [256, 256]},
     "source": "https://example.org/dqn.yml",
+    "versions": {"stable_baselines3": "2.9.2"},
+    "processor": "A Processor",
+    "date": "2026-01-31",
 }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,12 +63,45 @@ def test_seeds_that_nobody_has_tuned_on_may_begin_anywhere():
     assert "good.toml --seeds 2 --first-seed 1000\n" in Path("results/results.md").read_text()
 
 
-def test_a_second_call_asks_every_run_again_and_writes_the_same_page():
+def test_a_second_call_trains_nothing_and_writes_the_same_page():
     results("good.toml", "--seeds", 2)
     page = Path("results/results.md").read_bytes()
     assert results("good.toml", "--seeds", 2) == 0
     assert Path("results/results.md").read_bytes() == page
-    assert len(calls("good", 0)) == 2  # it is the child that sees that there is nothing to do
+    assert len(calls("good", 0)) == 1
+
+
+def test_the_page_is_made_of_the_kept_seeds_wherever_their_runs_are():
+    results("good.toml", "--seeds", 2, "--rows", "kept")
+    page = Path("results/results.md").read_bytes()
+    shutil.rmtree("results")
+    assert results("good.toml", "--seeds", 2, "--rows", "kept") == 0
+    assert Path("results/results.md").read_bytes() == page
+    assert not Path("results/runs").exists()
+
+
+def test_a_seed_is_kept_as_soon_as_it_is_finished(monkeypatch):
+    kept = Path("results/rows/good/0.json")
+    ended = []
+    monkeypatch.setattr(Results, "_keep_finished", lambda *_: ended.append(kept.exists()))
+    results("good.toml", "--seeds", 1)
+    assert ended == [True]
+
+
+def test_finished_runs_without_a_file_are_kept():
+    results("good.toml", "--seeds", 2)
+    shutil.rmtree("results/rows")
+    assert results("good.toml", "--seeds", 2, "--finished") == 0
+    assert [seed["mean"] for seed in rows()[0]["seeds"]] == [100, 200]
+    assert len(calls("good", 0)) == 1
+
+
+def test_a_kept_seed_of_another_config_is_refused_before_anything_is_trained():
+    results("good.toml", "--seeds", 1, "--rows", "kept")
+    Path("good.toml").write_text('env_id = "CartPole-v1"\nbatch_size = 7\n')
+    with pytest.raises(RlCoreError, match=r"kept/good/0\.json is a seed of another config"):
+        results("good.toml", "--seeds", 2, "--rows", "kept")
+    assert not Path("results/runs/good/1").exists()
 
 
 def test_a_failing_seed_is_one_line_and_the_others_are_on_the_page(capsys):
@@ -93,7 +127,7 @@ def test_the_peer_is_trained_where_it_has_settings_and_its_finished_seeds_are_ke
         ("FrozenLake-v1", "lake", 2),
         ("CartPole-v1", "SB3 DQN", 2),
     ]
-    written = Path("results/peers/sb3/CartPole-v1/1.json")
+    written = Path("results/rows/sb3-CartPole-v1/1.json")
     before = written.stat().st_mtime_ns
     # All of it is there: no interpreter is needed, so no environment is made.
     assert results(*arguments) == 0
@@ -249,6 +283,7 @@ def test_finished_trains_nothing_and_shows_what_there_is():
 
 def test_a_run_of_another_config_is_left_out_and_named(capsys):
     results("good.toml", "--seeds", 2)
+    Path("results/rows/good/1.json").unlink()
     config = Path("results/runs/good/1/config.toml")
     config.write_text('env_id = "CartPole-v1"\nseed = 1\nbatch_size = 7\n')
     capsys.readouterr()

@@ -14,16 +14,19 @@ SNAPSHOT = Path(__file__).with_name("page.md")
 MADE = Made("targetnet results cartpole --seeds 4", 2, 4, {"python": "3.11.7", "numpy": "2.4.6"})
 ABOUT = {
     "versions": {"stable_baselines3": "2.9.2", "torch": "2.13.0"},
-    "settings": {"learning_rate": 0.0023, "gradient_steps": -1, "buffer_size": 100_000},
+    "settings": {"learning_rate": 0.0023, "gradient_steps": -1, "net_arch": [256, 256]},
     "source": "https://example.org/dqn.yml",
+    "processors": ["A Processor, avx2"],
+    "dates": ["2026-01-30", "2026-01-31"],
 }
+OURS = ABOUT | {"settings": {"hidden": [64, 64], "double": True}, "dates": ["2026-02-01"]}
 
 
 @pytest.fixture
 def summaries(row):
     return [
         summarize(row("SB3 DQN", [90.0, 110.0], peer=True, about=ABOUT)),
-        summarize(row()),
+        summarize(row(about=OURS)),
         summarize(row("lander", [-20.5], "LunarLander-v3")),
     ]
 

@@ -27,7 +27,8 @@ def test_a_workers_progress_is_read_from_its_log(tmp_path):
     assert job.progress() is None
     (tmp_path / "3.log").write_text("hello\nenv step 2,500 of 50,000: greedy return 9.1\n")
     assert job.progress() == (2_500, 50_000)
-    assert job.command[2:] == ["CartPole-v1", "--seed", "3", "--out", str(tmp_path / "3.json")]
+    told = ["CartPole-v1", "--seed", "3", "--out", str(tmp_path / "3.json")]
+    assert job.command[2:-1] == [*told, "--processor"]
 
 
 def test_every_env_has_every_setting():

@@ -1,11 +1,11 @@
-"""What is read from a finished run, from its event files, and from a peer's JSON."""
+"""What is read from a finished run and from its event files."""
 
 import json
 
 import pytest
 
 from agents.results.curves import read_curves
-from agents.results.scores import peer_row, run_row, run_seed
+from agents.results.scores import run_seed
 from rl_core.board.events import EventWriter
 from rl_core.errors import RunDirError
 
@@ -61,11 +61,11 @@ def test_the_final_evaluation_is_the_curves_last_point(run):
     seed = run_seed(run, 0)
     assert seed.curve == {100: 1.5, 200: 2.5, 300: 5.0}
     assert (seed.mean, seed.std, seed.low, seed.high, seed.updates) == (5.0, 1.0, 4.0, 6.0, 70)
-    assert seed.training is None and seed.seconds is None and seed.returns is None
+    assert seed.seconds is None and seed.returns is None
 
 
 def test_the_training_return_is_the_mean_of_the_last_hundred_episodes(run):
-    assert run_seed(run, 0, training=True).training == 99.5  # of 50 .. 149
+    assert run_seed(run, 0).training == 99.5  # of 50 .. 149
 
 
 def test_returns_and_seconds_are_taken_where_they_are_written_down(run):
@@ -75,26 +75,11 @@ def test_returns_and_seconds_are_taken_where_they_are_written_down(run):
     assert (seed.returns, seed.seconds) == ([4.0, 6.0], 12.5)
 
 
-def test_only_finished_seeds_count_and_keep_their_numbers(run):
-    runs = {0: run.parent / "none", 1: run}
-    assert [seed.seed for seed in run_row("CartPole-v1", "cartpole", runs).seeds] == [1]
-
-
 @pytest.mark.parametrize("text", ["{", "{}", "[1]", '{"env_steps": "many"}'])
 def test_a_damaged_result_is_said_so(run, text):
     (run / "result.json").write_text(text)
     with pytest.raises(RunDirError, match=r"result\.json is damaged"):
         run_seed(run, 0)
-
-
-def test_a_peers_result_has_its_evaluation_for_the_last_point(tmp_path, peer_result):
-    (tmp_path / "0.json").write_text(json.dumps(peer_result))
-    row = peer_row("CartPole-v1", "SB3 DQN", [tmp_path / "0.json", tmp_path / "1.json"])
-    (seed,) = row.seeds
-    assert seed.mean == 20 and seed.std == 10  # of 10 and 30
-    assert (seed.low, seed.high, seed.seconds) == (10, 30, 61.5)
-    assert seed.curve == {250: 9.0, 500: 11.0, 512: 20.0}
-    assert row.peer and row.about["versions"] == {"stable_baselines3": "2.9.2"}
 
 
 def test_curves_are_compared_at_the_env_steps_that_all_seeds_have(row):

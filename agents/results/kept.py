@@ -1,0 +1,123 @@
+"""Finished seeds as JSON files. The page is made of them, so that runs may be deleted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from agents.config.model import DqnConfig
+from agents.results.machine import processor
+from agents.results.scores import Row, Seed, read_result, run_seed
+from agents.results.table import versions
+from rl_core.control.files import write_whole
+from rl_core.errors import RunDirError, shown
+
+# Settings that change no score.
+_OF_THE_MACHINE = (
+    "seed", "checkpoint_seconds", "checkpoint_steps", "checkpoint_keep", "log_to",
+)  # fmt: skip
+
+
+class _KeptSeed(BaseModel):
+    """Contents of a file: one finished seed of our agent or of a peer's."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    env_id: str
+    seed: int
+    env_steps: int
+    updates: int
+    mean: float
+    std: float
+    low: float
+    high: float
+    curve: list[tuple[int, float]]
+    seconds: float | None
+    training: float | None
+    returns: list[float] | None
+    cut: int
+    settings: dict[str, Any]
+    source: str | None
+    versions: dict[str, str]
+    processor: str
+    date: str
+
+
+def keep(path: Path, run: Path, config: DqnConfig) -> None:
+    """Writes the scores of a run to `path`, if the run is finished.
+
+    Raises:
+      RunDirError: the run's files are damaged, or `path` cannot be written.
+    """
+    seed = run_seed(run, config.seed)
+    if seed is None:
+        return
+    kept = _KeptSeed(
+        env_id=config.env_id,
+        **vars(seed) | {"curve": sorted(seed.curve.items())},
+        settings=_settings(config),
+        source=None,
+        versions=versions(),
+        processor=processor(),
+        date=time.strftime("%Y-%m-%d"),
+    )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, (json.dumps(kept.model_dump()) + "\n").encode())
+    except OSError as error:
+        raise RunDirError(f"cannot write {path}: {error.strerror}") from None
+
+
+def kept_row(env_id: str, name: str, files: Mapping[int, Path], *, peer: bool = False) -> Row:
+    """Returns the row of the seeds that have a file; `files` maps seeds to their paths.
+
+    Raises:
+      RunDirError: a file is damaged, or has another seed or env.
+    """
+    kept = {seed: _read(path, env_id, seed) for seed, path in files.items() if path.exists()}
+    seeds = [
+        Seed(**of.model_dump(include=set(Seed.__annotations__)) | {"curve": dict(of.curve)})
+        for of in kept.values()
+    ]
+    about = {}
+    if kept:
+        first = next(iter(kept.values()))
+        about = first.model_dump(include={"versions", "settings", "source"})
+        about["processors"] = sorted({of.processor for of in kept.values()})
+        about["dates"] = sorted({of.date for of in kept.values()})
+    return Row(env_id, name, seeds, peer=peer, about=about)
+
+
+def require_same_config(path: Path, config: DqnConfig) -> None:
+    """Checks that the seed in `path` was trained with `config`.
+
+    Raises:
+      RunDirError: the file is damaged, or has another setting.
+    """
+    before = _read(path, config.env_id, config.seed).settings
+    now = _settings(config)
+    for name in now:
+        if before.get(name) != now[name]:
+            raise RunDirError(
+                f"{path} is a seed of another config: {name} is {shown(before.get(name))} there, "
+                f"not {shown(now[name])}. Delete it to train it again, or give another --rows"
+            )
+
+
+def _settings(config: DqnConfig) -> dict[str, Any]:
+    settings = config.model_dump(mode="json", exclude_none=True)
+    return {name: value for name, value in settings.items() if name not in _OF_THE_MACHINE}
+
+
+def _read(path: Path, env_id: str, seed: int) -> _KeptSeed:
+    kept = read_result(path, _KeptSeed)
+    if (kept.env_id, kept.seed) != (env_id, seed):
+        raise RunDirError(
+            f"{path} has seed {kept.seed} of {kept.env_id}, not seed {seed} of {env_id}"
+        )
+    return kept

@@ -1,0 +1,105 @@
+"""Finished seeds as JSON files: what is kept of a run, and what is refused when it is read."""
+
+import json
+
+import pytest
+
+from agents.config.model import DqnConfig
+from agents.results.kept import keep, kept_row, require_same_config
+from rl_core.board.events import EventWriter
+from rl_core.errors import RunDirError
+
+RESULT = {
+    "env_steps": 300, "updates": 70, "mean": 5.0, "std": 1.0, "min": 4.0, "max": 6.0,
+    "returns": [4.0, 6.0],
+}  # fmt: skip
+CONFIG = DqnConfig(env_id="CartPole-v1", env_steps=300, seed=3_000)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Evaluated once, with three training episodes."""
+    run = tmp_path / "run"
+    with EventWriter(run) as events:
+        events.scalar("evaluation/return", 1.5, 100)
+        for number in range(3):
+            events.scalar("episode/return", 10.0 * number, number)
+    (run / "result.json").write_text(json.dumps(RESULT))
+    return run
+
+
+@pytest.fixture
+def kept(tmp_path, run):
+    path = tmp_path / "rows" / "cartpole" / "3000.json"
+    keep(path, run, CONFIG)
+    return path
+
+
+def test_a_row_is_the_same_when_its_runs_are_gone(kept, run):
+    for path in run.iterdir():
+        path.unlink()
+    row = kept_row("CartPole-v1", "cartpole", {3_000: kept, 3_001: kept.with_name("3001.json")})
+    (seed,) = row.seeds
+    assert (seed.seed, seed.mean, seed.std, seed.low, seed.high) == (3_000, 5.0, 1.0, 4.0, 6.0)
+    assert seed.curve == {100: 1.5, 300: 5.0}
+    assert (seed.training, seed.returns, seed.seconds) == (10.0, [4.0, 6.0], None)
+    assert row.about["settings"]["env_steps"] == 300 and "seed" not in row.about["settings"]
+    assert "tensorflow" in row.about["versions"] and len(row.about["dates"]) == 1
+
+
+def test_an_unfinished_run_is_not_kept(run, tmp_path):
+    (run / "result.json").unlink()
+    keep(tmp_path / "3000.json", run, CONFIG)
+    assert not (tmp_path / "3000.json").exists()
+
+
+def test_a_file_that_cannot_be_written_is_one_line(run, tmp_path):
+    (tmp_path / "rows").touch()
+    with pytest.raises(RunDirError, match=r"cannot write .*rows/3000\.json: (Not a dir|File ex)"):
+        keep(tmp_path / "rows" / "3000.json", run, CONFIG)
+
+
+def test_a_peers_seed_is_read_in_the_same_way(tmp_path, peer_result):
+    path = tmp_path / "0.json"
+    path.write_text(json.dumps(peer_result))
+    row = kept_row("CartPole-v1", "SB3 DQN", {0: path}, peer=True)
+    assert row.peer and row.means == [20.0] and row.seeds[0].seconds == 61.5
+    assert row.about["source"] == "https://example.org/dqn.yml"
+    assert row.about["processors"] == ["A Processor"]
+
+
+def test_the_same_config_may_be_logged_and_saved_in_another_way(kept):
+    require_same_config(kept, CONFIG.model_copy(update={"checkpoint_keep": 7, "log_to": ()}))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"batch_size": 7}, "batch_size is 64 there, not 7"),
+        ({"env_steps": 400}, "env_steps is 300 there, not 400"),
+        ({"final_eval_episodes": 5}, "final_eval_episodes is 100 there, not 5"),
+    ],
+)
+def test_a_seed_of_another_config_is_refused(kept, change, said):
+    with pytest.raises(RunDirError, match=said) as error:
+        require_same_config(kept, CONFIG.model_copy(update=change))
+    assert "3000.json is a seed of another config" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "seed", "said"),
+    [
+        ("CartPole-v1", 3_001, "has seed 3000 of CartPole-v1, not seed 3001 of CartPole-v1"),
+        ("Acrobot-v1", 3_000, "not seed 3000 of Acrobot-v1"),
+    ],
+)
+def test_a_file_that_was_renamed_is_refused(kept, env_id, seed, said):
+    with pytest.raises(RunDirError, match=said):
+        kept_row(env_id, "cartpole", {seed: kept})
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[1]", '{"env_id": 1}'])
+def test_a_damaged_file_is_said_so(kept, text):
+    kept.write_text(text)
+    with pytest.raises(RunDirError, match=r"3000\.json is damaged"):
+        kept_row("CartPole-v1", "cartpole", {3_000: kept})
