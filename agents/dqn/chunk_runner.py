@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-import tensorflow.compat.v2 as tf2
 
 from agents.dqn.chunks import Chunk, ChunkFeeds, Counts
 from agents.dqn.diverging import DivergedInChunk
@@ -41,8 +40,7 @@ class ChunkRunner:
         self._learner, self._knobs = learner, loop.knobs
         self._live, self._hyperparameters = live, hyperparameters
         self.longest, self.envs, self._like = loop.longest, loop.envs, loop.chunk
-        feeds = [*tf2.nest.flatten(loop.fed), *live.tensors]
-        self._call = engine.callable(tf2.nest.flatten(loop.chunk), feeds)
+        self._call = engine.callable(loop.chunk.flat(), [*loop.fed.flat(), *live.tensors])
 
     def run(self, counts: Counts, time_steps: int) -> Chunk:
         """Makes time steps and updates as `training_loop` would, in one call.
@@ -83,12 +81,10 @@ class ChunkRunner:
 
     def _made(self, feeds: ChunkFeeds, live: Sequence[np.ndarray]) -> Chunk:
         try:
-            values = self._call(*tf2.nest.flatten(feeds), *live)
+            return self._like.filled(self._call(*feeds.flat(), *live))
         except tf.errors.InvalidArgumentError as error:
             if (reason := why_not_compiled(error)) is None:
                 raise
             raise ConfigError(
                 f"this network cannot be compiled: {reason}; set loop=plain, or xla=false"
             ) from error
-        chunk: Chunk = tf2.nest.pack_sequence_as(self._like, values)
-        return chunk

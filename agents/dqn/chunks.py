@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
@@ -29,6 +30,19 @@ class Chunk(NamedTuple):
     stats: Any  # of the last update in the chunk
     signs: Any  # of the last one tried; if not finite, it was not made, and ended the chunk
 
+    # By hand: TensorFlow's functions for any nest take longer than a short chunk.
+    def flat(self) -> list[Any]:
+        """Returns all values in one list."""
+        *before, stats, signs = self[1:]
+        return [*self.counts, *before, *stats, signs]
+
+    def filled(self, values: Sequence[Any]) -> Chunk:
+        """Returns a chunk of the same form with other values, listed as by `flat`."""
+        first, last = len(self.counts), len(values) - 1 - len(self.stats)
+        stats = self.stats._make(values[last:-1])
+        counts = Counts._make(values[:first])
+        return Chunk._make([counts, *values[first:last], stats, values[-1]])
+
 
 class ChunkFeeds(NamedTuple):
     """Everything that a chunk is fed, beside the live values that updates read."""
@@ -42,6 +56,10 @@ class ChunkFeeds(NamedTuple):
     knobs: Any  # [n] float32, as `Exploration.knobs` has them
     learn_period: Any  # [] int64, in env steps
     updates_per_learn: Any  # [] int64
+
+    def flat(self) -> list[Any]:
+        """Returns all values in one list."""
+        return [*self.counts, *self[1:]]
 
 
 def chunk_placeholders(blocks: int, arms: int, knobs: int) -> ChunkFeeds:

@@ -52,14 +52,20 @@ def _episodes(chunk: Chunk) -> tuple[tuple[Episode, ...], tuple[int, ...]]:
     lengths = chunk.lengths[: int(chunk.time_steps)]
     when, where = np.nonzero(lengths)
     ended = lengths[when, where]
+    columns = (where, _numbers(chunk, where), chunk.returns[when, where], np.abs(ended), ended > 0)
     # Many envs end thousands of episodes per second, and lists are faster than arrays here.
-    rows = (where, chunk.returns[when, where], np.abs(ended), ended > 0)
-    numbers = (chunk.finished - np.count_nonzero(lengths, axis=0)).tolist()  # next episodes
-    episodes = []
-    for env, *rest in zip(*(row.tolist() for row in rows), strict=True):
-        episodes.append(Episode(env, numbers[env], *rest))
-        numbers[env] += 1
-    return tuple(episodes), tuple(chunk.env_steps[when].tolist())
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return tuple(Episode(*row) for row in rows), tuple(chunk.env_steps[when].tolist())
+
+
+def _numbers(chunk: Chunk, where: np.ndarray) -> np.ndarray:
+    """Returns the number of each episode within its env; `where` has their envs, in time order."""
+    order = np.argsort(where, kind="stable")
+    envs = where[order]
+    numbers = np.empty_like(where)
+    # Counted from the first of the same env, then from the last, whose number is known.
+    numbers[order] = np.arange(len(where)) - np.searchsorted(envs, envs)
+    return numbers + (chunk.finished - np.bincount(where, minlength=len(chunk.finished)))[where]
 
 
 def longest_chunk(agent: DqnAgent) -> int:

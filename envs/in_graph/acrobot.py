@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from envs.in_graph.interface import InGraphEnv, Moved
+from envs.in_graph.interface import InGraphEnv, Moved, float32_columns
 from envs.in_graph.trigonometry import cos_sin
 
 GRAVITY = 9.8
@@ -78,7 +78,7 @@ class Acrobot(InGraphEnv):
     def observe(self, state: AcrobotState) -> tf.Tensor:
         theta1, theta2, dtheta1, dtheta2 = state
         parts = [*cos_sin(theta1), *cos_sin(theta2), dtheta1, dtheta2]
-        return tf.cast(tf.stack(parts, axis=1), tf.float32)  # [N, 6]
+        return float32_columns(parts)  # [N, 6]
 
 
 def _runge_kutta(state: AcrobotState, torque: tf.Tensor) -> AcrobotState:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from envs.in_graph.interface import InGraphEnv, Moved
+from envs.in_graph.interface import InGraphEnv, Moved, float32_columns
 from envs.in_graph.trigonometry import cos_sin
 
 GRAVITY = 9.8
@@ -76,4 +76,4 @@ class CartPole(InGraphEnv):
         return Moved(moved, tf.ones_like(action, tf.float32), terminated)
 
     def observe(self, state: CartPoleState) -> tf.Tensor:
-        return tf.cast(tf.stack(state, axis=1), tf.float32)  # [N, 4]
+        return float32_columns(state)  # [N, 4]

@@ -7,10 +7,18 @@ rules, compiled, and repeated.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+
+
+def float32_columns(columns: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns float64 columns, each [N], as observations [N, columns] float32."""
+    # XLA keeps what is concatenated, and makes everything else again where it is used. Along the
+    # last axis it concatenates one number at a time.
+    return tf.transpose(tf.stack([tf.cast(column, tf.float32) for column in columns]))
 
 
 class Moved(NamedTuple):

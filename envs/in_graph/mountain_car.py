@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from envs.in_graph.interface import InGraphEnv, Moved
+from envs.in_graph.interface import InGraphEnv, Moved, float32_columns
 from envs.in_graph.trigonometry import cos_sin
 
 FORCE = 0.001
@@ -62,4 +62,4 @@ class MountainCar(InGraphEnv):
         )
 
     def observe(self, state: MountainCarState) -> tf.Tensor:
-        return tf.cast(tf.stack(state, axis=1), tf.float32)  # [N, 2]
+        return float32_columns(state)  # [N, 2]
