@@ -6,9 +6,8 @@ import json
 import os
 import shlex
 import shutil
-import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from agents.results.jobs import Ended, Job, Progressed, run_jobs
-from rl_core.control.files import ControlFiles, write_whole
-from rl_core.control.state import read_state
+from agents.results.jobs import Ended, run_jobs
+from agents.results.seeds import ConfigSeeds, PeerSeeds
+from rl_core.control.files import write_whole
 from rl_core.errors import RlCoreError, RunDirError
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from agents.results.table import Made, Summary
 
 FAILED = 1
-TRAIN = [sys.executable, "-m", "agents.cli", "train"]
 
 
 @dataclass(frozen=True)
@@ -62,16 +60,19 @@ class Results:
     def __call__(self, console: Console) -> int:
         from agents.results.pictures import require_matplotlib
 
-        envs = self._env_of_each()
+        ours = self._ours()
         require_matplotlib()
-        peer_envs = self._peer_envs(envs)
-        self._require_same_configs()
-        ended = Ended() if self.finished else self._run(peer_envs, console)
+        peers = self._peers(ours)
+        for seeds in ours:
+            seeds.require_same_config()
+        ended = Ended() if self.finished else self._run(ours, peers, console)
         if ended.signal:
             _say(console, "interrupted; run the same command again to continue")
             return 128 + ended.signal
-        self._keep_finished(console)
-        rows = [row for row in self._rows(envs, peer_envs) if row.seeds]
+        for seeds in ours:
+            seeds.keep_finished(partial(_say, console))
+        rows = [of.row() for of in ours] + [of.row() for of in peers]
+        rows = [row for row in rows if row.seeds]
         if rows:
             self._write(rows, console)
         elif self.finished:
@@ -80,14 +81,12 @@ class Results:
 
     # Plans the work.
 
-    def _env_of_each(self) -> dict[str, str]:
-        """Returns the env id of each config, keyed by the config as given.
+    def _ours(self) -> list[ConfigSeeds]:
+        """Returns the seeds of each config.
 
         Raises:
           RlCoreError: an argument cannot be used.
         """
-        from agents.config.files import config_name, load_config
-
         if not self.configs:
             raise RlCoreError("name at least one config, such as: targetnet results cartpole")
         for option, value in (("--seeds", self.seeds), ("--jobs", self._at_once)):
@@ -97,84 +96,42 @@ class Results:
             raise RlCoreError(f"--first-seed must be at least 0, got {self.first_seed}")
         if self.page and self.page.suffix != ".md":
             raise RlCoreError(f"--page must be a .md file, got {str(self.page)!r}")
-        envs = {config: load_config(config).env_id for config in self.configs}
-        names = Counter(config_name(config) for config in self.configs)
+        ours = [ConfigSeeds(config, *self._places) for config in self.configs]
+        names = Counter(seeds.name for seeds in ours)
         twice = [name for name, count in names.items() if count > 1]
         if twice:
             raise RlCoreError(
                 f"two configs are called {twice[0]!r}: their runs would share a directory"
             )
-        return envs
+        return ours
 
-    def _peer_envs(self, envs: dict[str, str]) -> list[str]:
-        """Returns the envs for which the peer has settings, each once."""
+    def _peers(self, ours: Sequence[ConfigSeeds]) -> list[PeerSeeds]:
+        """Returns the peer's seeds on each env for which it has settings."""
         from agents.results.peer import is_known
 
         if self.peer_python and not self.peer:
             raise RlCoreError("--peer-python needs --peer sb3")
         if self.peer_python and not shutil.which(self.peer_python):
             raise RlCoreError(f"--peer-python: no program {str(self.peer_python)!r}")
-        return [env for env in dict.fromkeys(envs.values()) if is_known(env)] if self.peer else []
+        envs = dict.fromkeys(seeds.env_id for seeds in ours) if self.peer else {}
+        return [PeerSeeds(env_id, *self._places) for env_id in envs if is_known(env_id)]
 
     @property
-    def _each_seed(self) -> range:
-        return range(self.first_seed, self.first_seed + self.seeds)
+    def _places(self) -> tuple[range, Path, Path]:
+        numbers = range(self.first_seed, self.first_seed + self.seeds)
+        return numbers, self.out, self.rows or self.out / "rows"
 
     @property
     def _at_once(self) -> int:
         return len(os.sched_getaffinity(0)) if self.jobs is None else self.jobs
 
-    def _run_of(self, config: str, seed: int) -> Path:
-        from agents.config.files import config_name
-
-        return self.out / "runs" / config_name(config) / str(seed)
-
-    def _kept(self, name: str, seed: int) -> Path:
-        """Returns the file of a finished seed; `name` is a config's, or the peer's with its env."""
-        return (self.rows or self.out / "rows") / name / f"{seed}.json"
-
-    def _peer_file(self, env_id: str, seed: int) -> Path:
-        from agents.results.page import file_name
-
-        return self._kept(f"sb3-{file_name(env_id)}", seed)
-
-    def _file_of(self, config: str, seed: int) -> Path:
-        from agents.config.files import config_name
-
-        return self._kept(config_name(config), seed)
-
-    def _require_same_configs(self) -> None:
-        """Checks that the seeds with a file were trained with the configs as they are now.
-
-        Raises:
-          RlCoreError: one was not.
-        """
-        from agents.config.files import load_config
-        from agents.results.kept import require_same_config
-
-        for config in self.configs:
-            for seed in self._each_seed:
-                if (path := self._file_of(config, seed)).exists():
-                    require_same_config(path, load_config(config, [f"seed={seed}"]))
-
-    # Trains.
-
-    def _run(self, peer_envs: list[str], console: Console) -> Ended:
+    def _run(
+        self, ours: Sequence[ConfigSeeds], peers: Sequence[PeerSeeds], console: Console
+    ) -> Ended:
         from agents.results.peer import venv_jobs, venv_python
 
-        # Each child process checks whether its run is finished, is of this config, or is resumed.
-        jobs = [
-            self._job(config, seed)
-            for config in self.configs
-            for seed in self._each_seed
-            if not self._file_of(config, seed).exists()
-        ]
-        missing = [
-            (env_id, seed)
-            for env_id in peer_envs
-            for seed in self._each_seed
-            if not self._peer_file(env_id, seed).exists()
-        ]
+        jobs = [job for seeds in ours for job in seeds.jobs()]
+        missing = [seeds for seeds in peers if seeds.missing]
         python, made = self.peer_python, Ended()
         if missing and python is None:
             venv = self.out / "venvs" / "sb3"
@@ -186,77 +143,10 @@ class Results:
                 if made.failed:  # the peer cannot train without its environment
                     missing = []
                     break
-        if missing and python:
-            jobs += [self._peer_job(python, env_id, seed) for env_id, seed in missing]
+        if python:
+            jobs += [job for seeds in missing for job in seeds.jobs(python)]
         ended = run_jobs(jobs, self._at_once, console)
         return Ended(made.failed + ended.failed, ended.signal)
-
-    def _job(self, config: str, seed: int) -> Job:
-        from agents.config.files import config_name
-
-        run = self._run_of(config, seed)
-        name = config_name(config)
-        command = [*TRAIN, config, "--seed", str(seed), "--run", str(run), "--resume"]
-        log = self.out / "logs" / name / f"{seed}.log"
-        return Job(
-            f"{name} seed {seed}",
-            command,
-            log,
-            partial(_env_steps, ControlFiles(run)),
-            partial(self._keep, config, seed),
-        )
-
-    def _peer_job(self, python: Path, env_id: str, seed: int) -> Job:
-        from agents.results.peer import peer_job
-
-        log = self.out / "logs" / "sb3" / env_id / f"{seed}.log"
-        return peer_job(python, env_id, seed, self._peer_file(env_id, seed), log)
-
-    # Writes the results.
-
-    def _rows(self, envs: dict[str, str], peer_envs: list[str]) -> list[Row]:
-        from agents.config.files import config_name
-        from agents.results.kept import kept_row
-        from agents.results.peer import NAME
-
-        def files(path: Callable[[str, int], Path], of: str) -> dict[int, Path]:
-            return {seed: path(of, seed) for seed in self._each_seed}
-
-        ours = [
-            kept_row(env_id, config_name(config), files(self._file_of, config))
-            for config, env_id in envs.items()
-        ]
-        peers = [
-            kept_row(env_id, NAME, files(self._peer_file, env_id), peer=True)
-            for env_id in peer_envs
-        ]
-        return ours + peers
-
-    def _keep_finished(self, console: Console) -> None:
-        """Keeps the finished runs that have no file yet, but for those that another config made."""
-        from agents.config.files import load_config, require_can_go_on
-        from agents.saved.directory import RunDir
-
-        for config in self.configs:
-            for seed in self._each_seed:
-                run = self._run_of(config, seed)
-                if self._file_of(config, seed).exists() or not (run / "result.json").exists():
-                    continue
-                try:
-                    require_can_go_on(
-                        RunDir.open(run).config(), load_config(config, [f"seed={seed}"])
-                    )
-                except RlCoreError as error:
-                    _say(console, f"{run} is left out: {error}")
-                    continue
-                self._keep(config, seed)
-
-    def _keep(self, config: str, seed: int) -> None:
-        from agents.config.files import load_config
-        from agents.results.kept import keep
-
-        path = self._file_of(config, seed)
-        keep(path, self._run_of(config, seed), load_config(config, [f"seed={seed}"]))
 
     def _write(self, rows: list[Row], console: Console) -> None:
         from agents.results.table import made_by, summarize
@@ -297,14 +187,6 @@ def _write_files(
         pictures[env_id] = f"{beside.name}/{file_name(env_id)}.png"
     write_whole(table, (json.dumps(as_json(summaries, made), indent=1) + "\n").encode())
     write_whole(page, as_markdown(summaries, made, pictures, training=training).encode())
-
-
-def _env_steps(files: ControlFiles) -> Progressed | None:
-    try:
-        state, _ = read_state(files)
-    except RunDirError:  # the run has only just started
-        return None
-    return state.env_step, state.env_steps
 
 
 def _in_a_line(summary: Summary) -> str:

@@ -14,5 +14,6 @@ finite.py      refusal of an update that is not finite
 xla.py         arithmetic in a form that XLA compiles well
 packing.py     small tensors of one kind as one, for compiled loops
 
-Imports: rl_core.arguments, rl_core.errors, rl_core.lazy, rl_core.random, rl_core.regular_file.
+Imports: rl_core.arguments, rl_core.errors, rl_core.lazy, rl_core.memory, rl_core.random,
+rl_core.regular_file.
 """

@@ -24,6 +24,7 @@ from rl_core.errors import BoundsError, RlCoreError
 from rl_core.graph.feeds import explain_feeds, feed_check
 from rl_core.graph.saver import SavedVariables, Saver
 from rl_core.lazy import ONEDNN_VARIABLE, XLA_FLAGS
+from rl_core.memory import give_back_memory
 
 try:
     from tensorflow.python.eager import context as _eager_context
@@ -202,6 +203,7 @@ class Engine:
         def first(values: tuple[Any, ...]) -> Any:
             nonlocal run
             result = _elsewhere(made(), values)
+            give_back_memory()
             run = made()
             return result
 

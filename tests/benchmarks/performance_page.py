@@ -21,7 +21,8 @@ pinned to the same cores. Imports, compiling and a warm-up come before the first
 of updates of every round is asserted. The two sides of a ratio work one right after the other
 while all others wait, in each round in another order; the table shows the median of the rounds'
 ratios, with the least and the most. A difference below 10 % is a tie. A peer's figure is the best
-one of one thread, two and all cores, and where XLA is used of its own flags and of ours."""
+one of one thread, two and all cores, and where XLA is used of its own flags and of ours. *Memory*
+is what a worker has to itself after the last round, plus the files that processes share."""
 
 _HEADS = {
     "env steps/s": "env steps per second",
@@ -103,7 +104,7 @@ def _made(made: Mapping[str, Any]) -> str:
 
 def _workers(scenario: Mapping[str, Any]) -> str:
     quantity = scenario["quantity"]
-    head = ["", _HEADS[quantity], "least", "most", "cores", "per core", "setting", "peak memory"]
+    head = ["", _HEADS[quantity], "least", "most", "cores", "per core", "setting", "memory"]
     rows = []
     for label, worker in scenario["workers"].items():
         if "skipped" in worker:
@@ -158,7 +159,10 @@ def _words(setting: Mapping[str, Any]) -> str:
 
 def _memory(scenario: Mapping[str, Any], worker: Mapping[str, Any]) -> str:
     # A command's memory is not its worker's.
-    return "-" if scenario["quantity"] == "s" else f"{worker['peak_rss_bytes'] / 1e6:,.0f} MB"
+    if scenario["quantity"] == "s":
+        return "-"
+    private, files = (worker["memory"][name] / 1e6 for name in ("private", "files"))
+    return f"{private:,.0f} + {files:,.0f} MB"
 
 
 def _versions(worker: Mapping[str, Any]) -> str:

@@ -97,7 +97,7 @@ def measure(
                 pairs[pair].append(done)
     for label, process in chosen.items():
         workers[label] |= {
-            "peak_rss_bytes": process.peak_rss_bytes,
+            "memory": process.memory,
             "versions": process.versions,
             "cores": process.cores,
             "flops": process.flops,

@@ -27,7 +27,7 @@ def rounds(*seconds):
 def side(*seconds, **more):
     return {
         "setting": {"threads": 1}, "tried": [], "rounds": rounds(*seconds),
-        "peak_rss_bytes": 123_456_789, "cores": 1,
+        "memory": {"private": 123_456_789, "files": 456_000_000, "peak": 600_000_000}, "cores": 1,
         "versions": {"python": "3.11.4", "torch": "2.13.0"},
     } | more  # fmt: skip
 
@@ -105,7 +105,10 @@ def test_the_page_has_every_command_setting_and_reason(results):
     assert page.startswith("# Performance: a processor\n\nThis is docs/performance_wide.md,")
     assert "3 rounds on 4 cores (a processor; 2026-01-02, commit abc1234)." in page
     versions = "python 3.11.4, torch 2.13.0"
-    assert f"| ours | 5,000 | 4,000 | 10,000 | 1 | 5,000 | 1 thread | 123 MB | {versions} |" in page
+    assert (
+        f"| ours | 5,000 | 4,000 | 10,000 | 1 | 5,000 | 1 thread | 123 + 456 MB | {versions} |"
+        in page
+    )
     assert "| theirs | 1,000 | 1,000 | 2,000 | 4 | 250 | 4 threads (1 thread: 1,000) |" in page
     assert "later: not measured (DqnConfig has no field 'loop')." in page
     assert "1 of 4 goals are met." in page
@@ -197,7 +200,8 @@ def test_a_worker_stays_alive_and_counts_what_it_does(start):
         done = process.run(count)
         assert (done["env_steps"], done["updates"]) == (count, count / 4)
         assert done["seconds"] >= 0
-    assert process.peak_rss_bytes > 1_000_000
+    assert 1_000_000 < process.memory["private"] < process.memory["peak"]
+    assert 0 < process.memory["files"] < process.memory["peak"]
 
 
 def test_a_wrong_number_of_updates_ends_the_measurement(start):
@@ -216,7 +220,7 @@ def test_a_worker_that_dies_says_its_last_words(start):
 class Turns:
     """A worker that writes down when it is asked."""
 
-    versions, peak_rss_bytes, cores, flops = {}, 1, 1, 0
+    versions, memory, cores, flops = {}, {}, 1, 0
 
     def __init__(self, order, label, threads, seconds):
         self.order, self.label, self.seconds = order, label, seconds

@@ -40,7 +40,7 @@ class Process:
       setting: with `threads` as a number.
       versions: of what it uses, once it is ready.
       flops: of one update, if it is made of products alone; then too.
-      peak_rss_bytes: after the last round.
+      memory: in bytes after the last round, see `protocol.memory`.
       cores: how many it may use.
       log: the file.
     """
@@ -60,7 +60,7 @@ class Process:
         self.setting = {**setting, "threads": threads}
         self.versions: dict[str, str] = {}
         self.flops = 0
-        self.peak_rss_bytes = 0
+        self.memory = {"private": 0, "files": 0, "peak": 0}
         self.log, self._unit = log, 1
         script = str(_PEERS / f"{worker.program}_worker.py")
         with log.open("w") as stderr:
@@ -90,7 +90,7 @@ class Process:
         """
         self._say({"run": count})
         answer = self._answer()
-        self.peak_rss_bytes = answer.pop("peak_rss_bytes")
+        self.memory = answer.pop("memory")
         wanted = self.worker.updates * (answer["env_steps"] or count)
         if abs(answer["updates"] - wanted) > self.worker.slack:
             raise RlCoreError(

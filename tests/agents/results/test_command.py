@@ -13,8 +13,9 @@ import pytest
 import tyro
 from rich.console import Console
 
-from agents.results import command
+from agents.results import seeds
 from agents.results.command import Results
+from agents.results.jobs import Job
 from rl_core.errors import RlCoreError
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 def place(tmp_path, monkeypatch, trainer):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command, "TRAIN", trainer)
+    monkeypatch.setattr(seeds, "TRAIN", trainer)
     for name in ("good", "bad", "slow"):
         Path(f"{name}.toml").write_text('env_id = "CartPole-v1"\n')
     Path("lake.toml").write_text('env_id = "FrozenLake-v1"\n')
@@ -83,7 +84,7 @@ def test_the_page_is_made_of_the_kept_seeds_wherever_their_runs_are():
 def test_a_seed_is_kept_as_soon_as_it_is_finished(monkeypatch):
     kept = Path("results/rows/good/0.json")
     ended = []
-    monkeypatch.setattr(Results, "_keep_finished", lambda *_: ended.append(kept.exists()))
+    monkeypatch.setattr(seeds.ConfigSeeds, "keep_finished", lambda *_: ended.append(kept.exists()))
     results("good.toml", "--seeds", 1)
     assert ended == [True]
 
@@ -114,7 +115,7 @@ def test_a_failing_seed_is_one_line_and_the_others_are_on_the_page(capsys):
 
 
 def test_where_nothing_could_be_trained_there_is_no_page(monkeypatch):
-    monkeypatch.setattr(command, "TRAIN", [sys.executable, "-c", "raise SystemExit(2)"])
+    monkeypatch.setattr(seeds, "TRAIN", [sys.executable, "-c", "raise SystemExit(2)"])
     assert results("good.toml", "--seeds", 1) == 1
     assert not Path("results/results.md").exists()
 
@@ -138,7 +139,7 @@ def test_without_its_environment_the_peer_is_left_out_and_ours_are_trained(monke
     broken = [sys.executable, "-c", "raise SystemExit('no such package')"]
     log = Path("results/logs/venv.log")
     monkeypatch.setattr(
-        "agents.results.peer.venv_jobs", lambda *_: [command.Job("SB3 DQN: torch", broken, log)]
+        "agents.results.peer.venv_jobs", lambda *_: [Job("SB3 DQN: torch", broken, log)]
     )
     assert results("good.toml", "--seeds", 1, "--peer", "sb3") == 1
     assert "SB3 DQN: torch failed (exit code 1): no such package; log:" in capsys.readouterr().out
@@ -170,8 +171,8 @@ DRIVER = """
 import sys
 import tyro
 from rich.console import Console
-from agents.results import command
-command.TRAIN = sys.argv[1].split()
+from agents.results import command, seeds
+seeds.TRAIN = sys.argv[1].split()
 code = tyro.cli(command.Results, args=sys.argv[2:])(Console(width=200))
 assert not {"tensorflow", "torch"} & set(sys.modules)
 sys.exit(code)
@@ -251,7 +252,7 @@ def test_a_childs_progress_is_that_of_its_state(tmp_path):
     from rl_core.control.files import ControlFiles
 
     files = ControlFiles(tmp_path)
-    assert command._env_steps(files) is None
+    assert seeds.env_steps_of(files) is None
     state = {
         "status": "running", "pid": 1, "host": "h", "started": 0.0, "time": 0.0, "env_id": "e",
         "tick": 70, "env_step": 70, "env_steps": 500, "update": 5, "env_steps_per_second": 9.0,
@@ -260,7 +261,7 @@ def test_a_childs_progress_is_that_of_its_state(tmp_path):
     }  # fmt: skip
     files.make()
     files.state.write_text(json.dumps(state))
-    assert command._env_steps(files) == (70, 500)
+    assert seeds.env_steps_of(files) == (70, 500)
 
 
 def test_importing_the_command_imports_no_library_that_trains_or_draws():

@@ -72,7 +72,7 @@ class Channel:
         if seconds is None:
             seconds = time.perf_counter() - self._begin
         counts = {"seconds": seconds, "env_steps": env_steps, "updates": updates}
-        self._say(counts | {"peak_rss_bytes": peak_rss_bytes()})
+        self._say(counts | {"memory": memory()})
 
     def _say(self, message: dict[str, Any]) -> None:
         self._out.write(json.dumps(message) + "\n")
@@ -87,9 +87,20 @@ def serve(make: Callable[[dict[str, Any]], Work]) -> None:
         channel.done(*work.run(count))
 
 
-def peak_rss_bytes() -> int:
-    """Most memory that this process ever had in use, as Linux counts it."""
+def memory() -> dict[str, int]:
+    """Memory of this process in bytes, as Linux counts it.
+
+    Returns:
+      "private": changed by the process, so that no other shares it; "files": of libraries, which
+      processes share; "peak": the most that was ever in use, of both.
+    """
     # Not getrusage: its maximum also counts what the parent had when it started this one.
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (peak,) = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
-    return int(peak) * 1024
+    status = _fields("/proc/self/status")
+    private = _fields("/proc/self/smaps_rollup")["Private_Dirty"]
+    return {"private": private, "files": status["RssFile"], "peak": status["VmHWM"]}
+
+
+def _fields(path: str) -> dict[str, int]:
+    """Bytes by name, of the lines that count kilobytes."""
+    lines = (line.split() for line in Path(path).read_text().splitlines())
+    return {words[0][:-1]: int(words[1]) * 1024 for words in lines if words[-1:] == ["kB"]}

@@ -1,0 +1,58 @@
+"""Memory that is given back to the system."""
+
+import ctypes
+import subprocess
+import sys
+
+import pytest
+
+from rl_core.graph.engine import Engine
+from rl_core.memory import give_back_memory
+
+# 100 MB in pieces that malloc does not map one by one; a piece at the end keeps the heap's top.
+FREED = """
+import ctypes
+from pathlib import Path
+from rl_core.memory import give_back_memory
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+
+def private():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) // 1024
+
+pieces = [libc.malloc(10_000) for _ in range(10_000)]
+for piece in pieces:
+    ctypes.memset(piece, 1, 10_000)
+for piece in pieces[:-1]:
+    libc.free(piece)
+before = private()
+give_back_memory()
+print(before - private())
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not glibc")
+def test_what_was_freed_goes_back_to_the_system():
+    done = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 80  # MB of 100
+
+
+def test_a_c_library_that_cannot_is_no_mistake(monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    give_back_memory()
+
+
+def test_the_first_call_gives_back_what_compiling_took(monkeypatch):
+    import tensorflow.compat.v1 as tf
+
+    given = []
+    monkeypatch.setattr("rl_core.graph.engine.give_back_memory", lambda: given.append(1))
+    engine = Engine()
+    with engine.building():
+        one = tf.constant(1)
+    engine.start()
+    call = engine.callable(one)
+    assert (call(), call(), given) == (1, 1, [1])
+    engine.close()
