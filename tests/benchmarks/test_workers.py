@@ -10,8 +10,10 @@ import importlib.util
 import inspect
 import json
 import math
+import os
 import runpy
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -344,15 +346,50 @@ def test_tianshou_is_asked_for_the_same_agent(mocked, load):
     assert trainer["batch_size"] == 32 and trainer["collection_step_num_env_steps"] == 4
 
 
-def test_the_peers_own_learner_is_adams_where_it_is_installed(load):
-    """One update of Stable-Baselines3's, with the settings that the worker gives it."""
-    if importlib.util.find_spec("stable_baselines3") is None:
-        pytest.skip("needs Stable-Baselines3, which is no dependency")
-    import torch
+# One update of the agent that the worker trains, of a given batch; prints the weights after it.
+SB3_UPDATE = """
+import inspect, json, sys
+told = json.load(open(sys.argv[1]))
+sys.path.insert(0, told["peers"])
+import numpy as np, sb3_worker, torch
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+work = sb3_worker.make(told["setup"])
+model = inspect.getclosurevars(work.run).nonlocals["model"]
+def turned(w):
+    return w.T if w.ndim == 2 else w
+def put(network, weights):
+    for of, w in zip(network.parameters(), weights, strict=True):
+        of.data.copy_(turned(torch.tensor(w)))
+put(model.q_net, told["online"]); put(model.q_net_target, told["target"])
+s, a, r, ended, s_t = (torch.tensor(np.array(x), dtype=torch.float32) for x in told["batch"])
+column = lambda x: x[:, None]
+batch = ReplayBufferSamples(s, column(a).long(), s_t, column(ended), column(r), None)
+model.replay_buffer.sample = lambda *_, **__: batch
+model.train(gradient_steps=1, batch_size=len(a))
+print(json.dumps([turned(p.detach()).tolist() for p in model.q_net.parameters()]))
+"""
+SB3_PYTHON = PEERS.parents[2] / "results" / "performance" / "venvs" / "sb3" / "bin" / "python"
 
-    work = load("sb3_worker").make(PEER_SETUP | {"warm_up": 24})
-    model = inspect.getclosurevars(work.run).nonlocals["model"]
-    optimizer = model.policy.optimizer
-    assert isinstance(optimizer, torch.optim.Adam)
-    assert optimizer.defaults["lr"] == 1e-3 and optimizer.defaults["betas"] == (0.9, 0.999)
-    assert math.isclose(optimizer.defaults["eps"], 1e-8)
+
+@pytest.mark.skipif(not SB3_PYTHON.exists(), reason="no SB3: make performance installs it")
+def test_an_update_of_stable_baselines3_is_the_twins(tmp_path):
+    """Network, loss, discount and optimizer at once: any other gives other weights."""
+    rng = np.random.default_rng(0)
+    shapes = [(4, 64), (64,), (64, 64), (64,), (64, 2), (2,)]
+    weights = [rng.normal(scale=0.1, size=shape) for shape in shapes]
+    # Torch adds epsilon to the corrected root: in the first step that is this much for the twin.
+    twin = Twin(weights, epsilon=1e-8 * math.sqrt(1 - ADAM["beta2"]))
+    twin.target = [w + 0.01 for w in twin.online]
+    s, a, r, discount, s_t = random_batch(rng)
+    told = {
+        "peers": str(PEERS), "setup": PEER_SETUP | {"warm_up": 8},
+        "online": [w.tolist() for w in weights], "target": [w.tolist() for w in twin.target],
+        "batch": [x.tolist() for x in (s, a, r, (discount == 0).astype(float), s_t)],
+    }  # fmt: skip
+    (tmp_path / "told.json").write_text(json.dumps(told))
+    command = [str(SB3_PYTHON), "-c", SB3_UPDATE, str(tmp_path / "told.json")]
+    environ = {n: v for n, v in os.environ.items() if n != "PYTHONPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environ)
+    assert done.returncode == 0, done.stderr
+    twin.update(s, a, r, discount, s_t)
+    close(json.loads(done.stdout), twin.online)
