@@ -15,7 +15,7 @@ FIRST_SEED ?= 3000
 # Tests start the command hundreds of times, which takes less where Python keeps what it compiled.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: train test test-slow bench performance results check format hooks docs site clean
+.PHONY: train test test-slow bench performance results variants check format hooks docs site clean
 
 train: $(VENV)/.ready
 	$(BIN)/targetnet train cartpole --board
@@ -45,6 +45,14 @@ RESULTS := --seeds $(SEEDS) --first-seed $(FIRST_SEED) --peer sb3 --rows docs/ro
 results: $(VENV)/.ready
 	$(BIN)/targetnet results $(ENVS) $(RESULTS) --page docs/results.md
 	$(BIN)/targetnet results $(ENVS:%=zoo-%) $(RESULTS) --page docs/results_zoo.md
+	$(BIN)/targetnet results $(patsubst configs/%.toml,%,$(wildcard configs/minatar-*.toml)) \
+	  --seeds 5 --first-seed $(FIRST_SEED) --rows docs/rows --training --page docs/results_minatar.md
+
+# Plain DQN and one ingredient, or all of Rainbow, where they differ; CartPole is a ceiling.
+variants: $(VENV)/.ready
+	$(BIN)/targetnet results zoo-lunarlander docs/variants/lunarlander-*.toml \
+	  docs/variants/minatar-breakout-*.toml --seeds 5 --first-seed $(FIRST_SEED) --rows docs/rows \
+	  --training --page docs/results_variants.md
 
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
