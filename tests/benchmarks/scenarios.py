@@ -143,6 +143,7 @@ def _cartpole(
             updates=1 / learn_period,
             slack=1,
         ),
+        "CleanRL's JAX DQN": replace(_peer("cleanrl_jax", "jax", learn_period), tried=_JAX),
         # It makes as many updates as env steps.
         "JAX, K = 16": _yardstick("jax_k_updates_dqn", "--k", "16", count=60_000, slack=16),
         "JAX, K = 64": _yardstick("jax_k_updates_dqn", "--k", "64", count=60_000, slack=64),
@@ -163,7 +164,9 @@ def _cartpole(
         "rows, hard sync every 500 updates, epsilon 0.05. K updates are made at once, every K "
         "periods; the concurrent loop makes 64 at once. JAX: the scripts in "
         "tests/benchmarks/yardsticks, unchanged; their epsilon falls from 1 to 0.05 within the "
-        "first 10,000 of 30,000 env steps where they act with JAX. Every env is made "
+        "first 10,000 of 30,000 env steps where they act with JAX. CleanRL's is our own code "
+        "after the structure that it publishes (tests/benchmarks/peers/cleanrl_jax_worker.py), "
+        "and learns by the mean squared error. Every env is made "
         + ("with" if checker else "without")
         + " Gymnasium's checker of every step.",
     )
@@ -257,11 +260,17 @@ def _compiled(num_envs: int) -> Scenario:
                 tried=_JAX,
             ),
             "JAX compiled": yardstick,
+            "PureJaxRL's compiled DQN": replace(_peer("purejaxrl", "jax", N, envs=N), tried=_JAX),
         },
-        (Bar("ours, compiled", "JAX compiled", least=1.2),),
+        (
+            Bar("ours, compiled", "JAX compiled", least=1.2),
+            Bar("ours, compiled", "PureJaxRL's compiled DQN"),
+        ),
         note='Each figure is the best one over threads and flags of XLA. "ours" means 512-bit '
         "vectors and the order of one thread. JAX: tests/benchmarks/yardsticks/"
-        "jax_compiled_dqn.py, unchanged.",
+        "jax_compiled_dqn.py, unchanged. PureJaxRL's is our own code after the structure that it "
+        "publishes (tests/benchmarks/peers/purejaxrl_worker.py), and learns by the mean squared "
+        "error.",
     )
 
 
@@ -330,6 +339,7 @@ SCENARIOS: dict[str, Scenario] = {
             1,
             (
                 Bar("ours, K = 1", "JAX per step", least=2),
+                Bar("ours, K = 1", "CleanRL's JAX DQN"),
                 Bar("ours, K = 16", "JAX, K = 16", least=1.3),
                 Bar("ours, concurrent", "JAX, K = 64"),
                 Bar("ours, K = 1", "SB3", least=7),
@@ -356,6 +366,7 @@ SCENARIOS: dict[str, Scenario] = {
                 Bar("ours, K = 16", "SB3", least=15),
                 Bar("ours, K = 1", "SB3"),
                 Bar("ours, K = 1", "JAX per step"),
+                Bar("ours, K = 1", "CleanRL's JAX DQN"),
                 Bar("ours, concurrent", "SB3"),
                 Bar("ours, K = 1", "SBX"),
                 Bar("ours, K = 1", "Tianshou"),

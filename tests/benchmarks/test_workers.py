@@ -4,6 +4,7 @@ A yardstick whose Adam, loss or sync is another one measures something else. The
 scripts run on a stand-in for JAX, and on JAX itself where it is installed.
 """
 
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -45,6 +46,15 @@ class Twin:
         self.target = [w.copy() for w in self.online]
 
     @staticmethod
+    def slope(error):
+        """Derivative of the loss of an error."""
+        return np.clip(error, -1, 1)
+
+    def beside_root(self):
+        """Kingma & Ba (2015), the form at the end of section 2: epsilon, beside the raw root."""
+        return self.adam["epsilon"]
+
+    @staticmethod
     def forward(weights, x):
         """Activations of every layer; the last are the action values."""
         layers = [np.asarray(x, np.float64)]
@@ -58,7 +68,7 @@ class Twin:
         goal = r_t + discount_t * self.forward(self.target, s_t)[-1].max(1)
         error = goal - layers[-1][rows, a_tm1]
         by_output = np.zeros_like(layers[-1])
-        by_output[rows, a_tm1] = -np.clip(error, -1, 1) / len(rows)
+        by_output[rows, a_tm1] = -self.slope(error) / len(rows)
         found = []
         for i in reversed(range(0, len(self.online), 2)):
             before = layers[i // 2]
@@ -74,9 +84,19 @@ class Twin:
         for i, g in enumerate(self.gradients(*batch)):
             self.m[i] = b1 * self.m[i] + (1 - b1) * g
             self.v[i] = b2 * self.v[i] + (1 - b2) * g**2
-            # Kingma & Ba (2015), the form at the end of section 2: epsilon beside the raw root.
-            root = np.sqrt(self.v[i]) + self.adam["epsilon"]
-            self.online[i] -= size * self.m[i] / root
+            self.online[i] -= size * self.m[i] / (np.sqrt(self.v[i]) + self.beside_root())
+
+
+class SquaredTwin(Twin):
+    """The same with the mean squared error, without a half, and Adam as Optax has it."""
+
+    @staticmethod
+    def slope(error):
+        return 2 * error
+
+    def beside_root(self):
+        """Algorithm 1 of Kingma & Ba: epsilon beside the root of the corrected moment."""
+        return self.adam["epsilon"] * math.sqrt(1 - self.adam["beta2"] ** self.updates)
 
 
 def close(got, wanted, what=""):
@@ -112,16 +132,27 @@ def test_the_yardsticks_are_as_they_were_given():
     assert found == SHA_256
 
 
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Has `import jax` give the stand-in."""
+    for name, module in numpy_jax.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+
 @pytest.fixture(params=["stand-in", "jax"])
-def script(request, monkeypatch):
+def each_jax(request):
+    """Runs a test on the stand-in, and on JAX itself."""
+    if request.param == "stand-in":
+        request.getfixturevalue("stand_in")
+    elif importlib.util.find_spec("jax") is None:
+        pytest.skip("needs JAX, which is no dependency: pip install jax")
+
+
+@pytest.fixture
+def script(each_jax, monkeypatch):
     """Runs a yardstick's module, on JAX or on a stand-in for it; returns what it defines."""
     monkeypatch.syspath_prepend(str(YARDSTICKS))
     monkeypatch.delitem(sys.modules, "jax_compiled_dqn", raising=False)
-    if request.param == "stand-in":
-        for name, module in numpy_jax.modules().items():
-            monkeypatch.setitem(sys.modules, name, module)
-    elif importlib.util.find_spec("jax") is None:
-        pytest.skip("needs JAX, which is no dependency: pip install jax")
     yield lambda name: runpy.run_path(str(YARDSTICKS / f"{name}.py"))
     sys.modules.pop("jax_compiled_dqn", None)
 
@@ -143,9 +174,9 @@ def random_batch(rng):
     )  # fmt: skip
 
 
-def twin_of(rng):
+def twin_of(rng, kind=Twin):
     """One whose target is another network: what it gets wrong must show."""
-    twin = Twin(small_weights(rng))
+    twin = kind(small_weights(rng))
     twin.target = [w + 0.1 for w in twin.online]
     return twin
 
@@ -302,6 +333,208 @@ def test_ours_learns_as_the_twin_does(load):
             twin.sync()
         twins.append(twin)
     assert len(counts) > 1  # both are drawn, and not always as often
+
+
+# The workers written after CleanRL's and PureJaxRL's DQN.
+
+
+def test_the_update_of_both_is_adams_on_the_mean_squared_error(each_jax, load):
+    parts, rng = load("jax_dqn"), np.random.default_rng(0)
+    twin = twin_of(rng, SquaredTwin)
+    m, v = ([np.zeros_like(w) for w in twin.online] for _ in range(2))
+    learner = parts.Learner([w.copy() for w in twin.online], twin.target, m, v, np.int32(0))
+    for number in range(6):
+        s_tm1, a_tm1, r_t, discount_t, s_t = batch = random_batch(rng)
+        final_t = 1.0 * (discount_t == 0)
+        learner, _ = parts.update(learner, parts.Batch(s_tm1, a_tm1, r_t, final_t, s_t))
+        twin.update(*batch)
+        close(learner.online, twin.online, f"update {number}")
+        close(learner.target, twin.target, f"update {number}")
+    assert int(learner.updates) == 6
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.25])
+def test_the_target_of_both_moves_by_tau(stand_in, load, monkeypatch, tau):
+    parts = load("jax_dqn")
+    monkeypatch.setattr(parts, "TAU", tau)
+    learner = parts.Learner([np.array([1.0, 2.0])], [np.array([3.0, -2.0])], [], [], 0)
+    moved = {1.0: [1.0, 2.0], 0.25: [2.5, -1.0]}  # 3 + (1 - 3) / 4, -2 + (2 + 2) / 4
+    close(parts.move_target(learner).target, [moved[tau]])
+
+
+SMALL_SETUP = SETUP | {"batch_size": 8, "capacity": 300}
+
+
+@pytest.fixture
+def small(stand_in, load, monkeypatch):
+    """Loads a worker with a small network, whose episodes are cut off after 8 steps."""
+
+    def loaded(name):
+        monkeypatch.setattr(load("jax_dqn"), "SIZES", (4, 3, 3, 2))
+        if name == "cleanrl_jax_worker":
+            make = functools.partial(gymnasium.make, max_episode_steps=8)
+            monkeypatch.setattr(gymnasium, "make", make)
+        else:
+            monkeypatch.setattr(load(name), "_TIME_LIMIT", 8)
+            monkeypatch.setattr(load(name), "CHUNK", 40)
+        return load(name)
+
+    return loaded
+
+
+def noting(function, noted):
+    """The same function, of which every result is kept."""
+
+    def keeps(*arguments):
+        noted.append(function(*arguments))
+        return noted[-1]
+
+    return keeps
+
+
+def learns_as_the_twin_does(begun, batches, syncs_after, learner):
+    """A worker's learner, by the batches that it drew, from the first weights on."""
+    twin = SquaredTwin(begun.online)
+    for number, batch in enumerate(batches):
+        discount_t = 0.99 * (1 - batch.final_t)
+        twin.update(batch.s_tm1, batch.a_tm1, batch.r_t, discount_t, batch.s_t)
+        if number in syncs_after:
+            twin.sync()
+    close(learner.online, twin.online)
+    close(learner.target, twin.target)
+    assert max(abs(x - y).max() for x, y in zip(twin.online, twin.target, strict=True)) > 1e-4
+
+
+def after_in_gymnasium(observation, action):
+    """Where CartPole-v1 goes from there, and whether it has fallen."""
+    env = make_single(gymnasium.spec("CartPole-v1"), {})
+    env.reset(seed=0)
+    env.unwrapped.state = tuple(np.float64(observation))
+    observation, _, terminated, _, _ = env.step(int(action))
+    return observation, terminated
+
+
+def test_cleanrls_worker_learns_as_the_twin_does(small, monkeypatch):
+    worker, begun, batches = small("cleanrl_jax_worker"), [], []
+    parts, sample = worker.jax_dqn, worker.Replay.sample
+    monkeypatch.setattr(parts, "new_learner", noting(parts.new_learner, begun))
+    monkeypatch.setattr(worker.Replay, "sample", noting(sample, batches))
+    work = worker.make(SMALL_SETUP)
+    # Updates in env steps 24, 28, ... 116 of those from 0 on, syncs in 24, 36, ... 108.
+    assert [work.run(40), work.run(80)] == [(40, 4), (80, 20)] and work.unit == 4
+    learner = inspect.getclosurevars(work.run).nonlocals["learner"]
+    learns_as_the_twin_does(begun[0], batches, range(0, 24, 3), learner)
+
+
+def test_cleanrls_worker_stores_what_gymnasiums_env_does(small):
+    work = small("cleanrl_jax_worker").make(SMALL_SETUP)
+    work.run(200)
+    rows = inspect.getclosurevars(work.run).nonlocals["replay"].rows
+    s_tm1, a_tm1, r_t, final_t, s_t = (column[:200, 0] for column in rows)
+    assert set(r_t) == {1} and set(a_tm1) == {0, 1} and not rows.r_t[200:].any()
+    cut = 0
+    for i in range(199):
+        after, terminated = after_in_gymnasium(s_tm1[i], a_tm1[i])
+        assert final_t[i] == terminated
+        if not terminated:  # nothing is expected then, whatever is stored
+            np.testing.assert_allclose(s_t[i], after, atol=1e-6)
+            cut += (s_tm1[i + 1] != s_t[i]).any()
+    assert cut >= 20  # of 25 episodes, the observations before the reset
+
+
+def test_purejaxrls_worker_learns_as_the_twin_does(small, monkeypatch):
+    worker, batches = small("purejaxrl_worker"), []
+    setup = SMALL_SETUP | {"envs": 3, "learn_period": 6}
+    begun = worker.begin(setup)
+    monkeypatch.setattr(worker, "sampled", noting(worker.sampled, batches))
+    work = worker.make(setup)
+    # 40 iterations a run. Updates after 8, 10, ... 80 of them, syncs after 12, 18, ... 78.
+    assert [work.run(120), work.run(120)] == [(120, 17), (120, 20)] and work.unit == 120
+    learner = inspect.getclosurevars(work.run).nonlocals["carry"].learner
+    learns_as_the_twin_does(begun.learner, batches, range(2, 37, 3), learner)
+
+
+def test_purejaxrls_worker_stores_what_gymnasiums_env_does(small):
+    work = small("purejaxrl_worker").make(SMALL_SETUP | {"envs": 3, "learn_period": 6})
+    work.run(240)
+    carry = inspect.getclosurevars(work.run).nonlocals["carry"]
+    observation, action, reward, done = (column[:80] for column in carry.rows)
+    assert (reward == 1).all() and set(action.ravel()) == {0, 1}
+    for env in range(3):
+        age = 0
+        for t in range(79):
+            after, fallen = after_in_gymnasium(observation[t, env], action[t, env])
+            age += 1
+            assert done[t, env] == (fallen or age == 8)
+            following = observation[t + 1, env]
+            if done[t, env]:
+                age, returns = 0, age
+                assert (abs(following) <= 0.05).all() and len(set(following)) == 4
+            else:
+                np.testing.assert_allclose(following, after, atol=1e-6)
+        if not done[79, env]:
+            assert carry.poles.last_returns[env] == returns
+    assert len({tuple(row) for row in observation[:, :, 0]}) == 80
+    assert (observation[:, 0] != observation[:, 1]).any(1).all()  # each has a key of its own
+
+
+def test_purejaxrls_cartpole_is_gymnasiums(each_jax, load):
+    """Step by step, through an episode that falls and one that the time limit ends."""
+    worker = load("purejaxrl_worker")
+    env = make_single(gymnasium.spec("CartPole-v1"), {})
+    for weights, ends_by_time in (((0.1, 0.5, 5, 1), True), ((0, 0, -1, 0), False)):
+        observation, _ = env.reset(seed=0)
+        time, over = 0, False
+        while not over:
+            action = int(observation @ np.array(weights) > 0)
+            pole = worker.Pole(*np.array(env.unwrapped.state), time, 0.0, 0.0)
+            observation, _, terminated, truncated, _ = env.step(action)
+            over, time = terminated or truncated, time + 1
+            pole, done = worker.moved(pole, action)
+            np.testing.assert_allclose(worker.observed(pole), env.unwrapped.state, atol=1e-6)
+            assert bool(done) == over and pole.time == time
+        assert (truncated, terminated) == (ends_by_time, not ends_by_time)
+
+
+def test_purejaxrls_worker_draws_all_pairs_of_rows_that_follow_each_other(each_jax, load):
+    """11 inserts of 2 envs into 4 times: those of 7 to 10 are held."""
+    worker = load("purejaxrl_worker")
+    rows = worker.Row(*(np.zeros((4, 2)) for _ in range(4)))
+    for t in range(11):
+        row = worker.Row(*(np.array([t, 100.0 + t]) + part for part in (0, 0.25, 0.5, 0.75)))
+        rows = worker.stored(rows, row, t)
+        if t:
+            drawn = worker.sampled(rows, t + 1, 200, worker.jax.random.PRNGKey(t))
+            firsts = {env + time for env in (0, 100) for time in range(max(0, t - 3), t)}
+            assert set(np.asarray(drawn.s_tm1).tolist()) == firsts
+            for part, more in zip(drawn, (0, 0.25, 0.5, 0.75, 1), strict=True):
+                np.testing.assert_array_equal(part, drawn.s_tm1 + more)
+
+
+@pytest.mark.parametrize("name", ["cleanrl_jax_worker", "purejaxrl_worker"])
+@pytest.mark.parametrize("epsilon", [0.0, 0.5])
+def test_epsilon_falls_until_learning_starts(small, monkeypatch, name, epsilon):
+    """To what it shall be; without learning, and with a network that always wants action 1."""
+    worker = small(name)
+    parts = worker.jax_dqn
+
+    def wants_1(key):
+        weights = [np.zeros((4, 2)), np.array([0.0, 1.0])]
+        return parts.Learner(weights, list(weights), weights, weights, np.array(0))
+
+    monkeypatch.setattr(parts, "new_learner", wants_1)
+    monkeypatch.setattr(parts, "update", lambda learner, batch: (learner, 0.0))
+    work = worker.make(
+        SMALL_SETUP | {"epsilon": epsilon, "learn_start": 240, "capacity": 560, "envs": 1}
+    )
+    work.run(560)
+    variables = inspect.getclosurevars(work.run).nonlocals
+    rows = variables["replay"].rows.a_tm1 if "replay" in variables else variables["carry"].rows[1]
+    first, second, after = rows[:120].mean(), rows[120:240].mean(), rows[240:].mean()
+    # Half of the random ones are 1 too: 1 - epsilon / 2, and epsilon is linear in between.
+    wanted = {0.0: (0.625, 0.875, 1.0), 0.5: (0.5625, 0.6875, 0.75)}[epsilon]
+    np.testing.assert_allclose((first, second, after), wanted, atol=0.13)
+    assert epsilon or after == 1
 
 
 PEER_SETUP = SETUP | {"threads": 1, "warm_up": 0, "library": "stable_baselines3", "kind": "train"}
