@@ -67,11 +67,12 @@ def peer_job(python: Path, env_id: str, seed: int, out: Path, log: Path) -> Job:
         f"{NAME} {env_id} seed {seed}",
         [str(python), str(_WORKER), *arguments],
         log,
-        lambda: _progress(log),
+        lambda: progress_in(log),
     )
 
 
-def _progress(log: Path) -> Progressed | None:
+def progress_in(log: Path) -> Progressed | None:
+    """Returns the progress that a worker's last line tells, if it does."""
     found = _PROGRESS.search(last_line(log))
     if found is None:
         return None

@@ -17,7 +17,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from tests.benchmarks.rounds import Measured, closing_all, measure
 from tests.benchmarks.scenarios import SCENARIOS, Scenario, Worker
 from tests.benchmarks.workers import ROOT, Process, threads_of
 
-_GYMNASIUM = "gymnasium[classic-control]==1.4.0"
+_GYMNASIUM = "gymnasium[box2d,classic-control]==1.4.0"
 _TORCH = ("torch==2.13.0",)
 # What each peer's environment holds, one installation after the other.
 VENVS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -75,7 +75,8 @@ class Performance:
         (self.out / "logs").mkdir(parents=True, exist_ok=True)
         path = self.out / "performance.json"
         results = json.loads(path.read_text()) if path.exists() else {"scenarios": {}}
-        missing = self._make_venvs(chosen, console)
+        wanted = [w.venv for s in chosen for w in s.workers.values() if w.venv]
+        missing = make_venvs(wanted, self._venvs, self.out / "logs", console)
         for scenario in chosen:
             console.rule(f"{scenario.name}: {scenario.title}")
             found = self._measured(scenario, missing, console)
@@ -95,21 +96,6 @@ class Performance:
     @property
     def _venvs(self) -> Path:
         return self.venvs or self.out / "venvs"
-
-    def _make_venvs(self, chosen: list[Scenario], console: Console) -> dict[str, str]:
-        """Those that are needed and not there; name -> why it could not be made."""
-        failed = {}
-        wanted = dict.fromkeys(w.venv for s in chosen for w in s.workers.values() if w.venv)
-        for name in wanted:
-            logs = self.out / "logs" / name
-            for job in venv_jobs(self._venvs / name, logs, name, VENVS[name]):
-                ended = run_jobs([job], 1, console)
-                if ended.signal:
-                    raise KeyboardInterrupt
-                if ended.failed:
-                    failed[name] = "its environment could not be made"
-                    break
-        return failed
 
     def _python(self, worker: Worker) -> Path:
         # Not resolved: a link to it would lose the environment.
@@ -197,9 +183,27 @@ class Performance:
             "rounds": self.rounds,
             "cores": len(self._cores()),
             "cpu": processor(),
-            "commit": _commit(),
+            "commit": commit(),
             "date": time.strftime("%Y-%m-%d"),
         }
+
+
+def make_venvs(names: Iterable[str], venvs: Path, logs: Path, console: Console) -> dict[str, str]:
+    """Makes those of VENVS that are not there; name -> why it could not be made.
+
+    Raises:
+      KeyboardInterrupt: Ctrl-C, or SIGTERM.
+    """
+    failed = {}
+    for name in dict.fromkeys(names):
+        for job in venv_jobs(venvs / name, logs / name, name, VENVS[name]):
+            ended = run_jobs([job], 1, console)
+            if ended.signal:
+                raise KeyboardInterrupt
+            if ended.failed:
+                failed[name] = "its environment could not be made"
+                break
+    return failed
 
 
 def _why_not(worker: Worker, missing: Mapping[str, str]) -> str:
@@ -224,7 +228,7 @@ def _scenario(name: str) -> Scenario:
     return SCENARIOS[name]
 
 
-def _commit() -> str:
+def commit() -> str:
     """Returns the commit that is checked out; `+` if files differ from it."""
 
     def git(*words: str) -> str:

@@ -1,0 +1,251 @@
+"""The command that measures how long users wait until an agent plays well, and writes the page.
+
+    python -m tests.benchmarks.wall_clock                          # docs/wall_clock.md
+    python -m tests.benchmarks.wall_clock --envs CartPole-v1 --only ours sb3 --jobs 2
+
+Every seed of every library is a process of its own. The clock runs from the start of the process
+to the end of the first greedy evaluation whose mean return reaches the env's mark. What was
+measured is a file per library, env and seed below --rows, and is not measured again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tyro
+from rich.console import Console
+
+from agents.config.files import load_config
+from agents.results.jobs import Job, run_jobs
+from agents.results.machine import processor
+from agents.results.peer import progress_in, venv_python
+from agents.results.peers.sb3_worker import SETTINGS, SOURCE
+from rl_core.control.files import write_whole
+from rl_core.errors import RlCoreError, did_you_mean, in_one_line
+from tests.benchmarks.performance import commit, make_venvs
+from tests.benchmarks.wall_clock_page import NAMES, as_markdown
+
+_PEERS = Path(__file__).parent / "peers"
+_EPISODES = 20
+# As long as the longest run that any side's own settings are made for, which is CleanRL's: nobody
+# is cut off before the end of its own schedules.
+_ENV_STEPS = 500_000
+
+
+class Mark(NamedTuple):
+    """What is to be reached on an env.
+
+    Attributes:
+      config: the shipped one, ours.
+      least: mean return of an evaluation.
+      period: env steps from one evaluation to the next. Each plays some ten thousand env steps at
+        worst: more often, and most of the time would be theirs.
+    """
+
+    config: str
+    least: float
+    period: int
+
+
+ENVS = {
+    "CartPole-v1": Mark("cartpole", 475.0, 2_500),
+    "Acrobot-v1": Mark("acrobot", -90.0, 5_000),
+    "LunarLander-v3": Mark("lunarlander", 200.0, 5_000),
+}
+# Name -> program, environment; see `performance.VENVS`.
+LIBRARIES = {
+    "ours": ("until_ours.py", ""),
+    "sb3": ("until_sb3.py", "sb3"),
+    "sbx": ("until_sb3.py", "sbx"),
+    "cleanrl-jax": ("until_cleanrl_jax.py", "jax"),
+}
+assert LIBRARIES.keys() == NAMES.keys()
+
+
+class _Seed(NamedTuple):
+    """One process."""
+
+    env_id: str
+    library: str
+    number: int
+
+
+@dataclass(frozen=True)
+class WallClock:
+    """Measure how long each library takes until a mark is reached; write the page."""
+
+    envs: tuple[str, ...] = ()
+    """Env ids; by default all."""
+    only: tuple[str, ...] = ()
+    """Libraries; by default all."""
+    seeds: int = 10
+    """Number of seeds."""
+    first_seed: int = 2000
+    """The first one; the others follow it."""
+    jobs: int = 1
+    """Processes at work at once, all of the same library if they are more than one."""
+    env_steps: int = _ENV_STEPS
+    """Env steps after which a run that has not reached the mark ends."""
+    rows: Path = Path("docs/wall_clock")
+    """For the files. The page is made of all that are there."""
+    page: Path | None = None
+    """The page. By default ROWS.md."""
+    out: Path = Path("results/wall_clock")
+    """For logs, and for runs while they are trained."""
+    venvs: Path | None = None
+    """For the peers' environments. By default OUT/venvs."""
+
+    def __call__(self, console: Console) -> int:
+        for option, value, least in (
+            ("--seeds", self.seeds, 1), ("--jobs", self.jobs, 1),
+            ("--first-seed", self.first_seed, 0),
+        ):  # fmt: skip
+            if value < least:
+                raise RlCoreError(f"{option} must be at least {least}, got {value}")
+        envs = _chosen("env", self.envs, ENVS)
+        libraries = _chosen("library", self.only, LIBRARIES)
+        groups = self._groups(envs, libraries)
+        wanted = [LIBRARIES[seed.library][1] for group in groups for seed in group]
+        failed = make_venvs(filter(None, wanted), self._venvs, self.out / "logs", console)
+        good = not failed
+        for group in groups:
+            jobs = self._jobs([s for s in group if LIBRARIES[s.library][1] not in failed])
+            ended = run_jobs(jobs, self.jobs, console)
+            if ended.signal:
+                raise KeyboardInterrupt
+            good = good and not ended.failed
+        rows = [_read(path) for path in sorted(self.rows.glob("*.json"))]
+        if rows:
+            page = self.page or self.rows.with_suffix(".md")
+            write_whole(page, as_markdown(rows).encode())
+            console.print(f"page: {page}", highlight=False, soft_wrap=True)
+        return 0 if good else 1
+
+    def _groups(self, envs: Sequence[str], libraries: Sequence[str]) -> list[list[_Seed]]:
+        """Returns what is not there yet, in groups that are measured together.
+
+        One at a time the libraries take turns, so that a machine that changes does so for all.
+        Several at once are all of one library, so that each one's are measured among its own.
+        """
+        numbers = range(self.first_seed, self.first_seed + self.seeds)
+        seeds = [
+            _Seed(env_id, library, number)
+            for env_id in envs
+            for number in numbers
+            for library in libraries
+        ]
+        todo = [seed for seed in seeds if not self._is_there(seed)]
+        if self.jobs == 1:
+            return [todo]
+        return [
+            [seed for seed in todo if (seed.env_id, seed.library) == both]
+            for both in product(envs, libraries)
+        ]
+
+    def _is_there(self, seed: _Seed) -> bool:
+        """Raises RlCoreError if what is there was asked for in another way."""
+        path, now = self._path(seed), self._asked(seed)
+        if not path.exists():
+            return False
+        before = _read(path)["asked"]
+        for name in now:
+            if before.get(name) != now[name]:
+                raise RlCoreError(
+                    f"{path} was measured with another {name}: delete it to measure it again, or "
+                    "give another --rows"
+                )
+        return True
+
+    def _path(self, seed: _Seed) -> Path:
+        at_once = f"-{self.jobs}-at-once" if self.jobs > 1 else ""
+        return self.rows / f"{seed.env_id}-{seed.library}-{seed.number}{at_once}.json"
+
+    def _asked(self, seed: _Seed) -> dict[str, Any]:
+        mark = ENVS[seed.env_id]
+        if self.env_steps < 1 or self.env_steps % mark.period:
+            raise RlCoreError(
+                f"--env-steps must be a multiple of {mark.period:,}, after which {seed.env_id} is "
+                f"evaluated, got {self.env_steps:,}"
+            )
+        return {
+            "env_id": seed.env_id, "seed": seed.number, "mark": mark.least, "period": mark.period,
+            "episodes": _EPISODES, "env_steps": self.env_steps, "config": mark.config,
+            "settings": _settings(seed),
+        }  # fmt: skip
+
+    def _jobs(self, seeds: Sequence[_Seed]) -> list[Job]:
+        about = {
+            "jobs": self.jobs,
+            "sitting": round(time.time()),
+            "processor": processor(),
+            "commit": commit(),
+            "date": time.strftime("%Y-%m-%d"),
+        }
+        return [self._job(seed, about) for seed in seeds]
+
+    def _job(self, seed: _Seed, about: Mapping[str, Any]) -> Job:
+        program, venv = LIBRARIES[seed.library]
+        # Not resolved: a link to it would lose the environment.
+        python = venv_python(self._venvs / venv) if venv else Path(sys.executable)
+        path, about = self._path(seed), {"library": seed.library, **about}
+        task = {"asked": self._asked(seed), "about": about, "room": str(self.out)}
+        log = self.out / "logs" / f"{path.stem}.log"
+        # -E: variables such as PYTHONPATH are for this process, and mean nothing to a peer's.
+        command = [str(python), "-E", str(_PEERS / program), json.dumps(task), str(path)]
+        name = f"{seed.library} {seed.env_id} seed {seed.number}"
+        return Job(name, command, log, lambda: progress_in(log))
+
+    @property
+    def _venvs(self) -> Path:
+        return self.venvs or self.out / "venvs"
+
+
+def _settings(seed: _Seed) -> dict[str, Any]:
+    """What a process is to train with; CleanRL's are in its program."""
+    match seed.library:
+        case "ours":
+            config = load_config(ENVS[seed.env_id].config)
+            return config.model_dump(mode="json", exclude_none=True, exclude={"seed"})
+        case "cleanrl-jax":
+            return {}
+    return {"library": seed.library, "source": SOURCE, **SETTINGS[seed.env_id]}
+
+
+def _chosen(what: str, names: Sequence[str], known: Mapping[str, Any]) -> Sequence[str]:
+    for name in names:
+        if name not in known:
+            raise RlCoreError(f"no {what} {name!r}: {', '.join(known)}{did_you_mean(name, known)}")
+    return list(dict.fromkeys(names)) or list(known)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        row = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise RlCoreError(f"{path} cannot be read: {in_one_line(error)}") from None
+    if not isinstance(row, dict) or not row.keys() >= {"asked", "library", "seconds", "versions"}:
+        raise RlCoreError(f"{path} is no measurement of this command")
+    return row
+
+
+def main() -> int:
+    console = Console()
+    try:
+        return tyro.cli(WallClock, description=__doc__)(console)
+    except RlCoreError as error:
+        console.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
+        return 2
+    except KeyboardInterrupt:
+        console.print("interrupted; what was measured is kept: the same command goes on")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
