@@ -15,7 +15,7 @@ FIRST_SEED ?= 3000
 # Tests start the command hundreds of times, which takes less where Python keeps what it compiled.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: train test test-slow bench performance results variants check format hooks docs site clean
+.PHONY: train test test-slow bench performance wall-clock results variants check format hooks docs site clean
 
 train: $(VENV)/.ready
 	$(BIN)/targetnet train cartpole --board
@@ -38,6 +38,12 @@ bench: $(VENV)/.ready
 
 performance: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks.performance --page docs/performance.md
+
+# What was measured is a file in docs/wall_clock, and is not measured again. Second, as many processes
+# at once as there are cores.
+wall-clock: $(VENV)/.ready
+	$(BIN)/python -m tests.benchmarks.wall_clock
+	$(BIN)/python -m tests.benchmarks.wall_clock --only ours sb3 --jobs $$(nproc)
 
 # A finished seed is a file in docs/rows, and is not trained again. The second page has plain DQN at
 # the peer's own settings.

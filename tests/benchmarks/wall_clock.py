@@ -59,6 +59,8 @@ ENVS = {
     "Acrobot-v1": Mark("acrobot", -90.0, 5_000),
     "LunarLander-v3": Mark("lunarlander", 200.0, 5_000),
 }
+# Keys of ours that are the same for all sides, or another one for each process.
+_OF_THE_CLOCK = {"seed", "eval_period", "eval_episodes", "eval_max_steps", "final_eval_episodes"}
 # Name -> program, environment; see `performance.VENVS`.
 LIBRARIES = {
     "ours": ("until_ours.py", ""),
@@ -212,7 +214,7 @@ def _settings(seed: _Seed) -> dict[str, Any]:
     match seed.library:
         case "ours":
             config = load_config(ENVS[seed.env_id].config)
-            return config.model_dump(mode="json", exclude_none=True, exclude={"seed"})
+            return config.model_dump(mode="json", exclude_none=True, exclude=_OF_THE_CLOCK)
         case "cleanrl-jax":
             return {}
     return {"library": seed.library, "source": SOURCE, **SETTINGS[seed.env_id]}

@@ -1,0 +1,456 @@
+"""The wall clock until a mark is reached, as far as it goes without peers."""
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import gymnasium
+import numpy as np
+import pytest
+from rich.console import Console
+
+from agents.config.files import load_config
+from agents.results.peers.sb3_worker import SETTINGS
+from agents.run.quiet import process_began
+from rl_core.errors import RlCoreError
+from tests.benchmarks import numpy_jax, wall_clock
+from tests.benchmarks.performance import VENVS
+from tests.benchmarks.wall_clock import ENVS, LIBRARIES, WallClock
+from tests.benchmarks.wall_clock_page import as_markdown
+
+PEERS = Path(__file__).parent / "peers"
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """Imports a program as its own interpreter would, and forgets it afterwards."""
+    monkeypatch.syspath_prepend(str(PEERS))
+    for path in PEERS.glob("*.py"):
+        monkeypatch.delitem(sys.modules, path.stem, raising=False)
+    monkeypatch.setenv("JAX_PLATFORMS", "")
+    yield importlib.import_module
+    for path in PEERS.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+def asked(**more):
+    return {
+        "env_id": "CartPole-v1", "seed": 1, "mark": 475.0, "period": 50, "episodes": 2,
+        "env_steps": 100, "config": "cartpole", "settings": {},
+    } | more  # fmt: skip
+
+
+def watch(load, tmp_path, **more):
+    task = {"asked": asked(**more), "about": {"library": "ours"}, "room": str(tmp_path)}
+    return load("until_mark").Watch(task, tmp_path / "row.json")
+
+
+# The page.
+
+
+def row(library, seed, seconds, *, env_id="CartPole-v1", jobs=1, sitting=7, began=100.0, **more):
+    """A seed that took that long; one that never reached the mark, if it is negative."""
+    return {
+        "asked": asked(env_id=env_id, seed=seed, period=2_500, episodes=20, env_steps=500_000),
+        "library": library, "jobs": jobs, "sitting": sitting, "processor": "A Processor, avx2",
+        "commit": "abc1234", "date": "2026-01-02", "reached": seconds > 0, "began": began,
+        "seconds": abs(seconds), "evaluating": 1.5, "env_steps": int(1_000 * abs(seconds)),
+        "updates": 500, "evaluations": [], "settings": {"learning_rate": 0.5},
+        "source": "https://example.org/dqn.yml", "versions": {"python": "3.11.4", "numpy": "2.4.6"},
+    } | more  # fmt: skip
+
+
+def test_a_row_of_the_page_has_the_median_over_seeds_and_its_ends():
+    page = as_markdown([row("ours", seed, took) for seed, took in enumerate([30.0, 10.0, 12.0])])
+    # Without evaluations 1.5 less.
+    assert "| ours | 3 of 3 | 12.0 s | 10.0 s | 30.0 s | 10.5 s | 12,000 | 500 |" in page
+    assert (
+        "## CartPole-v1\n\nA mean return of 475 in 20 greedy episodes, tried every 2,500 env "
+        "steps, and at most until env step 500,000. Seeds 0 to 2.\n"
+    ) in page
+
+
+# Seconds of the seeds, the reached ones, the median, the least, the most; below 0: never.
+NEVER = [
+    ([10.0, -90.0, 14.0], "2 of 3 | 14.0 s | 10.0 s | never | 12.5 s | 14,000 |"),
+    ([-90.0, -90.0, 10.0], "1 of 3 | never | 10.0 s | never | never | never |"),
+    ([-90.0, 10.0], "1 of 2 | never | 10.0 s | never | never | never |"),
+    ([-90.0], "0 of 1 | never | never | never | never | never |"),
+]
+
+
+@pytest.mark.parametrize(("seconds", "cells"), NEVER)
+def test_a_seed_that_never_reaches_the_mark_is_counted_and_takes_for_ever(seconds, cells):
+    rows = [row("sb3", seed, took) for seed, took in enumerate(seconds)]
+    assert f"| Stable-Baselines3 | {cells}" in as_markdown(rows)
+
+
+def test_the_page_tells_command_machine_settings_and_versions():
+    rows = [row("sbx", 0, 9.0), row("ours", 0, 9.0, date="2026-01-01", source="configs/c.toml")]
+    page = as_markdown(rows)
+    assert "```\npython -m tests.benchmarks.wall_clock\n```" in page
+    assert "on A Processor, avx2; 2026-01-01 to 2026-01-02, commit abc1234." in page
+    assert (
+        "<details><summary>SBX on CartPole-v1: settings</summary>\n\nFrom "
+        "<https://example.org/dqn.yml>. With python 3.11.4, numpy 2.4.6.\n\n```toml\n"
+        "learning_rate = 0.5\n```\n\n</details>"
+    ) in page
+    assert "From `configs/c.toml`." in page
+    assert page.index("| ours |") < page.index("| SBX |")
+    assert as_markdown(json.loads(json.dumps(rows))) == page
+
+
+def test_a_batch_ends_with_its_last_process():
+    # Two at once: 0 to 30, 0 to 10, 10 to 25 seconds.
+    began = [(0, 100.0, 30.0), (1, 100.0, 10.0), (2, 110.0, 15.0)]
+    rows = [row("ours", seed, took, jobs=2, began=at) for seed, at, took in began]
+    assert "| ours | 3 of 3 | 30.0 s | 30.0 s | 15.0 s |" in as_markdown(rows)
+    rows[2] = row("ours", 2, -25.0, jobs=2, began=110.0)
+    page = as_markdown(rows)
+    assert "## Several at once: 2\n\n### CartPole-v1, 2 at once\n" in page
+    assert "| ours | 2 of 3 | never | 35.0 s | 30.0 s |" in page
+    assert "wall_clock --jobs 2\n```" in page
+    rows[1] = row("ours", 1, 10.0, jobs=2, sitting=8)
+    assert "| ours | 2 of 3 | not in one go | not in one go | 30.0 s |" in as_markdown(rows)
+
+
+def test_rows_that_were_asked_for_differently_are_no_table():
+    other = row("sb3", 0, 9.0)
+    other["asked"]["period"] = 5_000
+    with pytest.raises(RlCoreError, match="rows of CartPole-v1 have different period"):
+        as_markdown([row("ours", 0, 9.0), other])
+
+
+# The command.
+
+FAKE = """
+import os, signal, sys
+sys.path.insert(0, {peers!r})
+from until_mark import from_command_line
+
+watch = from_command_line()
+seed = watch.asked["seed"]
+with open({calls!r}, "a") as calls:
+    calls.write(f"{{seed}}\\n")
+while not watch.over:
+    if seed == 3 and watch.due > 2_500:
+        os.kill(os.getpid(), signal.SIGKILL)
+    watch.note(100.0 * seed, watch.due, watch.due // 10, 0.25)
+watch.write({{"rate": 0.5}}, "https://example.org", ("numpy",))
+"""
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """The command, whose seed S is worth 100 * S; seed 3 is killed after its first evaluation."""
+    program = FAKE.format(peers=str(PEERS), calls=str(tmp_path / "calls"))
+    (tmp_path / "fake.py").write_text(program)
+    monkeypatch.setattr(wall_clock, "_PEERS", tmp_path)
+    monkeypatch.setitem(LIBRARIES, "ours", ("fake.py", ""))
+
+    def measure(**more):
+        settings = {"envs": ("CartPole-v1",), "only": ("ours",), "env_steps": 5_000}
+        command = WallClock(**settings | more, rows=tmp_path / "rows", out=tmp_path / "out")
+        return command(Console(quiet=True))
+
+    return measure
+
+
+def rows_in(tmp_path):
+    return {path.name: json.loads(path.read_text()) for path in (tmp_path / "rows").glob("*")}
+
+
+def test_each_process_leaves_a_row_and_is_not_measured_again(fake, tmp_path):
+    assert fake(seeds=2, first_seed=4) == 0
+    rows = rows_in(tmp_path)
+    never, reached = (rows[f"CartPole-v1-ours-{seed}.json"] for seed in (4, 5))
+    assert len(rows) == 2 and (tmp_path / "rows.md").exists()
+    # Seed 4 is worth 400 at env steps 2,500 and 5,000; seed 5 reaches 475 at once.
+    assert (never["reached"], never["env_steps"], never["updates"]) == (False, 5_000, 500)
+    assert (reached["reached"], reached["env_steps"], reached["updates"]) == (True, 2_500, 250)
+    assert [x[:2] for x in never["evaluations"]] == [[2_500, 400.0], [5_000, 400.0]]
+    assert (never["evaluating"], never["jobs"], never["library"]) == (0.5, 1, "ours")
+    assert 0 < reached["seconds"] < 60 and abs(reached["began"] - time.time()) < 60
+    assert "| ours | 1 of 2 | never |" in (tmp_path / "rows.md").read_text()
+    assert fake(seeds=3, first_seed=4, jobs=1) == 0
+    assert (tmp_path / "calls").read_text().split() == ["4", "5", "6"]
+    assert fake(seeds=1, first_seed=4, jobs=2) == 0
+    assert rows_in(tmp_path)["CartPole-v1-ours-4-2-at-once.json"]["jobs"] == 2
+
+
+def test_a_killed_process_leaves_no_row_and_the_others_go_on(fake, tmp_path):
+    assert fake(seeds=2, first_seed=3) == 1
+    assert list(rows_in(tmp_path)) == ["CartPole-v1-ours-4.json"]
+    assert "CartPole-v1-ours-3" in "".join(p.name for p in (tmp_path / "out/logs").iterdir())
+
+
+def test_a_row_that_was_asked_for_differently_is_refused(fake, tmp_path):
+    fake(seeds=1, first_seed=5)
+    with pytest.raises(RlCoreError, match=r"ours-5\.json was measured with another env_steps"):
+        fake(seeds=1, first_seed=5, env_steps=10_000)
+    (tmp_path / "rows" / "CartPole-v1-ours-5.json").write_text("{")
+    with pytest.raises(RlCoreError, match=r"ours-5\.json cannot be read"):
+        fake(seeds=1, first_seed=5)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"envs": ("CartPole-v2",)}, "no env 'CartPole-v2': CartPole-v1, Acrobot-v1"),
+        ({"only": ("sb",)}, "no library 'sb': ours, sb3"),
+        ({"seeds": 0}, "--seeds must be at least 1, got 0"),
+        ({"jobs": 0}, "--jobs must be at least 1, got 0"),
+        ({"first_seed": -1}, "--first-seed must be at least 0, got -1"),
+        ({"env_steps": 100}, "--env-steps must be a multiple of 2,500"),
+        ({"env_steps": 0}, "--env-steps must be a multiple of 2,500"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_told_in_a_line(fake, tmp_path, options, words):
+    with pytest.raises(RlCoreError, match=words) as told:
+        fake(**options)
+    assert "\n" not in str(told.value) and not (tmp_path / "calls").exists()
+
+
+def test_the_command_ends_with_2_after_a_mistake():
+    command = [sys.executable, "-m", "tests.benchmarks.wall_clock", "--only", "sb4"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PEERS.parents[2])
+    assert done.returncode == 2
+    assert done.stdout.startswith("no library 'sb4'") and not done.stderr
+
+
+def test_one_at_a_time_libraries_take_turns_and_several_at_once_are_of_one(tmp_path):
+    envs, libraries = ["CartPole-v1", "Acrobot-v1"], ["ours", "sb3"]
+    both = [WallClock(seeds=2, jobs=jobs, rows=tmp_path) for jobs in (1, 2)]
+    alone, together = (command._groups(envs, libraries) for command in both)
+    assert [of[1:] for of in alone[0][:4]] == [
+        ("ours", 2000), ("sb3", 2000), ("ours", 2001), ("sb3", 2001)
+    ]  # fmt: skip
+    assert [len(group) for group in alone] == [8]
+    assert [[*{of[:2] for of in group}] for group in together] == [
+        [("CartPole-v1", "ours")], [("CartPole-v1", "sb3")],
+        [("Acrobot-v1", "ours")], [("Acrobot-v1", "sb3")],
+    ]  # fmt: skip
+
+
+def test_every_library_has_its_program_and_its_environment():
+    for program, venv in LIBRARIES.values():
+        assert (PEERS / program).exists()
+        assert venv in {"", *VENVS}
+    assert ENVS.keys() <= SETTINGS.keys()
+
+
+@pytest.mark.parametrize("mark", ENVS.values())
+def test_a_longer_run_of_ours_has_the_schedules_of_its_config(mark):
+    own, longer = (
+        load_config(mark.config, changes).model_dump(exclude={"env_steps"})
+        for changes in ([], ["env_steps=502_500"])
+    )
+    assert own == longer
+
+
+# The programs.
+
+
+class Paid(gymnasium.Env):
+    """Env 1, 2, 3 ..., whose number is what a step pays, and how many an episode has."""
+
+    observation_space = gymnasium.spaces.Box(0, 9, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+    made = 0
+
+    def __init__(self):
+        Paid.made += 1
+        self.number, self.steps = Paid.made, 0
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        over = self.steps == self.number
+        return np.ones(1, np.float32), float(self.number), over, False, {}
+
+
+def test_each_env_plays_its_share_in_batches_of_one_size(load, monkeypatch):
+    monkeypatch.setattr(Paid, "made", 0)
+    sizes = []
+
+    def act(observations):
+        sizes.append(observations.shape)
+        return np.zeros(len(observations), int)
+
+    # Three episodes more than envs: the first three play two each, whose number squared is paid.
+    returns = load("until_mark").greedy_returns(act, Paid, 0, 13)
+    assert sorted(returns) == [1, 1, 4, 4, 9, 9, 16, 25, 36, 49, 64, 81, 100]
+    assert sizes == [(10, 1)] * 10  # until the longest has ended
+
+
+# Mean return, env step, whether the run is over, whether the mark is reached.
+NOTED = [(474.9, 50, False, False), (475.0, 50, True, True), (474.9, 100, True, False)]
+
+
+@pytest.mark.parametrize(("mean", "env_step", "over", "reached"), NOTED)
+def test_a_run_is_over_at_the_mark_or_at_its_last_env_step(
+    load, tmp_path, mean, env_step, over, reached
+):
+    of = watch(load, tmp_path)
+    of.note(mean, env_step, 7, 0.5)
+    assert (of.over, of._row["reached"], of.due) == (over, reached, env_step + 50)
+
+
+def test_the_clock_began_with_the_process(load):
+    assert load("until_mark").age() == pytest.approx(time.perf_counter() - process_began(), abs=1.0)
+
+
+@pytest.fixture
+def small(tmp_path_factory):
+    """The path of a config that is made in a moment."""
+    path = tmp_path_factory.mktemp("configs") / "small.toml"
+    path.write_text('env_id = "CartPole-v1"\nhidden = [4]\nxla = false\n')
+    return str(path)
+
+
+def test_ours_is_a_whole_run_that_ends_with_its_last_evaluation(load, tmp_path, small):
+    of = watch(load, tmp_path, mark=1_000.0, config=small)
+    load("until_ours").main(of)
+    row = json.loads((tmp_path / "row.json").read_text())
+    assert [step for step, *_ in row["evaluations"]] == [50, 100]
+    assert (row["reached"], row["env_steps"], row["updates"]) == (False, 100, 0)
+    assert all(8 <= mean <= 500 for _, mean, _ in row["evaluations"])
+    assert 0 < row["evaluating"] < row["seconds"]
+    assert [path.name for path in tmp_path.iterdir()] == ["row.json"]  # the run is gone
+
+
+def test_ours_ends_with_the_first_evaluation_that_reaches_the_mark(load, tmp_path, small):
+    of = watch(load, tmp_path, mark=1.0, config=small)
+    load("until_ours").main(of)
+    row = json.loads((tmp_path / "row.json").read_text())
+    assert (row["reached"], row["env_steps"], len(row["evaluations"])) == (True, 50, 1)
+
+
+@pytest.mark.parametrize("library", ["sb3", "sbx"])
+def test_stable_baselines3_and_sbx_get_the_zoos_settings(load, tmp_path, monkeypatch, library):
+    """Of an env's own length of 50,000; a run of 200,000 explores for a fourth of the share."""
+    module = MagicMock()
+    model, told = module.DQN.return_value, []
+    model.num_timesteps, model._n_updates = 0, 3
+    model.predict.side_effect = lambda observations, deterministic: (
+        told.append(deterministic) or np.zeros(len(observations), int),
+        None,
+    )
+
+    def learn(env_steps, callback):
+        told.append(env_steps)
+        for model.num_timesteps in range(1, env_steps + 1):
+            if not callback({}, {}):
+                return
+
+    model.learn.side_effect = learn
+    modules = {"sb3": "stable_baselines3", "sbx": "sbx"}
+    monkeypatch.setitem(sys.modules, modules[library], module)
+    torch = types.SimpleNamespace(get_num_threads=lambda: 1)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    settings = {"library": library, "source": "zoo", **SETTINGS["CartPole-v1"]}
+    of = watch(load, tmp_path, env_steps=200_000, period=60, mark=8.0, settings=settings)
+    monkeypatch.setattr(of, "write", lambda *written: told.append(written))
+    load("until_sb3").main(of)
+    (name, _), got = module.DQN.call_args
+    wanted = dict(SETTINGS["CartPole-v1"])
+    wanted["exploration_fraction"] *= wanted.pop("env_steps") / 200_000
+    more = {"policy_kwargs": {"net_arch": [256, 256]}, "seed": 1, "device": "cpu"}
+    assert (name, got) == ("MlpPolicy", wanted | more)
+    # Always to the left: an episode lasts 8 steps at least.
+    assert told[0] == 200_000 and set(told[1:-1]) == {True} and model.num_timesteps == 60
+    written, source, packages = told[-1]
+    assert (written["exploration_fraction"], written["env_steps"], source) == (0.16, 50_000, "zoo")
+    assert ("sbx-rl" in packages) == (library == "sbx")
+
+
+@pytest.fixture
+def cleanrl(load, monkeypatch):
+    """The program on a stand-in for JAX."""
+    for name, module in numpy_jax.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    return load("until_cleanrl_jax")
+
+
+def test_cleanrls_update_is_adams_on_the_mean_squared_error(cleanrl):
+    """One layer, so that the gradient is written down at once."""
+    rng = np.random.default_rng(0)
+    (w, b), target = (rng.normal(size=(3, 2)), np.zeros(2)), [rng.normal(size=(3, 2)), np.ones(2)]
+    learner = [w, b], [w * 0, b * 0], [w * 0, b * 0], np.float64(0)
+    m, v = ([w * 0, b * 0] for _ in range(2))
+    for number in range(1, 5):
+        s_tm1, s_t = rng.normal(size=(2, 16, 3))
+        a_tm1, r_t = rng.integers(2, size=16), rng.normal(size=16)
+        discount_t = 0.99 * (rng.random(16) < 0.7)
+        learner = cleanrl.update(learner, target, (s_tm1, a_tm1, r_t, discount_t, s_t))
+        goal = r_t + discount_t * (s_t @ target[0] + target[1]).max(1)
+        by_q = np.zeros((16, 2))
+        error = goal - (s_tm1 @ w + b)[np.arange(16), a_tm1]
+        by_q[np.arange(16), a_tm1] = -2 * error / 16
+        found = []
+        for i, (x, g) in enumerate([(w, s_tm1.T @ by_q), (b, by_q.sum(0))]):
+            m[i] = 0.9 * m[i] + 0.1 * g
+            v[i] = 0.999 * v[i] + 0.001 * g**2
+            root = np.sqrt(v[i] / (1 - 0.999**number)) + 1e-8
+            found.append(x - 2.5e-4 * m[i] / (1 - 0.9**number) / root)
+        w, b = found
+        np.testing.assert_allclose(learner[0][0], w, rtol=1e-9)
+        np.testing.assert_allclose(learner[0][1], b, rtol=1e-9)
+
+
+def test_cleanrls_network_has_relus_between_its_layers(cleanrl):
+    # 2 * 1 + 1 = 3 and -2 * 1 + 1 = -1, of which 3 and 0 are left; 3 + 2 * 0 + 5.
+    weights = [np.array([[2.0, -2.0]]), np.ones(2), np.array([[1.0], [2.0]]), np.array([5.0])]
+    np.testing.assert_array_equal(cleanrl.q_values(weights, np.array([[1.0]])), [[8.0]])
+
+
+def test_cleanrls_epsilon_falls_over_half_of_its_own_length(cleanrl):
+    found = [cleanrl.epsilon_at(step) for step in (0, 125_000, 250_000, 400_000)]
+    assert found == pytest.approx([1.0, 0.525, 0.05, 0.05])
+
+
+def test_cleanrl_updates_and_syncs_when_its_script_does(cleanrl, load, tmp_path, monkeypatch):
+    more = {"learning_starts": 10, "train_frequency": 5, "target_network_frequency": 10}
+    monkeypatch.setattr(cleanrl, "SETTINGS", cleanrl.SETTINGS | more | {"buffer_size": 8})
+    cleanrl.jax.random = types.SimpleNamespace(PRNGKey=lambda seed: seed)
+    monkeypatch.setattr(cleanrl, "initial", lambda key, sizes: [np.zeros(sizes[:2])])
+    monkeypatch.setattr(cleanrl, "act", lambda weights, s: np.zeros(len(s), int))
+    targets, shapes = [], []
+
+    def update(learner, target, batch):
+        targets.append(float(target[0][0, 0]))
+        shapes.append([column.shape for column in batch])
+        return [learner[0][0] + 1], *learner[1:]
+
+    monkeypatch.setattr(cleanrl, "update", update)
+    cleanrl.jnp.zeros_like = np.zeros_like
+    of = watch(load, tmp_path, period=16, env_steps=32)
+    written = []
+    monkeypatch.setattr(of, "write", lambda *words: written.append(words))
+    cleanrl.train(of)
+    # Updates at env steps 15, 20, 25 and 30; at 20 and 30 the target is copied after them.
+    assert targets == [0, 0, 2, 2]
+    assert shapes[0] == [(128, 4), (128,), (128,), (128,), (128, 4)]
+    assert (of._row["env_steps"], of._row["updates"]) == (32, 4)
+    assert [x[0] for x in of._evaluations] == [16, 32]
+    assert written[0][0]["learning_rate"] == 2.5e-4
+
+
+def test_cleanrls_replay_keeps_the_last_transitions(cleanrl):
+    replay = cleanrl.Replay(3, (2,), 0)
+    for n in range(5):
+        replay.add([n, n], n, 10.0 * n, 0.99, [n + 1, n + 1])
+    s_tm1, a_tm1, r_t, discount_t, s_t = replay.sample(64)
+    assert set(a_tm1) == {2, 3, 4}
+    np.testing.assert_array_equal(s_tm1[:, 0], a_tm1)
+    np.testing.assert_array_equal(r_t, 10 * a_tm1)
+    np.testing.assert_array_equal(s_t[:, 1], a_tm1 + 1)
+    assert set(discount_t) == {np.float32(0.99)}
