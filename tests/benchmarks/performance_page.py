@@ -30,6 +30,7 @@ _HEADS = {
     "us/update": "microseconds per update",
     "us": "microseconds",
     "s": "seconds",
+    "MB": "megabytes of its own",
 }
 
 
@@ -110,7 +111,7 @@ def _workers(scenario: Mapping[str, Any]) -> str:
         if "skipped" in worker:
             continue
         found = spread(quantity, worker["rounds"])
-        # A time does not become shorter by a share of a core.
+        # A time or a memory does not become less by a share of a core.
         each = "-" if quantity in LESS_IS_BETTER else _speed(found.median / worker["cores"])
         cores = [str(worker["cores"]), each]
         cells = [_setting(worker), _memory(scenario, worker), _versions(worker)]

@@ -34,6 +34,8 @@ def value(quantity: str, of: Mapping[str, Any]) -> float:
             return 1e6 * of["seconds"] / (of["env_steps"] or of["updates"])
         case "s":
             return of["seconds"]
+        case "MB":
+            return of["private"] / 1e6
     raise ValueError(f"no quantity {quantity!r}")
 
 
@@ -46,8 +48,10 @@ def spread(quantity: str, of: Sequence[Round], to: Sequence[Round] | None = None
 
 
 def total(turns: Sequence[Round]) -> Round:
-    """One round of several turns."""
-    return {name: sum(turn[name] for turn in turns) for name in turns[0]}
+    """One round of several turns: what they did adds up, their memory does not."""
+    return {
+        name: (max if name == "private" else sum)(turn[name] for turn in turns) for name in turns[0]
+    }
 
 
 class Measured(NamedTuple):

@@ -10,8 +10,8 @@ ALL = "all"  # of the cores that are given
 Setting = Mapping[str, Any]
 
 # What is compared, from what a round counts.
-QUANTITIES = ("env steps/s", "updates/s", "us/update", "us", "s")
-LESS_IS_BETTER = ("us/update", "us", "s")
+QUANTITIES = ("env steps/s", "updates/s", "us/update", "us", "s", "MB")
+LESS_IS_BETTER = ("us/update", "us", "s", "MB")
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ _JAX = tuple({"flags": flags, **setting} for flags in _FLAGS for setting in PEER
 # costs next to nothing, and most of a run is not random.
 _WORK = {
     "batch_size": 64, "capacity": 10_000, "learn_start": 1_000, "sync_period": 500,
-    "epsilon": 0.05, "warm_up": 2_000,
+    "epsilon": 0.05, "hidden": (64, 64), "warm_up": 2_000,
 }  # fmt: skip
 _CONFIG = {
     "env_id": "CartPole-v1", "hidden": (64, 64), "batch_size": 64, "replay_capacity": 10_000,
@@ -106,7 +106,7 @@ def ours(
 
 
 def _peer(program: str, venv: str, learn_period: int, **setup: Any) -> Worker:
-    setup = _WORK | {"learn_period": learn_period} | setup
+    setup = _WORK | {"kind": "train", "learn_period": learn_period} | setup
     return Worker(program, setup, venv, PEER, updates=1 / learn_period)
 
 
@@ -125,15 +125,14 @@ def _with_checker(worker: Worker, checker: bool) -> Worker:
 def _cartpole(
     name: str, learn_period: int, bars: tuple[Bar, ...], *, checker: bool = False
 ) -> Scenario:
-    train = {"kind": "train"}
     each = "one update per env step" if learn_period == 1 else "one update per four env steps"
     K16 = 16 * learn_period
     workers = {
         "ours, K = 1": ours(learn_period, 1),
         "ours, K = 16": ours(K16, 16),
         "ours, concurrent": ours(4 * K16, 64, cores=2, slack=64, loop="concurrent"),
-        "SB3": _peer("sb3", "sb3", learn_period, library="stable_baselines3", **train),
-        "SBX": _peer("sb3", "sbx", learn_period, library="sbx", **train),
+        "SB3": _peer("sb3", "sb3", learn_period, library="stable_baselines3"),
+        "SBX": _peer("sb3", "sbx", learn_period, library="sbx"),
         "Tianshou": _peer("tianshou", "tianshou", learn_period),
         "JAX per step": _yardstick(
             "jax_per_step_dqn",
@@ -175,6 +174,24 @@ def _cartpole(
 _BARE = Worker("floors", {"kind": "env", "envs": 1})
 
 
+def _large_mlp() -> Scenario:
+    size: dict[str, Any] = {"hidden": (256, 256), "batch_size": 256}
+    workers = {
+        "ours, K = 1": ours(1, 1, **size),
+        "ours, K = 16": ours(16, 16, **size),
+        "SB3": _peer("sb3", "sb3", 1, library="stable_baselines3", **size),
+        "Tianshou": _peer("tianshou", "tianshou", 1, **size),
+    }
+    return Scenario(
+        "large-mlp",
+        "CartPole-v1, MLP 256-256, batch 256, one update per env step",
+        "env steps/s",
+        {label: _with_checker(worker, False) for label, worker in workers.items()},
+        tuple(Bar(f"ours, K = {K}", peer) for peer in ("SB3", "Tianshou") for K in (1, 16)),
+        note="As CP-A, with a larger network and larger batches. Our workers use one core.",
+    )
+
+
 def _learner(updates: int, **config: Any) -> Worker:
     """Updates alone, on CartPole's shapes."""
     setup = {
@@ -182,6 +199,34 @@ def _learner(updates: int, **config: Any) -> Worker:
         "shape": (4,), "dtype": "float32", "actions": 2, "warm_up": 64,
     }  # fmt: skip
     return Worker("ours", setup, updates=1)
+
+
+# All that Tianshou's worker is told of the agent, in the words of our config.
+_PLAIN = _CONFIG | {
+    "discount": 0.99, "double": True, "n_step": 1, "loss": "huber", "head": "scalar",
+    "head_hidden": (), "dueling": False, "noisy": False, "prioritized": False,
+}  # fmt: skip
+_ATOMS = {"head": "categorical", "atoms": 51, "v_min": 0.0, "v_max": 100.0}
+
+
+def _family(
+    name: str, title: str, note: str = "", least: float | None = 3.0, **config: Any
+) -> Scenario:
+    """Updates alone, by ours and by Tianshou's own `update`."""
+    config = _PLAIN | config
+    peer = {"kind": "learn", "config": config, "shape": (4,), "actions": 2, "warm_up": 64}
+    names = {f"ours, K = {K}": _learner(K, **config) for K in (1, 16)}
+    return Scenario(
+        name,
+        f"Updates of {title}, batch 64",
+        "updates/s",
+        names | {"Tianshou": Worker("tianshou", peer, "tianshou", PEER, updates=1)},
+        tuple(Bar(ours, "Tianshou", least=least) for ours in names),
+        note="There is no env: the replay is full, 10,000 random rows of 4 floats and 2 actions. "
+        "Adam, hard sync every 500 updates; the online network chooses the next action, as it "
+        "always does in Tianshou's distributional agents. Ours uses one core. It also limits the "
+        "norm of gradients, for which Tianshou's has no setting." + (note and f" {note}"),
+    )
 
 
 def _prioritized(updates: int) -> Scenario:
@@ -327,6 +372,30 @@ def _overhead(updates: int) -> Scenario:
     )
 
 
+def _memory() -> Scenario:
+    # With all cores, as without a benchmark: libraries have threads for each of them.
+    tried: tuple[Setting, ...] = ({"threads": ALL},)
+    # 42,000 of the config's 50,000 env steps, with four evaluations.
+    run = {"kind": "run", "shipped": "cartpole", "warm_up": 2_000}
+    whole = Worker(
+        "ours", run, tried=tried, updates=16 / 32, slack=16, count=40_000, arguments=("run",)
+    )
+    peer = _with_checker(_peer("sb3", "sb3", 1, library="stable_baselines3"), False)
+    return Scenario(
+        "memory",
+        "Memory of a run",
+        "MB",
+        {"a run of `cartpole`": whole, "SB3": replace(peer, tried=tried, count=10_000)},
+        (Bar("a run of `cartpole`", most=300), Bar("a run of `cartpole`", "SB3")),
+        fresh=True,
+        note="What a process has to itself, without the files that processes share; both have "
+        "threads for all cores, as they do without a benchmark. Ours: the "
+        "config that is shipped, all of it, with its replay of 100,000 rows, control, logging, "
+        "checkpoints and evaluations, after 42,000 of its 50,000 env steps. SB3: the training "
+        "of CP-A, with a replay of 10,000 rows and nothing else, after 12,000 env steps.",
+    )
+
+
 def _start(what: str, venv: str = "") -> Worker:
     return Worker("start", {"what": what}, venv, tried=({"threads": ALL},), count=1)
 
@@ -415,8 +484,38 @@ SCENARIOS: dict[str, Scenario] = {
             "three forward of each network and five backward, called from a C program with the "
             "sgemm of NumPy's OpenBLAS. The square sgemm is of 1,024 x 1,024 matrices.",
         ),
+        _large_mlp(),
         *(_compiled(N) for N in (1, 16, 128, 1_024)),
         *(_prioritized(K) for K in (1, 16)),
+        _family(
+            "prioritized-update",
+            "DQN with prioritized replay, MLP 64-64",
+            "The loss is the squared error: Tianshou's Huber loss leaves out the weights of the "
+            "transitions.",
+            loss="squared", prioritized=True, priority_alpha=0.6, priority_beta=0.4,
+        ),
+        _family("c51", "C51 with 51 atoms, MLP 64-64", **_ATOMS),
+        _family(
+            "qrdqn", "QR-DQN with 32 quantiles, MLP 64-64",
+            least=None, head="quantile", quantiles=32,
+        ),
+        _family(
+            "iqn",
+            "IQN with 8 fractions, MLP 64-64",
+            "8 fractions are drawn for the online and 8 for the target network, each with 64 "
+            "cosines. The next action is chosen by 8 more, which Tianshou draws; ours are fixed. "
+            "Ours also has the means over those for the observation itself, for its curves.",
+            head="implicit", tau_samples=8, tau_samples_acting=8,
+        ),
+        _family(
+            "rainbow",
+            "Rainbow with 51 atoms, 64 units, then 64 in each of two streams",
+            "Prioritized replay, returns of 3 steps, dueling; both layers of a stream are noisy. "
+            "Ours draws noise for each of three passes, Tianshou for each of two networks. "
+            "Tianshou's next observation is the one after a single step; that is as much work.",
+            **_ATOMS, hidden=(64,), head_hidden=(64,), dueling=True, noisy=True, n_step=3,
+            prioritized=True, priority_alpha=0.5, priority_beta=0.4,
+        ),
         _images("nature", "Nature network, 84x84x4 bytes, batch 32", (84, 84, 4), "uint8", 5_000),
         _images("minatar", "MinAtar network, 10x10x4 bools, batch 32", (10, 10, 4), "bool", 10_000),
         Scenario(
@@ -443,6 +542,7 @@ SCENARIOS: dict[str, Scenario] = {
             "it starts. SB3 is a script of six lines: import, one CartPole-v1, DQN, learn.",
         ),
         *(_overhead(K) for K in (1, 16)),
+        _memory(),
         _parts(),
     )
 }  # fmt: skip

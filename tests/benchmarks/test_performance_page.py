@@ -12,7 +12,7 @@ from agents.config.model import DqnConfig
 from rl_core.errors import RlCoreError
 from tests.benchmarks.performance import VENVS, Performance, vectors
 from tests.benchmarks.performance_page import as_markdown, bar_cells
-from tests.benchmarks.rounds import measure, spread
+from tests.benchmarks.rounds import measure, spread, total
 from tests.benchmarks.scenarios import PEER, QUANTITIES, SCENARIOS, Bar, Scenario, Worker
 from tests.benchmarks.workers import Process, threads_of
 
@@ -21,7 +21,8 @@ WORKERS = [(s, label, w) for s in SCENARIOS.values() for label, w in s.workers.i
 
 
 def rounds(*seconds):
-    return [{"seconds": s, "env_steps": 1_000, "updates": 500} for s in seconds]
+    counts = {"env_steps": 1_000, "updates": 500, "private": 250_000_000}
+    return [{"seconds": s, **counts} for s in seconds]
 
 
 def side(*seconds, **more):
@@ -88,9 +89,10 @@ def test_a_bar_is_met_by_the_median_of_the_rounds_ratios(results, number):
 def test_each_quantity_from_a_rounds_counts():
     (only,) = rounds(0.5)
     medians = {quantity: spread(quantity, [only]).median for quantity in QUANTITIES}
-    # 1,000 / 0.5, 500 / 0.5, 1e6 * 0.5 / 500, 1e6 * 0.5 / 1,000
+    # 1,000 / 0.5, 500 / 0.5, 1e6 * 0.5 / 500, 1e6 * 0.5 / 1,000, 250e6 / 1e6
     assert medians == {
         "env steps/s": 2_000, "updates/s": 1_000, "us/update": 1_000, "us": 500, "s": 0.5,
+        "MB": 250,
     }  # fmt: skip
 
 
@@ -119,6 +121,22 @@ def test_products_are_told_as_flops_and_their_speed(results):
     products = side(0.25, 0.125, 0.5, flops=2_000_000)
     results["scenarios"]["A"]["workers"]["products"] = products
     assert "products: 2.00 MFLOP, 4 GFLOP/s." in as_markdown(results, "p.md")
+
+
+def test_memory_is_in_megabytes_and_belongs_to_no_core(results):
+    scenario = results["scenarios"]["A"]
+    scenario["quantity"] = "MB"
+    scenario["workers"]["ours"]["rounds"][0]["private"] = 310_000_000
+    scenario["workers"]["ours"]["cores"] = 2
+    # 310, 250 and 250 MB; beside theirs of 250 each time 1.24, 1 and 1.
+    page = as_markdown(results, "p.md")
+    assert "|  | megabytes of its own | least | most | cores | per core |" in page
+    assert "| ours | 250 | 250 | 310 | 2 | - | 1 thread |" in page
+    whole = {"of": "ours", "to": "", "least": None, "most": 300, "pairs": []}
+    wanted = ["ours", "<= 300 MB", "250.00 (250.00 to 310.00) MB", "met"]
+    assert bar_cells(scenario, whole) == wanted
+    assert bar_cells(scenario, whole | {"most": 249})[-1] == "**not met**"
+    assert bar_cells(scenario, scenario["bars"][0])[2] == "1.00 (1.00 to 1.24)"
 
 
 def test_the_same_results_give_the_same_page(results):
@@ -200,6 +218,7 @@ def test_a_worker_stays_alive_and_counts_what_it_does(start):
         done = process.run(count)
         assert (done["env_steps"], done["updates"]) == (count, count / 4)
         assert done["seconds"] >= 0
+        assert done["private"] == process.memory["private"]
     assert 1_000_000 < process.memory["private"] < process.memory["peak"]
     assert 0 < process.memory["files"] < process.memory["peak"]
 
@@ -231,7 +250,8 @@ class Turns:
 
     def run(self, count):
         self.order.append(self.label)
-        return {"seconds": self.seconds, "env_steps": count, "updates": count}
+        private = int(1e6 * self.seconds)
+        return {"seconds": self.seconds, "env_steps": count, "updates": count, "private": private}
 
     def wait(self):
         pass
@@ -279,7 +299,13 @@ def test_a_round_of_several_turns_is_their_sum():
     scenario = Scenario("s", "", "env steps/s", {}, (Bar("a", "b"),), turns=3)
     found = measure(scenario, groups, 1, 0.1)
     assert "".join(order) == "abbaab"
-    assert found.workers["b"]["rounds"] == [{"seconds": 1.5, "env_steps": 30, "updates": 30}]
+    (done,) = found.workers["b"]["rounds"]
+    assert done == {"seconds": 1.5, "env_steps": 30, "updates": 30, "private": 500_000}
+
+
+def test_the_memory_of_several_turns_is_their_largest():
+    turns = [{"seconds": 1.0, "private": private} for private in (3, 5, 4)]
+    assert total(turns) == {"seconds": 3.0, "private": 5}
 
 
 @pytest.mark.parametrize("fresh", [True, False])

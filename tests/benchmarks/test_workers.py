@@ -16,6 +16,8 @@ import runpy
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -23,6 +25,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+from agents.config.files import load_config
+from agents.config.model import DqnConfig
 from envs.registry import make_single
 from tests.benchmarks import numpy_jax
 from tests.benchmarks.scenarios import SCENARIOS
@@ -213,7 +217,7 @@ def test_the_update_of_the_loop_with_k_updates_is_the_same_and_syncs_after_500(s
 
 SETUP = {
     "capacity": 40, "batch_size": 32, "epsilon": 0.5, "learn_start": 20, "learn_period": 4,
-    "sync_period": 3, "warm_up": 0, "checker": False,
+    "sync_period": 3, "warm_up": 0, "checker": False, "hidden": [48, 24],
 }  # fmt: skip
 
 
@@ -537,7 +541,7 @@ def test_epsilon_falls_until_learning_starts(small, monkeypatch, name, epsilon):
     assert epsilon or after == 1
 
 
-PEER_SETUP = SETUP | {"threads": 1, "warm_up": 0, "library": "stable_baselines3", "kind": "train"}
+PEER_SETUP = SETUP | {"threads": 1, "library": "stable_baselines3", "kind": "train"}
 
 
 @pytest.fixture
@@ -546,9 +550,11 @@ def mocked(monkeypatch):
     library = MagicMock()
     for name in (
         "torch", "stable_baselines3", "tianshou", "tianshou.algorithm",
-        "tianshou.algorithm.modelfree", "tianshou.algorithm.modelfree.dqn",
-        "tianshou.algorithm.optim", "tianshou.data", "tianshou.env", "tianshou.trainer",
-        "tianshou.utils", "tianshou.utils.net", "tianshou.utils.net.common",
+        "tianshou.algorithm.modelfree", "tianshou.algorithm.modelfree.c51",
+        "tianshou.algorithm.modelfree.dqn", "tianshou.algorithm.modelfree.iqn",
+        "tianshou.algorithm.modelfree.qrdqn", "tianshou.algorithm.optim", "tianshou.data",
+        "tianshou.env", "tianshou.trainer", "tianshou.utils", "tianshou.utils.net",
+        "tianshou.utils.net.common", "tianshou.utils.net.discrete", "tianshou.utils.torch_utils",
     ):  # fmt: skip
         monkeypatch.setitem(sys.modules, name, library)
     return library
@@ -561,7 +567,7 @@ def test_stable_baselines3_is_asked_for_the_same_agent(mocked, load):
         "learning_rate": 1e-3, "buffer_size": 40, "learning_starts": 20, "batch_size": 32,
         "train_freq": 4, "gradient_steps": 1, "target_update_interval": 12,  # 3 updates of 4 steps
         "exploration_initial_eps": 0.5, "exploration_final_eps": 0.5,
-        "policy_kwargs": {"net_arch": [64, 64]}, "device": "cpu", "seed": 0,
+        "policy_kwargs": {"net_arch": [48, 24]}, "device": "cpu", "seed": 0,
     }  # fmt: skip
 
 
@@ -572,11 +578,176 @@ def test_tianshou_is_asked_for_the_same_agent(mocked, load):
     assert settings["optim"] is mocked.AdamOptimizerFactory.return_value
     wanted = {"gamma": 0.99, "target_update_freq": 3, "is_double": False, "huber_loss_delta": 1.0}
     assert wanted.items() <= settings.items()
-    assert mocked.Net.call_args.kwargs["hidden_sizes"] == [64, 64]
+    assert mocked.Net.call_args.kwargs["hidden_sizes"] == [48, 24]
     assert mocked.VectorReplayBuffer.call_args.args == (40, 1)
     trainer = mocked.OffPolicyTrainerParams.call_args.kwargs
     assert trainer["update_step_num_gradient_steps_per_sample"] == 1 / 4
     assert trainer["batch_size"] == 32 and trainer["collection_step_num_env_steps"] == 4
+
+
+# Updates alone: the same agent on both sides.
+
+MLP = {"state_shape": (4,), "hidden_sizes": [64, 64]}
+ATOMS = {"num_atoms": 51, "v_min": 0.0, "v_max": 100.0}
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of the family: weights that are learned, and what Tianshou is asked for.
+
+    Attributes:
+      net, policy, agent: arguments of Tianshou's classes, beside those that all of them are given.
+      priorities: of its replay; None: it is uniform.
+      n_step: of its returns.
+    """
+
+    weights: int
+    net: dict
+    policy: tuple
+    agent: tuple
+    priorities: dict | None = None
+    n_step: int = 1
+
+
+# Weights and biases: 4 -> 64 and 64 -> 64 are 320 + 4,160; then 64 -> n is 65 n.
+FAMILY = {
+    "prioritized-update": Member(
+        4_480 + 65 * 2, MLP | {"action_shape": 2, "num_atoms": 1},
+        ("DiscreteQLearningPolicy", {}), ("DQN", {"is_double": True, "huber_loss_delta": None}),
+        {"alpha": 0.6, "beta": 0.4},
+    ),
+    "c51": Member(
+        4_480 + 65 * 2 * 51, MLP | {"action_shape": 2, "num_atoms": 51, "softmax": True},
+        ("C51Policy", ATOMS), ("C51", {}),
+    ),
+    "qrdqn": Member(
+        4_480 + 65 * 2 * 32, MLP | {"action_shape": 2, "num_atoms": 32},
+        ("QRDQNPolicy", {}), ("QRDQN", {"num_quantiles": 32}),
+    ),
+    # 64 cosines -> 64 besides.
+    "iqn": Member(
+        4_480 + 65 * 2 + 65 * 64, MLP,
+        ("IQNPolicy", {"sample_size": 8, "online_sample_size": 8, "target_sample_size": 8}),
+        ("IQN", {}),
+    ),
+    # Two streams 64 -> 64 -> 51 or 102, with a size of its noise for each number.
+    "rainbow": Member(
+        320 + 2 * (2 * 65 * 64 + 65 * 51 + 65 * 102),
+        MLP | {"hidden_sizes": [64], "action_shape": 2, "num_atoms": 51, "softmax": True},
+        ("C51Policy", ATOMS), ("RainbowDQN", {}), {"alpha": 0.5, "beta": 0.4}, 3,
+    ),
+}  # fmt: skip
+
+
+def learner_setup(name, label, **config):
+    """What a worker of a scenario is told, as it comes out of the pipe."""
+    setup = json.loads(json.dumps(dict(SCENARIOS[name].workers[label].setup)))
+    return setup | {"threads": 1, "warm_up": 0, "config": setup["config"] | config}
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_tianshou_is_asked_for_the_same_member_of_the_family(mocked, load, name):
+    member = FAMILY[name]
+    setup = learner_setup(name, "Tianshou", replay_capacity=250)
+    work = load("tianshou_worker").make(setup)
+    asked = mocked.Net.call_args.kwargs
+    streams = asked.pop("dueling_param", ())
+    assert asked == member.net
+    stream = {"hidden_sizes": [64], "linear_layer": mocked.NoisyLinear}
+    assert streams == ((stream, stream) if name == "rainbow" else ())
+    model = mocked.Net.return_value
+    if name == "iqn":
+        asked = mocked.ImplicitQuantileNetwork.call_args.kwargs
+        wanted = {"action_shape": 2, "hidden_sizes": [], "num_cosines": 64}
+        assert asked == wanted | {"preprocess_net": model}
+        model = mocked.ImplicitQuantileNetwork.return_value
+    kind, settings = member.policy
+    policy = getattr(mocked, kind)
+    space = gymnasium.spaces.Discrete(2)
+    assert policy.call_args.kwargs == settings | {"model": model, "action_space": space}
+    kind, settings = member.agent
+    mocked.AdamOptimizerFactory.assert_called_once_with(lr=1e-3)
+    assert getattr(mocked, kind).call_args.kwargs == settings | {
+        "policy": policy.return_value, "optim": mocked.AdamOptimizerFactory.return_value,
+        "gamma": 0.99, "n_step_return_horizon": member.n_step, "target_update_freq": 500,
+    }  # fmt: skip
+    if member.priorities:
+        buffer = mocked.PrioritizedVectorReplayBuffer
+        buffer.assert_called_once_with(250, 1, **member.priorities)
+    else:
+        buffer = mocked.VectorReplayBuffer
+        buffer.assert_called_once_with(250, 1)
+    agent = getattr(mocked, kind).return_value
+    assert work.unit == 1 and not agent.update.called
+    work.run(3)
+    assert agent.update.call_args_list == 3 * [((buffer.return_value, 64),)]
+
+
+def test_tianshous_replay_is_full_of_the_rows_of_one_env(mocked, load):
+    load("tianshou_worker").make(learner_setup("c51", "Tianshou", replay_capacity=250))
+    rows = [call.kwargs for call in mocked.Batch.call_args_list]
+    assert len(rows) == mocked.VectorReplayBuffer.return_value.add.call_count == 250
+    assert [i for i, row in enumerate(rows) if row["terminated"][0]] == [99, 199]
+    assert not any(row["truncated"][0] for row in rows)
+    assert {row["act"][0] for row in rows} == {0, 1}
+    for row, after in pairwise(rows):
+        assert row["obs"].shape == (1, 4) and row["obs"].dtype == np.float32
+        assert (row["obs_next"] == after["obs"]).all() and (row["obs"] != after["obs"]).any()
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_ours_is_the_same_member_of_the_family(name):
+    import tensorflow.compat.v1 as tf  # after ours, which says how it is to be imported
+
+    from agents.dqn.networks import build_network
+
+    member, (kind, _) = FAMILY[name], FAMILY[name].agent
+    told = learner_setup(name, "Tianshou")["config"]
+    for K in (1, 16):
+        config = DqnConfig(**learner_setup(name, f"ours, K = {K}")["config"])
+        assert config == DqnConfig(**told | {"updates_per_learn": K})
+        with tf.Graph().as_default(), tf.variable_scope("online"):
+            build_network(config, 2)(tf.zeros([1, 4]))
+            found = sum(v.shape.num_elements() for v in tf.trainable_variables())
+        assert found == member.weights
+    heads = {"DQN": "scalar", "QRDQN": "quantile", "IQN": "implicit"}
+    assert config.head == heads.get(kind, "categorical")
+    # Tianshou's agents with distributions are double in any case.
+    assert config.double and (config.n_step, config.sync_period) == (member.n_step, 500)
+    found = {"alpha": config.priority_alpha, "beta": config.priority_beta}
+    assert found == member.priorities if config.prioritized else member.priorities is None
+    # It has a Huber loss only at 1, and leaves the weights out of the one for means.
+    assert config.huber_delta == 1 and (config.loss == "squared") == (kind == "DQN")
+    if kind == "IQN":
+        assert config.tau_samples == config.tau_samples_acting == 8
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_tianshous_agent_has_as_many_weights_where_it_is_installed(load, name):
+    if importlib.util.find_spec("tianshou") is None:
+        pytest.skip("needs Tianshou, which is no dependency")
+    config = learner_setup(name, "Tianshou")["config"]
+    model = load("tianshou_worker").algorithm_of(config, (4,), 2).policy.model
+    found = sum(w.numel() for w in model.parameters() if w.requires_grad)
+    assert found == FAMILY[name].weights
+
+
+def test_the_larger_network_is_everybodys():
+    workers = SCENARIOS["large-mlp"].workers
+    assert len(workers) == 4
+    for worker in workers.values():
+        told = worker.setup.get("config", worker.setup)
+        assert (told["hidden"], told["batch_size"]) == ((256, 256), 256)
+
+
+def test_the_run_whose_memory_counts_is_the_shipped_config(load):
+    scenario = SCENARIOS["memory"]
+    worker = scenario.workers[scenario.bars[0].of]
+    config = load("ours_worker").config_of({**worker.setup, "threads": 2})
+    assert config == load_config("cartpole")
+    assert worker.updates == config.updates_per_learn / config.learn_period
+    # Its one round ends before the run does.
+    assert scenario.fresh and worker.setup["warm_up"] + worker.count < config.env_steps
 
 
 # One update of the agent that the worker trains, of a given batch; prints the weights after it.
@@ -615,7 +786,7 @@ def test_an_update_of_stable_baselines3_is_the_twins(tmp_path):
     twin.target = [w + 0.01 for w in twin.online]
     s, a, r, discount, s_t = random_batch(rng)
     told = {
-        "peers": str(PEERS), "setup": PEER_SETUP | {"warm_up": 8},
+        "peers": str(PEERS), "setup": PEER_SETUP | {"warm_up": 8, "hidden": [64, 64]},
         "online": [w.tolist() for w in weights], "target": [w.tolist() for w in twin.target],
         "batch": [x.tolist() for x in (s, a, r, (discount == 0).astype(float), s_t)],
     }  # fmt: skip

@@ -22,7 +22,7 @@ _TIDY_SECONDS = 5
 _XLA_DEFAULTS = (
     "--xla_cpu_prefer_vector_width=256 --xla_cpu_enable_concurrency_optimized_scheduler=true"
 )
-Round = dict[str, Any]  # seconds, env_steps, updates
+Round = dict[str, Any]  # seconds, env_steps, updates; private: bytes at its end
 
 
 class Process:
@@ -97,7 +97,7 @@ class Process:
                 f"{self.label} made {answer['updates']:,} updates in {answer['env_steps']:,} env "
                 f"steps, wanted {wanted:,.0f}"
             )
-        return answer
+        return answer | {"private": self.memory["private"]}
 
     def count_for(self, seconds: float) -> int:
         """What takes about that long, in whole units: asked for more and more, until it counts."""

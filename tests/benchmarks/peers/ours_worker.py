@@ -3,7 +3,8 @@
 {"kind": "train", "config": {...}, "warm_up": 2000,     the bare loop that the config says
  "checker": false}
 {"kind": "run", "config": {...}, "warm_up": 2000}       the same inside a whole run: control,
-                                                        logging, checkpoints
+                                                        logging, checkpoints; with "shipped":
+                                                        "cartpole" for "config", of a shipped one
 {"kind": "learn", "config": {...}, "warm_up": 64,       updates alone, from a replay full of
  "shape": [84, 84, 4], "dtype": "uint8", "actions": 6}  random observations
 {"kind": "part", "part": "env", "config": {...},        one thing that a loop calls: env, act,
@@ -151,7 +152,10 @@ def whole_run() -> None:
 
 def config_of(setup: dict[str, Any]) -> Any:
     from agents import DqnConfig
+    from agents.config.files import load_config
 
+    if name := setup.get("shipped"):
+        return load_config(name)  # as a user has it: with its own threads and length too
     machine: dict[str, Any] = {"threads": setup["threads"]}
     if setup.get("with") == "oneDNN":
         machine["onednn"] = True

@@ -39,7 +39,7 @@ def training(setup: dict[str, Any]) -> Work:
         target_update_interval=period,
         exploration_initial_eps=setup["epsilon"],
         exploration_final_eps=setup["epsilon"],
-        policy_kwargs={"net_arch": [64, 64]},
+        policy_kwargs={"net_arch": setup["hidden"]},
         device="cpu",
         seed=0,
     )
