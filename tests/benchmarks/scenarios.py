@@ -206,7 +206,7 @@ _PLAIN = _CONFIG | {
     "discount": 0.99, "double": True, "n_step": 1, "loss": "huber", "head": "scalar",
     "head_hidden": (), "dueling": False, "noisy": False, "prioritized": False,
 }  # fmt: skip
-_ATOMS = {"head": "categorical", "atoms": 51, "v_min": 0.0, "v_max": 100.0}
+_ATOMS: dict[str, Any] = {"head": "categorical", "atoms": 51, "v_min": 0.0, "v_max": 100.0}
 
 
 def _family(
