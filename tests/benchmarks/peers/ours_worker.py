@@ -126,9 +126,11 @@ def part(setup: dict[str, Any]) -> Work:
 
 def whole_run() -> None:
     """Answers from inside the run, whose loop is not ours to call."""
-    from agents import train
-
     channel = Channel()
+    from agents.run.quiet import quiet_import
+
+    with quiet_import():  # as the command does it, which leaves a part of TensorFlow out
+        from agents import train
     config = config_of(channel.setup)
     target, begin = channel.setup["warm_up"], None
 
