@@ -50,13 +50,13 @@ wall-clock: $(VENV)/.ready
 RESULTS := --seeds $(SEEDS) --first-seed $(FIRST_SEED) --peer sb3 --rows docs/rows
 results: $(VENV)/.ready
 	$(BIN)/targetnet results $(ENVS) $(RESULTS) --page docs/results.md
-	$(BIN)/targetnet results $(ENVS:%=zoo-%) $(RESULTS) --page docs/results_zoo.md
+	$(BIN)/targetnet results $(ENVS:%=docs/variants/zoo-%.toml) $(RESULTS) --page docs/results_zoo.md
 	$(BIN)/targetnet results $(patsubst configs/%.toml,%,$(wildcard configs/minatar-*.toml)) \
 	  --seeds 5 --first-seed $(FIRST_SEED) --rows docs/rows --training --page docs/results_minatar.md
 
 # Plain DQN and one ingredient, or all of Rainbow, where they differ; CartPole is a ceiling.
 variants: $(VENV)/.ready
-	$(BIN)/targetnet results zoo-lunarlander docs/variants/lunarlander-*.toml \
+	$(BIN)/targetnet results docs/variants/zoo-lunarlander.toml docs/variants/lunarlander-*.toml \
 	  docs/variants/minatar-breakout-*.toml --seeds 5 --first-seed $(FIRST_SEED) --rows docs/rows \
 	  --training --page docs/results_variants.md
 
