@@ -33,7 +33,8 @@ from rl_core.control.files import write_whole
 from rl_core.errors import RlCoreError, did_you_mean, in_one_line
 from tests.benchmarks.performance_page import as_markdown, bar_line
 from tests.benchmarks.rounds import Measured, closing_all, measure
-from tests.benchmarks.scenarios import SCENARIOS, Scenario, Worker
+from tests.benchmarks.scenarios import SCENARIOS
+from tests.benchmarks.scenarios.kinds import Scenario, Worker
 from tests.benchmarks.workers import ROOT, Process, threads_of
 
 _GYMNASIUM = "gymnasium[box2d,classic-control]==1.4.0"

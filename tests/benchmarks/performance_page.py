@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.benchmarks.rounds import Spread, spread
-from tests.benchmarks.scenarios import LESS_IS_BETTER
+from tests.benchmarks.scenarios.kinds import LESS_IS_BETTER
 
 _INTRODUCTION = """# Performance: {processors}
 

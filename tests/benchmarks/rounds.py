@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tests.benchmarks.scenarios import LESS_IS_BETTER, Scenario
+from tests.benchmarks.scenarios.kinds import LESS_IS_BETTER, Scenario
 from tests.benchmarks.workers import Process, Round
 
 _PROBES = 2

@@ -13,7 +13,8 @@ from rl_core.errors import RlCoreError
 from tests.benchmarks.performance import VENVS, Performance, vectors
 from tests.benchmarks.performance_page import as_markdown, bar_cells
 from tests.benchmarks.rounds import measure, spread, total
-from tests.benchmarks.scenarios import PEER, QUANTITIES, SCENARIOS, Bar, Scenario, Worker
+from tests.benchmarks.scenarios import SCENARIOS
+from tests.benchmarks.scenarios.kinds import PEER, QUANTITIES, Bar, Scenario, Worker
 from tests.benchmarks.workers import Process, threads_of
 
 PEERS = Path(__file__).parent / "peers"

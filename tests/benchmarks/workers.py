@@ -13,7 +13,7 @@ from typing import Any
 from agents.results.jobs import last_line
 from rl_core.errors import RlCoreError, in_one_line
 from rl_core.lazy import XLA_FLAGS
-from tests.benchmarks.scenarios import ALL, Setting, Worker
+from tests.benchmarks.scenarios.kinds import ALL, Setting, Worker
 
 ROOT = Path(__file__).parents[2]
 _PEERS = Path(__file__).parent / "peers"
