@@ -3,8 +3,8 @@
     python -m tests.benchmarks.performance --page docs/performance.md  # performance_avx512.md
     python -m tests.benchmarks.performance --only CP-A --rounds 5
 
-What it measured goes into OUT/performance.json, scenario by scenario; the page is made of all
-that is there.
+What it measured goes into OUT/performance.json, or with a page into a file beside it, scenario by
+scenario; the page is made of all that is there.
 """
 
 from __future__ import annotations
@@ -64,17 +64,19 @@ class Performance:
     """For performance.json and logs."""
     venvs: Path | None = None
     """For the peers' environments. By default OUT/venvs."""
-    before: Path | None = None
-    """A checkout of an earlier commit, for `parts`."""
     page: Path | None = None
-    """The page; the processor's vectors get into its name. None is written by default."""
+    """The page; the processor's vectors get into its name, and what was measured lies beside it,
+    as JSON. None is written by default."""
 
     def __call__(self, console: Console) -> None:
         chosen = [_scenario(name) for name in self.only or SCENARIOS]
         if self.rounds < 1:
             raise RlCoreError(f"--rounds must be at least 1, got {self.rounds}")
         (self.out / "logs").mkdir(parents=True, exist_ok=True)
-        path = self.out / "performance.json"
+        page = self.page and self.page.with_stem(
+            f"{self.page.stem}_{vectors() or platform.machine()}"
+        )
+        path = page.with_suffix(".json") if page else self.out / "performance.json"
         results = json.loads(path.read_text()) if path.exists() else {"scenarios": {}}
         wanted = [w.venv for s in chosen for w in s.workers.values() if w.venv]
         missing = make_venvs(wanted, self._venvs, self.out / "logs", console)
@@ -87,8 +89,7 @@ class Performance:
             order = [name for name in SCENARIOS if name in results["scenarios"]]
             results["scenarios"] = {name: results["scenarios"][name] for name in order}
             write_whole(path, (json.dumps(results, indent=1) + "\n").encode())
-        if self.page:
-            page = self.page.with_stem(f"{self.page.stem}_{vectors() or platform.machine()}")
+        if page:
             write_whole(page, as_markdown(results, page.name).encode())
             console.print(f"page: {page}")
 
@@ -107,7 +108,7 @@ class Performance:
     def _measured(
         self, scenario: Scenario, missing: Mapping[str, str], console: Console
     ) -> dict[str, Any]:
-        why = {label: self._why_not(worker, missing) for label, worker in scenario.workers.items()}
+        why = {label: _why_not(worker, missing) for label, worker in scenario.workers.items()}
         found: dict[str, dict[str, Any]] = {}
         pairs: dict[tuple[str, str], list[Any]] = {}
         times, rounds = (self.rounds, 1) if scenario.fresh else (1, self.rounds)
@@ -151,12 +152,6 @@ class Performance:
             alive = {label: group for label, group in groups.items() if not why[label]}
             return measure(scenario, alive, rounds, self.seconds or scenario.seconds)
 
-    def _why_not(self, worker: Worker, missing: Mapping[str, str]) -> str:
-        """Why a worker cannot be measured; "" if it can."""
-        if worker.before and self.before is None:
-            return "no --before"
-        return _why_not(worker, missing)
-
     def _started(self, scenario: str, label: str, worker: Worker) -> Iterator[Process]:
         known = []
         for i, setting in enumerate(worker.tried):
@@ -166,9 +161,7 @@ class Performance:
             known.append(alike)
             name = re.sub(r"\W+", "-", f"{scenario} {label} {i}")
             log = self.out / "logs" / f"{name}.log"
-            root = self.before if worker.before and self.before else ROOT
-            python = self._python(worker)
-            yield Process(label, worker, setting, python, self._cores(), log, root.resolve())
+            yield Process(label, worker, setting, self._python(worker), self._cores(), log)
 
     def _cores(self) -> list[int]:
         return sorted(self.cores or os.sched_getaffinity(0))
@@ -178,7 +171,6 @@ class Performance:
         words += ["--rounds", str(self.rounds)]
         words += ["--seconds", f"{self.seconds:g}"] if self.seconds else []
         words += ["--cores", *map(str, self.cores)] if self.cores else []
-        words += ["--before", "before"] if any(w.before for w in scenario.workers.values()) else []
         return {
             "command": shlex.join(words),
             "rounds": self.rounds,
@@ -208,6 +200,7 @@ def make_venvs(names: Iterable[str], venvs: Path, logs: Path, console: Console) 
 
 
 def _why_not(worker: Worker, missing: Mapping[str, str]) -> str:
+    """Why a worker cannot be measured; "" if it can."""
     if worker.venv:
         return missing.get(worker.venv, "")
     config = worker.setup.get("config", {})

@@ -318,7 +318,7 @@ def test_each_round_has_processes_of_its_own_if_the_scenario_says_so(tmp_path, m
         yield Turns(order, label, 1, 0.5)
 
     monkeypatch.setattr(Performance, "_started", start)
-    monkeypatch.setattr(Performance, "_why_not", lambda *_: "")
+    monkeypatch.setattr("tests.benchmarks.performance._why_not", lambda *_: "")
     workers = {label: Worker("fake", {}) for label in "ab"}
     scenario = Scenario("s", "", "env steps/s", workers, (Bar("a", "b"),), fresh=fresh)
     found = Performance(rounds=2, out=tmp_path)._measured(scenario, {}, Console())
@@ -342,10 +342,24 @@ def test_settings_that_come_to_the_same_threads_are_tried_once(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(("flags", "name"), [("avx avx2 fma", "avx2"), ("avx2 avx512f", "avx512")])
-def test_the_page_is_named_after_the_processors_vectors(tmp_path, monkeypatch, flags, name):
+def test_the_vectors_of_a_processor_are_the_widest_it_has(monkeypatch, flags, name):
     info = f"model name\t: A Processor\nflags\t: fpu {flags} x\n"
     monkeypatch.setattr(Path, "read_text", lambda path: info)
     assert vectors() == name
+
+
+def test_a_page_and_its_numbers_are_named_after_the_vectors_and_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.benchmarks.performance.vectors", lambda: "wide")
+    about = {"cpu": "a processor", "command": "c", "date": "d", "commit": "e"}
+    made = {"title": "T", "quantity": "s", "note": "", "workers": {}, "bars": []}
+    made["made"] = about | {"rounds": 1, "cores": 1}
+    monkeypatch.setattr(Performance, "_measured", lambda *_: made)
+    monkeypatch.setattr("tests.benchmarks.performance.make_venvs", lambda *_: {})
+    for name in ("start", "CP-B"):
+        Performance(only=(name,), out=tmp_path, venvs=tmp_path, page=tmp_path / "p.md")(Console())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "p_wide.json", "p_wide.md"]
+    page = (tmp_path / "p_wide.md").read_text()
+    assert page.index("## CP-B: T") < page.index("## start: T")
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES)

@@ -34,7 +34,6 @@ class Process:
       python: its interpreter.
       cores: that are given; it takes the first of them.
       log: gets all that it prints.
-      root: of our code, if it is ours.
 
     Attributes:
       setting: with `threads` as a number.
@@ -53,7 +52,6 @@ class Process:
         python: Path,
         cores: Sequence[int],
         log: Path,
-        root: Path = ROOT,
     ) -> None:
         self.label, self.worker = label, worker
         threads = threads_of(setting, cores)
@@ -70,11 +68,11 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
-                env=_environ(self.setting, worker, root),
+                env=_environ(self.setting, worker),
             )
         pinned = list(cores[: worker.cores or threads])
         self.cores = len(pinned)
-        self._say({**worker.setup, **self.setting, "cores": pinned, "root": str(root)})
+        self._say({**worker.setup, **self.setting, "cores": pinned, "root": str(ROOT)})
 
     def wait(self) -> None:
         """Until it is ready: built, compiled, warm."""
@@ -146,12 +144,12 @@ def threads_of(setting: Setting, cores: Sequence[int]) -> int:
     return len(cores) if setting["threads"] == ALL else min(setting["threads"], len(cores))
 
 
-def _environ(setting: Setting, worker: Worker, root: Path) -> dict[str, str]:
+def _environ(setting: Setting, worker: Worker) -> dict[str, str]:
     libraries = ("OMP", "MKL", "OPENBLAS")
     environ = os.environ | {f"{name}_NUM_THREADS": str(setting["threads"]) for name in libraries}
     # Of ours; a peer's interpreter must not see it.
     environ.pop("PYTHONPATH", None)
-    paths = {} if worker.venv else {"PYTHONPATH": str(root)}
+    paths = {} if worker.venv else {"PYTHONPATH": str(ROOT)}
     chosen = {"TF_ENABLE_ONEDNN_OPTS": "1"} if setting.get("with") == "oneDNN" else {}
     if setting.get("flags") == ("ours" if worker.venv else "XLA's own"):
         chosen["XLA_FLAGS"] = XLA_FLAGS if worker.venv else _XLA_DEFAULTS

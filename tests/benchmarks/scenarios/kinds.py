@@ -31,7 +31,6 @@ class Worker:
       slack: updates by which the number may differ, where a phase hangs over a round's end.
       count: asked for in each round; None: as many as take the round's seconds.
       arguments: that the script is started with.
-      before: whether it is of the earlier commit that the command may be given.
     """
 
     program: str
@@ -43,7 +42,6 @@ class Worker:
     slack: int = 0
     count: int | None = None
     arguments: tuple[str, ...] = ()
-    before: bool = False
 
 
 @dataclass(frozen=True)
