@@ -42,10 +42,17 @@ def run(installed: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def test_the_wheel_has_every_room_and_none_of_the_clone_is_needed(installed):
+    # By its files: what it lacks, an editable install would give the command from the clone.
+    for room in ("agents", "configs", "envs", "rl_core", "targetnet"):
+        assert (installed / room / "__init__.py").exists(), room
+
+
 def test_the_shipped_configs_come_with_the_wheel(installed):
     listed = run(installed, "configs")
     for config in (ROOT / "configs").glob("*.toml"):
         assert config.stem in listed
+        assert (installed / "configs" / config.name).exists()
 
 
 def test_a_page_that_a_help_text_names_is_in_the_wheel(installed):

@@ -87,7 +87,7 @@ def learning(setup: dict[str, Any]) -> Work:
 
 
 def part(setup: dict[str, Any]) -> Work:
-    """One thing that a loop calls, again and again; written so that earlier commits know it all."""
+    """One thing that a loop calls, again and again."""
     from agents import DqnAgent, training_loop
     from envs import make_envs
 
