@@ -181,6 +181,8 @@ def _write_files(
     from agents.results.pictures import draw
     from agents.results.table import as_json, by_env
 
+    # Where every seed was finished before, nothing has made it yet.
+    table.parent.mkdir(parents=True, exist_ok=True)
     beside, pictures = page.with_suffix(""), {}
     for env_id, of_env in by_env(summaries).items():
         draw(env_id, of_env, beside)

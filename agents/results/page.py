@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from agents.results.peers.sb3_worker import NOTES
 from agents.results.scores import TRAINING_EPISODES
@@ -55,8 +56,8 @@ with {versions}, on {_count(made.cores, "core")}, {_count(made.jobs, "seed")} at
 A seed's score is the mean undiscounted return of its greedy episodes after training. *IQM* is the
 interquartile mean over seeds; intervals are 95 % stratified bootstrap percentiles over seeds,
 {RESAMPLES:,} resamples ([Agarwal et al. 2021](https://arxiv.org/abs/2108.13264)). *Time* is the
-median over seeds of the training's wall time. The difference of two agents is that of their means,
-each side resampled by itself."""
+median over seeds of the training's wall time, beside whatever else the machine did: it compares no
+speeds. The difference of two agents is that of their means, each side resampled by itself."""
     if training:
         text += f"""
 *Training* is the mean over seeds of the mean return of the last {TRAINING_EPISODES} training
@@ -110,11 +111,20 @@ def _about(summary: Summary) -> str:
     with_ = ", ".join(f"{name} {number}" for name, number in versions.items())
     note = f"; {NOTES[row.env_id]}" if row.peer and row.env_id in NOTES else ""
     source = f"Settings of [rl-baselines3-zoo]({about['source']}){note}. " if row.peer else ""
-    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
+    lines = "\n".join(f"{name} = {_in_toml(value)}" for name, value in settings.items())
     return (
         f"<details><summary>{_agent_in_html(summary)} on {row.env_id}</summary>\n\n{source}"
         f"{_made(summary)}. With {with_}.\n\n```toml\n{lines}\n```\n\n</details>"
     )
+
+
+def _in_toml(value: Any) -> str:
+    """Returns a value as TOML on one line, which tomli_w would break."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_in_toml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_in_toml, value)) + "]"
+    return json.dumps(value)
 
 
 def _made(summary: Summary) -> str:

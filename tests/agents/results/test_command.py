@@ -77,6 +77,10 @@ def test_the_page_is_made_of_the_kept_seeds_wherever_their_runs_are():
     page = Path("results/results.md").read_bytes()
     shutil.rmtree("results")
     assert results("good.toml", "--seeds", 2, "--rows", "kept") == 0
+    # Nothing is left to train, so no run makes the directory.
+    new = "--out", "new/place", "--page", "page.md"
+    assert results("good.toml", "--seeds", 2, "--rows", "kept", *new) == 0
+    assert [seed["mean"] for seed in rows("new/place")[0]["seeds"]] == [100, 200]
     assert Path("results/results.md").read_bytes() == page
     assert not Path("results/runs").exists()
 
