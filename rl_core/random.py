@@ -49,9 +49,10 @@ class Keys:
         """Returns True for the variable of a key."""
         return any(variable is own for own in self._variables.values())
 
-    def values(self) -> np.ndarray:
-        """[S] uint64 keys of all streams that were built."""
-        keys = [_key(self.seed, name) for name in self._variables]
+    def values(self, seed: int | None = None) -> np.ndarray:
+        """[S] uint64 keys of all streams that were built, by default of the agent's seed."""
+        seed = self.seed if seed is None else seed
+        keys = [_key(seed, name) for name in self._variables]
         return np.concatenate([np.zeros(0, np.uint64), *keys])
 
     def _variable(self, place: int) -> tf.Variable:

@@ -1,11 +1,14 @@
 """The DQN agent: one graph in which acting, storing, learning and syncing happen.
 
-agent.py           DqnAgent: puts the parts together
+agent.py           DqnAgent: one agent, as envs and loops see it
+parts.py           what an agent consists of: what is in the graph, and what it has of its own
+population.py      P agents of one form on one graph
 networks.py        online, target and averaged networks, each under its scope
 heads.py           the table of heads: how each is built, and how it learns
 own_network.py     a network function of the user's own
 memory.py          the replay memory that the config says
-actor.py           stores what envs show and returns actions
+acting_calls.py    the calls into the graph that store what envs show and choose actions
+actor.py           what one agent knows of its acting, around these calls
 choosing.py        greedy and exploring choice of actions in the graph
 exploring.py       epsilon-greedy outside the graph
 step_buffer.py     time steps that wait to be stored together

@@ -5,7 +5,7 @@
            (agents.dqn.learner)
 
 Every number that may change is a feed; everything with state is a variable. Each part is built by
-a module of its own, and here they are put together.
+a module of its own; `agents.dqn.parts` puts them together.
 """
 
 from __future__ import annotations
@@ -16,30 +16,18 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.live_values import live_knobs, live_values
 from agents.config.model import DqnConfig
 from agents.dqn.actor import Acting
-from agents.dqn.choosing import KNOBS, Exploration
-from agents.dqn.chunk_runner import ChunkRunner
-from agents.dqn.in_graph_loop import InGraphLoop
-from agents.dqn.learner import Inspection, Learner
-from agents.dqn.live_feeds import LiveFeeds, OwnFeeds
-from agents.dqn.memory import build_memory
+from agents.dqn.learner import Inspection
 from agents.dqn.needs import require_memory
-from agents.dqn.networks import Networks
-from agents.dqn.q_values import QValues
-from agents.dqn.state import AgentState
+from agents.dqn.parts import AgentGraph, Parts
 from agents.dqn.update import LearnStats
 from envs.in_graph.interface import InGraphEnv
 from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
-from rl_core.graph.scopes import Root, root_scope
+from rl_core.graph.scopes import root_scope
 from rl_core.networks import ByteBounds
-from rl_core.random import Keys
 from rl_core.replay import Rows
-
-# Live values of the loop, the curves and the choice of an action; updates are fed all others.
-_NOT_OF_UPDATES = (*KNOBS, "learn_period", "updates_per_learn", "histograms")
 
 
 class DqnAgent:
@@ -60,6 +48,7 @@ class DqnAgent:
       byte_bounds: of uint8 observations, as `Envs.byte_bounds`, which scale them to [0, 1].
       engine: one that has not started; whoever made it starts it. None makes and starts one.
       scope: variable scope of everything that is the agent's own; empty opens none.
+      members: how many agents take turns on the graph; see `agents.dqn.population`.
 
     Attributes:
       hyperparameters: the live values; read and set them by name.
@@ -69,6 +58,7 @@ class DqnAgent:
       replay: the replay memory.
       networks, acting, learner: the parts, with everything that the methods here leave out.
       chunks: makes many time steps in one call; None without `rules`.
+      takes_turns: whether it is one of several members on its graph: only one thread may call it.
 
     Raises:
       ConfigError: the config's own network cannot be used.
@@ -88,11 +78,11 @@ class DqnAgent:
         byte_bounds: tuple[np.ndarray, np.ndarray] | None = None,
         engine: Engine | None = None,
         scope: str = "",
+        members: int | None = None,
     ) -> None:
-        require_memory(config, observation_shape, observation_dtype, num_actions)
-        self.config, self.num_actions, self._can_learn = config, num_actions, False
+        require_memory(config, observation_shape, observation_dtype, num_actions, members)
         self.engine = engine or Engine(threads=config.threads, onednn=config.onednn)
-        with self.engine.building(), root_scope(scope, config.seed) as root:
+        with self.engine.building(), root_scope(scope, config.seed, members) as root:
             # For layers of the user's own that draw their weights by TensorFlow's op seeds.
             tf.set_random_seed(config.seed)
             shape, dtype = [None, *observation_shape], tf.as_dtype(observation_dtype)
@@ -101,51 +91,34 @@ class DqnAgent:
             if action_masks:
                 legal = tf.placeholder(tf.bool, [None, num_actions], "legal_actions")
             bounds = None if byte_bounds is None else ByteBounds(*byte_bounds)
-            self._build(root, observations, legal, bounds, rules)
-        self.engine.at_start(self._begin)
+            graph = AgentGraph(
+                self.engine, root, config, num_actions, observations, legal, bounds, rules
+            )
+        self.engine.at_start(lambda: graph.begin(self._parts, config.seed))
+        self.takes_turns = False
+        self._use(graph, graph.parts, config)
         if engine is None:
             self.engine.start()
 
-    def _build(
-        self,
-        root: Root,
-        observations: tf.Tensor,
-        legal: tf.Tensor | None,
-        bounds: ByteBounds | None,
-        rules: InGraphEnv | None,
-    ) -> None:
-        config, engine = self.config, self.engine
-        self._keys = keys = Keys(config.seed)
-        self._live = live = LiveFeeds(k for k in live_knobs(config) if _is_of_updates(k.name))
-        self.replay = memory = build_memory(config, live, observations, legal)
-        own = OwnFeeds(config)
-        self.networks = networks = Networks(config, self.num_actions, observations, own, bounds)
-        self.learner = learner = Learner(engine, config, keys, live, networks, memory)
-        self.hyperparameters = live_values(config, learner.freeze, learner.ops)
-        live.start(self.hyperparameters)
-        own.start(self.hyperparameters)
-        exploration = Exploration(config, keys, self.num_actions)
-        self.acting = acting = Acting(
-            engine, config, networks, memory, exploration, self.hyperparameters, own, legal
-        )
-        self.chunks: ChunkRunner | None = None
-        if rules is not None:
-            loop = InGraphLoop(config, keys, live, networks, exploration, memory, learner, rules)
-            self.chunks = ChunkRunner(engine, loop, learner, live, self.hyperparameters)
-        self._rows = engine.callable(memory.rows.count())
-        self.state = AgentState(
-            engine, config, root, keys, networks, memory, acting, learner, self.hyperparameters,
-            None if self.chunks is None else self.chunks.envs,
-        )  # fmt: skip
-        self.q_values = QValues(engine, networks, own, self.state)
+    def _use(self, graph: AgentGraph, parts: Parts, config: DqnConfig) -> None:
+        self.config, self.num_actions, self._can_learn = config, graph.num_actions, False
+        self._graph, self._parts, self.engine = graph, parts, parts.engine
+        self.replay, self.networks = graph.memory, graph.networks
+        self.acting: Acting = parts.acting
+        self.learner, self.chunks = parts.learner, parts.chunks
+        self.hyperparameters, self.state, self.q_values = parts.values, parts.state, parts.q_values
 
-    def _begin(self) -> None:
-        """Gives the variables their first values, as far as initializers could not."""
-        self.engine.callable(None, [self._keys.fed], self._keys.assign)(self._keys.values())
-        if self.chunks is not None:
-            self.engine.callable(None, targets=[self.chunks.envs.begin])()
-        # Without a first copy the first updates would chase an unrelated initialisation.
-        self.learner.begin()
+    def member(self, number: int, config: DqnConfig) -> DqnAgent:
+        """Returns a member that begins; see `agents.dqn.population.Population`.
+
+        Args:
+          number: from 0 to the number of members that this agent was built for.
+          config: with the member's own seed and live values.
+        """
+        other = object.__new__(DqnAgent)
+        other.takes_turns = True
+        other._use(self._graph, self._graph.parts_of(number, config), config)
+        return other
 
     # What the envs call.
 
@@ -237,12 +210,8 @@ class DqnAgent:
     def rows(self) -> int:
         """Returns the number of transitions that may be sampled."""
         self.acting.flush()
-        return int(self._rows())
+        return int(self._parts.rows())
 
     def close(self) -> None:
         """Closes the engine and with it the session."""
         self.engine.close()
-
-
-def _is_of_updates(name: str) -> bool:
-    return name not in _NOT_OF_UPDATES

@@ -14,6 +14,7 @@ from agents.dqn.exploring import EpsilonGreedy
 from agents.dqn.live_feeds import OwnFeeds
 from rl_core.exploration import boltzmann, epsilon_greedy
 from rl_core.graph.engine import Engine
+from rl_core.graph.members import Place
 from rl_core.losses import legal_only
 from rl_core.networks import Values
 from rl_core.random import Draws, Keys, Stream
@@ -36,27 +37,38 @@ class Policy(Protocol):
     def __call__(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray: ...
 
 
-def greedy_policy(
-    engine: Engine,
-    values: Values,
-    observations: tf.Tensor,
-    legal: tf.Tensor | None,
-    own: OwnFeeds,
-) -> Policy:
-    """Declares the call of a greedy policy.
+class GreedyPolicy:
+    """The policy of the largest values.
+
+    Make it while the graph is being built.
 
     Args:
+      engine: of the agent.
       values: of `observations`, a placeholder [M, ...], and of the placeholders of `own`.
       legal: [M, A] bool placeholder, with action masks.
     """
-    action = best(legal_only(values.q, legal))  # [M]
-    masks = [] if legal is None else [legal]
-    call = engine.callable(action, [observations, *masks, *own.tensors.values()])
-    if not masks and not own.tensors:
-        return lambda observation, legal=None: call(observation)
-    if not masks:
-        return lambda observation, legal=None: call(observation, *own.values())
-    return lambda observation, legal=None: call(observation, legal, *own.values())
+
+    def __init__(
+        self,
+        engine: Engine,
+        values: Values,
+        observations: tf.Tensor,
+        legal: tf.Tensor | None,
+        own: OwnFeeds,
+    ) -> None:
+        action = best(legal_only(values.q, legal))  # [M]
+        masks = [] if legal is None else [legal]
+        self._masks, self._own = bool(masks), own
+        self._call = engine.callable(action, [observations, *masks, *own.tensors.values()])
+
+    def of_member(self, place: Place, own: OwnFeeds) -> GreedyPolicy:
+        """The same for a member, with live values of its own."""
+        return place.copy(self, _own=own)
+
+    def __call__(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
+        if self._masks:
+            return self._call(observation, legal, *self._own.values())
+        return self._call(observation, *self._own.values())
 
 
 class Exploration:
@@ -74,15 +86,16 @@ class Exploration:
         self._config, self._keys, self._num_actions = config, keys, num_actions
         self.knobs = tuple(k.name for k in live_knobs(config) if k.name in KNOBS)
 
-    def outside(self, masks: bool) -> EpsilonGreedy | None:
+    def outside(self, masks: bool, seed: int) -> EpsilonGreedy | None:
         """Returns the same choice without the graph, bit for bit; None where there is none.
 
         Args:
+          seed: of the agent.
           masks: whether the envs say which actions are legal.
         """
         if masks or self._config.noisy or self.knobs != ("epsilon",) or COLUMNS != ("action",):
             return None
-        stream = Stream(self._config.seed, "act")
+        stream = Stream(seed, "act")
         return EpsilonGreedy(stream, self._config.num_envs, self._num_actions)
 
     def fed(self) -> dict[str, tf.Tensor]:

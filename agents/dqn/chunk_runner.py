@@ -14,6 +14,7 @@ from agents.dqn.learner import Learner
 from agents.dqn.live_feeds import LiveFeeds
 from rl_core.errors import ConfigError
 from rl_core.graph.engine import Engine
+from rl_core.graph.members import Place
 from rl_core.graph.xla import why_not_compiled
 from rl_core.hyperparameters import Hyperparameters
 
@@ -27,6 +28,7 @@ class ChunkRunner:
     Attributes:
       longest: time steps of a chunk, at most.
       envs: the envs in the graph.
+      begin: begins their first episodes.
     """
 
     def __init__(
@@ -41,6 +43,13 @@ class ChunkRunner:
         self._live, self._hyperparameters = live, hyperparameters
         self.longest, self.envs, self._like = loop.longest, loop.envs, loop.chunk
         self._call = engine.callable(loop.chunk.flat(), [*loop.fed.flat(), *live.tensors])
+        self.begin = engine.callable(None, targets=[self.envs.begin])
+
+    def of_member(
+        self, place: Place, learner: Learner, live: LiveFeeds, hyperparameters: Hyperparameters
+    ) -> ChunkRunner:
+        """The same for a member."""
+        return place.copy(self, _learner=learner, _live=live, _hyperparameters=hyperparameters)
 
     def run(self, counts: Counts, time_steps: int) -> Chunk:
         """Makes time steps and updates as `training_loop` would, in one call.

@@ -9,6 +9,7 @@ import numpy as np
 
 from agents.dqn.live_feeds import LiveFeeds
 from rl_core.graph.engine import Engine
+from rl_core.graph.members import Place
 from rl_core.graph.scopes import variables_in
 from rl_core.optimizers.freeze import ApplyOps
 from rl_core.replay import ReplayMemory
@@ -36,6 +37,10 @@ class Gradients:
         gradients = {named[name]: gradient for name, gradient in ops.gradients().items()}
         self.names, self._gradients = tuple(gradients), tuple(gradients.values())
         self._alpha = memory.sampler.alpha
+
+    def of_member(self, place: Place, live: LiveFeeds) -> Gradients:
+        """The same for a member, with live values of its own."""
+        return place.copy(self, _live=live)
 
     def read(self) -> dict[str, np.ndarray]:
         """Returns them by name, of the batch that the next update draws; store waiting rows first.

@@ -19,6 +19,7 @@ from agents.dqn.update import Learned, LearnStats, Update
 from rl_core.errors import BoundsError, Diverged
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import NotFinite, checked
+from rl_core.graph.members import Place
 from rl_core.graph.scopes import blocks_of
 from rl_core.graph.sync import paired_variables
 from rl_core.hyperparameters import Hyperparameters
@@ -80,8 +81,7 @@ class Learner:
         self.blocks = self.ops.names
         self.gradients = Gradients(engine, self.ops, networks.online, live, memory)
         self.moments = LoopMoments(engine, self.ops)
-        arms = [Arm(self.ops.check(arm.exempt), arm.updates) for arm in config.freeze]
-        self.freeze = FreezeSchedule(arms) if arms else FreezeSchedule.constant()
+        self.freeze = _freeze(config, self.ops)
         fused, fewest = self._build_all_fused()
         stats = self.learned.stats()
         self._calls = PhaseCalls(
@@ -96,6 +96,15 @@ class Learner:
         distance = tf.global_norm([of.read_value() - to.read_value() for of, to in pairs])
         self._inspect = engine.callable(Inspection(self.clock.age.read_value(), distance))
         self._count = engine.callable(self.update.count.read_value())
+
+    def of_member(self, place: Place, config: DqnConfig, live: LiveFeeds) -> Learner:
+        """The same for a member that begins, with live values of its own."""
+        clock, moments = self.clock.of_member(), self.moments.of_member(place)
+        return place.copy(
+            self, _config=config, _live=live, updates=0, freeze=_freeze(config, self.ops),
+            clock=clock, moments=moments, gradients=self.gradients.of_member(place, live),
+            _calls=self._calls.of_member(place, moments, clock),
+        )  # fmt: skip
 
     # Learning.
 
@@ -229,3 +238,8 @@ class Learner:
         )
         learned = Learned(*last)
         return Fused(learned.stats(), checked(learned.signs).op, count)
+
+
+def _freeze(config: DqnConfig, ops: ApplyOps) -> FreezeSchedule:
+    arms = [Arm(ops.check(arm.exempt), arm.updates) for arm in config.freeze]
+    return FreezeSchedule(arms) if arms else FreezeSchedule.constant()

@@ -37,8 +37,9 @@ def require_memory(
     observation_shape: Sequence[int],
     observation_dtype: np.dtype,
     num_actions: int,
+    members: int | None = None,
 ) -> None:
-    """Checks that an agent can be built.
+    """Checks that an agent, or as many as there are members, can be built.
 
     Raises:
       ArgumentError: an argument is of the wrong type.
@@ -55,7 +56,8 @@ def require_memory(
             f"observation_dtype must be float32, uint8 or bool, got {shown(observation_dtype)}"
         )
     require_whole("num_actions", num_actions, 1)
-    check_needs(needs(config, observation_shape, np.dtype(observation_dtype), num_actions))
+    dtype = np.dtype(observation_dtype)
+    check_needs(needs(config, observation_shape, dtype, num_actions, members or 1))
 
 
 def _is_number_type(dtype: Any) -> bool:
@@ -66,9 +68,14 @@ def _is_number_type(dtype: Any) -> bool:
 
 
 def needs(
-    config: DqnConfig, observation_shape: Sequence[int], dtype: np.dtype, num_actions: int
+    config: DqnConfig,
+    observation_shape: Sequence[int],
+    dtype: np.dtype,
+    num_actions: int,
+    members: int = 1,
 ) -> list[Need]:
     """Returns lower bounds for the replay, the networks and a batch."""
+    each = f" for each of {members:,} members" if members > 1 else ""
     n = math.prod(observation_shape)
     row = n * dtype.itemsize + 4 + 4 + 2  # action, reward, two flags
     size = network_size(config, observation_shape, num_actions)
@@ -77,13 +84,13 @@ def needs(
     weights = f"{size.weights:,}" if size.weights < 10**18 else f"{min(size.weights, 10**99):.3g}"
     return [
         Need(
-            f"a replay of {config.replay_capacity:,} rows",
-            config.replay_capacity * row,
+            f"a replay of {config.replay_capacity:,} rows{each}",
+            members * config.replay_capacity * row,
             "replay_capacity",
         ),
         Need(
-            f"networks of {weights} weights in {copies:,} copies",
-            copies * size.weights * _FLOAT,
+            f"networks of {weights} weights in {copies:,} copies{each}",
+            members * copies * size.weights * _FLOAT,
             _largest_of_networks(config),
         ),
         Need(f"batches of {batch:,}", batch * transition, _largest_of_batches(config)),

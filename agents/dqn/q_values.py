@@ -11,6 +11,7 @@ from agents.dqn.networks import Networks
 from agents.dqn.state import AgentState
 from rl_core.errors import RlCoreError, UnknownName, did_you_mean, shown
 from rl_core.graph.engine import Engine
+from rl_core.graph.members import Place
 
 _PAST = "past/"
 
@@ -43,6 +44,10 @@ class QValues:
         if state.past is not None:
             before = networks.greedy_by(state.past.getter)
             self._past = engine.callable(before.q, [*feeds, state.past.back])
+
+    def of_member(self, place: Place, own: OwnFeeds, state: AgentState) -> QValues:
+        """The same for a member."""
+        return place.copy(self, _own=own, _state=state)
 
     def __call__(self, observation: np.ndarray, of: str = "online") -> np.ndarray:
         """Returns action values by the network as it is now, or as it was.

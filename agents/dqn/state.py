@@ -17,6 +17,7 @@ from rl_core.arguments import require_whole
 from rl_core.digest import Digest
 from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
+from rl_core.graph.members import Place
 from rl_core.graph.scopes import Root
 from rl_core.graph.snapshots import Snapshots
 from rl_core.graph.weights import ScopeWeights, VariableValues
@@ -68,11 +69,11 @@ class AgentState:
             """All variables of the agent, but those that `besides` own."""
             own = [v for v in tf.global_variables() if v.op.name.startswith(root.prefix)]
             left = [v for v in own if not any(other.owns(v) for other in besides)]
-            return {root.relative(v.op.name): v for v in left}
+            return {root.relative(v.op.name): root.seen(v) for v in left}
 
         # Moments in the form of loops only repeat what the slots say, and keys follow from the
         # seed. A rewind leaves counters and envs alone.
-        others = [memory, learner.moments, keys]
+        others = [memory, learner.moments, keys, root]
         learned = named(*others, learner.update, *([] if envs is None else [envs]))
         k = config.past_states
         # One more than can be gone back to: the state before a rewind.
@@ -84,6 +85,23 @@ class AgentState:
         counters = {root.relative(v.op.name): v for v in memory.counters()}
         self._counters = tuple(counters)[:2]  # time steps written, rows that entered the queue
         self._variables = VariableValues(engine, named(*others) | counters, "of this agent")
+
+    def of_member(
+        self,
+        place: Place,
+        config: DqnConfig,
+        acting: Acting,
+        learner: Learner,
+        hyperparameters: Hyperparameters,
+    ) -> AgentState:
+        """The same for a member that begins, with parts of its own."""
+        return place.copy(
+            self, _config=config, _acting=acting, _learner=learner, _live=hyperparameters,
+            snapshots=(), past=self.past and place.copy(self.past),
+            _weights=place.copy(self._weights), _variables=place.copy(self._variables),
+            _averaged=self._averaged and place.copy(self._averaged),
+            _contents=place.copy(self._contents),
+        )  # fmt: skip
 
     @property
     def contents(self) -> ReplayContents:

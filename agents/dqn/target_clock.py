@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -50,6 +51,12 @@ class TargetClock:
         self.now: int | None = None
         self.copies: deque[Copy] = deque(maxlen=_MOST_COPIES)
         self._copied_at: int | None = None  # age at a copy that is not in `copies` yet
+
+    def of_member(self) -> TargetClock:
+        """The same variable as another agent knows it, whose target was copied now."""
+        other = copy.copy(self)
+        other.now, other.copies, other._copied_at = 0, deque(maxlen=_MOST_COPIES), None
+        return other
 
     # In the graph.
 

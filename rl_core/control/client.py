@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,13 @@ class RunClient:
 
     def ask(self, commands: Sequence[Command]) -> list[Entry]:
         """Sends commands and waits for all answers; raises the errors of `set`."""
+        return self.begin(commands)()
+
+    def begin(self, commands: Sequence[Command]) -> Callable[[], list[Entry]]:
+        """Sends commands; returns the function that waits for all answers, as `ask` does.
+
+        So several runs can be asked before the first of them has answered.
+        """
         self._require_alive()
         tail = LogTail(self.files.log)
         letters = {command.id: submit(self.files, command) for command in commands}
@@ -79,13 +86,16 @@ class RunClient:
             answers.update({e.id: e for e in tail.new() if e.id in letters})
             return len(answers) == len(letters)
 
-        if not wait(self._timeout):
-            for letter in letters.values():
-                _withdraw(letter)
-            # The run may have read a command before it was withdrawn; then an answer comes.
-            if not wait(_GRACE_SECONDS):
-                raise NotRunning(self._no_answer_message())
-        return [answers[command.id] for command in commands]
+        def all_answers() -> list[Entry]:
+            if not wait(self._timeout):
+                for letter in letters.values():
+                    _withdraw(letter)
+                # The run may have read a command before it was withdrawn; then an answer comes.
+                if not wait(_GRACE_SECONDS):
+                    raise NotRunning(self._no_answer_message())
+            return [answers[command.id] for command in commands]
+
+        return all_answers
 
     def _require_alive(self) -> None:
         state, alive = read_state(self.files)

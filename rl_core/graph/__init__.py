@@ -6,6 +6,8 @@ scopes.py      variables by scope, the getter that guards them from gradients, a
 sync.py        copies between scopes
 past.py        a ring of copies of a scope
 snapshots.py   a ring of copies of many variables, to rewind to
+large.py       variables that are read and written by rows, in place
+members.py     several agents that take turns on one graph's variables
 weights.py     variables as arrays
 saver.py       variables in TensorFlow's checkpoint files
 picture.py     a graph for people, under tidy names

@@ -56,6 +56,51 @@ def _require_onednn(onednn: bool | None) -> None:
     )
 
 
+class Call:
+    """A call into the graph, as `Engine.callable` declares it.
+
+    Args:
+      made: returns the function of the tuple of values; it is there once the session is.
+      feeds: what is given.
+      pack: gives the fetched values their form.
+      before: is called first of all.
+    """
+
+    def __init__(
+        self,
+        made: Callable[[], Callable[..., Any]],
+        feeds: Sequence[tf.Tensor],
+        pack: Callable[[list[Any]], Any],
+        before: Callable[[], None] | None = None,
+    ) -> None:
+        self._made, self._feeds, self._pack, self._before = made, feeds, pack, before
+        self._check = feed_check(feeds)
+        self._run: Callable[..., Any] | None = None
+
+    def after(self, before: Callable[[], None]) -> Call:
+        """The same call, which calls `before` first each time."""
+        return Call(self._made, self._feeds, self._pack, before)
+
+    def __call__(self, *values: Any) -> Any:
+        if self._before is not None:
+            self._before()
+        # TensorFlow does not check: a wrong shape would broadcast silently, and some operations
+        # end the process on a wrong dtype.
+        self._check(values)
+        try:
+            result = self._run(values) if self._run else self._first(values)
+        except (TypeError, ValueError, tf.errors.InvalidArgumentError):
+            explain_feeds(self._feeds, values)
+            raise
+        return self._pack(result)
+
+    def _first(self, values: tuple[Any, ...]) -> Any:
+        result = _elsewhere(self._made(), values)
+        give_back_memory()
+        self._run = self._made()
+        return result
+
+
 class Engine:
     """Owns one `tf.Graph` and the one `tf.Session` that runs it.
 
@@ -167,7 +212,7 @@ class Engine:
 
     def callable(
         self, fetches: Any, feeds: Sequence[tf.Tensor] = (), targets: Sequence[Any] = ()
-    ) -> Callable[..., Any]:
+    ) -> Call:
         """Returns a function of the feeds' values, in order, that gives the fetches' values.
 
         Args:
@@ -197,28 +242,7 @@ class Engine:
             made()
         else:
             self._declared.append(made)
-        check = feed_check(feeds)
-        run: Callable[..., Any] | None = None
-
-        def first(values: tuple[Any, ...]) -> Any:
-            nonlocal run
-            result = _elsewhere(made(), values)
-            give_back_memory()
-            run = made()
-            return result
-
-        def call(*values: Any) -> Any:
-            # TensorFlow does not check: a wrong shape would broadcast silently, and some
-            # operations end the process on a wrong dtype.
-            check(values)
-            try:
-                result = run(values) if run else first(values)
-            except (TypeError, ValueError, tf.errors.InvalidArgumentError):
-                explain_feeds(feeds, values)
-                raise
-            return pack(result)
-
-        return call
+        return Call(made, feeds, pack)
 
     def run(self, fetches: Any, feed_dict: dict[Any, Any] | None = None) -> Any:
         """`Session.run`, for set-up, tests and notebooks; the loop uses `callable`."""

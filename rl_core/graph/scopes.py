@@ -14,22 +14,64 @@ from rl_core.arguments import require_a
 from rl_core.errors import ScopeMismatch, UnknownName, did_you_mean, in_one_line, shown
 
 
+class Members:
+    """Several agents of one form that take turns on the variables under one root.
+
+    Args:
+      count: P.
+
+    Attributes:
+      seat: int64 scalar variable: the member whose values the variables have.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        with tf.variable_scope("members"):
+            self.seat = tf.get_variable(
+                "seat", [], tf.int64, tf.zeros_initializer(), trainable=False
+            )
+        self._parts: dict[str, Any] = {}
+
+    @property
+    def sitting(self) -> tf.Tensor:
+        """The member that sits, as it is read here: int64 scalar."""
+        return self.seat.read_value()
+
+    def has_part(self, whole: tf.Variable, part: Any) -> None:
+        """Takes note of a variable that has a part for each member."""
+        self._parts[whole.op.name] = part
+
+    def seen(self, variable: tf.Variable) -> Any:
+        """Returns the sitting member's part of a variable; the variable, if it has no parts."""
+        return self._parts.get(variable.op.name, variable)
+
+
 class Root(NamedTuple):
     """The scope under which one agent builds everything that is its own.
 
     Attributes:
       name: full path; empty if the whole graph is its own.
       seed: int64 scalar from which layers draw their first weights; None: the graph's seed.
+      members: who take turns on its variables; None: one agent has them for itself.
     """
 
     name: str = ""
     seed: tf.Tensor | None = None
+    members: Members | None = None
 
     def relative(self, name: str) -> str:
         """Returns a full name as it would be without this root."""
         name = name.removeprefix(self.prefix)
         # TensorFlow names a slot by its variable's full name, below the scope that is open.
         return name.removeprefix(self.prefix)
+
+    def owns(self, variable: tf.Variable) -> bool:
+        """Returns True for the variable that says which member's values all others have."""
+        return self.members is not None and variable is self.members.seat
+
+    def seen(self, variable: tf.Variable) -> Any:
+        """Returns what one agent has of a variable: all of it, or its part (see `Members`)."""
+        return variable if self.members is None else self.members.seen(variable)
 
     @property
     def prefix(self) -> str:
@@ -46,7 +88,7 @@ def current_root() -> Root:
 
 
 @contextlib.contextmanager
-def root_scope(name: str, seed: int) -> Iterator[Root]:
+def root_scope(name: str, seed: int, members: int | None = None) -> Iterator[Root]:
     """Builds one of several agents in a graph, with the bits that it would have alone.
 
     First weights and the random numbers of layers depend on the names below the root and on its
@@ -55,11 +97,13 @@ def root_scope(name: str, seed: int) -> Iterator[Root]:
     Args:
       name: of the variable scope; empty opens none.
       seed: of the first weights.
+      members: how many agents of this form there are; None: this one.
     """
     with contextlib.ExitStack() as stack:
         path = stack.enter_context(tf.variable_scope(name)).name if name else ""
         default = tf.constant(seed, tf.int64)
-        root = Root(path, tf.placeholder_with_default(default, [], "seed"))
+        taking_turns = None if members is None else Members(members)
+        root = Root(path, tf.placeholder_with_default(default, [], "seed"), taking_turns)
         token = _ROOT.set(root)
         try:
             yield root

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.graph.engine import Engine
+from rl_core.graph.large import LargeVariable, large_variable, rows_in
 
 
 class Snapshots:
@@ -42,7 +43,9 @@ class Snapshots:
             now = taken.read_value()
             saves = [
                 tf.raw_ops.ResourceScatterUpdate(
-                    resource=ring.handle, indices=now % k, updates=variable.read_value()
+                    resource=ring.handle,
+                    indices=rows_in(ring, now % k),
+                    updates=variable.read_value(),
                 )
                 for ring, variable in rings
             ]
@@ -81,11 +84,6 @@ class Snapshots:
         return self._engine.callable(None, [self.back], [self._load])
 
 
-def _ring(path: str, variable: tf.Variable, k: int) -> tf.Variable:
-    return tf.get_variable(
-        path,
-        [k, *variable.shape.as_list()],
-        variable.dtype.base_dtype,
-        tf.zeros_initializer(),
-        trainable=False,
-    )
+def _ring(path: str, variable: tf.Variable, k: int) -> LargeVariable:
+    shape = [k, *variable.shape.as_list()]
+    return large_variable(path, variable.dtype.base_dtype, shape, tf.zeros_initializer())

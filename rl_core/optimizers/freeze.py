@@ -24,6 +24,7 @@ from rl_core.errors import (
 )
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import checked, signs_of
+from rl_core.graph.members import Place
 from rl_core.graph.xla import sum_of_squares
 from rl_core.optimizers.freeze_schedule import NONE_EXEMPT, Exempt
 
@@ -193,6 +194,10 @@ class ApplyOps:
         if key not in self._cache:
             self._cache[key] = self._cut(engine, exempt, fetches, feeds, [*targets, self.done])
         return self._cache[key]
+
+    def of_member(self, place: Place) -> ApplyOps:
+        """The same operations in calls of a member."""
+        return place.copy(self, _cache={})
 
     def signs_of_next(
         self, engine: Engine, exempt: Iterable[str], feeds: Sequence[tf.Tensor]

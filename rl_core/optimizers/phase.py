@@ -10,6 +10,7 @@ import tensorflow.compat.v1 as tf
 
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import NotFinite, was_not_finite
+from rl_core.graph.members import Place
 from rl_core.graph.xla import why_not_compiled
 from rl_core.optimizers.freeze import ApplyOps
 from rl_core.optimizers.freeze_schedule import Exempt
@@ -82,6 +83,11 @@ class PhaseCalls:
         self._feeds, self._clock = tuple(feeds), clock
         self._calls: dict[tuple[Exempt, bool], Any] = {}
         self._singles: dict[tuple[Exempt, bool, bool], Any] = {}
+
+    def of_member(self, place: Place, moments: LoopMoments, clock: Clock) -> PhaseCalls:
+        """The same calls for a member, with moments and clock of its own."""
+        ops = self._ops.of_member(place)
+        return place.copy(self, _ops=ops, _moments=moments, _clock=clock, _calls={}, _singles={})
 
     def run(
         self,

@@ -8,15 +8,15 @@ Schaul et al. (2016), https://arxiv.org/abs/1511.05952, proportional variant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.graph.finite import where
+from rl_core.graph.large import large_variable, rows_in, write_at
 from rl_core.random import Stream
-from rl_core.replay.rows import write_at
 from rl_core.replay.samplers import Drawn
 from rl_core.replay.sum_tree import SumTree
 from rl_core.replay.valid_rows import ValidRows
@@ -55,7 +55,9 @@ class PrioritizedSampler:
         self._wanted_alpha, self._beta = alpha, beta
         self.nbytes = 4 * (rows.capacity + 2) + SumTree.nbytes(rows.capacity)
         with tf.variable_scope(rows.scope, auxiliary_name_scope=False):
-            self.priority = _variable("priority", tf.zeros_initializer(), [rows.capacity])
+            self.priority = large_variable(
+                "priority", tf.float32, [rows.capacity], tf.zeros_initializer()
+            )
             self.max_priority = _variable("max_priority", tf.ones_initializer())
             self.alpha = _variable("alpha", tf.ones_initializer())
             self._tree = SumTree(rows.capacity)
@@ -114,7 +116,7 @@ class PrioritizedSampler:
         # too: else it copies all priorities.
         new = tf.where(new > left, new, tf.zeros_like(new))
         raised = tf.raw_ops.ResourceScatterMax(
-            resource=self.priority.handle, indices=row, updates=new
+            resource=self.priority.handle, indices=rows_in(self.priority, row), updates=new
         )
         with tf.control_dependencies([raised]):
             final = tf.gather(self.priority, row)
@@ -175,5 +177,5 @@ class PrioritizedSampler:
         return tf.clip_by_value(leaf, 1.0, self._tree.largest_leaf)
 
 
-def _variable(name: str, initializer: Any, shape: Sequence[int] = ()) -> tf.Variable:
-    return tf.get_variable(name, shape, tf.float32, initializer, trainable=False)
+def _variable(name: str, initializer: Any) -> tf.Variable:
+    return tf.get_variable(name, [], tf.float32, initializer, trainable=False)

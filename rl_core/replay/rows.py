@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from rl_core.graph.large import large_variable, write_at
+
 # Column name -> values [M, ...]: tensors, variables or arrays; in the order of the columns.
 Rows = dict[str, Any]
 
@@ -83,7 +85,7 @@ class Ring:
     def __init__(self, steps: int, num_envs: int, columns: Sequence[Column]) -> None:
         self.steps, self.num_envs, self.capacity = steps, num_envs, steps * num_envs
         self.columns: Rows = {
-            of.name: lazy_variable(of.name, of.dtype, [self.capacity, *of.shape]) for of in columns
+            of.name: large_variable(of.name, of.dtype, [self.capacity, *of.shape]) for of in columns
         }
         self.of_outcome = frozenset(of.name for of in columns if of.of_outcome)
 
@@ -120,16 +122,3 @@ class Ring:
         shown = {n: values for n, values in rows.items() if n not in self.of_outcome}
         outcome = {n: values for n, values in rows.items() if n in self.of_outcome}
         return [*self.writes(numbers, shown), *self.writes(before, outcome)]
-
-
-def lazy_variable(name: str, dtype: tf.DType, shape: Sequence[int]) -> tf.Variable:
-    """Makes a variable whose memory is committed as it is written; until then it holds anything."""
-    # Empty instead of zeros: pages nobody wrote to cost no memory.
-    return tf.get_variable(
-        name, initializer=lambda: tf.raw_ops.Empty(shape=shape, dtype=dtype), trainable=False
-    )
-
-
-def write_at(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor) -> tf.Operation:
-    """variable[rows] = values."""
-    return tf.raw_ops.ResourceScatterUpdate(resource=variable.handle, indices=rows, updates=values)

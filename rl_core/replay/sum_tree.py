@@ -18,6 +18,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from rl_core.graph.large import LargeVariable, large_variable, rows_in
+
 # Measured: searching wider blocks, or a wider top, costs more than another level does.
 _BITS = 4
 _BLOCK = 1 << _BITS
@@ -48,8 +50,8 @@ class SumTree:
     def __init__(self, size: int) -> None:
         layout = _layout(size)
         self.largest_leaf = 2.0**52 / size
-        self.leaf = _variable("leaf", [layout.blocks, _BLOCK], tf.float32)
-        self._sums = _variable("sums", [layout.rows, _BLOCK], tf.float64)
+        self.leaf = _variable("leaf", tf.float32, [layout.blocks, _BLOCK])
+        self._sums = _variable("sums", tf.float64, [layout.rows, _BLOCK])
         self._begins = layout.begins
         top_rows = -(-layout.top // _BLOCK)
         self._top_rows = np.arange(top_rows)
@@ -119,7 +121,9 @@ class SumTree:
         # (Never of two equal ones: a 0 would be -0 or 0.)
         value = tf.maximum(value, -1.0 - leaves.value)
         changed = tf.raw_ops.ResourceScatterNdUpdate(
-            ref=self.leaf.handle, indices=tf.stack(leaves[:2], axis=1), updates=value
+            ref=self.leaf.handle,
+            indices=tf.stack([rows_in(self.leaf, leaves.block), leaves.place], axis=1),
+            updates=value,
         )
         more = tf.cast(value, tf.float64) - tf.cast(leaves.value, tf.float64)  # [M]
         if counted is not None:
@@ -131,7 +135,7 @@ class SumTree:
         changes = tf.reshape(tf.gather(_UP_TO, places), [-1, levels * _BLOCK]) * more[:, None]
         added = tf.raw_ops.ResourceScatterAdd(
             resource=self._sums.handle,
-            indices=rows + np.array(self._begins, np.int64),
+            indices=rows_in(self._sums, rows + np.array(self._begins, np.int64)),
             updates=tf.reshape(changes, [-1, levels, _BLOCK]),
         )
         return tf.group(changed, added)
@@ -204,5 +208,5 @@ def _at(blocks: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
     return tf.gather(tf.reshape(blocks, [-1]), first + place)
 
 
-def _variable(name: str, shape: list[int], dtype: tf.DType) -> tf.Variable:
-    return tf.get_variable(name, shape, dtype, tf.zeros_initializer(), trainable=False)
+def _variable(name: str, dtype: tf.DType, shape: list[int]) -> LargeVariable:
+    return large_variable(name, dtype, shape, tf.zeros_initializer())

@@ -15,8 +15,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.errors import ConfigError
+from rl_core.graph.large import large_variable, write_at
 from rl_core.memory import check_memory
-from rl_core.replay.rows import Column, Ring, Rows, lazy_variable, write_at
+from rl_core.replay.rows import Column, Ring, Rows
 
 # What else is written with P time steps: (before [N], written [P N], entering [P N]) -> operations,
 # where `before` are the rows of the time step before the first, `written` those of the steps, and
@@ -65,9 +66,9 @@ class ValidRows:
         with tf.variable_scope(name) as self.scope:
             self.ring = Ring(self.steps, num_envs, columns)
             # N more places: where the numbers of rows that must not be sampled are put.
-            self._queue = lazy_variable("queue", tf.int64, [self.capacity + num_envs])
+            self._queue = large_variable("queue", tf.int64, [self.capacity + num_envs])
             # The queue's tail when a time step was written: the place of its own first row.
-            self._tail_at = lazy_variable("tail_at", tf.int64, [self.steps])
+            self._tail_at = large_variable("tail_at", tf.int64, [self.steps])
             self.rows_written = _counter("rows_written")
             self.queue_tail = _counter("queue_tail")
 

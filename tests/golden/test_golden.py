@@ -10,7 +10,8 @@ import pytest
 from agents.config.envs import training_envs
 from agents.loops.plain import LoopState
 from agents.run.checkpoints import restore_agent
-from agents.run.train import _agent_for, resume
+from agents.run.making import agent_for
+from agents.run.train import resume
 from agents.saved.directory import RunDir
 from agents.saved.host import read_host
 from rl_core.checkpoint.store import CheckpointError, CheckpointStore
@@ -29,7 +30,7 @@ def test_its_checkpoint_is_loaded_bit_for_bit(golden):
     directory = RunDir.open(golden)
     envs = training_envs(directory.config())
     envs.close()
-    agent = _agent_for(directory.config(), envs)
+    agent = agent_for(directory.config(), envs)
     store = CheckpointStore(directory.checkpoints)
     checkpoint = store.latest()
     restore_agent(agent, checkpoint, store)

@@ -54,4 +54,4 @@ def test_a_frozen_block_has_gradients_here_too(lab):
 
 def test_the_switch_of_histograms_is_live_and_not_fed_to_updates(lab):
     agent = lab.used()
-    assert "histograms" in agent.hyperparameters and "histograms" not in agent._live
+    assert "histograms" in agent.hyperparameters and "histograms" not in agent._parts.live

@@ -3,51 +3,20 @@
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
-from agents.dqn.chunks import Counts
-from envs.in_graph.table import make_rules
 from rl_core.graph.engine import Engine
-
-SMALL = {
-    "hidden": (8,), "replay_capacity": 60, "batch_size": 8, "learning_rate": 0.01,
-    "xla": False, "num_envs": 2, "past_states": 0,
-}  # fmt: skip
-KINDS = {
-    "scalar": {},
-    "averaging": {"ema_decay": 0.9, "averaged_targets": 2, "updates_per_learn": 4},
-    "rainbow": {
-        "head": "categorical", "v_min": 0.0, "v_max": 9.0, "atoms": 5, "dueling": True,
-        "noisy": True, "prioritized": True, "double": True, "n_step": 3, "loss": "huber",
-    },
-    "implicit": {"head": "implicit", "tau_samples": 4, "tau_samples_acting": 3},
-}  # fmt: skip
+from tests.agents.dqn.several import (
+    IN_GRAPH,
+    KINDS,
+    become,
+    chunks,
+    configs,
+    made,
+    train,
+    with_envs,
+)
 
 pytestmark = pytest.mark.usefixtures("own_agents")
-
-
-def configs(kind, **more):
-    """Two seeds, and another sync period."""
-    return [
-        DqnConfig(**(SMALL | KINDS[kind] | more), seed=seed, sync_period=period)
-        for seed, period in [(3, 5), (4, 7)]
-    ]
-
-
-def made(config, **where):
-    return DqnAgent(config, (3,), np.float32, 4, **where)
-
-
-def train(agent, steps=30):
-    """Steps that do not depend on the actions, and updates; the actions and what was learned."""
-    rng, seen = np.random.default_rng(0), []
-    for t in range(steps):
-        observation = rng.normal(size=(2, 3)).astype(np.float32)
-        reward = rng.normal(size=2).astype(np.float32)
-        seen.append(agent.step(observation, reward, np.zeros(2, bool), np.full(2, t % 9 == 0)))
-        if t > 4:
-            seen.append(agent.learn(4, stats=True).td_error)
-    return np.concatenate(seen)
 
 
 @pytest.mark.parametrize(
@@ -100,10 +69,7 @@ def test_a_member_goes_on_alone_and_one_alone_goes_on_as_a_member():
     engine.start()
     for one, other in [(alone, member), (member, alone)]:
         train(one)
-        written = one.state.contents.written()
-        begin = max(0, written - one.replay.steps)
-        rows = [(begin, one.state.contents.time_steps(begin, written))]
-        other.state.restore(one.state.read(), rows)
+        become(other, one)
         assert other.state.digest() == one.state.digest()
     np.testing.assert_array_equal(train(alone), train(member))
     alone.close()
@@ -132,29 +98,15 @@ def kinds_of_input(nodes, kind, place):
 
 @pytest.mark.slow  # three loops are built for it
 def test_envs_in_the_graph_are_each_agents_own():
-    config = configs("scalar")[0].model_copy(
-        update={"loop": "compiled", "chunk": 20, "env_id": "InGraph/CartPole-v1", "learn_start": 10}
-    )
+    config = configs("scalar", **IN_GRAPH)[0]
     configs_of_both = [config, config.model_copy(update={"seed": 9})]
     engine = Engine()
-
-    def agent_of(config, **where):
-        rules = make_rules("InGraph/CartPole-v1")
-        return DqnAgent(config, (4,), np.float32, 2, rules=rules, **where)
-
-    def chunks(agent):
-        counts = Counts(*map(np.int64, (0, 0, 0)))
-        for _ in range(3):
-            chunk = agent.chunks.run(counts, 20)
-            counts = chunk.counts
-        return agent.state.digest(env_step=int(counts.env_step))
-
-    both = [agent_of(c, engine=engine, scope=f"m{c.seed}") for c in configs_of_both]
+    both = [with_envs(DqnAgent, c, engine=engine, scope=f"m{c.seed}") for c in configs_of_both]
     engine.start()
-    digests = [chunks(agent) for agent in both]
+    digests = [[*chunks(agent)] for agent in both]
     assert digests[0] != digests[1]
-    for config, digest in zip(configs_of_both, digests, strict=True):
-        alone = agent_of(config)
-        assert chunks(alone) == digest
+    for config, of_agent in zip(configs_of_both, digests, strict=True):
+        alone = with_envs(DqnAgent, config)
+        assert [*chunks(alone)] == of_agent
         alone.close()
     engine.close()

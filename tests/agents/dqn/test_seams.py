@@ -7,6 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from pydantic import BaseModel
 
+import agents.dqn.acting_calls
 import agents.dqn.actor
 import agents.dqn.choosing
 import agents.dqn.memory
@@ -114,7 +115,7 @@ def with_probability(monkeypatch):
 
     monkeypatch.setattr(agents.dqn.memory, "transition_columns", declared)
     monkeypatch.setattr(Exploration, "choose", given)
-    for module in (agents.dqn.choosing, agents.dqn.actor):
+    for module in (agents.dqn.choosing, agents.dqn.acting_calls, agents.dqn.actor):
         monkeypatch.setattr(module, "COLUMNS", ("action", "probability"))
 
 

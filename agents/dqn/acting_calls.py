@@ -1,0 +1,109 @@
+"""The calls into the graph that choose actions and store what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tensorflow.compat.v1 as tf
+
+from agents.dqn.choosing import COLUMNS, Exploration, GreedyPolicy, NetworkValues
+from agents.dqn.live_feeds import OwnFeeds
+from agents.dqn.networks import Networks
+from rl_core.graph.engine import Call, Engine
+from rl_core.graph.feeds import feed_check
+from rl_core.graph.members import Place
+from rl_core.replay import ReplayMemory, Rows
+
+
+class ActingCalls:
+    """Builds the calls. Make it while the graph is being built.
+
+    Args:
+      engine, networks, memory: of the agent.
+      exploration: chooses the actions.
+      own: feeds the user's own live values to the networks.
+      legal: [M, A] bool placeholder of the greedy policies; None if the envs have no action masks.
+
+    Attributes:
+      greedy: the greedy policy.
+      greedy_averaged: the same with the averaged weights; None if the config keeps none.
+      greedy_apart: the same with the network that acts in a concurrent loop; not in others.
+      step: stores a time step and chooses on it; check_shown: checks what it is fed first.
+      store: stores many time steps; columns: in the order in which it is fed them.
+      time_step: how many were stored.
+      act: chooses by the network of a concurrent loop; follow: gives it the present weights.
+      drawn: operations that store a time step and act on it, for a picture of the graph.
+    """
+
+    greedy_averaged: GreedyPolicy | None = None
+    greedy_apart: GreedyPolicy
+    act: Call
+    follow: Call
+
+    def __init__(
+        self,
+        engine: Engine,
+        networks: Networks,
+        memory: ReplayMemory,
+        exploration: Exploration,
+        own: OwnFeeds,
+        legal: tf.Tensor | None,
+    ) -> None:
+        self._exploration, self._networks, self._own = exploration, networks, own
+        self._num_envs = memory.rows.num_envs
+        self._build_step(engine, memory)
+        self._build_store(engine, memory)
+        if networks.behaviour:
+            self._build_apart(engine)
+        observations = networks.observations
+        self.greedy = GreedyPolicy(engine, networks.greedy, observations, legal, own)
+        if networks.greedy_ema is not None:
+            self.greedy_averaged = GreedyPolicy(
+                engine, networks.greedy_ema, observations, legal, own
+            )
+
+    def of_member(self, place: Place, own: OwnFeeds) -> ActingCalls:
+        """The same for a member, with live values of its own."""
+        policies = {n: of for n, of in vars(self).items() if isinstance(of, GreedyPolicy)}
+        own_policies = {name: policy.of_member(place, own) for name, policy in policies.items()}
+        return place.copy(self, **own_policies)
+
+    def _build_step(self, engine: Engine, memory: ReplayMemory) -> None:
+        """Builds the call that stores a time step and acts on it."""
+        shown = memory.placeholders([self._num_envs])
+        self._observation, self._legal = shown["observation"], shown.get("legal")
+        knobs, now = self._exploration.fed(), memory.rows.rows_written.read_value()
+        chosen = self._choice(self._own.given_to(self._networks.values), now, knobs)
+        first = [shown[name] for name in ("observation", "reward", "terminated", "autoreset")]
+        self.check_shown = feed_check(first)
+        feeds = [*first, *knobs.values(), *self._more_feeds()]
+        write = memory.write(shown | chosen, now)
+        self.step = engine.callable(chosen["action"], feeds, [write])
+        self.drawn = [chosen["action"].op, write]
+
+    def _build_store(self, engine: Engine, memory: ReplayMemory) -> None:
+        """Builds the call that stores many time steps that were acted on before."""
+        rows = memory.placeholders([None, self._num_envs])
+        self.columns = tuple(rows)
+        self.store = engine.callable(None, [*rows.values()], [memory.write_steps(rows)])
+        self.time_step = engine.callable(memory.rows.rows_written.read_value())
+
+    def _build_apart(self, engine: Engine) -> None:
+        """Builds the calls that act with a copy of the network."""
+        knobs, now = self._exploration.fed(), tf.placeholder(tf.int64, [1], "time_step")
+        values = self._own.given_to(self._networks.behaviour_values)
+        feeds = [self._observation, *knobs.values(), *self._more_feeds(), now]
+        chosen = self._choice(values, now, knobs)
+        self.act = engine.callable([chosen[name] for name in COLUMNS], feeds)
+        greedy = values(self._observation, None)
+        self.greedy_apart = GreedyPolicy(engine, greedy, self._observation, None, self._own)
+        self.follow = engine.callable(None, targets=[self._networks.behave_as_online()])
+
+    def _choice(
+        self, values: NetworkValues, now: tf.Tensor, knobs: Mapping[str, tf.Tensor]
+    ) -> Rows:
+        return self._exploration.of_fed(values, self._observation, self._legal, now, knobs)
+
+    def _more_feeds(self) -> list[tf.Tensor]:
+        masks = [] if self._legal is None else [self._legal]
+        return [*self._own.tensors.values(), *masks]

@@ -1,0 +1,147 @@
+"""The parts of an agent: what is in the graph, and what each agent on that graph has of its own."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import tensorflow.compat.v1 as tf
+
+from agents.config.live_values import live_knobs, live_values
+from agents.config.model import DqnConfig
+from agents.dqn.acting_calls import ActingCalls
+from agents.dqn.actor import Acting
+from agents.dqn.choosing import KNOBS, Exploration
+from agents.dqn.chunk_runner import ChunkRunner
+from agents.dqn.in_graph_loop import InGraphLoop
+from agents.dqn.learner import Learner
+from agents.dqn.live_feeds import LiveFeeds, OwnFeeds
+from agents.dqn.memory import build_memory
+from agents.dqn.networks import Networks
+from agents.dqn.q_values import QValues
+from agents.dqn.state import AgentState
+from envs.in_graph.interface import InGraphEnv
+from rl_core.graph.engine import Call, Engine
+from rl_core.graph.members import Place, Seat
+from rl_core.graph.scopes import Root
+from rl_core.hyperparameters import Hyperparameters
+from rl_core.networks import ByteBounds
+from rl_core.random import Keys
+
+# Live values of the loop, the curves and the choice of an action; updates are fed all others.
+_NOT_OF_UPDATES = (*KNOBS, "learn_period", "updates_per_learn", "histograms")
+
+
+@dataclass
+class Parts:
+    """An agent's own parts: live values, and what Python knows around the calls of the graph.
+
+    Attributes:
+      engine: of its calls.
+      values: the live values; live: as updates are fed them; own: the user's own.
+      rows: gives the number of transitions that may be sampled.
+      set_keys: sets the keys of the random numbers.
+      all others: see `DqnAgent`.
+    """
+
+    engine: Engine
+    values: Hyperparameters
+    live: LiveFeeds
+    own: OwnFeeds
+    learner: Learner
+    acting: Acting
+    chunks: ChunkRunner | None
+    state: AgentState
+    q_values: QValues
+    rows: Call
+    set_keys: Call
+
+
+class AgentGraph:
+    """Builds everything that an agent has in the graph, and the first agent's parts on it.
+
+    Args:
+      engine, config, num_actions, rules: of the agent.
+      root: under which it is built.
+      observations: [M, ...] placeholder; legal: [M, A] bool placeholder, with action masks.
+      bounds: of observations of bytes.
+
+    Attributes:
+      num_actions: A.
+      memory, networks: the replay and the networks.
+      parts: of the agent.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        root: Root,
+        config: DqnConfig,
+        num_actions: int,
+        observations: tf.Tensor,
+        legal: tf.Tensor | None,
+        bounds: ByteBounds | None,
+        rules: InGraphEnv | None,
+    ) -> None:
+        self.num_actions, self._masks = num_actions, legal is not None
+        self._keys = keys = Keys(config.seed)
+        live = LiveFeeds(k for k in live_knobs(config) if k.name not in _NOT_OF_UPDATES)
+        self.memory = memory = build_memory(config, live, observations, legal)
+        own = OwnFeeds(config)
+        self.networks = networks = Networks(config, num_actions, observations, own, bounds)
+        learner = Learner(engine, config, keys, live, networks, memory)
+        values = live_values(config, learner.freeze, learner.ops)
+        live.start(values)
+        own.start(values)
+        self._exploration = exploration = Exploration(config, keys, num_actions)
+        self._calls = ActingCalls(engine, networks, memory, exploration, own, legal)
+        acting = self._acting(self._calls, config, values, own)
+        chunks: ChunkRunner | None = None
+        if rules is not None:
+            loop = InGraphLoop(config, keys, live, networks, exploration, memory, learner, rules)
+            chunks = ChunkRunner(engine, loop, learner, live, values)
+        rows = engine.callable(memory.rows.count())
+        state = AgentState(
+            engine, config, root, keys, networks, memory, acting, learner, values,
+            None if chunks is None else chunks.envs,
+        )  # fmt: skip
+        q_values = QValues(engine, networks, own, state)
+        set_keys = engine.callable(None, [keys.fed], keys.assign)
+        self.parts = Parts(
+            engine, values, live, own, learner, acting, chunks, state, q_values, rows, set_keys
+        )
+        self._seat = None if root.members is None else Seat(engine, root)
+
+    def begin(self, parts: Parts, seed: int) -> None:
+        """Gives the variables their first values, as far as initializers could not."""
+        parts.set_keys(self._keys.values(seed))
+        if parts.chunks is not None:
+            parts.chunks.begin()
+        # Without a first copy the first updates would chase an unrelated initialisation.
+        parts.learner.begin()
+
+    def parts_of(self, member: int, config: DqnConfig) -> Parts:
+        """Returns the parts of a member that begins, once the engine is started."""
+        assert self._seat is not None
+        of, place = self.parts, Place(self._seat, member)
+        # Copies: the tensors are those of all members, and each has values of its own.
+        live, own = copy.copy(of.live), copy.copy(of.own)
+        learner = of.learner.of_member(place, config, live)
+        values = live_values(config, learner.freeze, learner.ops)
+        live.start(values)
+        own.start(values)
+        acting = self._acting(self._calls.of_member(place, own), config, values, own)
+        state = of.state.of_member(place, config, acting, learner, values)
+        chunks = of.chunks and of.chunks.of_member(place, learner, live, values)
+        parts = place.copy(
+            of, values=values, live=live, own=own, learner=learner, acting=acting, state=state,
+            chunks=chunks, q_values=of.q_values.of_member(place, own, state),
+        )  # fmt: skip
+        place.begin(config.seed)
+        self.begin(parts, config.seed)
+        return parts
+
+    def _acting(
+        self, calls: ActingCalls, config: DqnConfig, values: Hyperparameters, own: OwnFeeds
+    ) -> Acting:
+        return Acting(calls, config, self.memory, self._exploration, values, own, self._masks)
