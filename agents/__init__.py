@@ -11,6 +11,7 @@ from rl_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from agents.config.files import load_config
+    from agents.config.members import Members, load_members
     from agents.config.model import DqnConfig, FreezeArm
     from agents.config.own_live import OwnLive
     from agents.dqn.agent import DqnAgent, LearnStats
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from agents.policy.export import export
     from agents.policy.load import LoadedPolicy, load_policy
     from agents.policy.play import play
+    from agents.population.train import PopulationOutcome, resume_population, train_population
     from agents.run.outcome import RunOutcome
     from agents.run.repeat import Verdict
     from agents.run.repeat import repeat as replay
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _NAMES_OF = {
     "config.model": "DqnConfig FreezeArm",
     "config.files": "load_config",
+    "config.members": "Members load_members",
     "config.own_live": "OwnLive",
     "dqn.agent": "DqnAgent LearnStats",
     "loops.evaluation": "evaluate",
@@ -34,6 +37,7 @@ _NAMES_OF = {
     "policy.export": "export",
     "policy.load": "LoadedPolicy load_policy",
     "policy.play": "play",
+    "population.train": "PopulationOutcome resume_population train_population",
     "run.outcome": "RunOutcome",
     "run.repeat": "Verdict repeat:replay",
     "run.train": "resume train",

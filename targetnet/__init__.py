@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agents.config.files import load_config as load_config
+    from agents.config.members import Members as Members
+    from agents.config.members import load_members as load_members
     from agents.config.model import DqnConfig as DqnConfig
     from agents.config.model import FreezeArm as FreezeArm
     from agents.config.own_live import OwnLive as OwnLive
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from agents.policy.load import LoadedPolicy as LoadedPolicy
     from agents.policy.load import load_policy as load_policy
     from agents.policy.play import play as play
+    from agents.population.train import PopulationOutcome as PopulationOutcome
+    from agents.population.train import resume_population as resume_population
+    from agents.population.train import train_population as train_population
     from agents.run.outcome import RunOutcome as RunOutcome
     from agents.run.repeat import Verdict as Verdict
     from agents.run.repeat import repeat

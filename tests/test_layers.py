@@ -252,7 +252,6 @@ OF_PLAIN_VALUES = {
         "module == name.partition(':')[0]",
         "variable.dtype.base_dtype != tf.float32",
     },
-    "agents/dqn/actor.py": {"buffer.count == self._most"},
     "agents/dqn/agent.py": {"self.rows() == 0"},
     "agents/dqn/choosing.py": {"COLUMNS != ('action',)", "self.knobs != ('epsilon',)"},
     "agents/dqn/q_values.py": {"rows.ndim == self._rank - 1", "self._dtype == np.float32"},
@@ -261,6 +260,7 @@ OF_PLAIN_VALUES = {
     "rl_core/graph/engine.py": {"int(_direct_call(session, options)(())[0]) == 0"},
     "rl_core/graph/feeds.py": {"kinds != good"},
     "rl_core/optimizers/phase.py": {"i == updates - 1"},
+    "rl_core/graph/members.py": {"member != self.sitting"},
     "rl_core/graph/weights.py": {"wanted.get(name) != given.get(name)"},
     "rl_core/replay/contents.py": {"end == written"},
 }  # fmt: skip

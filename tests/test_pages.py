@@ -17,6 +17,7 @@ import shlex
 import subprocess
 import sys
 import time
+import tomllib
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +27,9 @@ import pytest
 
 from agents.cli.main import _COMMANDS, _parse, main
 from agents.config.files import config_name, read_config
+from agents.config.members import load_members
 from agents.config.model import DqnConfig
+from agents.saved.population import is_population
 from rl_core.control.files import ControlFiles
 from rl_core.control.state import read_state
 from rl_core.errors import RunDirError
@@ -50,8 +53,9 @@ SESSIONS = [
     ("nothing_lost.md",),
     ("tutorial.md",),
     ("cookbook.md",),
+    ("many.md",),
 ]
-SLOW = [("nothing_lost.md",), ("tutorial.md",), ("cookbook.md",)]
+SLOW = [("nothing_lost.md",), ("tutorial.md",), ("cookbook.md",), ("many.md",)]
 IN_SESSIONS = [page for session in SESSIONS for page in session]
 # Files that are there before: the page, the language and the number of the block of its language.
 FILES = {
@@ -122,7 +126,8 @@ MODULES = {
     name: [b for b in blocks_of(page) if b.language == kind][number]
     for name, (page, kind, number) in FILES.items()
 }
-CONFIGS = [b for b in BLOCKS if b.language == "toml"]
+SETTINGS = [b for b in BLOCKS if b.language == "toml" and b.page.startswith("results")]
+CONFIGS = [b for b in BLOCKS if b.language == "toml" and b not in SETTINGS]
 SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 
@@ -130,7 +135,7 @@ SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 
 def test_there_are_blocks_of_every_kind():
-    assert len(SCRIPTS) == 4 and len(CONFIGS) == 5 and len(SHELL) > 40
+    assert len(SCRIPTS) == 4 and len(CONFIGS) == 6 and len(SHELL) > 40
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=title)
@@ -202,7 +207,17 @@ def test_a_recipe_prints_what_stands_beside_it_and_logs_nothing(trains, tmp_path
 def test_a_config_is_one(block, tmp_path):
     path = tmp_path / "own.toml"
     path.write_text(block.text)
-    assert read_config(path) != DqnConfig()
+    if "[[members]]" in block.text:
+        assert len(load_members(path).configs) == 2
+    else:
+        assert read_config(path) != DqnConfig()
+
+
+@pytest.mark.parametrize("block", SETTINGS, ids=lambda b: b.page)
+def test_the_settings_of_a_row_are_a_config_or_those_of_a_peer(block, tmp_path):
+    (tmp_path / "own.toml").write_text(block.text)
+    if "env_id" in tomllib.loads(block.text):
+        assert read_config(tmp_path / "own.toml") != DqnConfig()
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "json"], ids=lambda b: b.page)
@@ -308,18 +323,23 @@ class Session:
     @staticmethod
     def _updates(run):
         try:
-            return read_state(ControlFiles(run))[0].update
+            return read_state(ControlFiles(_first_of(run)))[0].update
         except RunDirError:
             return 0
 
     @staticmethod
     def _steps(words):
-        files = ControlFiles(Path(words[2]))
+        files = ControlFiles(_first_of(Path(words[2])))
         return read_state(files)[0].env_step if words[1] == "resume" else 0
 
     def _wait_for_the_end_of_one(self, command):
         if command.startswith("kill") or command.endswith(" stop"):
             self._runs.pop().wait(60)
+
+
+def _first_of(run):
+    """The first member, of a population."""
+    return run / "m00" if is_population(run) else run
 
 
 DIGEST, NUMBER = r"\b[0-9a-f]{64}\b", r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"

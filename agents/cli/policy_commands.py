@@ -44,7 +44,7 @@ class Eval:
             from agents.loops.evaluation import cut_note, evaluate
             from agents.policy.load import load_policy
             from agents.run.outcome import summary
-            from agents.run.terminal import evaluation_shown
+            from agents.run.screen import evaluation_shown
         with (
             load_policy(self.run, averaged=self.ema, best=self.best) as policy,
             evaluation_shown(_stderr_console(), self.episodes) as watch,
@@ -91,7 +91,7 @@ class Play:
         with console.status("importing TensorFlow"), quiet_import(onednn=config.onednn):
             from agents.loops.evaluation import cut_note
             from agents.policy.play import play
-            from agents.run.terminal import evaluation_shown
+            from agents.run.screen import evaluation_shown
 
         with evaluation_shown(_stderr_console(), self.episodes) as watch:
             returns = play(

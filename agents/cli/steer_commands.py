@@ -7,7 +7,7 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from agents.cli import INTERRUPTED
-from rl_core.control.client import RunClient
+from agents.saved.population import is_population, member_dirs, name_a_member
+from rl_core.control.client import NotRunning, RunClient
 from rl_core.control.commands import ACTIONS, Command, do_command, set_command
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import Entry, LogTail
@@ -40,6 +41,8 @@ class Set:
     """A run directory."""
     change: Annotated[Positional[tuple[str, ...]], arg(metavar="NAME=VALUE ...")]
     """Values to set: sync_period=50 exempt=torso tau=auto; targetnet status RUN lists them all."""
+    all: bool = False
+    """Of a population: in all its members that are running."""
     wait: bool = True
     """Wait until the run has answered."""
     timeout: Annotated[float, arg(metavar="S")] = 30.0
@@ -48,8 +51,12 @@ class Set:
     def __call__(self, console: Console) -> int:
         if not self.change:
             raise RlCoreError("nothing to set: name at least one change, such as sync_period=50")
-        commands = [set_command(*_assignment(text), "cli") for text in self.change]
-        return _ask(self.run, commands, self.wait, self.timeout, console)
+        changes = [_assignment(text) for text in self.change]
+        return _ask(
+            _runs(self.run, self.all),
+            lambda: [set_command(name, value, "cli") for name, value in changes],
+            self.wait, self.timeout, console,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,8 @@ class Do:
     action: Annotated[Positional[str], arg(metavar="ACTION", help=_ACTIONS)]
     back: Annotated[Positional[int | None], arg(metavar="K")] = None
     """For rewind: return to the K-th last snapshot. By default 1, the last one."""
+    all: bool = False
+    """Of a population: to all its members that are running."""
     wait: bool = True
     """Wait until the run has answered."""
     timeout: Annotated[float, arg(metavar="S")] = 30.0
@@ -68,8 +77,10 @@ class Do:
 
     def __call__(self, console: Console) -> int:
         return _ask(
-            self.run, [do_command(self.action, "cli", self.back)], self.wait, self.timeout, console
-        )
+            _runs(self.run, self.all),
+            lambda: [do_command(self.action, "cli", self.back)],
+            self.wait, self.timeout, console,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,7 @@ class Status:
     """Show the progress of a run and all its live values."""
 
     run: RunArgument
-    """A run directory."""
+    """A run directory; of a population it shows one line for each member."""
     follow: Annotated[bool, arg(aliases=["-f"])] = False
     """Keep showing until Ctrl-C or the run's end."""
     json: bool = False
@@ -93,6 +104,8 @@ class Status:
 
         from agents.cli.run_tables import status_table
 
+        if is_population(self.run):
+            return self._of_members(console)
         files = ControlFiles(self.run)
         state, alive = read_state(files)
         if self.json:
@@ -110,6 +123,28 @@ class Status:
                 time.sleep(0.5)
                 state, alive = read_state(files)
                 live.update(status_table(self.run, state, alive))
+        return 0
+
+    def _of_members(self, console: Console) -> int:
+        from rich.live import Live
+
+        from agents.cli.run_tables import Found, find_runs, runs_table
+
+        def members() -> list[Found]:
+            found = sorted(find_runs(self.run), key=lambda run: run.path)
+            return [member._replace(path=Path(member.path.name)) for member in found]
+
+        now = members()
+        if self.json:
+            raise RlCoreError(f"{name_a_member(self.run)}; or list them: targetnet ls --json")
+        if not self.follow:
+            console.print(runs_table(now))
+            return 0
+        with Live(runs_table(now), console=console) as live:
+            while any(member.alive for member in now):
+                time.sleep(0.5)
+                now = members()
+                live.update(runs_table(now))
         return 0
 
 
@@ -238,22 +273,61 @@ class Replay:
         return 0
 
 
+def _runs(run: Path, all_members: bool) -> dict[str, Path]:
+    """Returns the runs that a command is for, by what its answers begin with."""
+    if not is_population(run):
+        if all_members:
+            raise RlCoreError(f"--all is for a population, and {in_one_line(run, 200)} is none")
+        return {"": run}
+    if not all_members:
+        raise RunDirError(f"{name_a_member(run)}, or all of them with --all")
+    alive = {f"{of.name}: ": of for of in member_dirs(run) if _is_alive(of)}
+    if not alive:
+        raise RunDirError(f"no member of {in_one_line(run, 200)} is running")
+    return alive
+
+
+def _is_alive(run: Path) -> bool:
+    try:
+        return read_state(ControlFiles(run))[1]
+    except RunDirError:  # it has not begun, or is damaged: no command can reach it
+        return False
+
+
 def _ask(
-    run: Path, commands: Sequence[Command], wait: bool, timeout: float, console: Console
+    runs: Mapping[str, Path],
+    commands: Callable[[], Sequence[Command]],
+    wait: bool,
+    timeout: float,
+    console: Console,
 ) -> int:
+    """Sends commands to all runs at once, and shows the answers of each."""
     if not timeout > 0:
         raise RlCoreError(f"--timeout must be a number of seconds > 0, got {timeout:g}")
-    client = RunClient(run, who="cli", timeout=timeout)
+    clients = {name: RunClient(run, who="cli", timeout=timeout) for name, run in runs.items()}
     if not wait:
-        client.send(commands)
+        for client in clients.values():
+            client.send(commands())
         return 0
-    answers = client.ask(commands)
-    for entry in answers:
-        if entry.taken:
-            _say(console, entry.describe())
-    refusals = [f"{entry.describe()}" for entry in answers if not entry.taken]
-    if refusals:
-        raise RlCoreError("; ".join(refusals))
+    problems = []
+    asked: dict[str, Callable[[], list[Entry]]] = {}
+    for name, client in clients.items():
+        try:
+            asked[name] = client.begin(commands())
+        except NotRunning as error:  # a member may end at any moment
+            problems.append(f"{name}{error}")
+    for name, answers in asked.items():
+        try:
+            entries = answers()
+        except NotRunning as error:
+            problems.append(f"{name}{error}")
+            continue
+        for entry in entries:
+            if entry.taken:
+                _say(console, f"{name}{entry.describe()}")
+        problems += [f"{name}{entry.describe()}" for entry in entries if not entry.taken]
+    if problems:
+        raise RlCoreError("; ".join(problems))
     return 0
 
 

@@ -5,24 +5,32 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 
 from tyro.conf import Positional, UseAppendAction, arg
 
 from agents.run.quiet import Startup, quiet_import
+from agents.saved.population import is_population
 from rl_core.errors import RlCoreError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from agents.config.members import Members
     from agents.config.model import DqnConfig
+    from agents.population.directory import PopulationDir
+    from agents.population.train import PopulationOutcome
+    from agents.run.making import Initial
     from agents.run.outcome import RunOutcome
     from agents.saved.directory import RunDir
+
+    Directory = RunDir | PopulationDir
+    T = TypeVar("T", RunOutcome, PopulationOutcome)
 
 RUNS = Path("runs")
 # An option that takes several words and may be repeated: --set a=1 b=2 --set c=3
@@ -55,35 +63,38 @@ class Train:
     """Load only these blocks of --init-from, such as torso. By default all; then all must fit."""
     resume: bool = False
     """Resume the run in --run if there is one, else start it: for jobs that are restarted."""
+    members: Annotated[Groups, arg(metavar="NAME=VALUES")] = ()
+    """Train several agents at once, one for each value: --members sync_period=25,50,100"""
+    seeds: Annotated[int | None, arg(metavar="N")] = None
+    """Train each of them (or the config) N times at once, with seeds from the config's seed on."""
 
     def __call__(self, console: Console, began: float) -> int:
         from agents.config.files import config_name, load_config
+        from agents.config.members import load_members
 
         changes = [*chain(*self.set)]
         if self.seed is not None:
             changes.append(f"seed={self.seed}")
         changes += _log_to(self.log_to)
-        config = load_config(self.config, changes)
-        if self.resume:
-            if self.run is None:
-                raise RlCoreError("--resume needs --run DIR, the run to go on with")
-            if (self.run / "config.toml").exists():
-                return self._go_on(config, console, began)
         if self.init_from is None and (self.rename or self.blocks):
             raise RlCoreError("--rename and --blocks need --init-from RUN")
-        with (
-            console.status("importing TensorFlow"),
-            quiet_import(onednn=config.onednn) as importing,
-        ):
-            from agents.policy.warm_start import fitted, weights_from
+        if self.resume and self.run is None:
+            raise RlCoreError("--resume needs --run DIR, the run to go on with")
+        given = [*chain(*self.members)]
+        if self.members and not given:
+            raise RlCoreError("--members wants NAME=VALUE,VALUE,..., as in sync_period=25,50")
+        members = load_members(self.config, changes, given, self.seeds)
+        if members is not None:
+            return self._train_members(members, console, began)
+        config = load_config(self.config, changes)
+        if self.resume and self.run is not None:
+            if is_population(self.run):
+                raise RlCoreError(f"{self.run} is a population: give its --members and --seeds")
+            if (self.run / "config.toml").exists():
+                return self._go_on(config, console, began)
+        with _importing(console, config.onednn) as importing:
             from agents.run.train import train
-        startup = Startup(began, importing)
-        initial = None
-        if self.init_from:
-            given = weights_from(self.init_from)
-            initial = partial(
-                fitted, given, rename=[*chain(*self.rename)], blocks=[*chain(*self.blocks)]
-            )
+        startup, initial = Startup(began, importing), self._initial()
         name = config_name(self.config)
         return _with_board(
             lambda on_start: train(
@@ -98,6 +109,48 @@ class Train:
             self.board,
             console,
         )
+
+    def _train_members(self, members: Members, console: Console, began: float) -> int:
+        from agents.config.files import config_name
+
+        if self.resume and self.run is not None and is_population(self.run):
+            return self._members_go_on(members, console, began)
+        with _importing(console, members.base.onednn) as importing:
+            from agents.population.train import train_population
+        startup, initial = Startup(began, importing), self._initial()
+        name = config_name(self.config)
+        return _with_board(
+            lambda on_start: train_population(
+                members,
+                self.run,
+                name=name,
+                console=console,
+                on_start=on_start,
+                initial=initial,
+                startup=startup,
+            ),
+            self.board,
+            console,
+            partial(_show_members, console),
+        )
+
+    def _members_go_on(self, members: Members, console: Console, began: float) -> int:
+        from agents.population.directory import PopulationDir
+
+        assert self.run is not None
+        if PopulationDir.open(self.run).is_finished(members):
+            console.print(f"{self.run} is finished: nothing to do", highlight=False)
+            return 0
+        return _resume_members(self.run, members, self.board, console, began)
+
+    def _initial(self) -> Initial | None:
+        """Returns the weights of --init-from; call it once TensorFlow is imported."""
+        if self.init_from is None:
+            return None
+        from agents.policy.warm_start import fitted, weights_from
+
+        given = weights_from(self.init_from)
+        return partial(fitted, given, rename=[*chain(*self.rename)], blocks=[*chain(*self.blocks)])
 
     def _go_on(self, config: DqnConfig, console: Console, began: float) -> int:
         from agents.config.files import require_can_go_on
@@ -120,7 +173,7 @@ class Resume:
     says_how_it_started: ClassVar[bool] = True
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
-    """A run directory."""
+    """The directory of a run, or of a population: then all of its members go on."""
     set: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Make the run longer, or set live values there: --set env_steps=100_000 sync_period=50"""
     log_to: Annotated[tuple[str, ...], arg(metavar="PACKAGE")] = ()
@@ -133,6 +186,8 @@ class Resume:
         from agents.saved.directory import RunDir
 
         changes = [*chain(*self.set), *_log_to(self.log_to)]
+        if is_population(self.run):
+            return _resume_members(self.run, None, self.board, console, began, changes)
         # Here too, because importing TensorFlow takes seconds.
         config, _ = changed_config(RunDir.open(self.run).config(), changes)
         return _resume(self.run, config, self.board, console, began, changes)
@@ -185,7 +240,7 @@ def _resume(
     began: float,
     changes: Sequence[str] = (),
 ) -> int:
-    with console.status("importing TensorFlow"), quiet_import(onednn=config.onednn) as importing:
+    with _importing(console, config.onednn) as importing:
         from agents.run.train import resume
     startup = Startup(began, importing)
     return _with_board(
@@ -203,18 +258,68 @@ def _resume(
     )
 
 
+def _resume_members(
+    run: Path,
+    members: Members | None,
+    board: bool,
+    console: Console,
+    began: float,
+    changes: Sequence[str] = (),
+) -> int:
+    from agents.config.files import changed_config
+    from agents.population.directory import PopulationDir
+
+    before = PopulationDir.open(run).members()
+    for config in before.configs.values():  # before TensorFlow is imported, which takes seconds
+        changed_config(config, changes)
+    with _importing(console, before.base.onednn) as importing:
+        from agents.population.train import resume_population
+    startup = Startup(began, importing)
+    return _with_board(
+        lambda on_start: resume_population(
+            run,
+            members,
+            changes=changes,
+            console=console,
+            on_start=on_start,
+            startup=startup,
+            who="cli",
+        ),
+        board,
+        console,
+        partial(_show_members, console),
+    )
+
+
+def _show_members(console: Console, outcome: PopulationOutcome) -> None:
+    from agents.cli.members_table import members_table
+
+    console.print(members_table(outcome))
+    outcome.require_all()
+
+
+@contextlib.contextmanager
+def _importing(console: Console, onednn: bool) -> Iterator[float]:
+    with console.status("importing TensorFlow"), quiet_import(onednn=onednn) as seconds:
+        yield seconds
+
+
 def _with_board(
-    go: Callable[[Callable[[RunDir], None]], RunOutcome], board: bool, console: Console
+    go: Callable[[Callable[[Directory], None]], T],
+    board: bool,
+    console: Console,
+    then: Callable[[T], None] = lambda outcome: None,
 ) -> int:
     with contextlib.ExitStack() as beside:
 
-        def on_start(directory: RunDir) -> None:
+        def on_start(directory: Directory) -> None:
             if board:
                 _start_board(directory.logdir, beside, console)
 
         outcome = go(on_start)
         if outcome.signal:
             return 128 + outcome.signal
+        then(outcome)
         if board and console.is_terminal:
             console.print("The run is over; TensorBoard stays up until Ctrl-C.")
             with contextlib.suppress(KeyboardInterrupt):

@@ -5,6 +5,7 @@ own_live.py      live values of the user's own, [live.NAME]
 settings.py      base of all settings: strict models, live fields, one-line errors
 live_values.py   the live values that an agent has under its config
 keys.py          the docs page of all keys, with their papers
+members.py       the members of a population: configs that differ in seed and live values
 files.py         reads and writes configs in TOML
 envs.py          makes the envs of a config
 

@@ -23,7 +23,7 @@ from rl_core.seal import is_sealed_text
 from rl_core.validation import require_known
 
 # Keys that may change when a run is resumed: nothing in its past depends on them.
-_MAY_CHANGE = (
+MAY_CHANGE = (
     "env_steps",
     "eval_period",
     "eval_episodes",
@@ -34,6 +34,7 @@ _MAY_CHANGE = (
     "checkpoint_keep",
     "log_to",
 )
+MEMBERS = "members"  # lists those of a population, see agents.config.members
 _MOST_BYTES = 1 << 20  # largest config file; a real one has a few thousand
 _MOST_DOTS = 5_000  # tomllib's time grows with the square of the length of a dotted name
 _DEEPEST = 20  # levels of nested tables and lists: later readers of a config recurse
@@ -61,13 +62,56 @@ def load_config(source: str | Path, changes: Mapping[str, Any] | Iterable[str] =
     Raises:
       ConfigError: there is no such config, the TOML is malformed, or a value cannot be used.
     """
-    source = _as_source(source)
-    values, where = _read(source)
-    values = _with_base(values, where)
+    values, where = read_values(source)
+    if MEMBERS in values:
+        raise ConfigError(
+            f"{in_one_line(where, 200)} lists the members of a population, which targetnet train "
+            "takes; here the config of one run is wanted"
+        )
+    return config_of(values, changes, where)
+
+
+def read_values(source: str | Path) -> tuple[dict[str, Any], str]:
+    """Returns all that a config says, with what it takes from its `base`, and where it says so.
+
+    Raises:
+      ConfigError: as for `load_config`; values are not checked.
+    """
+    values, where = _read(_as_source(source))
+    return _with_base(values, where), where
+
+
+def config_of(
+    values: Mapping[str, Any], changes: Mapping[str, Any] | Iterable[str], where: str
+) -> DqnConfig:
+    """Returns the config of a run that begins with these values.
+
+    Args:
+      values: of a file; changes: as for `load_config`.
+      where: what messages begin with.
+
+    Raises:
+      ConfigError: as for `load_config`.
+    """
+    values = dict(values)
     for name, value in parsed_changes(changes).items():
-        _apply(values, name, value)
-        where = source if name not in DqnConfig.model_fields else where
-    return parse(DqnConfig, DqnConfig.in_shares(values), where)
+        change_value(values, name, value)
+    config: DqnConfig = parse(DqnConfig, DqnConfig.in_shares(values), where)
+    return config
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Returns what a config's file that has a seal says; refuses a symbolic link.
+
+    Raises:
+      ConfigError: the file cannot be read, or its seal (rl_core/seal.py) does not match its text.
+    """
+    text = _text_of(path, follow=False)
+    try:
+        is_sealed_text(text)
+    except ValueError as error:
+        raise ConfigError(f"cannot use {path}: {error}") from None
+    return _with_base(_parse_toml(text, str(path)), str(path))
 
 
 def read_config(path: Path, absent: Mapping[str, Any] = MappingProxyType({})) -> DqnConfig:
@@ -81,13 +125,7 @@ def read_config(path: Path, absent: Mapping[str, Any] = MappingProxyType({})) ->
       ConfigError: the file cannot be read or used, or its seal (rl_core/seal.py) does not match
         its text.
     """
-    text = _text_of(path, follow=False)
-    try:
-        is_sealed_text(text)
-    except ValueError as error:
-        raise ConfigError(f"cannot use {path}: {error}") from None
-    values = _parse_toml(text, str(path))
-    return parse(DqnConfig, {**absent, **_with_base(values, str(path))}, str(path))
+    return parse(DqnConfig, {**absent, **read_sealed(path)}, str(path))
 
 
 def parsed_changes(changes: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
@@ -144,12 +182,12 @@ def require_can_go_on(before: DqnConfig, after: DqnConfig) -> DqnConfig:
     """
     for name in DqnConfig.model_fields:
         was, is_ = getattr(before, name), getattr(after, name)
-        if name not in _MAY_CHANGE and not _is_as_begun(name, was, is_):
+        if name not in MAY_CHANGE and not _is_as_begun(name, was, is_):
             raise ConfigError(
                 f"{name} is {shown(was)} in this run and cannot become {shown(is_)} on resume"
                 + _what_can_change(name)
             )
-    changes = {name: getattr(after, name) for name in _MAY_CHANGE}
+    changes = {name: getattr(after, name) for name in MAY_CHANGE}
     config: DqnConfig = parse(DqnConfig, dict(before) | changes, "resume")
     return config
 
@@ -157,7 +195,7 @@ def require_can_go_on(before: DqnConfig, after: DqnConfig) -> DqnConfig:
 def _what_can_change(name: str) -> str:
     if any(name == knob.name for knob in DqnConfig.knobs()):
         return f", as its past was made with it; from there on: targetnet resume --set {name}=..."
-    return f" (only {', '.join(_MAY_CHANGE)} and live values can)"
+    return f" (only {', '.join(MAY_CHANGE)} and live values can)"
 
 
 def _is_as_begun(name: str, was: Any, is_: Any) -> bool:
@@ -275,7 +313,7 @@ def _text_of(path: Path, *, follow: bool) -> str:
 
 def _parse_toml(text: str, where: str) -> dict[str, Any]:
     try:
-        return _load_toml(text, where)
+        return load_toml(text, where)
     except tomllib.TOMLDecodeError as error:
         name = in_one_line(where, 200)
         raise ConfigError(f"{name} is not valid TOML: {in_one_line(error)}") from None
@@ -287,7 +325,7 @@ def _parse_change(change: str) -> tuple[str, Any]:
     if not equals or not name.strip():
         raise ConfigError(f"--set wants name=value, got {shown(change)}")
     try:
-        values = _load_toml(f"value = {text}", f"--set {name}")
+        values = load_toml(f"value = {text}", f"--set {name}")
     except tomllib.TOMLDecodeError:
         return name.strip(), text.strip()  # a bare word is a string: --set loss=squared
     if values.keys() != {"value"}:
@@ -295,7 +333,7 @@ def _parse_change(change: str) -> tuple[str, Any]:
     return name.strip(), values["value"]
 
 
-def _apply(values: dict[str, Any], name: str, value: Any) -> None:
+def change_value(values: dict[str, Any], name: str, value: Any) -> None:
     """Changes a key of a config, or the default of an own live value."""
     own = values.get("live")
     if isinstance(own, dict) and isinstance(own.get(name), dict):
@@ -304,7 +342,7 @@ def _apply(values: dict[str, Any], name: str, value: Any) -> None:
         values[name] = value
 
 
-def _load_toml(text: str, where: str) -> dict[str, Any]:
+def load_toml(text: str, where: str) -> dict[str, Any]:
     """Parses TOML that a user wrote.
 
     Raises:

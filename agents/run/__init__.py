@@ -1,6 +1,8 @@
 """One run's life.
 
 train.py         train and resume: makes everything, and lets a Run go
+making.py        makes the agent of a config
+going_on.py      GoingOn: a run that goes on, checked and brought back
 run.py           Run: puts the parts together, trains, saves, evaluates, ends
 loop_runner.py   LoopRunner: the loop, and the work that is due between its time steps
 control.py       RunControl: the commands that a run takes
@@ -22,7 +24,8 @@ wandb_file.py    reads a W&B run's own file
 trackio_store.py  a run in Trackio's database
 sink_choice.py   the sinks that a run reports to
 clock.py         the seconds of training
-terminal.py      progress on the terminal
+terminal.py      Display: the progress of one run
+screen.py        Screen: the progress of one run or several on the terminal
 trace.py         a checksum of every time step
 repeat.py        runs a recorded run again, and compares
 signals.py       Ctrl-C and SIGTERM as requests

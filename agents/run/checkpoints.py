@@ -100,10 +100,10 @@ class Checkpoints:
             newest = {_NEWEST + name: column for name, column in columns.items()}
         kept, begin = self._kept_chunks(written)
         rows = self._new_rows(begin, max(begin, written - 1))
-        if 2 * (written - begin + self._at_once) > self._agent.replay.steps:
-            rows = iter(list(rows))  # or the ring would overwrite them before they are read
-        else:
-            rows = self._while_there(rows)
+        too_late = 2 * (written - begin + self._at_once) > self._agent.replay.steps
+        # The ring would overwrite them before they are read; or others use the graph meanwhile.
+        at_once = too_late or self._agent.takes_turns
+        rows = iter(list(rows)) if at_once else self._while_there(rows)
         self._writing_env_step = env_step
         self._writing = self._writer.submit(
             self._write, files, tick, state.variables | newest,

@@ -26,6 +26,7 @@ class Evaluations:
       reporter, display: report the returns.
       safe_point: takes commands; called between two steps of an evaluation, which is as safe as
         between two time steps of training.
+      give_turn: lets other runs of this thread go on; called there too.
       due: env step of the next evaluation.
       failed: an env failed in an evaluation. The envs of the training are not touched by that.
     """
@@ -36,6 +37,7 @@ class Evaluations:
     reporter: Reporter
     display: Display
     safe_point: Callable[[], None]
+    give_turn: Callable[[], None]
     due: int
     failed: bool = False
 
@@ -67,6 +69,7 @@ class Evaluations:
             return evaluate(agent, agent.config, episodes, policy=policy, stop=stop, watch=watch)
 
     def _stopped_meanwhile(self) -> bool:
+        self.give_turn()
         self.safe_point()
         return self.control.stopped
 

@@ -18,8 +18,9 @@ _FILE = "initial.safetensors"
 
 
 def save_initial(run: RunDir, weights: Mapping[str, np.ndarray]) -> None:
-    """Writes the weights that are not random."""
-    write_file(run.path / _FILE, weights_bytes(weights))
+    """Writes the weights that are not random, if there are any."""
+    if weights:
+        write_file(run.path / _FILE, weights_bytes(weights))
 
 
 def load_initial(run: RunDir) -> dict[str, np.ndarray]:

@@ -45,6 +45,25 @@ class Repeat(Protocol):
         """True once the rest of the repeat cannot change the verdict."""
 
 
+class Turns(Protocol):
+    """Lets several runs go on in one thread."""
+
+    def give(self) -> None:
+        """Lets the others go on; returns when it is this run's turn again."""
+
+    def rest(self, seconds: float) -> None:
+        """Leaves so many seconds to the others."""
+
+
+class NoOthers:
+    """The turns of a run that has its thread to itself."""
+
+    rest = staticmethod(time.sleep)
+
+    def give(self) -> None:
+        pass
+
+
 @dataclass
 class LoopRunner:
     """Runs the loop until the run ends, is stopped, or fails.
@@ -68,6 +87,7 @@ class LoopRunner:
     tracer: Tracer
     on_tick: OnTick | None
     repeat: Repeat | None
+    turns: Turns
     _news: deque[Tick] = field(default_factory=deque)  # not shown yet
 
     def run(self) -> None:
@@ -87,7 +107,7 @@ class LoopRunner:
         next_tick, next_env_step, next_time = self._next_due()
         agent, state, on_tick = self.agent, self.state, self.on_tick
         news, control, interrupt = self._news, self.control, self.control.interrupt
-        now = time.monotonic
+        now, give_turn = time.monotonic, self.turns.give
         for tick in self.display.watched(LOOPS[agent.config.loop](agent, self.envs, state)):
             # Asking every part at each time step, even by one call, costs some percent. Therefore
             # they say beforehand when they have something to do, and finished episodes wait until
@@ -111,6 +131,7 @@ class LoopRunner:
             # A stop may have come meanwhile, say during an evaluation.
             if interrupt.signal or (is_due and control.stop_asked):
                 return
+            give_turn()
 
     def _next_due(self) -> Due:
         """The moment at which the first of all parts has something to do."""
@@ -167,5 +188,5 @@ class LoopRunner:
                 control.evaluations_asked -= bool(returns)
                 continue
             with self.clock.stopped():
-                time.sleep(_PAUSE_SECONDS)
+                self.turns.rest(_PAUSE_SECONDS)
                 self.steering.poll()

@@ -24,7 +24,6 @@ _PERIOD = 1.0  # seconds between two deliveries
 _LONGEST_PAUSE = 30.0  # seconds between two attempts while the store fails
 _CLOSE_SECONDS = 30.0  # longest wait for the last delivery
 _MOST_ROWS = 500  # in one delivery
-_MILLISECOND = 0.001
 _MOST_WAITING = 200_000  # rows in memory while the store fails; then the oldest go
 
 
@@ -100,7 +99,7 @@ class Outbox:
 
     def scalars(self, values: Mapping[str, float], env_step: int) -> None:
         # A store may tell two points of one curve at one env step apart by their milliseconds.
-        self._time = max(time.time(), self._time + _MILLISECOND)
+        self._time = _after(self._time, time.time())
         points = {tag: float(value) for tag, value in values.items()}
         self._rows.append(Row(env_step, self._time, points))
 
@@ -158,7 +157,7 @@ class Outbox:
         moment = 0.0
         for path, size in sorted(self._earlier.items()):
             for row in read_scalars(path, most=size):
-                moment = max(row.time, moment + _MILLISECOND)
+                moment = _after(moment, row.time)
                 yield row._replace(time=moment)
 
     def _taken(self) -> list[Row]:
@@ -178,3 +177,9 @@ class Outbox:
             return False
         self._known[tag, env_step] -= 1
         return True
+
+
+def _after(before: float, moment: float) -> float:
+    """Returns `moment`, or what is a millisecond after `before` if that is later; in seconds."""
+    # In whole milliseconds: a sum of floats may be rounded to the millisecond before.
+    return max(round(1_000 * moment), round(1_000 * before) + 1) / 1_000

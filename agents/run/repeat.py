@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from agents.run.initial_weights import load_initial
-from agents.run.terminal import ConsoleChoice
+from agents.run.screen import ConsoleChoice
 from agents.run.train import train
 from agents.saved.directory import RunDir
 from rl_core.arguments import path_of

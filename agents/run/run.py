@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from agents.dqn.agent import DqnAgent
 from agents.loops.choice import longest_tick
@@ -18,9 +17,8 @@ from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
 from agents.run.curves import Reporter
 from agents.run.evaluating import Evaluations
-from agents.run.loop_runner import LoopRunner, OnTick, Repeat
+from agents.run.loop_runner import LoopRunner, NoOthers, OnTick, Repeat, Turns
 from agents.run.outcome import RunOutcome, summary
-from agents.run.quiet import Startup
 from agents.run.saving import Saver
 from agents.run.signals import StopRequest
 from agents.run.sinks import OwnSink
@@ -44,14 +42,14 @@ class Run:
     Args:
       agent, envs: new, or brought back; whoever made the envs closes them.
       directory: of the run.
-      console: shows progress.
+      display: shows its progress.
       interrupt: true once Ctrl-C was pressed.
       on_tick: called after every time step of all envs.
       repeat: a recorded run that is run again; takes no other changes, and does not evaluate.
       resumed: the moment that agent, envs and files were brought back to; None if the run is new.
       lock: of the directory, if it is held already.
-      startup: how long the start took, to be shown.
       sinks: of the program's own.
+      turns: it takes turns with other runs in this thread; None: it has the thread to itself.
     """
 
     def __init__(
@@ -59,14 +57,14 @@ class Run:
         agent: DqnAgent,
         envs: Envs,
         directory: RunDir,
-        console: Console,
+        display: Display,
         interrupt: StopRequest,
         on_tick: OnTick | None = None,
         repeat: Repeat | None = None,
         resumed: Resumed | None = None,
         lock: RunLock | None = None,
-        startup: Startup | None = None,
         sinks: Sequence[OwnSink] = (),
+        turns: Turns | None = None,
     ) -> None:
         config, files = agent.config, directory.control
         host = resumed.host if resumed else new_host(config)
@@ -74,7 +72,7 @@ class Run:
         state = LoopState.of(host.loop.model_dump(), resumed.step if resumed else None)
         agent.hyperparameters.env_step = state.env_step
         self._state, self._interrupt, self._digest = state, interrupt, ""
-        self._display = display = Display(agent, console, startup)
+        self._display, turns = display, turns or NoOthers()
         display.recent_returns.extend(host.recent_returns)
         self._clock = clock = TrainingClock(host.seconds)
         self._reporter = reporter = Reporter(
@@ -100,7 +98,7 @@ class Run:
         )
         self._evaluations = evaluations = Evaluations(
             agent, control, clock=clock, reporter=reporter, display=display,
-            safe_point=steering.safe_point, due=host.next_evaluation,
+            safe_point=steering.safe_point, due=host.next_evaluation, give_turn=turns.give,
         )  # fmt: skip
         self._saver = saver = Saver(
             directory, self._checkpoints, agent=agent, envs=envs, clock=clock, control=control,
@@ -110,7 +108,7 @@ class Run:
         self._loop = LoopRunner(
             agent, envs, state, clock=clock, control=control, steering=steering,
             evaluations=evaluations, saver=saver, reporter=reporter, display=display,
-            tracer=self._tracer, on_tick=on_tick, repeat=repeat,
+            tracer=self._tracer, on_tick=on_tick, repeat=repeat, turns=turns,
         )  # fmt: skip
 
     def go(self) -> RunOutcome:
@@ -143,12 +141,12 @@ class Run:
     def _announce(self) -> None:
         rows, config = self._agent.replay, self._agent.config
         what = self._repeat.note if self._repeat else self._directory.path
-        self._display.line(
+        self._display.detail(
             f"{what}: {config.env_id}, replay of {rows.capacity:,} rows "
             f"({format_bytes(rows.nbytes)} once full)"
         )
         if not self._envs.has_time_limit and not self._repeat:
-            self._display.line(
+            self._display.detail(
                 f"{config.env_id} is registered without a time limit: an episode may last "
                 f"for ever; an evaluation cuts it after {config.eval_max_steps:,} env steps "
                 "(eval_max_steps); for a limit: --set env_kwargs={max_episode_steps=1000}"
@@ -179,7 +177,7 @@ class Run:
             self._steering.refusal = "the training of this run is over"
             digest = self._saver.end(whole=whole)
             if not self._repeat:
-                self._display.line(f"weights saved: {self._saver.weights}")
+                self._display.detail(f"weights saved: {self._saver.weights}")
         return digest
 
     def _final_evaluation(self) -> Returns:

@@ -4,41 +4,33 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 from agents.config.early_ends import early_ends
-from agents.config.envs import byte_bounds, training_envs
-from agents.config.files import as_config, changed_config, config_name, require_can_go_on
+from agents.config.envs import training_envs
+from agents.config.files import as_config, config_name
 from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.run.checkpoints import restore_agent
-from agents.run.going_back import go_back, require_as_it_was, require_fits
-from agents.run.initial_weights import load_initial, save_initial
+from agents.run.going_on import GoingOn
+from agents.run.initial_weights import save_initial
 from agents.run.loop_runner import OnTick, Repeat
+from agents.run.making import Initial, agent_for, begin_with, initial_weights
 from agents.run.outcome import RunOutcome
 from agents.run.quiet import Startup
 from agents.run.run import Run
+from agents.run.screen import ConsoleChoice, Screen, console_for
 from agents.run.signals import stop_on_interrupt
 from agents.run.sink_choice import require_sinks
 from agents.run.sinks import OwnSink
-from agents.run.terminal import ConsoleChoice, console_for
+from agents.run.terminal import Display
 from agents.saved.directory import RunDir, require_free
-from agents.saved.host import Resumed, read_host
-from envs import Envs
-from envs.in_graph.resident import ResidentEnvs
-from rl_core.arguments import path_of, require_a, require_function
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control.commands import Command, Who, set_command
-from rl_core.control.files import RunLock, submit
-from rl_core.errors import ArgumentError, ConfigError, RunDirError, shown
-
-# The network's random weights -> the weights that replace some of them.
-Initial = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+from rl_core.arguments import path_of, require_function
+from rl_core.control.commands import Who
+from rl_core.control.files import RunLock
+from rl_core.errors import ArgumentError, shown
 
 
 def train(
@@ -78,9 +70,9 @@ def train(
     Raises:
       RlCoreError: a mistake that the user can mend; nothing is left on disk.
     """
-    name = _run_name(name, config)
-    config, screen = as_config(config), console_for(console)
-    _require_functions(on_start, on_tick)
+    name = run_name(name, config)
+    config, screen = as_config(config), Screen(console_for(console))
+    require_functions(on_start, on_tick)
     require_function("initial", initial, "weights")
     path = None if run is None else path_of("run", run)
     if path is not None:
@@ -88,20 +80,19 @@ def train(
     require_sinks(config.log_to, sinks)
     envs = training_envs(config)
     try:
-        agent = _agent_for(config, envs)
-        part = _initial_weights(initial, agent) if initial else {}
-        _begin_with(agent, part)
-        directory = RunDir.create(path, name, config)
-        if part:
-            save_initial(directory, part)
+        agent = agent_for(config, envs)
+        part = initial_weights(initial, agent)
+        begin_with(agent, part)
+        directory = RunDir.create(path, name, config, partial(save_initial, weights=part))
         if on_start:
             on_start(directory)
         if not repeat:
-            _warn(screen, [early_ends(config)])
+            warn(screen.console, early_ends(config))
         with stop_on_interrupt() as stop:
             return Run(
-                agent, envs, directory, screen, stop, on_tick, repeat, startup=startup, sinks=sinks
-            ).go()
+                agent, envs, directory, Display(agent, screen, startup), stop, on_tick, repeat,
+                sinks=sinks,
+            ).go()  # fmt: skip
     finally:
         envs.close()
 
@@ -139,101 +130,46 @@ def resume(
       ConfigError: a change that a run cannot take when it goes on.
       BoundsError, StaticHyperparameter: a live value that the run cannot take.
     """
-    screen = console_for(console)
-    _require_functions(on_start, on_tick)
+    screen = Screen(console_for(console))
+    require_functions(on_start, on_tick)
     directory = RunDir.open(path_of("run", run))
     directory.control.make()
     # First of all: of two processes that resume, one must not touch the other's files.
     lock = RunLock(directory.control)
     try:
-        before = directory.config()
-        config, values = changed_config(before if config is None else as_config(config), changes)
-        config = require_can_go_on(before, config)
-        commands = [set_command(name, value, who) for name, value in values.items()]
-        require_sinks(config.log_to, sinks)
-        store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
-        checkpoint = store.latest()
-        resumed = Resumed(checkpoint, read_host(checkpoint)) if checkpoint else None
-        done = resumed.host.loop.env_step if resumed else 0
-        if config.env_steps < min(before.env_steps, done):
-            raise ConfigError(
-                f"env_steps must be at least {done:,}, where {directory.path} goes on, got "
-                f"{config.env_steps:,}"
-            )
-        if directory.has_result() and done >= config.env_steps:
-            raise RunDirError(
-                f"{directory.path} is finished after {done:,} env steps; "
-                "go on with --set env_steps=..."
-            )
-        missing = require_as_it_was(directory, resumed.host if resumed else None)
-        envs = training_envs(config)
+        going = GoingOn.read(directory, config, changes, who)
+        require_sinks(going.config.log_to, sinks)
+        envs = training_envs(going.config)
         with contextlib.closing(envs), stop_on_interrupt() as stop:
-            agent = _agent_for(config, envs)
-            for name, value in values.items():
-                agent.hyperparameters.check(name, value)
-            if resumed:
-                require_fits(resumed, agent, envs)
-                restore_agent(agent, resumed.checkpoint, store)
-                resumed, problems = _with_envs(resumed, envs)
-                damaged = resumed.checkpoint.damaged
-                _warn(screen, (*damaged, *missing, *problems, _INEXACT if problems else None))
-            else:
-                _begin_with(agent, load_initial(directory))
-            # From here on files change; everything that may refuse to resume comes before.
-            directory.change_config(config)
-            with contextlib.suppress(OSError):  # checkpoints left over cost room, nothing else
-                store.prune(spare=checkpoint.number if checkpoint else None)
-            go_back(directory, resumed.host.events if resumed else {})
+            agent = agent_for(going.config, envs)
+            going.bring_back(agent, envs, lambda line: warn(screen.console, line))
+            # Everything that may refuse to resume comes before.
+            going.cut_files()
             if on_start:
                 on_start(directory)
-            screen.print(f"resumed at env step {done:,}", highlight=False)
-            if config.env_steps > before.env_steps:
-                _warn(screen, [early_ends(config, resumed=True)])
-            _submit(directory, commands)
+            screen.console.print(f"resumed at env step {going.done:,}", highlight=False)
+            warn(screen.console, going.early_end())
+            going.submit()
             return Run(
-                agent, envs, directory, screen, stop, on_tick,
-                resumed=resumed, lock=lock, startup=startup, sinks=sinks,
+                agent, envs, directory, Display(agent, screen, startup), stop, on_tick,
+                resumed=going.resumed, lock=lock, sinks=sinks,
             ).go()  # fmt: skip
     finally:
         lock.release()
 
 
-_INEXACT = "a new episode begins there: not the same bits from here on"
+def warn(console: Console, line: str | None) -> None:
+    """Shows a line about something that the user may want to know; None shows nothing."""
+    if line is not None:
+        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
-def _with_envs(resumed: Resumed, envs: Envs) -> tuple[Resumed, list[str]]:
-    """Brings the envs back; says which of them did not come back the same."""
-    # Before the first time step there is nothing to bring back.
-    if not resumed.checkpoint.tick:
-        return resumed, []
-    step, problems = envs.restore(resumed.host.envs_state())
-    return replace(resumed, step=step), problems
+def run_name(name: str | None, config: DqnConfig | Path | str) -> str:
+    """Returns the NAME of runs/NAME-1.
 
-
-def _initial_weights(initial: Initial, agent: DqnAgent) -> dict[str, np.ndarray]:
-    part = initial(agent.state.weights())
-    require_a(Mapping, "what initial returns", part, "weights by name")
-    return {name: np.asarray(weights) for name, weights in part.items()}
-
-
-def _begin_with(agent: DqnAgent, part: Mapping[str, np.ndarray]) -> None:
-    if part:
-        agent.state.load_weights(agent.state.weights() | dict(part))
-
-
-def _warn(console: Console, lines: Sequence[str | None]) -> None:
-    for line in lines:
-        if line is not None:
-            console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
-
-
-def _submit(directory: RunDir, commands: Sequence[Command]) -> None:
-    """Puts commands into the inbox, where they outlive a kill, and are taken only once."""
-    for command in commands:
-        submit(directory.control, command)
-
-
-def _run_name(name: str | None, config: DqnConfig | Path | str) -> str:
+    Raises:
+      ArgumentError: it is none.
+    """
     if name is None:
         return "run" if isinstance(config, DqnConfig) else config_name(config)
     if not isinstance(name, str) or not name or Path(name).name != name:
@@ -241,18 +177,11 @@ def _run_name(name: str | None, config: DqnConfig | Path | str) -> str:
     return name
 
 
-def _require_functions(on_start: object, on_tick: object) -> None:
+def require_functions(on_start: object, on_tick: object) -> None:
+    """Checks what a caller wants to be called.
+
+    Raises:
+      ArgumentError: it cannot be called.
+    """
     require_function("on_start", on_start, "run_dir")
     require_function("on_tick", on_tick, "agent", "tick")
-
-
-def _agent_for(config: DqnConfig, envs: Envs) -> DqnAgent:
-    return DqnAgent(
-        config,
-        envs.observation_shape,
-        envs.observation_dtype,
-        envs.num_actions,
-        action_masks=envs.has_action_masks,
-        rules=envs.rules if isinstance(envs, ResidentEnvs) else None,
-        byte_bounds=byte_bounds(config, envs),
-    )

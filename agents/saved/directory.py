@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.config.files import dump_config, read_config
 from agents.config.model import DqnConfig
+from agents.saved.population import is_population, name_a_member
 from rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_bytes
 from rl_core.control.files import ControlFiles, write_whole
 from rl_core.errors import RunDirError, reason_of
@@ -74,21 +75,27 @@ class RunDir:
       path: the directory.
       checkpoints: where they are; made with the first one.
       control: the files that steer it.
-      logdir: the directory for TensorBoard: `runs` with all runs if this one is in it, or else this
-        one alone.
+      logdir: the directory for TensorBoard, see `logdir_of`.
     """
 
     def __init__(self, path: Path) -> None:
         self.path, self.checkpoints = path, path / "checkpoints"
         self.control = ControlFiles(path)
-        self.logdir = path.parent if path.parent == RUNS else path
+        self.logdir = logdir_of(path)
 
     @classmethod
-    def create(cls, path: Path | None, name: str, config: DqnConfig) -> RunDir:
+    def create(
+        cls,
+        path: Path | None,
+        name: str,
+        config: DqnConfig,
+        first: Callable[[RunDir], None] = lambda run: None,
+    ) -> RunDir:
         """Makes the directory and writes the config into it.
 
         Args:
           path: where; None takes the next free number of `runs/<name>-<number>`.
+          first: writes what must be there before the config, which makes it a run.
 
         Raises:
           RunDirError: it holds a run already, or cannot be written.
@@ -96,12 +103,13 @@ class RunDir:
         place = path or RUNS
         try:
             if path is None:
-                run = cls(_next_free(name))
+                run = cls(next_free(name))
             else:
                 require_free(path)
                 path.mkdir(parents=True, exist_ok=True)
                 run = cls(path)
             (run.path / _SINKS).unlink(missing_ok=True)  # of a run that was here before
+            first(run)
             run.change_config(config)
         except OSError as error:
             if isinstance(error, RunDirError):
@@ -129,6 +137,8 @@ class RunDir:
         try:
             (path / _CONFIG).lstat()
         except (FileNotFoundError, NotADirectoryError):
+            if is_population(path):
+                raise RunDirError(name_a_member(path)) from None
             raise RunDirError(f"{path} is not a run directory: it has no {_CONFIG}") from None
         except OSError as error:
             raise RunDirError(f"cannot read {path}: {error.strerror}") from None
@@ -229,8 +239,10 @@ def require_free(path: Path) -> None:
     Raises:
       RunDirError: it cannot; says why.
     """
-    if (path / _CONFIG).exists() or any(path.glob(_EVENTS)):
+    if (path / _CONFIG).exists() or is_population(path) or any(path.glob(_EVENTS)):
         raise RunDirError(f"{path} already holds a run; name another directory with --run")
+    if path.is_symlink() and not path.exists():
+        raise RunDirError(f"cannot write a run into {path}: it is a link to nothing")
     existing = next(p for p in (path, *path.absolute().parents) if p.exists())
     if not existing.is_dir():
         raise RunDirError(f"cannot write a run into {path}: {existing} is not a directory")
@@ -238,7 +250,13 @@ def require_free(path: Path) -> None:
         raise RunDirError(f"cannot write a run into {path}: {existing} is not writable")
 
 
-def _next_free(name: str) -> Path:
+def logdir_of(path: Path) -> Path:
+    """Returns the directory that TensorBoard shows with a run: `runs`, or else this run alone."""
+    return RUNS if RUNS in path.parents else path
+
+
+def next_free(name: str) -> Path:
+    """Makes the directory of the next free number of `runs/<name>-<number>`."""
     RUNS.mkdir(parents=True, exist_ok=True)
     taken = [p.name.removeprefix(f"{name}-") for p in RUNS.glob(f"{name}-*")]
     number = max([0, *(int(t) for t in taken if t.isdecimal())])

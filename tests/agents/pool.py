@@ -29,7 +29,7 @@ import numpy as np
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.run.run import Run
-from rl_core.graph.engine import Engine
+from rl_core.graph.engine import Call, Engine
 
 _AT_MOST = 40  # that nobody has; the one that waited longest is closed first
 _BYTES_AT_MOST = 2_000_000  # of variables: a larger agent is not kept
@@ -43,7 +43,7 @@ _OF_RUNS = (
 _LIVE = (
     "discount", "epsilon", "huber_delta", "learning_rate", "max_grad_norm", "sync_period", "tau",
 )  # fmt: skip
-_NOT_KEPT = (Engine,)  # its calls of the graph stay made
+_NOT_KEPT = (Engine, Call)  # calls of the graph stay made
 _BUILDING = (
     "agents.config.live", "agents.dqn", "rl_core.exploration", "rl_core.graph", "rl_core.hyper",
     "rl_core.losses", "rl_core.networks", "rl_core.random", "rl_core.replay",
@@ -66,7 +66,7 @@ def _reconfigure(agent: DqnAgent, config: DqnConfig) -> None:
         live._schedules.pop(name, None)
         if hasattr(value, "value_at"):
             live._schedules[name] = value
-    agent._live.start(live)
+    agent._parts.live.start(live)
 
 
 def _what_builds() -> dict[tuple[str, ...], int]:

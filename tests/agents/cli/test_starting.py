@@ -19,6 +19,7 @@ import agents.run.terminal
 from agents.cli.main import main
 from agents.config.model import DqnConfig
 from agents.run.quiet import process_began
+from agents.run.screen import Screen
 from agents.run.terminal import Display
 from agents.run.train import resume, train
 from agents.saved.directory import RunDir
@@ -305,7 +306,7 @@ def watched(monkeypatch, ticks, *, terminal=False, learn_start=2, loop="plain"):
     agent = SimpleNamespace(config=config, hyperparameters=live, updates=0, learner=learner)
     clock = Clock()
     monkeypatch.setattr(agents.run.terminal, "time", clock)
-    with Display(agent, console) as display:
+    with Display(agent, Screen(console)) as display:
         for tick in display.watched(ticks(agent, clock, console)):
             display.tick(tick, 0.0)
             clock.now += 100  # an evaluation, or a pause: not of the loop

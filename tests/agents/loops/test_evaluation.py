@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from agents.loops.evaluation import evaluate
-from agents.run.terminal import evaluation_shown
+from agents.run.screen import evaluation_shown
 
 
 class Uneven(gym.Env):
@@ -260,7 +260,7 @@ def test_who_watches_is_told_how_far_it_is(lab, agent):
 
 
 def test_a_long_evaluation_shows_where_there_is_no_terminal_a_line_now_and_then(monkeypatch):
-    from agents.run import terminal as display
+    from agents.run import screen as display
 
     console = Console(file=io.StringIO(), width=200)
     now = [0.0]

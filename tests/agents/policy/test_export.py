@@ -13,7 +13,8 @@ from agents.config.model import DqnConfig
 from agents.policy.export import FORMATS, ExportError, export
 from agents.policy.load import load_policy
 from agents.policy.trained import trained as read
-from agents.run.train import _agent_for, train
+from agents.run.making import agent_for
+from agents.run.train import train
 from agents.saved.directory import RunDir
 from rl_core.errors import RunDirError
 
@@ -86,7 +87,7 @@ def observations():
 def agent_actions(run, observations, *, averaged):
     envs = training_envs(CONFIG)
     envs.close()
-    agent = _agent_for(CONFIG, envs)
+    agent = agent_for(CONFIG, envs)
     agent.state.load_weights(read(RunDir.open(run), averaged=averaged).weights)
     return agent.greedy(observations)
 

@@ -137,8 +137,8 @@ PROBLEMS = {
 def test_what_is_not_finite_ends_the_run_with_its_place_and_what_is_saved(
     tmp_path, loop, fault, monkeypatch
 ):
-    agents, real = [], training._agent_for
-    monkeypatch.setattr(training, "_agent_for", lambda *a: agents.append(real(*a)) or agents[-1])
+    agents, real = [], training.agent_for
+    monkeypatch.setattr(training, "agent_for", lambda *a: agents.append(real(*a)) or agents[-1])
     run = tmp_path / "run"
     raised = fault_in(run, EnvNotFinite, fault, **LOOPS[loop])
     num_envs = LOOPS[loop].get("num_envs", 1)

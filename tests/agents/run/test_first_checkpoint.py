@@ -11,6 +11,7 @@ from agents.run.checkpoints import Checkpoints
 from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from rl_core.checkpoint.store import CheckpointStore
+from rl_core.control import steering
 from rl_core.control.commands import do_command
 from rl_core.control.files import submit
 
@@ -95,8 +96,10 @@ def test_what_a_thread_writes_of_a_checkpoint_does_not_change_meanwhile(tmp_path
             assert np.array_equal(value, values_then[name], equal_nan=True), name
 
 
-def test_an_evaluation_that_was_asked_for_is_made_after_a_resume(tmp_path):
+def test_an_evaluation_that_was_asked_for_is_made_after_a_resume(tmp_path, monkeypatch):
     """It was answered before the checkpoint, and the run was stopped before it was made."""
+    # A fast machine makes the other 200 env steps before the next poll.
+    monkeypatch.setattr(steering, "POLL_SECONDS", 0.0)
     config = DqnConfig(**SHORT)
 
     def ask(agent, tick):

@@ -7,7 +7,7 @@ from rich.console import Console
 
 import targetnet
 from agents.config.model import DqnConfig
-from agents.run.terminal import console_for
+from agents.run.screen import console_for
 from rl_core.errors import ArgumentError, ConfigError, RunDirError
 from rl_core.schedules import Linear
 

@@ -230,8 +230,11 @@ def test_the_result_finishes_the_run_there():
     assert store.there == [("result/mean", 100, 3.0)] and store.finished is True
 
 
-def test_no_two_points_have_the_same_millisecond():
+@pytest.mark.parametrize("fraction", [0.0, 0.5, 0.9999])
+def test_no_two_points_have_the_same_millisecond(monkeypatch, fraction):
     """MLflow takes two equal points of one millisecond for one."""
+    # A clock that stands still, also between two milliseconds, where sums of floats may fall back.
+    monkeypatch.setattr(module.time, "time", lambda: 1_795_447_588.733 + fraction / 1_000)
     store, times = Memory(), []
     store.send = lambda rows: times.extend(round(1_000 * row.time) for row in rows)
     closed(store, *[({"a": 1}, 10)] * 100)

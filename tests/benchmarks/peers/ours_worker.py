@@ -29,11 +29,11 @@ def training(setup: dict[str, Any]) -> Work:
     # Made as `train` makes them: what is measured must not be put together in another way.
     from agents.config.envs import training_envs
     from agents.loops.choice import LOOPS
-    from agents.run.train import _agent_for
+    from agents.run.making import agent_for
 
     config = config_of(setup)
     envs = training_envs(config)
-    agent = _agent_for(config, envs)
+    agent = agent_for(config, envs)
     ticks = LOOPS[config.loop](agent, envs, None)
     env_step = target = 0
 

@@ -78,7 +78,7 @@ class Watch:
             "reached": reached,
             "began": round(time.time() - now, 2),
             "seconds": round(now, 2),
-            "evaluating": round(self._evaluating, 2),
+            "evaluating": round(self._evaluating, 6),
             "env_steps": env_step,
             "updates": updates,
         }

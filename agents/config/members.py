@@ -1,0 +1,254 @@
+"""The members of a population: configs that differ in the seed and in live values alone.
+
+A file lists them, each with what it has of its own:
+
+    base = "cartpole"
+    [[members]]
+    sync_period = 25
+    [[members]]
+    sync_period = 50
+
+Or they are given as texts, each with the values of one key: ["sync_period=25,50"].
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tomli_w
+
+from agents.config.files import (
+    MAY_CHANGE,
+    MEMBERS,
+    change_value,
+    changed_config,
+    config_of,
+    load_config,
+    load_toml,
+    read_sealed,
+    read_values,
+)
+from agents.config.live_values import live_knobs
+from agents.config.model import DqnConfig
+from agents.config.own_live import OwnLive
+from rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
+from rl_core.seal import sealed_text
+
+_MOST = 1_000
+
+
+class Members(NamedTuple):
+    """A population's configs.
+
+    Attributes:
+      base: what all have in common; its seed is the first one.
+      own: name of each member, such as m03 -> the keys that it has of its own.
+      configs: name -> config.
+    """
+
+    base: DqnConfig
+    own: dict[str, dict[str, Any]]
+    configs: dict[str, DqnConfig]
+
+    def with_changes(self, changes: Mapping[str, Any] | Iterable[str]) -> Members:
+        """Returns them with keys changed as `changed_config` does; live values stay."""
+        configs = {n: changed_config(config, changes)[0] for n, config in self.configs.items()}
+        return Members(changed_config(self.base, changes)[0], self.own, configs)
+
+
+def load_members(
+    source: str | Path,
+    changes: Mapping[str, Any] | Iterable[str] = (),
+    given: Sequence[str] = (),
+    seeds: int | None = None,
+) -> Members | None:
+    """Loads a config and the members that it lists, or that are given.
+
+    Args:
+      source, changes: as for `load_config`; the changes hold for all members.
+      given: texts such as "sync_period=25,50,100": one member for each value, or for each
+        combination of the values of several texts, of which the last varies fastest.
+      seeds: each of them this many times, with seeds from the config's on; None is once, with
+        its own.
+
+    Returns:
+      The members; None if there are none, as in a config of one run.
+
+    Raises:
+      ConfigError: as for `load_config`; or a member has a key that is no live value, two are
+        alike, or one needs another graph.
+    """
+    values, where = read_values(source)
+    tables = values.pop(MEMBERS, None)
+    if given:
+        tables, where_members = _product(given), "--members"
+    else:
+        where_members = f"{in_one_line(where, 200)}: members"
+    if tables is None and seeds is None:
+        return None
+    base = config_of(values, changes, where)
+    return _members(base, [{}] if tables is None else tables, where_members, seeds)
+
+
+def as_members(
+    config: Members | DqnConfig | Path | str, given: Sequence[str] = (), seeds: int | None = None
+) -> Members:
+    """Returns members themselves, or makes them; of one run, if a config has none.
+
+    Raises:
+      ConfigError: as for `load_members`.
+    """
+    if isinstance(config, Members):
+        return config
+    if isinstance(config, DqnConfig):
+        tables = _product(given) if given else [{}]
+        return _members(config, tables, "--members", seeds)
+    found = load_members(config, (), given, seeds)
+    return found or as_members(load_config(config))
+
+
+def members_text(members: Members) -> str:
+    """Returns the text of a file that `read_members` reads back."""
+    values = members.base.model_dump(exclude_none=True)
+    return sealed_text(tomli_w.dumps(values | {MEMBERS: list(members.own.values())}))
+
+
+def read_members(path: Path) -> Members:
+    """Reads a file with `members_text`; refuses a symbolic link.
+
+    Raises:
+      ConfigError: the file cannot be read or used, or is not what was written.
+    """
+    values = read_sealed(path)
+    tables = values.pop(MEMBERS, [])
+    base = config_of(values, (), str(path))
+    return _members(base, tables, f"{path}: members", None)
+
+
+def require_one_form(configs: Mapping[str, DqnConfig]) -> None:
+    """Checks that one graph serves all.
+
+    Raises:
+      ConfigError: there is no config, or two differ in what the graph is built from.
+    """
+    if not configs:
+        raise ConfigError("a population needs at least one member")
+    (first, of_first), *_ = configs.items()
+    for name, config in configs.items():
+        # A value such as 0 may switch off what others have in the graph, and is not live then.
+        free = {"seed", *MAY_CHANGE, *(_live(of_first) & _live(config))}
+        for key in [key for key in DqnConfig.model_fields if key not in free]:
+            values = [getattr(of, key) for of in (of_first, config)]
+            if values[0] != values[1] and not (key == "live" and _same_but_defaults(*values)):
+                raise ConfigError(
+                    f"members may differ in the seed and in live values, not in {key}: {first} "
+                    f"and {name} have {values[0]!r} and {values[1]!r}"
+                )
+
+
+def _product(given: Sequence[str]) -> list[dict[str, Any]]:
+    axes: dict[str, list[Any]] = {}
+    for text in given:
+        name, equals, values = (part.strip() for part in text.partition("="))
+        if not equals or not name or not values:
+            raise ConfigError(f"--members wants NAME=VALUE,VALUE,..., got {shown(text)}")
+        if name in axes:
+            raise ConfigError(f"--members has {shown(name)} twice: name all its values at once")
+        axes[name] = _list_of(values)
+        _require_at_most(math.prod(map(len, axes.values())), "--members")
+    return [dict(zip(axes, one, strict=True)) for one in itertools.product(*axes.values())]
+
+
+def _list_of(text: str) -> list[Any]:
+    try:
+        values = load_toml(f"values = [{text}]", "--members")
+    except tomllib.TOMLDecodeError:
+        return [value.strip() for value in text.split(",")]  # bare words
+    if values.keys() != {"values"}:
+        raise ConfigError(
+            f"--members wants the values of one key, got several lines: {shown(text)}"
+        )
+    return list(values["values"])
+
+
+def _members(base: DqnConfig, tables: Any, where: str, seeds: int | None) -> Members:
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ConfigError(f"{where} must be tables, [[members]], got {shown(tables)}")
+    if not tables:
+        raise ConfigError(f"{where}: a population needs at least one member")
+    if seeds is not None and seeds < 1:
+        raise ConfigError(f"--seeds must be a whole number >= 1, got {seeds}")
+    _require_at_most(len(tables) * (seeds or 1), where)
+    own = [{**table, **seed} for table in tables for seed in _seeds(base, table, where, seeds)]
+    digits = max(2, len(str(len(own) - 1)))
+    named = {f"m{number:0{digits}}": each for number, each in enumerate(own)}
+    configs = {name: _config(base, each, f"{where}: {name}") for name, each in named.items()}
+    _require_all_different(configs, named, where)
+    require_one_form(configs)
+    return Members(base, named, configs)
+
+
+def _require_at_most(count: int, where: str) -> None:
+    """Checks the number of members, before anything is made for each of them."""
+    if count > _MOST:
+        raise ConfigError(f"{where}: a population has at most {_MOST:,} members, got {count:,}")
+
+
+def _seeds(
+    base: DqnConfig, table: Mapping[str, Any], where: str, seeds: int | None
+) -> list[dict[str, int]]:
+    if seeds is None:
+        return [{}]
+    if "seed" in table:
+        raise ConfigError(f"{where}: either the members have a seed of their own, or --seeds")
+    return [{"seed": base.seed + number} for number in range(seeds)]
+
+
+def _config(base: DqnConfig, own: Mapping[str, Any], where: str) -> DqnConfig:
+    names = {"seed", *_live(base)}
+    for name in own:
+        if name in base.without_effect():
+            needs = base.without_effect()[name]
+            raise ConfigError(f"{where}: {name} has no effect here: it needs {needs}")
+        if name not in names:
+            raise ConfigError(
+                f"{where}: members may differ in the seed and in live values, and "
+                f"{in_one_line(name, 100)} is neither{did_you_mean(name, names)}"
+            )
+    values = base.model_dump(exclude_none=True)
+    for name, value in own.items():
+        change_value(values, name, value)
+    return config_of(values, (), where)
+
+
+def _require_all_different(
+    configs: Mapping[str, DqnConfig], own: Mapping[str, Mapping[str, Any]], where: str
+) -> None:
+    seen: list[tuple[str, DqnConfig]] = []
+    for name, config in configs.items():
+        for other, before in seen:
+            if config == before:
+                what = ", ".join(f"{key}={value}" for key, value in own[name].items())
+                raise ConfigError(
+                    f"{where}: {other} and {name} are alike ({what or 'the config as it is'}): "
+                    "give each its own values or seed, or --seeds"
+                )
+        seen.append((name, config))
+
+
+def _live(config: DqnConfig) -> set[str]:
+    return {knob.name for knob in live_knobs(config)}
+
+
+def _same_but_defaults(first: Mapping[str, OwnLive], second: Mapping[str, OwnLive]) -> bool:
+    """Says whether own live values differ in nothing but what they begin with."""
+    forms = [
+        {name: own.model_dump(exclude={"default"}) for name, own in of.items()}
+        for of in (first, second)
+    ]
+    return forms[0] == forms[1]

@@ -1,0 +1,156 @@
+"""A population's directory: what its members are, and a run directory for each of them."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from agents.config.files import require_can_go_on
+from agents.config.members import Members, members_text, read_members
+from agents.config.model import DqnConfig
+from agents.run.initial_weights import load_initial, save_initial
+from agents.saved.directory import RunDir, logdir_of, next_free, require_free, write_file
+from agents.saved.population import POPULATION, is_population
+from rl_core.errors import ConfigError, RunDirError
+
+# Member -> weights that it begins with.
+Weights = Mapping[str, Mapping[str, np.ndarray]]
+
+
+class PopulationDir:
+    """One population's files.
+
+    Attributes:
+      path: the directory.
+      logdir: the directory for TensorBoard, as of a `RunDir`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.logdir = path, logdir_of(path)
+
+    @classmethod
+    def create(
+        cls, path: Path | None, name: str, members: Members, weights: Weights
+    ) -> PopulationDir:
+        """Makes the directory, and those of all members; all or nothing.
+
+        Args:
+          path: where; None takes the next free number of `runs/<name>-<number>`.
+          weights: that members begin with, where they are not random.
+
+        Raises:
+          RunDirError: a run or a population is there already, or it cannot be written.
+        """
+        if path is not None:
+            require_free_for(path, members)
+        with contextlib.ExitStack() as undo:
+            try:
+                population = cls(path or next_free(name))
+                undo.callback(_remove_new, population.path, path is None or not path.exists())
+                population.path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise RunDirError(f"cannot write a run into {path}: {error.strerror}") from None
+            # First of all: whatever a kill leaves of the others, it is enough to make them again.
+            write_file(population.path / POPULATION, members_text(members).encode())
+            undo.callback((population.path / POPULATION).unlink, missing_ok=True)
+            for member, config in members.configs.items():
+                place = population.path / member
+                undo.callback(_remove_new, place, not place.exists())
+                first = partial(save_initial, weights=weights.get(member, {}))
+                RunDir.create(place, member, config, first)
+            undo.pop_all()
+        return population
+
+    @classmethod
+    def open(cls, path: Path) -> PopulationDir:
+        """Opens an existing population.
+
+        Raises:
+          RunDirError: there is none.
+        """
+        if not is_population(path):
+            raise RunDirError(f"{path} is not a population: it has no {POPULATION}")
+        return cls(path)
+
+    def members(self) -> Members:
+        """Reads what the members are.
+
+        Raises:
+          ConfigError: the file is damaged.
+        """
+        return read_members(self.path / POPULATION)
+
+    def change_members(self, members: Members) -> None:
+        """Writes what the members are from now on."""
+        write_file(self.path / POPULATION, members_text(members).encode())
+
+    def require_same(self, members: Members) -> None:
+        """Checks that these members may go on here.
+
+        Raises:
+          ConfigError: they are others, or one has a change that a run cannot take.
+        """
+        before = self.members().configs
+        if before.keys() != members.configs.keys():
+            raise ConfigError(
+                f"{self.path} has {len(before)} members, and the config has {len(members.configs)}"
+            )
+        for name, config in members.configs.items():
+            require_can_go_on(before[name], config)
+
+    def is_finished(self, members: Members) -> bool:
+        """Says whether all members have come to the end that these configs name.
+
+        Raises:
+          ConfigError: as for `require_same`.
+        """
+        self.require_same(members)
+        return all(self._has_ended(name, config) for name, config in members.configs.items())
+
+    def _has_ended(self, name: str, config: DqnConfig) -> bool:
+        run = RunDir(self.path / name)
+        return run.has_result() and config.env_steps <= run.config().env_steps
+
+    def member(self, name: str, members: Members) -> RunDir:
+        """Returns the run directory of a member, and makes it if a kill came before.
+
+        Raises:
+          RunDirError: it is damaged, or of another member.
+        """
+        path = self.path / name
+        if not (path / "config.toml").exists():
+            if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+                raise RunDirError(
+                    f"{path} is damaged: it has no config.toml; without the directory that member "
+                    "would begin again"
+                )
+            if any(load_initial(RunDir(self.path / other)) for other in members.configs):
+                raise RunDirError(f"{path} was not made, and the weights it began with are lost")
+            return RunDir.create(path, name, members.configs[name])
+        run = RunDir.open(path)
+        try:
+            require_can_go_on(members.configs[name], run.config())
+        except ConfigError as error:
+            raise RunDirError(f"{path} is not the member that it was: {error}") from None
+        return run
+
+
+def require_free_for(path: Path, members: Members) -> None:
+    """Checks that a population can be put at `path`; writes nothing.
+
+    Raises:
+      RunDirError: it cannot; says why.
+    """
+    require_free(path)
+    for member in members.configs:
+        require_free(path / member)
+
+
+def _remove_new(path: Path, is_new: bool) -> None:
+    if is_new:
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,147 @@
+"""A run that goes on: what it is checked for, and brought back to, before its loop starts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agents.config.early_ends import early_ends
+from agents.config.files import as_config, changed_config, require_can_go_on
+from agents.config.model import DqnConfig
+from agents.dqn.agent import DqnAgent
+from agents.run.checkpoints import restore_agent
+from agents.run.going_back import go_back, require_as_it_was, require_fits
+from agents.run.initial_weights import load_initial
+from agents.run.making import begin_with
+from agents.saved.directory import RunDir
+from agents.saved.host import Resumed, read_host
+from envs import Envs
+from rl_core.checkpoint.store import CheckpointStore
+from rl_core.control.commands import Command, Who, set_command
+from rl_core.control.files import submit
+from rl_core.errors import ConfigError, RunDirError
+
+_INEXACT = "a new episode begins there: not the same bits from here on"
+Say = Callable[[str], None]
+
+
+class Finished(RunDirError):
+    """A run that is finished, and has nothing to go on with."""
+
+
+@dataclass
+class GoingOn:
+    """A run and what it goes on with. Make it while the directory's lock is held.
+
+    Attributes:
+      directory: of the run.
+      before, config: its config until now, and from now on.
+      values: live values to be set.
+      resumed: where it goes on; None if it has no checkpoint, and begins again.
+      missing: lines about what is lost of its curves.
+    """
+
+    directory: RunDir
+    before: DqnConfig
+    config: DqnConfig
+    values: Mapping[str, Any]
+    resumed: Resumed | None
+    missing: Sequence[str]
+    _store: CheckpointStore
+    _commands: Sequence[Command]
+
+    @classmethod
+    def read(
+        cls,
+        directory: RunDir,
+        config: DqnConfig | Path | str | None,
+        changes: Mapping[str, Any] | Sequence[str],
+        who: Who,
+    ) -> GoingOn:
+        """Reads the run; changes nothing.
+
+        Args:
+          config, changes, who: as for `agents.run.train.resume`.
+
+        Raises:
+          Finished: the run is.
+          RunDirError: its files are damaged.
+          ConfigError: a change that a run cannot take when it goes on.
+          CheckpointError: no checkpoint is whole.
+        """
+        before = directory.config()
+        config, values = changed_config(before if config is None else as_config(config), changes)
+        config = require_can_go_on(before, config)
+        commands = [set_command(name, value, who) for name, value in values.items()]
+        store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
+        checkpoint = store.latest()
+        resumed = Resumed(checkpoint, read_host(checkpoint)) if checkpoint else None
+        done = resumed.host.loop.env_step if resumed else 0
+        if config.env_steps < min(before.env_steps, done):
+            raise ConfigError(
+                f"env_steps must be at least {done:,}, where {directory.path} goes on, got "
+                f"{config.env_steps:,}"
+            )
+        if directory.has_result() and done >= config.env_steps:
+            raise Finished(
+                f"{directory.path} is finished after {done:,} env steps; "
+                "go on with --set env_steps=..."
+            )
+        missing = require_as_it_was(directory, resumed.host if resumed else None)
+        return cls(directory, before, config, values, resumed, missing, store, commands)
+
+    @property
+    def done(self) -> int:
+        """Env steps until there."""
+        return self.resumed.host.loop.env_step if self.resumed else 0
+
+    def bring_back(self, agent: DqnAgent, envs: Envs, warn: Say) -> None:
+        """Brings agent and envs back to where the run goes on; changes no file.
+
+        Raises:
+          CheckpointError: the checkpoint is not of such a run.
+          BoundsError, StaticHyperparameter: a live value that the run cannot take.
+        """
+        for name, value in self.values.items():
+            agent.hyperparameters.check(name, value)
+        if not self.resumed:
+            begin_with(agent, load_initial(self.directory))
+            return
+        require_fits(self.resumed, agent, envs)
+        restore_agent(agent, self.resumed.checkpoint, self._store)
+        self.resumed, problems = _with_envs(self.resumed, envs)
+        for line in (*self.resumed.checkpoint.damaged, *self.missing, *problems):
+            warn(line)
+        if problems:
+            warn(_INEXACT)
+
+    def cut_files(self) -> None:
+        """Drops what came after that moment from the files; from here on they change."""
+        self.directory.change_config(self.config)
+        number = self.resumed.checkpoint.number if self.resumed else None
+        with contextlib.suppress(OSError):  # checkpoints left over cost room, nothing else
+            self._store.prune(spare=number)
+        go_back(self.directory, self.resumed.host.events if self.resumed else {})
+
+    def submit(self) -> None:
+        """Puts the changes of live values into the inbox: they outlive a kill, and count once."""
+        for command in self._commands:
+            submit(self.directory.control, command)
+
+    def early_end(self) -> str | None:
+        """A line about schedules that end before the run, if it is longer now."""
+        if self.config.env_steps <= self.before.env_steps:
+            return None
+        return early_ends(self.config, resumed=True)
+
+
+def _with_envs(resumed: Resumed, envs: Envs) -> tuple[Resumed, list[str]]:
+    """Brings the envs back; says which of them did not come back the same."""
+    # Before the first time step there is nothing to bring back.
+    if not resumed.checkpoint.tick:
+        return resumed, []
+    step, problems = envs.restore(resumed.host.envs_state())
+    return replace(resumed, step=step), problems

@@ -1,0 +1,50 @@
+"""Makes the agent of a config, and gives it the weights it begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from agents.config.envs import byte_bounds
+from agents.config.model import DqnConfig
+from agents.dqn.agent import DqnAgent
+from envs import Envs
+from envs.in_graph.resident import ResidentEnvs
+from rl_core.arguments import require_a
+
+# The network's random weights -> the weights that replace some of them.
+Initial = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+
+
+def agent_for(config: DqnConfig, envs: Envs) -> DqnAgent:
+    """Returns an agent that begins, for these envs."""
+    return DqnAgent(config, **arguments_for(config, envs))
+
+
+def arguments_for(config: DqnConfig, envs: Envs) -> dict[str, Any]:
+    """Returns what an agent, or a population, has to know of its envs."""
+    return {
+        "observation_shape": envs.observation_shape,
+        "observation_dtype": envs.observation_dtype,
+        "num_actions": envs.num_actions,
+        "action_masks": envs.has_action_masks,
+        "rules": envs.rules if isinstance(envs, ResidentEnvs) else None,
+        "byte_bounds": byte_bounds(config, envs),
+    }
+
+
+def initial_weights(initial: Initial | None, agent: DqnAgent) -> dict[str, np.ndarray]:
+    """Returns the weights that the caller gives; none without `initial`."""
+    if initial is None:
+        return {}
+    part = initial(agent.state.weights())
+    require_a(Mapping, "what initial returns", part, "weights by name")
+    return {name: np.asarray(weights) for name, weights in part.items()}
+
+
+def begin_with(agent: DqnAgent, part: Mapping[str, np.ndarray]) -> None:
+    """Gives some or all of the variables these weights."""
+    if part:
+        agent.state.load_weights(agent.state.weights() | dict(part))

@@ -1,0 +1,206 @@
+"""The terminal of one run, or of several at once: a bar, and lines above it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Literal, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from agents.loops.evaluation import Watch
+from rl_core.errors import ArgumentError, escaped, shown
+
+_REFRESHES = 400  # of the bar, over the whole run
+_LINES = 10  # about the progress where there is no bar, over the whole run
+_STATUS_SECONDS, _LINE_SECONDS = 0.5, 60.0  # between two reports on a long evaluation
+
+
+# The console of a function that was given none: "auto" shows progress where a person looks on.
+ConsoleChoice = Console | Literal["auto"] | None
+
+
+def console_for(choice: ConsoleChoice) -> Console:
+    """Returns the console that shows a run's progress.
+
+    Args:
+      choice: a console; None for silence; "auto" for standard output if it is a terminal or a
+        notebook, and silence elsewhere.
+
+    Raises:
+      ArgumentError: it is none of these.
+    """
+    if isinstance(choice, Console):
+        return choice
+    if choice is None:
+        return Console(quiet=True)
+    if choice != "auto":
+        raise ArgumentError(f"console must be a rich Console, 'auto' or None, got {shown(choice)}")
+    console = Console()
+    # `is_terminal` alone is also true in a pipe if the user wants colors there (FORCE_COLOR).
+    watched = console.is_jupyter or (console.is_terminal and console.file.isatty())
+    return console if watched else Console(quiet=True)
+
+
+class Shown(Protocol):
+    """A run whose progress is shown.
+
+    Attributes:
+      env_steps: how long it is; done: env steps so far; speed: env steps per second.
+      is_compiling: whether it is in a call that takes long because it compiles.
+    """
+
+    env_steps: int
+    done: int
+    speed: float
+
+    @property
+    def is_compiling(self) -> bool: ...
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean of the last episodes; None before the first has ended."""
+
+    def state(self) -> str:
+        """A few words on how it is."""
+
+
+class Screen:
+    """Shows runs; the bar is there as long as one of them, or their owner, is inside `with`.
+
+    Args:
+      console: shows it; a terminal has a bar.
+
+    Attributes:
+      console: the same.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._runs: list[Shown] = []
+        self._users, self._lines = 0, 0
+        self._progress = Progress(
+            TextColumn("{task.completed:,.0f} / {task.total:,.0f} env steps"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[speed]:,.0f}/s"),
+            _Left(),
+            _State(lambda: any(run.is_compiling for run in self._runs)),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("", total=0, speed=0.0, state="")
+
+    def add(self, run: Shown) -> int:
+        """Shows one more run; returns how many env steps may pass between two reports on it."""
+        self._runs.append(run)
+        self._progress.update(self._task, total=self._total)
+        return max(1, run.env_steps // (_REFRESHES if self.console.is_terminal else _LINES))
+
+    def __enter__(self) -> Screen:
+        self._users += 1
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._users -= 1
+        if not self._users:
+            self._progress.stop()
+
+    def report(self, run: Shown) -> None:
+        """Shows how far the runs are, because `run` is further now."""
+        runs, state = self._runs, self._state(run)
+        done, speed = sum(run.done for run in runs), sum(run.speed for run in runs)
+        self._progress.update(self._task, completed=done, speed=speed, state=state)
+        if self.console.is_terminal:
+            return
+        if len(runs) == 1:
+            self.line(f"env step {done:,}: {state}")
+        elif done * _LINES // self._total > self._lines:
+            self._lines = done * _LINES // self._total
+            self.line(f"env step {done:,} of {self._total:,} of all members: {state}")
+
+    def line(self, text: str) -> None:
+        """Shows a line that stays, above the bar; escaped, as anybody's text may be in it."""
+        self._progress.console.print(escaped(text), highlight=False, soft_wrap=True, markup=False)
+
+    @contextlib.contextmanager
+    def evaluating(self, run: Shown, episodes: int) -> Iterator[Watch]:
+        """Shows the progress of an evaluation, in the bar while there is one."""
+        if len(self._runs) > 1:  # the others go on meanwhile
+            yield lambda done, env_steps: None
+            return
+        if not self._progress.live.is_started:
+            with evaluation_shown(self.console, episodes) as watch:
+                yield watch
+            return
+
+        def show(text: str) -> None:
+            self._progress.update(self._task, state=text)
+
+        yield _watch(episodes, show, _STATUS_SECONDS)
+        show(run.state())
+
+    @property
+    def _total(self) -> int:
+        return sum(run.env_steps for run in self._runs)
+
+    def _state(self, run: Shown) -> str:
+        if len(self._runs) == 1:
+            return run.state()
+        returns = [of.mean_return for of in self._runs if of.mean_return is not None]
+        if not returns:
+            return f"{len(self._runs)} members"
+        return f"{len(self._runs)} members, return {min(returns):,.1f} to {max(returns):,.1f}"
+
+
+@contextlib.contextmanager
+def evaluation_shown(console: Console, episodes: int) -> Iterator[Watch]:
+    """Yields a function that shows the progress of a long evaluation of `episodes`.
+
+    On a terminal the progress goes away at the end; elsewhere it is a line now and then.
+    """
+    if not console.is_terminal:
+
+        def line(text: str) -> None:
+            console.print(text, highlight=False, soft_wrap=True)
+
+        yield _watch(episodes, line, _LINE_SECONDS)
+        return
+    with console.status("evaluating") as status:
+        yield _watch(episodes, status.update, _STATUS_SECONDS)
+
+
+def _watch(episodes: int, show: Callable[[str], None], period: float) -> Watch:
+    due = time.monotonic() + period
+
+    def watch(done: int, env_steps: int) -> None:
+        nonlocal due
+        if (now := time.monotonic()) >= due:
+            due = now + period
+            show(f"evaluating: {done:,} of {episodes:,} episodes, {env_steps:,} env steps")
+
+    return watch
+
+
+class _Left(TimeRemainingColumn):
+    """The time to the end of training, with a word that says so: "0:01:07 left"."""
+
+    def render(self, task: Task) -> Text:
+        return super().render(task).append(" left")
+
+
+class _State(ProgressColumn):
+    """The task's state, or "compiling ..." during a call that compiles.
+
+    The progress bar renders it in a thread of its own, so also while the loop is inside a call.
+    """
+
+    def __init__(self, compiling: Callable[[], bool]) -> None:
+        self._compiling = compiling
+        super().__init__()
+
+    def render(self, task: Task) -> Text:
+        return Text("compiling ..." if self._compiling() else task.fields["state"])

@@ -1,0 +1,31 @@
+"""A population's directory: population.toml, and a run directory for each member.
+
+    runs/cartpole-1/population.toml
+    runs/cartpole-1/m00/config.toml ...
+
+`population.toml` is written first, so that a population that was killed at any moment can go on.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+POPULATION = "population.toml"
+_MEMBER = re.compile(r"m\d{2,4}")
+
+
+def is_population(path: Path) -> bool:
+    """Says whether a population lies there."""
+    return (path / POPULATION).is_file()
+
+
+def member_dirs(path: Path) -> list[Path]:
+    """Returns the directories of a population's members, by number."""
+    return sorted(of for of in path.iterdir() if _MEMBER.fullmatch(of.name) and of.is_dir())
+
+
+def name_a_member(path: Path) -> str:
+    """Returns the end of a message about a population where a run is wanted."""
+    first = next(iter(member_dirs(path)), path / "m00")
+    return f"{path} is a population: name one of its members, such as {first}"
