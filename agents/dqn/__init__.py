@@ -3,6 +3,8 @@
 agent.py           DqnAgent: one agent, as envs and loops see it
 parts.py           what an agent consists of: what is in the graph, and what it has of its own
 population.py      P agents of one form on one graph
+joint_calls.py     calls of members that need no seat: updates of many in one call
+joining.py         what Python knows around these calls
 networks.py        online, target and averaged networks, each under its scope
 heads.py           the table of heads: how each is built, and how it learns
 own_network.py     a network function of the user's own

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
 from agents.config.model import DqnConfig
 from agents.dqn.acting_calls import ActingCalls
 from agents.dqn.choosing import COLUMNS, Exploration, Policy
+from agents.dqn.joining import Joined
 from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.step_buffer import RowBuffer
 from rl_core.hyperparameters import Hyperparameters
@@ -31,6 +33,7 @@ class Acting:
       live: epsilon and temperature are read there.
       own: the user's own live values.
       masks: whether the envs say which actions are legal.
+      joined: stores single time steps with those of other members; None: alone.
 
     Attributes:
       greedy: the greedy policy.
@@ -48,8 +51,9 @@ class Acting:
         live: Hyperparameters,
         own: OwnFeeds,
         masks: bool,
+        joined: Joined | None = None,
     ) -> None:
-        self._calls, self._live, self._own = calls, live, own
+        self._calls, self._live, self._own, self._joined = calls, live, own, joined
         self.greedy: Policy = calls.greedy
         self.greedy_averaged, self.drawn = calls.greedy_averaged, calls.drawn
         # The same arrays at every step: cheaper to hand over than new ones.
@@ -59,6 +63,7 @@ class Acting:
         self.time_step: int | None = 0
         # Plain epsilon-greedy needs nothing of the graph but the best action.
         self._outside = exploration.outside(masks, config.seed)
+        self._greedily = calls.greedy if joined is None else partial(joined.chosen, calls.greedy)
         self._buffer = None if self._outside is None else RowBuffer()
         fitting = _WAITING_BYTES * memory.steps // memory.nbytes
         self._most = min(_WAITING_AT_MOST, fitting, memory.steps // 2)
@@ -82,6 +87,8 @@ class Acting:
         if self._waits():
             return self._step_buffered(observation, reward, terminated, autoreset)
         self.flush()
+        if self._joined is not None:
+            return self._step_joined(observation, reward, terminated, autoreset, self._joined)
         more = self._own.values() if legal is None else (*self._own.values(), legal)
         actions = self._calls.step(
             observation, reward, terminated, autoreset, *self._fed.values(), *more
@@ -120,6 +127,8 @@ class Acting:
         self.time_step = None
         if self._buffer is not None:
             self._buffer.clear()
+        if self._joined is not None:
+            self._joined.forget()
 
     def _step_buffered(
         self,
@@ -128,16 +137,35 @@ class Acting:
         terminated: np.ndarray,
         autoreset: np.ndarray,
     ) -> np.ndarray:
-        buffer, choose = self._buffer, self._outside
-        assert buffer is not None and choose is not None
-        self._calls.check_shown((observation, reward, terminated, autoreset))
-        if self.time_step is None:
-            self.time_step = self._calls.time_step().item()
-        actions = choose(self.greedy, observation, self._epsilon.item(), self.time_step)
+        buffer = self._buffer
+        assert buffer is not None
+        actions = self._chosen(observation, reward, terminated, autoreset)
         buffer.put(observation, actions, reward, terminated, autoreset)
-        self.time_step += 1
         if buffer.count == self._most:
             self.flush()
+        return actions
+
+    def _step_joined(
+        self,
+        observation: np.ndarray,
+        reward: np.ndarray,
+        terminated: np.ndarray,
+        autoreset: np.ndarray,
+        joined: Joined,
+    ) -> np.ndarray:
+        actions = self._chosen(observation, reward, terminated, autoreset)
+        joined.put(observation, actions, reward, terminated, autoreset)
+        return actions
+
+    def _chosen(self, observation: np.ndarray, *more: np.ndarray) -> np.ndarray:
+        """Chooses outside the graph for one more time step, once what it shows is checked."""
+        choose = self._outside
+        assert choose is not None
+        self._calls.check_shown((observation, *more))
+        if self.time_step is None:
+            self.time_step = self._calls.time_step().item()
+        actions = choose(self._greedily, observation, self._epsilon.item(), self.time_step)
+        self.time_step += 1
         return actions
 
     def act(self, observation: np.ndarray, time_step: int, legal: np.ndarray | None) -> Rows:

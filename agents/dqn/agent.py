@@ -18,6 +18,7 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.actor import Acting
+from agents.dqn.joining import Joint
 from agents.dqn.learner import Inspection
 from agents.dqn.needs import require_memory
 from agents.dqn.parts import AgentGraph, Parts
@@ -58,6 +59,7 @@ class DqnAgent:
       replay: the replay memory.
       networks, acting, learner: the parts, with everything that the methods here leave out.
       chunks: makes many time steps in one call; None without `rules`.
+      joint: makes updates of several members on its graph together; None where nobody does.
       takes_turns: whether it is one of several members on its graph: only one thread may call it.
 
     Raises:
@@ -103,21 +105,23 @@ class DqnAgent:
     def _use(self, graph: AgentGraph, parts: Parts, config: DqnConfig) -> None:
         self.config, self.num_actions, self._can_learn = config, graph.num_actions, False
         self._graph, self._parts, self.engine = graph, parts, parts.engine
-        self.replay, self.networks = graph.memory, graph.networks
+        self.replay, self.networks, self.joint = graph.memory, graph.networks, graph.joint
         self.acting: Acting = parts.acting
         self.learner, self.chunks = parts.learner, parts.chunks
         self.hyperparameters, self.state, self.q_values = parts.values, parts.state, parts.q_values
 
-    def member(self, number: int, config: DqnConfig) -> DqnAgent:
+    def member(self, number: int, config: DqnConfig, joint: Joint | None = None) -> DqnAgent:
         """Returns a member that begins; see `agents.dqn.population.Population`.
 
         Args:
           number: from 0 to the number of members that this agent was built for.
           config: with the member's own seed and live values.
+          joint: this agent's, to make single updates with those of other members; None: alone.
         """
         other = object.__new__(DqnAgent)
         other.takes_turns = True
-        other._use(self._graph, self._graph.parts_of(number, config), config)
+        other._use(self._graph, self._graph.parts_of(number, config, joint), config)
+        other.joint = joint
         return other
 
     # What the envs call.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -46,6 +47,7 @@ class GreedyPolicy:
       engine: of the agent.
       values: of `observations`, a placeholder [M, ...], and of the placeholders of `own`.
       legal: [M, A] bool placeholder, with action masks.
+      member: int64 scalar placeholder, where `values` are those of one of several members.
     """
 
     def __init__(
@@ -55,20 +57,33 @@ class GreedyPolicy:
         observations: tf.Tensor,
         legal: tf.Tensor | None,
         own: OwnFeeds,
+        member: tf.Tensor | None = None,
     ) -> None:
         action = best(legal_only(values.q, legal))  # [M]
-        masks = [] if legal is None else [legal]
+        masks, last = ([] if of is None else [of] for of in (legal, member))
         self._masks, self._own = bool(masks), own
-        self._call = engine.callable(action, [observations, *masks, *own.tensors.values()])
+        self._last: tuple[np.int64, ...] = ()
+        self._call = engine.callable(action, [observations, *masks, *own.tensors.values(), *last])
 
     def of_member(self, place: Place, own: OwnFeeds) -> GreedyPolicy:
         """The same for a member, with live values of its own."""
         return place.copy(self, _own=own)
 
+    def by_row(self, member: int, before: Callable[[], None], own: OwnFeeds) -> GreedyPolicy:
+        """The same for a member that is fed, which need not sit down for it.
+
+        Args:
+          before: is called first each time.
+        """
+        other = copy.copy(self)
+        other._own, other._last = own, (np.int64(member),)
+        other._call = self._call.after(before)
+        return other
+
     def __call__(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
         if self._masks:
-            return self._call(observation, legal, *self._own.values())
-        return self._call(observation, *self._own.values())
+            return self._call(observation, legal, *self._own.values(), *self._last)
+        return self._call(observation, *self._own.values(), *self._last)
 
 
 class Exploration:

@@ -28,11 +28,12 @@ from rl_core.optimizers.freeze import ApplyOps
 from rl_core.optimizers.freeze_schedule import Arm, Exempt, FreezeSchedule
 from rl_core.optimizers.fused import fused_updates
 from rl_core.optimizers.packed_adam import Applied, LoopAdam, LoopMoments
-from rl_core.optimizers.phase import Fused, PhaseCalls
+from rl_core.optimizers.phase import Fused, Jointly, PhaseCalls
 from rl_core.random import Keys
 from rl_core.replay import ReplayMemory
 
-_OF_FRAMES = ("nature", "impala")
+# Networks of whole frames.
+FRAMES = ("nature", "impala")
 
 
 class Inspection(NamedTuple):
@@ -97,13 +98,15 @@ class Learner:
         self._inspect = engine.callable(Inspection(self.clock.age.read_value(), distance))
         self._count = engine.callable(self.update.count.read_value())
 
-    def of_member(self, place: Place, config: DqnConfig, live: LiveFeeds) -> Learner:
-        """The same for a member that begins, with live values of its own."""
+    def of_member(
+        self, place: Place, config: DqnConfig, live: LiveFeeds, joined: Jointly | None
+    ) -> Learner:
+        """The same for a member that begins; `joined` makes single updates with those of others."""
         clock, moments = self.clock.of_member(), self.moments.of_member(place)
         return place.copy(
             self, _config=config, _live=live, updates=0, freeze=_freeze(config, self.ops),
             clock=clock, moments=moments, gradients=self.gradients.of_member(place, live),
-            _calls=self._calls.of_member(place, moments, clock),
+            _calls=self._calls.of_member(place, moments, clock, joined),
         )  # fmt: skip
 
     # Learning.
@@ -221,7 +224,7 @@ class Learner:
         more_than_one = config.updates_per_learn != 1 or config.num_envs > 1
         one_too = config.xla and config.threads == 1
         fewest = 1 if one_too else 2
-        if config.network in _OF_FRAMES or not (more_than_one or one_too):
+        if config.network in FRAMES or not (more_than_one or one_too):
             return {}, fewest
         count = tf.placeholder(tf.int32, [], "updates") if more_than_one else None
         sets = {arm.exempt for arm in self.freeze.arms}

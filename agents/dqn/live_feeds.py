@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -60,6 +61,15 @@ class LiveFeeds:
     def reader(self, name: str) -> Callable[[], tf.Tensor]:
         """Returns a function that looks the scalar up."""
         return lambda: self[name]
+
+    @contextlib.contextmanager
+    def fed_by(self, tensors: Sequence[tf.Tensor]) -> Iterator[None]:
+        """Hands these to what is compiled inside this context, not `tensors`."""
+        before, self.tensors = self.tensors, [*tensors]
+        try:
+            yield
+        finally:
+            self.tensors = before
 
     def start(self, live: Hyperparameters) -> None:
         """Takes the values from `live` from now on."""

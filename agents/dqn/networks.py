@@ -94,8 +94,8 @@ class Networks:
         if config.loop == "concurrent":
             self.behaviour, _ = self._copy_of_online("behaviour", observations)
 
-    def greedy_by(self, getter: Any) -> Values:
-        """Returns what `greedy` is with the online weights that a custom getter gives."""
+    def greedy_by(self, getter: Any = None) -> Values:
+        """Builds `greedy` once more, with the online weights that a custom getter gives."""
         return self._at(self.online, self.observations, self._greedily, getter)
 
     def values(self, observation: tf.Tensor, conditions: Conditions) -> Values:

@@ -14,6 +14,8 @@ from agents.dqn.actor import Acting
 from agents.dqn.choosing import KNOBS, Exploration
 from agents.dqn.chunk_runner import ChunkRunner
 from agents.dqn.in_graph_loop import InGraphLoop
+from agents.dqn.joining import Joined, Joint
+from agents.dqn.joint_calls import JointCalls, can_join
 from agents.dqn.learner import Learner
 from agents.dqn.live_feeds import LiveFeeds, OwnFeeds
 from agents.dqn.memory import build_memory
@@ -70,6 +72,7 @@ class AgentGraph:
       num_actions: A.
       memory, networks: the replay and the networks.
       parts: of the agent.
+      joint: makes updates of several members together; None where nobody could, or would gain.
     """
 
     def __init__(
@@ -110,7 +113,13 @@ class AgentGraph:
         self.parts = Parts(
             engine, values, live, own, learner, acting, chunks, state, q_values, rows, set_keys
         )
-        self._seat = None if root.members is None else Seat(engine, root)
+        self._seat: Seat | None = None
+        self.joint: Joint | None = None
+        if root.members is not None and can_join(config, exploration, self._masks):
+            of_all = JointCalls(engine, root, networks, memory, learner, live, own)
+            self._seat, self.joint = of_all.seat, Joint(of_all)
+        elif root.members is not None:
+            self._seat = Seat(engine, root)
 
     def begin(self, parts: Parts, seed: int) -> None:
         """Gives the variables their first values, as far as initializers could not."""
@@ -120,17 +129,27 @@ class AgentGraph:
         # Without a first copy the first updates would chase an unrelated initialisation.
         parts.learner.begin()
 
-    def parts_of(self, member: int, config: DqnConfig) -> Parts:
-        """Returns the parts of a member that begins, once the engine is started."""
+    def parts_of(self, member: int, config: DqnConfig, joint: Joint | None) -> Parts:
+        """Returns the parts of a member that begins, once the engine is started.
+
+        Args:
+          joint: `self.joint` if it makes updates with those of other members; None: alone.
+        """
         assert self._seat is not None
         of, place = self.parts, Place(self._seat, member)
+        joined = None if joint is None else Joined(joint, member)
+        if joined is not None:
+            place.first = joined.flush
         # Copies: the tensors are those of all members, and each has values of its own.
         live, own = copy.copy(of.live), copy.copy(of.own)
-        learner = of.learner.of_member(place, config, live)
+        learner = of.learner.of_member(place, config, live, joined)
         values = live_values(config, learner.freeze, learner.ops)
         live.start(values)
         own.start(values)
-        acting = self._acting(self._calls.of_member(place, own), config, values, own)
+        calls = self._calls.of_member(place, own)
+        if joined is not None:
+            calls.greedy = joined.greedy(own)
+        acting = self._acting(calls, config, values, own, joined)
         state = of.state.of_member(place, config, acting, learner, values)
         chunks = of.chunks and of.chunks.of_member(place, learner, live, values)
         parts = place.copy(
@@ -142,6 +161,12 @@ class AgentGraph:
         return parts
 
     def _acting(
-        self, calls: ActingCalls, config: DqnConfig, values: Hyperparameters, own: OwnFeeds
+        self,
+        calls: ActingCalls,
+        config: DqnConfig,
+        values: Hyperparameters,
+        own: OwnFeeds,
+        joined: Joined | None = None,
     ) -> Acting:
-        return Acting(calls, config, self.memory, self._exploration, values, own, self._masks)
+        rows, exploration = self.memory, self._exploration
+        return Acting(calls, config, rows, exploration, values, own, self._masks, joined)

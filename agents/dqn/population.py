@@ -11,9 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import tensorflow.compat.v1 as tf
+
 from agents.config.members import require_one_form
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
+
+# To try whether joint updates are exact: time steps, which are random, and updates. The target is
+# copied several times, so that its older copies differ.
+_TRIED_STEPS, _TRIED_UPDATES = 40, 10
 
 
 class Population:
@@ -36,7 +43,8 @@ class Population:
         # A phase of one update needs no loop: whoever makes more of them needs it.
         with_loop = [config for config in configs if config.updates_per_learn != 1]
         built = DqnAgent([*with_loop, *configs][0], *args, members=len(configs), **how)
-        self.members = [built.member(i, config) for i, config in enumerate(configs)]
+        joint = built.joint if built.joint and _is_exact(built, configs[0]) else None
+        self.members = [built.member(i, config, joint) for i, config in enumerate(configs)]
         if any("seed2" in of.node_def.attr for of in built.engine.graph.get_operations()):
             self._begin_as_alone(configs, *args, **how)
         self._built = built
@@ -54,3 +62,39 @@ class Population:
     def close(self) -> None:
         """Closes the session of all."""
         self._built.close()
+
+
+def _is_exact(built: DqnAgent, config: DqnConfig) -> bool:
+    """Says whether joint updates have the bits of those that are made alone, by making some.
+
+    XLA makes kernels of what it finds around an operation, and another kernel may round otherwise.
+    So it depends on the config, on the user's own network and on the processor.
+    """
+    joint = built.joint
+    assert joint is not None
+    alone = built.member(0, config)
+    _try(alone)
+    if alone.learner.not_compiled is not None:
+        return False
+    wanted = joint.read(0)
+    try:
+        _try(built.member(0, config, joint))
+    except tf.errors.InvalidArgumentError:  # it compiled alone
+        return False
+    return all(map(_same_bits, joint.read(0), wanted))
+
+
+def _try(member: DqnAgent) -> None:
+    shown, N = member.networks.observations, member.config.num_envs
+    shape, dtype, rng = [N, *shown.shape.as_list()[1:]], shown.dtype, np.random.default_rng(0)
+    member.hyperparameters["sync_period"] = 3
+    for t in range(_TRIED_STEPS):
+        seen = rng.normal(size=shape) if dtype.is_floating else rng.integers(0, 2, shape)
+        reward, ended = rng.normal(size=N).astype(np.float32), rng.random(N) < 0.1
+        member.step(seen.astype(dtype.as_numpy_dtype), reward, ended, np.full(N, not t))
+    for _ in range(_TRIED_UPDATES):
+        member.learn(1)
+
+
+def _same_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    return bool(one.tobytes() == other.tobytes())

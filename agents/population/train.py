@@ -224,6 +224,8 @@ class _Going:
             f"{rows.capacity:,} rows each ({format_bytes(count * rows.nbytes)} once all are full)"
         )
         turns: Turns[RunOutcome | RlCoreError] = Turns()
+        if first.joint is not None:
+            first.joint.asking = turns
         with stop_on_interrupt() as stop, self.screen:
             calls = [partial(self._one, name, stop, turns, more) for name, more in how.items()]
             ended = dict(zip(how, turns.all(calls), strict=True))

@@ -10,11 +10,15 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from greenlet import getcurrent, greenlet
 
 T = TypeVar("T")
+R = TypeVar("R")
+A = TypeVar("A")
+_Serve: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
+
 # A turn's least length. Each one begins with copies of a member's variables, about 30 us.
 _SLICE_SECONDS = 0.005
 
@@ -32,6 +36,9 @@ class Turns(Generic[T]):
         # Every member is in one of these, but for the one whose turn it is.
         self._waiting: deque[greenlet] = deque()  # for a turn
         self._resting: dict[greenlet, float] = {}  # until a time
+        self._asking: dict[_Serve, list[tuple[greenlet, Any]]] = {}  # until it is served
+        self._last: dict[_Serve, list[tuple[greenlet, Any]]] = {}  # the same, after all others
+        self._answers: dict[greenlet, Any] = {}
         self._is_ending = False
 
     def all(self, members: Sequence[Callable[[], T]]) -> list[T]:
@@ -45,15 +52,21 @@ class Turns(Generic[T]):
         returned: dict[greenlet, T] = {}
         try:
             while len(returned) < len(lets):
-                while self._waiting:
+                # Who asks waits until everyone else has had a turn.
+                for _ in range(len(self._waiting)):
                     member = self._waiting.popleft()
                     self._ends = time.monotonic() + self._slice
                     result = member.switch()
                     if member.dead:
                         returned[member] = result
-                    if self._resting:
-                        self._wake()
-                self._sleep()
+                if self._resting:
+                    self._wake()
+                if self._asking:
+                    self._answer(self._asking)
+                elif self._last:
+                    self._answer(self._last)
+                elif not self._waiting:
+                    self._sleep()
         finally:
             self._end(lets)
         return [returned[member] for member in lets]
@@ -69,6 +82,32 @@ class Turns(Generic[T]):
         if not self._is_ending:
             self._resting[getcurrent()] = time.monotonic() + seconds
             self._between.switch()
+
+    def ask(
+        self, serve: Callable[[Sequence[R]], Sequence[A]], request: R, *, last: bool = False
+    ) -> A:
+        """Has a request served together with those of the others; returns what it is answered.
+
+        Args:
+          serve: answers several requests; one function for all requests of a kind.
+          last: have it served once nobody asks for anything else, so that many of its kind come
+            together.
+        """
+        if self._is_ending:
+            return serve([request])[0]
+        member = getcurrent()
+        (self._last if last else self._asking).setdefault(serve, []).append((member, request))
+        self._between.switch()
+        answer: A = self._answers.pop(member)
+        return answer
+
+    def _answer(self, asking: dict[_Serve, list[tuple[greenlet, Any]]]) -> None:
+        """Serves those who ask, and gives them a turn again."""
+        for serve, of_kind in asking.items():
+            members, requests = zip(*of_kind, strict=True)
+            self._answers.update(zip(members, serve(requests), strict=True))
+            self._waiting.extend(members)
+        asking.clear()
 
     def _wake(self) -> None:
         """Gives those a turn again who have rested."""

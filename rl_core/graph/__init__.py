@@ -7,6 +7,7 @@ sync.py        copies between scopes
 past.py        a ring of copies of a scope
 snapshots.py   a ring of copies of many variables, to rewind to
 large.py       variables that are read and written by rows, in place
+stand_ins.py   tensors in the place of variables, while something is built
 members.py     several agents that take turns on one graph's variables
 weights.py     variables as arrays
 saver.py       variables in TensorFlow's checkpoint files

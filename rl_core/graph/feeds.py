@@ -12,6 +12,8 @@ import tensorflow.compat.v1 as tf
 from rl_core.errors import FeedError
 
 _KIND = operator.attrgetter("shape", "dtype")
+# Of one call that are remembered as good: a batch may come in many sizes.
+_MOST_KINDS = 64
 
 
 def feed_check(feeds: Sequence[tf.Tensor]) -> Callable[[tuple[Any, ...]], None]:
@@ -21,19 +23,22 @@ def feed_check(feeds: Sequence[tf.Tensor]) -> Callable[[tuple[Any, ...]], None]:
     """
     # What passed last time; at first, objects that nobody else has.
     seen: tuple[Any, ...] = tuple(object() for _ in feeds)
-    good: tuple[Any, ...] | None = None
+    last: tuple[Any, ...] | None = None  # shapes and dtypes
+    good: set[tuple[Any, ...]] = set()  # the same
 
     def check(values: tuple[Any, ...]) -> None:
-        nonlocal seen, good
+        nonlocal seen, last
         if len(values) == len(seen) and all(map(operator.is_, values, seen)):
             return
         try:
             kinds = tuple(map(_KIND, values))
         except AttributeError:
             kinds = None
-        if kinds is None or kinds != good:
+        if kinds is None or (kinds != last and kinds not in good):
             explain_feeds(feeds, values)
-        seen, good = values, kinds
+            if kinds is not None and len(good) < _MOST_KINDS:
+                good.add(kinds)
+        seen, last = values, kinds
 
     return check
 

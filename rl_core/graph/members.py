@@ -2,21 +2,25 @@
 
 The graph is built once, as for one agent. Its variables are the seat: the member whose values they
 hold sits there, and every call of the graph is of that member. What the others have is kept in
-matrices [P, n], one for each dtype, so that to sit down and to get up are a handful of copies.
-Variables that are too large to be copied, those of a replay, have a part for each member.
+matrices [P, n], so that to sit down and to get up are a handful of copies. Variables that are too
+large to be copied, those of a replay, have a part for each member.
+
+A call that is made all the time need not wait for the seat: it can be built on rows of the
+matrices, for one member or for many at once.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.graph.engine import Call, Engine
-from rl_core.graph.scopes import Root
+from rl_core.graph.scopes import Members, Root
+from rl_core.graph.stand_ins import StandIns, Used
 
 T = TypeVar("T")
 
@@ -27,20 +31,23 @@ class Seat:
     Args:
       engine: whose graph and session are used.
       root: under which the agent was built, with members.
+      uses: of the calls that go by rows of the matrices instead of sitting down, which variables
+        each of them uses.
 
     Attributes:
       engine: the same.
       sitting: the member whose values the variables have; None: nobody's.
+      kept: the matrices.
     """
 
-    def __init__(self, engine: Engine, root: Root) -> None:
+    def __init__(self, engine: Engine, root: Root, uses: Sequence[Used] = ()) -> None:
         assert root.members is not None
         self.engine = engine
         self.sitting: int | None = None
         own = [v for v in tf.global_variables() if v.op.name.startswith(root.prefix)]
         copied = [v for v in own if not root.owns(v) and root.seen(v) is v]
         with tf.name_scope("seat"):
-            kept = _Kept(root.members.count, copied)
+            self.kept = kept = Kept(root.members, copied, uses)
             member = tf.placeholder(tf.int64, [], "member")
             sat = root.members.seat.assign(member, read_value=False)
             self._begin = engine.callable(
@@ -51,18 +58,19 @@ class Seat:
 
     def begin(self, member: int, seed: int) -> None:
         """Has `member` sit down for the first time, with the first values of its own seed."""
-        self._get_up()
+        self.get_up()
         self._begin(np.int64(seed), np.int64(member))
         self.sitting = member
 
     def take(self, member: int) -> None:
         """Has `member` sit down; who sat there gets up."""
         if member != self.sitting:
-            self._get_up()
+            self.get_up()
             self._sit(np.int64(member))
             self.sitting = member
 
-    def _get_up(self) -> None:
+    def get_up(self) -> None:
+        """Has whoever sits there get up: all members' values are in the matrices."""
         if self.sitting is not None:
             self._keep(np.int64(self.sitting))
         self.sitting = None
@@ -73,14 +81,17 @@ class Place:
 
     Attributes:
       engine: declares such calls.
+      first: is called before the member sits down: what it put off is done then.
     """
 
     def __init__(self, seat: Seat, member: int) -> None:
         self._seat, self.member = seat, member
         self.engine = _SeatedEngine(seat.engine, self.sit)
+        self.first: Callable[[], None] = lambda: None
 
     def sit(self) -> None:
         """Has the member sit down, if another one sits there."""
+        self.first()
         self._seat.take(self.member)
 
     def begin(self, seed: int) -> None:
@@ -128,46 +139,126 @@ class _SeatedEngine(Engine):
         return self._engine.run(*of, **how)
 
 
-class _Kept:
-    """All members' values of some variables: a matrix [P, n] for each dtype."""
+class Kept:
+    """All members' values of some variables: matrices [P, n].
 
-    def __init__(self, count: int, variables: Iterable[tf.Variable]) -> None:
-        self._kinds: dict[tf.DType, list[tf.Variable]] = {}
+    A matrix has the variables of one dtype that the same calls read and the same assign, so that a
+    call reads and writes nothing else.
+
+    Args:
+      members: whose values they are.
+      variables: which.
+      uses: see `Seat`.
+
+    Attributes:
+      count: P.
+      matrices: all of them.
+    """
+
+    def __init__(
+        self, members: Members, variables: Iterable[tf.Variable], uses: Sequence[Used]
+    ) -> None:
+        self.count, self._seat = members.count, members.seat.op.name
+        together: dict[Any, list[tf.Variable]] = {}
         for variable in variables:
-            self._kinds.setdefault(variable.dtype.base_dtype, []).append(variable)
+            name = variable.op.name
+            read = tuple(name in use.read | use.assigned for use in uses)
+            assigned = tuple(name in use.assigned for use in uses)
+            kind = variable.dtype.base_dtype, read, assigned
+            together.setdefault(kind, []).append(variable)
         with tf.variable_scope("kept"):
-            self._rows = {
-                dtype: tf.get_variable(
-                    dtype.name,
-                    [count, sum(map(_size, kind))],
-                    dtype,
-                    tf.zeros_initializer(),
-                    trainable=False,
-                )
-                for dtype, kind in self._kinds.items()
-            }
+            self.matrices = [
+                Matrix(f"{dtype.name}_{i}", members.count, of, read, assigned)
+                for i, ((dtype, read, assigned), of) in enumerate(together.items())
+            ]
+
+    def used_by(self, use: int) -> list[Matrix]:
+        """Returns the matrices of the call at this place in `uses`, first those that it changes."""
+        used = [matrix for matrix in self.matrices if matrix.read[use]]
+        return sorted(used, key=lambda matrix: not matrix.assigned[use])
+
+    def stand_ins(
+        self, matrices: Iterable[Matrix], rows: Iterable[tf.Tensor], member: tf.Tensor
+    ) -> StandIns:
+        """Returns stand-ins for the variables of some matrices.
+
+        Args:
+          rows: of each matrix, [..., n].
+          member: whose they are, int64: a scalar, or [K, 1] for rows [K, n].
+        """
+        values = {self._seat: member}
+        for matrix, row in zip(matrices, rows, strict=True):
+            values |= matrix.values(row)
+        return StandIns(values)
 
     def taken_by(self, member: tf.Tensor) -> tf.Operation:
         """Gives the variables the values of `member`, an int64 scalar."""
         done = []
-        for dtype, kind in self._kinds.items():
-            row = tf.gather(self._rows[dtype], member)
-            parts = tf.split(row, [_size(variable) for variable in kind])
-            for variable, part in zip(kind, parts, strict=True):
-                value = tf.reshape(part, variable.shape)
-                done.append(variable.assign(value, read_value=False))
+        for matrix in self.matrices:
+            values = matrix.values(matrix.rows(member))
+            for variable in matrix.variables:
+                done.append(variable.assign(values[variable.op.name], read_value=False))
         return tf.group(*done)
 
     def kept_for(self, member: tf.Tensor) -> tf.Operation:
         """Keeps the variables' values as those of `member`, an int64 scalar."""
-        done = []
-        for dtype, kind in self._kinds.items():
-            row = tf.concat([tf.reshape(v.read_value(), [-1]) for v in kind], axis=0)
-            matrix = self._rows[dtype].handle
-            update = tf.raw_ops.ResourceScatterUpdate(resource=matrix, indices=member, updates=row)
-            done.append(update)
-        return tf.group(*done)
+        return tf.group(
+            *[
+                of.write(member, of.row({v.op.name: v.read_value() for v in of.variables}))
+                for of in self.matrices
+            ]
+        )
 
 
-def _size(variable: tf.Variable) -> int:
-    return int(np.prod(variable.shape.as_list(), dtype=np.int64))
+class Matrix:
+    """All members' values of some variables of one dtype.
+
+    Args:
+      name, count: of the variable [P, n].
+      variables: whose values are in a row, one after the other.
+      read, assigned: for each of the calls that `Kept` knows, whether it uses and assigns them.
+
+    Attributes:
+      variables, read, assigned: the same.
+      all: the variable.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        count: int,
+        variables: Sequence[tf.Variable],
+        read: Sequence[bool],
+        assigned: Sequence[bool],
+    ) -> None:
+        self.variables, self.read, self.assigned = variables, read, assigned
+        self._sizes = [int(np.prod(v.shape.as_list(), dtype=np.int64)) for v in variables]
+        shape, dtype = [count, sum(self._sizes)], variables[0].dtype.base_dtype
+        self.all = tf.get_variable(name, shape, dtype, tf.zeros_initializer(), trainable=False)
+
+    def rows(self, member: tf.Tensor) -> tf.Tensor:
+        """The rows of some members, int64 [...]: [..., n]."""
+        return tf.gather(self.all, member)
+
+    def write(self, member: tf.Tensor, rows: tf.Tensor) -> tf.Operation:
+        """Writes them."""
+        return tf.raw_ops.ResourceScatterUpdate(
+            resource=self.all.handle, indices=member, updates=rows
+        )
+
+    def values(self, row: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Cuts rows [..., n] into the values of the variables, by their full names."""
+        lead = row.shape[:-1].as_list()
+        lead = [-1 if size is None else size for size in lead]
+        return {
+            variable.op.name: tf.reshape(part, [*lead, *variable.shape.as_list()])
+            for variable, part in zip(
+                self.variables, tf.split(row, self._sizes, axis=-1), strict=True
+            )
+        }
+
+    def row(self, values: Mapping[str, tf.Tensor], lead: Sequence[int] = ()) -> tf.Tensor:
+        """Puts values [*lead, ...] together again: [*lead, n]."""
+        parts = zip(self.variables, self._sizes, strict=True)
+        flat = [tf.reshape(values[of.op.name], [*lead, size]) for of, size in parts]
+        return tf.concat(flat, axis=-1)

@@ -12,10 +12,13 @@ import tensorflow.compat.v1 as tf
 
 from rl_core.arguments import require_a
 from rl_core.errors import ScopeMismatch, UnknownName, did_you_mean, in_one_line, shown
+from rl_core.graph.stand_ins import replaceable_variables
 
 
 class Members:
     """Several agents of one form that take turns on the variables under one root.
+
+    Make it inside `replaceable_variables`.
 
     Args:
       count: P.
@@ -102,7 +105,10 @@ def root_scope(name: str, seed: int, members: int | None = None) -> Iterator[Roo
     with contextlib.ExitStack() as stack:
         path = stack.enter_context(tf.variable_scope(name)).name if name else ""
         default = tf.constant(seed, tf.int64)
-        taking_turns = None if members is None else Members(members)
+        taking_turns = None
+        if members is not None:
+            stack.enter_context(replaceable_variables())
+            taking_turns = Members(members)
         root = Root(path, tf.placeholder_with_default(default, [], "seed"), taking_turns)
         token = _ROOT.set(root)
         try:

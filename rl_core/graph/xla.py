@@ -19,6 +19,8 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
+from rl_core.graph.stand_ins import standing_in
+
 _COMPILED = contextvars.ContextVar("compiled", default=False)
 # Measured with batches of 64 and layers of 64. Up to _FEW_COLUMNS columns, one product with a
 # vector per column is faster than a matrix product; up to _FEW_ROWS rows, a sum of multiples of
@@ -143,6 +145,11 @@ def when(condition: tf.Tensor, do: Callable[[], tf.Operation]) -> tf.Tensor:
         with tf.control_dependencies([do()]):
             return tf.constant(value)
 
+    others = standing_in()
+    if others is not None:
+        with others.only_if(condition):
+            do()
+        return condition
     if not compiled():
         return tf.cond(condition, lambda: done(True), lambda: tf.constant(False))
     # A loop with zero or one iteration: it works in place, while a condition would copy every

@@ -25,6 +25,7 @@ from rl_core.errors import (
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import checked, signs_of
 from rl_core.graph.members import Place
+from rl_core.graph.stand_ins import read_as
 from rl_core.graph.xla import sum_of_squares
 from rl_core.optimizers.freeze_schedule import NONE_EXEMPT, Exempt
 
@@ -237,7 +238,8 @@ def block_gradients(loss: tf.Tensor, blocks: Blocks) -> dict[str, list[tf.Tensor
     if not blocks or not all(blocks.values()):
         raise ScopeMismatch(f"every block needs variables, got {dict(blocks)}")
     variables = [v for group in blocks.values() for v in group]
-    gradients = dict(zip([v.name for v in variables], tf.gradients(loss, variables), strict=True))
+    of_all = tf.gradients(loss, [*map(read_as, variables)])
+    gradients = dict(zip([v.name for v in variables], of_all, strict=True))
     missing = [name for name, gradient in gradients.items() if gradient is None]
     if missing:
         raise ScopeMismatch(f"the loss does not depend on {', '.join(missing)}")

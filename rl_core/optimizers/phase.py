@@ -43,6 +43,17 @@ class Clock(Protocol):
         """Several updates later."""
 
 
+class Jointly(Protocol):
+    """Makes single updates together with those of others."""
+
+    def update(self, values: Sequence[Any]) -> bool:
+        """Makes one; returns False if it was not, because a sign of it is not finite."""
+
+
+class _NotMade(Exception):
+    """A joint update has a sign that is not finite."""
+
+
 class PhaseCalls:
     """Makes n updates by what there is for the exempt set: a fused call, or n single ones.
 
@@ -83,11 +94,21 @@ class PhaseCalls:
         self._feeds, self._clock = tuple(feeds), clock
         self._calls: dict[tuple[Exempt, bool], Any] = {}
         self._singles: dict[tuple[Exempt, bool, bool], Any] = {}
+        self._jointly: Jointly | None = None
 
-    def of_member(self, place: Place, moments: LoopMoments, clock: Clock) -> PhaseCalls:
-        """The same calls for a member, with moments and clock of its own."""
+    def of_member(
+        self, place: Place, moments: LoopMoments, clock: Clock, jointly: Jointly | None
+    ) -> PhaseCalls:
+        """The same calls for a member, with moments and clock of its own.
+
+        Args:
+          jointly: makes single updates of all blocks; None: they are made here.
+        """
         ops = self._ops.of_member(place)
-        return place.copy(self, _ops=ops, _moments=moments, _clock=clock, _calls={}, _singles={})
+        return place.copy(
+            self, _ops=ops, _moments=moments, _clock=clock, _calls={}, _singles={},
+            _jointly=jointly,
+        )  # fmt: skip
 
     def run(
         self,
@@ -103,13 +124,23 @@ class PhaseCalls:
           NotFinite: an update was not made, and none after it; those before it were.
         """
         try:
+            if self._jointly and updates == 1 and not (wanted or exempt):
+                return self._run_jointly(self._jointly, values, period)
             return self._run(exempt, updates, values, wanted, period)
+        except _NotMade:
+            pass
         except tf.errors.InvalidArgumentError as error:
             if not was_not_finite(error):
                 raise
         self._clock.now = None
         signs = self._ops.signs_of_next(self._engine, exempt, self._feeds)
         raise NotFinite(signs(*values))
+
+    def _run_jointly(self, jointly: Jointly, values: Sequence[Any], period: int) -> None:
+        self._moments.to_loops()
+        if not jointly.update(values):
+            raise _NotMade
+        self._clock.pass_by(1, period)
 
     def _run(
         self,

@@ -81,6 +81,8 @@ class ValidRows:
           rows: tensors [N, ...]. The columns of the outcome are of the step that led here.
           now: [1] `rows_written`, as it was read.
           also: what else is written with it.
+
+        With stand-ins for K members (`rl_core.graph.members`) everything has a first axis K more.
         """
         tail = self.queue_tail.read_value()
         numbers, before = self.ring.numbers(now), self.ring.numbers(now - 1)
@@ -177,9 +179,10 @@ class ValidRows:
         """
         if self.num_envs == 1:
             return tail % self.capacity, entering
-        place = (tail + tf.cumsum(entering, exclusive=True)) % self.capacity
+        place = (tail + tf.cumsum(entering, axis=-1, exclusive=True)) % self.capacity
         aside = self.capacity + np.arange(self.num_envs, dtype=np.int64)
-        return tf.where(entering > 0, place, aside), tf.reduce_sum(entering, keepdims=True)
+        entered = tf.reduce_sum(entering, axis=-1, keepdims=True)
+        return tf.where_v2(entering > 0, place, aside), entered
 
 
 def _counter(name: str) -> tf.Variable:

@@ -1,13 +1,18 @@
 """Members of a population: they take turns on one graph, and each has the bits it has alone."""
 
+import functools
 import itertools
+import time
 
 import numpy as np
 import pytest
 
 from agents.dqn.agent import DqnAgent
 from agents.dqn.population import Population
-from rl_core.errors import ConfigError, MemoryLimitError
+from agents.population.turns import Turns
+from rl_core.errors import ConfigError, Diverged, MemoryLimitError
+from rl_core.graph.stand_ins import standing_in
+from rl_core.optimizers.packed_adam import LoopAdam
 from tests.agents.dqn.several import (
     IN_GRAPH,
     KINDS,
@@ -166,3 +171,146 @@ def test_members_of_two_forms_are_refused():
             population(both)
     with pytest.raises(ConfigError, match="at least one member"):
         population([])
+
+
+def jointly(**more):
+    """Configs of agents that could make their updates together."""
+    joint = {"xla": True, "num_envs": 1, "updates_per_learn": 1, "learn_period": 1}
+    return configs("scalar", **joint | more)
+
+
+def loop(agent, steps=50):
+    """Steps whose rows wait, or not, for an update; with statistics and copies now and then."""
+    rng, N, actions = np.random.default_rng(agent.config.seed), agent.config.num_envs, []
+    for t in range(steps):
+        seen = rng.normal(size=(N, 3)).astype(np.float32), rng.normal(size=N).astype(np.float32)
+        actions.append(agent.step(*seen, rng.random(N) < 0.1, np.full(N, t % 9 == 0), epsilon=0.5))
+        if t > 9 and t % 9:
+            agent.learn(2 if t == 30 else 1, stats=t % 13 == 0)
+        if t == 25:
+            agent.sync()
+            agent.state.load_weights(agent.state.weights())
+    return np.concatenate(actions)
+
+
+def in_turns(members, do):
+    """All members' results, each of which goes on until it asks for what is made together."""
+    turns = Turns()
+    members[0].joint.asking = turns
+    return turns.all([functools.partial(do, member) for member in members])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        pytest.param({"num_envs": 3, "learn_period": 3}, marks=pytest.mark.slow),
+        pytest.param({"learn_period": 4, "tau": 0.1, "ema_decay": 0.9}, marks=pytest.mark.slow),
+        pytest.param({"double": True, "n_step": 3, "dueling": True}, marks=pytest.mark.slow),
+        pytest.param(KINDS["implicit"], marks=pytest.mark.slow),
+        pytest.param(
+            {"head": "categorical", "v_min": 0.0, "v_max": 9.0, "atoms": 5}, marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_updates_that_members_make_together_have_the_bits_of_those_made_alone(more):
+    several = jointly(**more)
+    several.append(several[0].model_copy(update={"seed": 9, "learning_rate": 0.02}))
+    all_of = population(several)
+    updates = []
+    joint = all_of.members[0].joint
+    joint.calls.update = counted(joint.calls.update, updates)
+    seen = in_turns(all_of.members, loop)
+    assert max(updates) == 3  # all of them in one call
+    for config, member, of_member in zip(several, all_of.members, seen, strict=True):
+        alone = made(config)
+        np.testing.assert_array_equal(of_member, loop(alone))
+        assert member.state.digest() == alone.state.digest()
+        assert (member.updates, member.rows()) == (alone.updates, alone.rows())
+        assert member.inspect() == alone.inspect()
+        alone.close()
+    all_of.close()
+
+
+def counted(call, counts):
+    def update(members, count, *feeds):
+        counts.append(int(count))
+        return call(members, count, *feeds)
+
+    return update
+
+
+@pytest.mark.slow  # it compiles
+def test_where_joint_updates_would_round_otherwise_each_makes_its_own(monkeypatch):
+    """The trial finds it; so it does with another learning rate in the joint ones."""
+    averaged = population(jointly(averaged_targets=2, hidden=(64, 64), batch_size=64))
+    assert [member.joint for member in averaged.members] == [None, None]
+    averaged.close()
+    apply = LoopAdam.apply
+
+    def other(self, loss, moments, trained=None, *, learning_rate, max_grad_norm):
+        if standing_in() is not None:
+            learning_rate *= np.float32(1.0000001)
+        how = {"learning_rate": learning_rate, "max_grad_norm": max_grad_norm}
+        return apply(self, loss, moments, trained, **how)
+
+    monkeypatch.setattr(LoopAdam, "apply", other)
+    all_of = population(jointly())
+    assert all_of.members[0].joint is None
+    all_of.close()
+
+
+@pytest.mark.slow  # it compiles
+def test_a_joint_update_that_is_not_finite_is_refused_to_the_one_it_is_of():
+    one, other = jointly()
+    all_of = population([one, other.model_copy(update={"learning_rate": 1e30})])
+    good, bad = all_of.members
+
+    def go(member):
+        loop(member, 12)
+        return member.updates
+
+    def fails(member):
+        with pytest.raises(Diverged):
+            loop(member, 12)
+        return member.updates
+
+    turns = Turns()
+    good.joint.asking = turns
+    assert turns.all([lambda: go(good), lambda: fails(bad)]) == [2, 0]
+    alone = made(one)
+    loop(alone, 12)
+    assert good.state.digest() == alone.state.digest()
+    alone.close()
+    all_of.close()
+
+
+@pytest.mark.slow  # it compiles
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"prioritized": True}, {"xla": False}, {"loop": "concurrent"}, {"updates_per_learn": 2},
+        {"noisy": True}, {"freeze": [{"exempt": ["head"], "updates": 3}]},
+    ],
+)  # fmt: skip
+def test_agents_of_other_forms_have_no_joint_calls(more):
+    all_of = population(jointly(**more))
+    assert [member.joint for member in all_of.members] == [None, None]
+    all_of.close()
+
+
+@pytest.mark.slow  # it compiles
+def test_no_other_values_of_members_compile_the_joint_call_anew():
+    """XLA takes what slices an array by brackets for constants: one compilation for each value."""
+    all_of = population(jointly())
+    joint = all_of.members[0].joint
+    for member in all_of.members:
+        loop(member, 12)
+    slow = []
+    for members, count in ([[0, 1], 1], [[1, 0], 1], [[1, 0], 2], [[0, 1], 2]):
+        began = time.process_time()
+        joint.calls.update(np.array(members), np.int32(count), *joint._feeds)
+        slow.append(time.process_time() - began)
+    # A compilation takes seconds of work, a call less than a millisecond.
+    assert max(slow) < 0.5
+    all_of.close()
