@@ -63,7 +63,6 @@ class Acting:
         self.time_step: int | None = 0
         # Plain epsilon-greedy needs nothing of the graph but the best action.
         self._outside = exploration.outside(masks, config.seed)
-        self._greedily = calls.greedy if joined is None else partial(joined.chosen, calls.greedy)
         self._buffer = None if self._outside is None else RowBuffer()
         fitting = _WAITING_BYTES * memory.steps // memory.nbytes
         self._most = min(_WAITING_AT_MOST, fitting, memory.steps // 2)
@@ -164,7 +163,10 @@ class Acting:
         self._calls.check_shown((observation, *more))
         if self.time_step is None:
             self.time_step = self._calls.time_step().item()
-        actions = choose(self._greedily, observation, self._epsilon.item(), self.time_step)
+        greedy = self.greedy
+        if self._joined is not None:
+            greedy = partial(self._joined.chosen, greedy)
+        actions = choose(greedy, observation, self._epsilon.item(), self.time_step)
         self.time_step += 1
         return actions
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from agents.dqn.choosing import GreedyPolicy
+from agents.dqn.choosing import GreedyPolicy, Policy
 from agents.dqn.joint_calls import JointCalls
 from agents.dqn.live_feeds import OwnFeeds
 
@@ -20,7 +20,7 @@ from agents.dqn.live_feeds import OwnFeeds
 class AskedAction(NamedTuple):
     """A greedy action that a member asks for: its policy and [M, ...] observations."""
 
-    policy: GreedyPolicy
+    policy: Policy
     observation: np.ndarray
 
 
@@ -158,7 +158,7 @@ class Joined:
         calls = self._joint.calls
         return calls.greedy.by_row(self._member, calls.seat.get_up, own)
 
-    def chosen(self, policy: GreedyPolicy, observation: np.ndarray) -> np.ndarray:
+    def chosen(self, policy: Policy, observation: np.ndarray) -> np.ndarray:
         """Returns the policy's actions."""
         joint = self._joint
         return joint.asking.ask(joint.act, AskedAction(policy, observation))
