@@ -286,6 +286,17 @@ def test_a_joint_update_that_is_not_finite_is_refused_to_the_one_it_is_of():
 
 
 @pytest.mark.slow  # it compiles
+def test_a_population_begins_whose_first_member_diverges_on_random_data():
+    one, other = jointly()
+    all_of = population([one.model_copy(update={"learning_rate": 1e30}), other])
+    assert all_of.members[0].joint is None
+    with pytest.raises(Diverged):
+        loop(all_of.members[0], 12)
+    loop(all_of.members[1], 12)
+    all_of.close()
+
+
+@pytest.mark.slow  # it compiles
 @pytest.mark.parametrize(
     "more",
     [
