@@ -58,7 +58,8 @@ def row(library, seed, seconds, *, env_id="CartPole-v1", jobs=1, sitting=7, bega
     return {
         "asked": asked(env_id=env_id, seed=seed, period=2_500, episodes=20, env_steps=500_000),
         "library": library, "jobs": jobs, "sitting": sitting, "processor": "A Processor, avx2",
-        "commit": "abc1234", "date": "2026-01-02", "reached": seconds > 0, "began": began,
+        "commit": "abc1234", "date": "2026-01-02", "remark": "", "reached": seconds > 0,
+        "began": began,
         "seconds": abs(seconds), "evaluating": 1.5, "env_steps": int(1_000 * abs(seconds)),
         "updates": 500, "evaluations": [], "settings": {"learning_rate": 0.5},
         "source": "https://example.org/dqn.yml", "versions": {"python": "3.11.4", "numpy": "2.4.6"},
@@ -103,6 +104,13 @@ def test_the_page_tells_command_machine_settings_and_versions():
     assert "From `configs/c.toml`." in page
     assert page.index("| ours |") < page.index("| SBX |")
     assert as_markdown(json.loads(json.dumps(rows))) == page
+
+
+def test_the_page_has_each_remark_once():
+    page = as_markdown(
+        [row("ours", n, 9.0, remark=r) for n, r in enumerate(["", "Busy.", "Busy."])]
+    )
+    assert "torch has one thread.\n\nBusy.\n\n## CartPole-v1" in page
 
 
 def test_a_batch_ends_with_its_last_process():

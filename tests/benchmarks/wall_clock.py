@@ -103,6 +103,8 @@ class WallClock:
     """For logs, and for runs while they are trained."""
     venvs: Path | None = None
     """For the peers' environments. By default OUT/venvs."""
+    remark: str = ""
+    """A sentence for the page, such as what else the machine did meanwhile."""
 
     def __call__(self, console: Console) -> int:
         for option, value, least in (
@@ -189,6 +191,7 @@ class WallClock:
             "processor": processor(),
             "commit": commit(),
             "date": time.strftime("%Y-%m-%d"),
+            "remark": self.remark,
         }
         return [self._job(seed, about) for seed in seeds]
 

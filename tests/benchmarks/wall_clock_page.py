@@ -45,7 +45,7 @@ most are over all seeds, and where half of them or more fail, the median is *nev
 SBX has no settings of its own and is used with those of rl-baselines3-zoo, as its guide says.
 CleanRL's is a script of our own with that one's network, settings and loop, and without what it
 imports beside JAX. torch has one thread.
-{at_once}"""
+{remarks}{at_once}"""
 _AT_ONCE = """
 *Several at once* is for a batch of seeds: all wait until the last process has ended.
 """
@@ -77,6 +77,7 @@ def _introduction(rows: Sequence[Row]) -> str:
         processors="; ".join(_different(rows, "processor")),
         dates=" to ".join(dict.fromkeys(_different(rows, "date")[i] for i in (0, -1))),
         commits=", ".join(_different(rows, "commit")),
+        remarks="".join(f"\n{remark}\n" for remark in _different(rows, "remark") if remark),
         at_once=_AT_ONCE if jobs else "",
     ).rstrip("\n")
 
