@@ -76,6 +76,11 @@ _COMMANDS = {
         "Results",
         "Train configs with many seeds and write a page with statistics and curves.",
     ),
+    "sweep": _Command(
+        "agents.sweep.command",
+        "Sweep",
+        "Search keys of a config; train the best again with seeds that chose nothing.",
+    ),
     "set": _Command(
         _STEER,
         "Set",

@@ -151,6 +151,12 @@ def require_one_form(configs: Mapping[str, DqnConfig]) -> None:
                 )
 
 
+def names_for(count: int) -> list[str]:
+    """Returns the names of so many members, such as m00, m01."""
+    digits = max(2, len(str(count - 1)))
+    return [f"m{number:0{digits}}" for number in range(count)]
+
+
 def _product(given: Sequence[str]) -> list[dict[str, Any]]:
     axes: dict[str, list[Any]] = {}
     for text in given:
@@ -185,8 +191,7 @@ def _members(base: DqnConfig, tables: Any, where: str, seeds: int | None) -> Mem
         raise ConfigError(f"--seeds must be a whole number >= 1, got {seeds}")
     _require_at_most(len(tables) * (seeds or 1), where)
     own = [{**table, **seed} for table in tables for seed in _seeds(base, table, where, seeds)]
-    digits = max(2, len(str(len(own) - 1)))
-    named = {f"m{number:0{digits}}": each for number, each in enumerate(own)}
+    named = dict(zip(names_for(len(own)), own, strict=True))
     configs = {name: _config(base, each, f"{where}: {name}") for name, each in named.items()}
     _require_all_different(configs, named, where)
     require_one_form(configs)

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from agents.results.jobs_display import JobsDisplay, Progressed
 from agents.run.signals import stop_on_interrupt
 from rl_core.errors import RlCoreError, in_one_line
 
 _LOOK_SECONDS = 0.1
-_REFRESH_SECONDS = 0.5  # between two queries of the children's progress
+_WATCH_SECONDS = 0.5  # between two looks at what a child has written
 _TAIL_BYTES = 4_096
-
-Progressed = tuple[int, int]  # (env steps done, env steps in all)
+_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+_LIBC = ctypes.CDLL(None)  # loaded here: between fork and exec nothing may be
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,20 @@ class Job:
       command: program and arguments.
       log: file to which the child's output is appended.
       progress: returns the child's progress; None while it is unknown.
-      finish: called once the child has ended well.
+      finish: called once the child has ended well, or had done enough; returns a line for the
+        screen, or "".
+      fail: called with one line once the child has failed; returns False if that is no failure
+        of the whole.
+      enough: says whether the child has done enough; it then gets a SIGINT and may save.
     """
 
     name: str
     command: list[str]
     log: Path
     progress: Callable[[], Progressed | None] = lambda: None
-    finish: Callable[[], None] = lambda: None
+    finish: Callable[[], str | None] = lambda: None
+    fail: Callable[[str], bool] = lambda line: True
+    enough: Callable[[], bool] = lambda: False
 
 
 @dataclass
@@ -56,23 +63,39 @@ class Ended:
     signal: int = 0
 
 
-def run_jobs(jobs: Sequence[Job], at_once: int, console: Console) -> Ended:
+def run_jobs(
+    jobs: Iterable[Job | None],
+    at_once: int,
+    console: Console,
+    *,
+    total: int | None = None,
+    title: Callable[[], str] = lambda: "all",
+) -> Ended:
     """Runs all jobs, at most `at_once` at a time; a failed job does not stop the others.
 
     At the first Ctrl-C or SIGTERM each child gets one SIGINT and may save; at the second all
-    children are killed.
+    children are killed. If this process is killed, each child gets a SIGINT too.
+
+    Args:
+      jobs: each is taken once there is room for it. None says that no further one can begin yet:
+        they are asked again after another has ended.
+      total: their number, if `jobs` has no length.
+      title: name of the bar of all jobs.
 
     Raises:
-      RlCoreError: a child cannot be started; the other children are killed.
+      RlCoreError: a child cannot be started, or `jobs` raises it; the other children are killed.
       KeyboardInterrupt: the second Ctrl-C.
     """
-    ended, waiting = Ended(), deque(jobs)
+    ended, source = Ended(), _Source(jobs)
+    if total is None:
+        assert isinstance(jobs, Sequence)
+        total = len(jobs)
     running: list[_Child] = []
-    with stop_on_interrupt() as stop, _Display(len(jobs), console) as display:
+    with stop_on_interrupt() as stop, JobsDisplay(total, console, title) as display:
         try:
-            while running or (waiting and not stop):
-                while waiting and len(running) < at_once and not stop:
-                    running.append(_Child(waiting.popleft()))
+            while running or (source.has_more and not stop):
+                while len(running) < at_once and not stop and (job := source.take()) is not None:
+                    running.append(_Child(job))
                 if stop and not ended.signal:
                     ended.signal = stop.signal
                     display.line(f"stopping: {len(running)} at work; waiting until they have saved")
@@ -80,13 +103,11 @@ def run_jobs(jobs: Sequence[Job], at_once: int, console: Console) -> Ended:
                         child.process.send_signal(signal.SIGINT)
                 for child in [child for child in running if child.process.poll() is not None]:
                     running.remove(child)
-                    display.ended(child, interrupted=bool(ended.signal))
-                    if not child.process.returncode:
-                        child.job.finish()
-                    elif not ended.signal:
-                        ended.failed.append(child.failure())
-                        display.line(ended.failed[-1], style="red")
-                display.update(running)
+                    _take_end_of(child, ended, display)
+                    source.ask_again()
+                for child in running:
+                    child.watch()
+                display.update({child.job.name: child.job.progress for child in running})
                 time.sleep(_LOOK_SECONDS)
             ended.signal = stop.signal
         finally:
@@ -96,11 +117,50 @@ def run_jobs(jobs: Sequence[Job], at_once: int, console: Console) -> Ended:
     return ended
 
 
+def _take_end_of(child: _Child, ended: Ended, display: JobsDisplay) -> None:
+    job, name = child.job, child.job.name
+    if child.process.returncode == 0 or child.had_enough:
+        line = job.finish()
+        display.ended(name, line or ("" if display.has_bars else f"{name} done"))
+    elif ended.signal:
+        display.gone(name)
+    else:
+        display.ended(name)
+        line = child.failure()
+        if job.fail(line):
+            ended.failed.append(line)
+        display.line(line, style="red")
+
+
+class _Source:
+    """The jobs that are still to be begun."""
+
+    def __init__(self, jobs: Iterable[Job | None]) -> None:
+        self._jobs: Iterator[Job | None] = iter(jobs)
+        self._may_ask, self.has_more = True, True
+
+    def take(self) -> Job | None:
+        """Returns the next job; None if none can begin now."""
+        if not self._may_ask or not self.has_more:
+            return None
+        try:
+            job = next(self._jobs)
+        except StopIteration:
+            self.has_more = False
+            return None
+        self._may_ask = job is not None
+        return job
+
+    def ask_again(self) -> None:
+        self._may_ask = True
+
+
 class _Child:
     """Running job, in its own process group so that a terminal's Ctrl-C does not reach it."""
 
     def __init__(self, job: Job) -> None:
-        self.job = job
+        self.job, self.had_enough = job, False
+        self._next = 0.0
         try:
             job.log.parent.mkdir(parents=True, exist_ok=True)
             with job.log.open("ab") as log:
@@ -110,11 +170,21 @@ class _Child:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     process_group=0,
+                    preexec_fn=partial(_end_with, os.getpid()),
                     env=os.environ | {"OMP_NUM_THREADS": "1"},
                 )
         except OSError as error:
             where = error.filename or job.command[0]
             raise RlCoreError(f"cannot start {job.name}: {where}: {error.strerror}") from None
+
+    def watch(self) -> None:
+        """Ends the child if it has done enough."""
+        if self.had_enough or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _WATCH_SECONDS
+        if self.job.enough():
+            self.had_enough = True
+            self.process.send_signal(signal.SIGINT)
 
     def failure(self) -> str:
         """Returns one line: the exit code or signal, the last line of output, the log's path."""
@@ -125,63 +195,11 @@ class _Child:
         return f"{self.job.name} failed ({how}){words}; log: {self.job.log}"
 
 
-class _Display:
-    """Progress bars for all jobs and for each child; plain lines without a terminal."""
-
-    def __init__(self, jobs: int, console: Console) -> None:
-        self._console, self._jobs, self._done = console, jobs, 0
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            TextColumn("{task.fields[count]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._all = self._progress.add_task("all", total=jobs, count=f"0 / {jobs}")
-        self._tasks: dict[str, TaskID] = {}
-        self._next = 0.0
-
-    def __enter__(self) -> _Display:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def line(self, text: str, style: str = "") -> None:
-        self._progress.console.print(
-            text, highlight=False, soft_wrap=True, markup=False, style=style
-        )
-
-    def ended(self, child: _Child, *, interrupted: bool) -> None:
-        """Removes the bar of a child that has ended and counts it."""
-        self._progress.remove_task(self._task(child))
-        del self._tasks[child.job.name]
-        if interrupted:
-            return
-        self._done += 1
-        count = f"{self._done} / {self._jobs}"
-        self._progress.update(self._all, completed=self._done, count=count)
-        if not self._console.is_terminal and not child.process.returncode:
-            self.line(f"{child.job.name} done ({count})")
-
-    def update(self, running: Sequence[_Child]) -> None:
-        """Updates the bars, at most once per _REFRESH_SECONDS."""
-        if self._console.is_terminal and time.monotonic() >= self._next:
-            self._next = time.monotonic() + _REFRESH_SECONDS
-            for child in running:
-                done, total = child.job.progress() or (0, 0)
-                count = f"{done:,} / {total:,} env steps" if total else ""
-                self._progress.update(
-                    self._task(child), completed=done, total=total or None, count=count
-                )
-
-    def _task(self, child: _Child) -> TaskID:
-        name = child.job.name
-        if name not in self._tasks:
-            self._tasks[name] = self._progress.add_task(name, total=None, count="")
-        return self._tasks[name]
+def _end_with(parent: int) -> None:
+    """Has the system send this process a SIGINT when its parent is killed: nobody else would."""
+    _LIBC.prctl(_SET_DEATH_SIGNAL, signal.SIGINT)
+    if os.getppid() != parent:  # it was killed before
+        os._exit(1)
 
 
 def last_line(path: Path) -> str:

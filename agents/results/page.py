@@ -69,7 +69,7 @@ def _table(summaries: Sequence[Summary], training: bool) -> str:
     number = _format(summaries)
     head = ["agent", "env steps", "updates", "seeds", "mean", "95 %", "IQM", "95 %"]
     head += ["worst seed", "best seed", *(["training", "95 %"] if training else []), "time"]
-    return _markdown_table(head, [_row(summary, number, training) for summary in summaries])
+    return markdown_table(head, [_row(summary, number, training) for summary in summaries])
 
 
 def _row(summary: Summary, number: Format, training: bool) -> list[str]:
@@ -100,7 +100,7 @@ def _differences(summaries: Sequence[Summary]) -> list[str]:
         [f"{_agent(ours)} - {_agent(peer)}", *_estimate(difference, number)]
         for ours, peer, difference in differences(summaries)
     ]
-    return [_markdown_table(["difference", "means", "95 %"], rows)] if rows else []
+    return [markdown_table(["difference", "means", "95 %"], rows)] if rows else []
 
 
 def _about(summary: Summary) -> str:
@@ -165,11 +165,12 @@ def _every_seed(summaries: Sequence[Summary]) -> str:
                     [env_id, _agent(summary), str(seed.seed), *scores, f"{seed.updates:,}",
                      _duration(seed.seconds)]
                 )  # fmt: skip
-    table = _markdown_table(head, rows)
+    table = markdown_table(head, rows)
     return f"<details><summary>Numbers</summary>\n\n{table}\n\n</details>"
 
 
-def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table whose first column is aligned to the left and all others to the right."""
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

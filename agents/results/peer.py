@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents.results.jobs import Job, Progressed, last_line
+from agents.results.jobs import Job, last_line
+from agents.results.jobs_display import Progressed
 from agents.results.machine import processor
 from agents.results.peers.sb3_worker import SETTINGS
 

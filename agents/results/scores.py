@@ -15,7 +15,7 @@ from rl_core.regular_file import read_regular
 from rl_core.seal import unsealed_json
 
 TRAINING_EPISODES = 100  # last training episodes that `--training` averages
-_EVALUATION, _EPISODE = "evaluation/return", "episode/return"
+EVALUATION, _EPISODE = "evaluation/return", "episode/return"
 _MOST_BYTES = 1 << 24  # largest result file; one of a hundred episodes has a few thousand
 
 
@@ -87,7 +87,7 @@ class Row:
         return curves
 
 
-class _RunResult(BaseModel):
+class RunResult(BaseModel):
     """Contents of a run's `result.json`."""
 
     env_steps: int
@@ -113,8 +113,8 @@ def run_seed(run: Path, seed: int) -> Seed | None:
     """
     if not (run / "result.json").exists():
         return None
-    result = read_result(run / "result.json", _RunResult)
-    curves = read_curves(run, [_EVALUATION, _EPISODE])
+    result = read_result(run / "result.json", RunResult)
+    curves = read_curves(run, [EVALUATION, _EPISODE])
     episodes = [value for _, value in curves[_EPISODE]][-TRAINING_EPISODES:]
     return Seed(
         seed=seed,
@@ -124,7 +124,7 @@ def run_seed(run: Path, seed: int) -> Seed | None:
         std=result.std,
         low=result.min,
         high=result.max,
-        curve=dict(curves[_EVALUATION]) | {result.env_steps: result.mean},
+        curve=dict(curves[EVALUATION]) | {result.env_steps: result.mean},
         seconds=result.seconds,
         training=float(np.mean(episodes)) if episodes else None,
         returns=result.returns,

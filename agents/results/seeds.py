@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.results.jobs import Job, Progressed
+from agents.results.jobs import Job
+from agents.results.jobs_display import Progressed
 from rl_core.control.files import ControlFiles
 from rl_core.control.state import read_state
 from rl_core.errors import RlCoreError, RunDirError

@@ -49,18 +49,22 @@ class ControlFiles:
             raise RunDirError(f"cannot write {self.directory}: {error.strerror}") from None
 
 
-class RunLock:
-    """The lock that a run holds while it is alive; the system releases it if the run is killed.
+class FileLock:
+    """A lock on a file; the system releases it if the process that holds it is killed.
+
+    Args:
+      path: of the file, which is made if there is none.
+      taken: the message if another process holds the lock.
 
     Raises:
       RunDirError: another process holds the lock, or the file cannot be locked.
     """
 
-    def __init__(self, files: ControlFiles) -> None:
+    def __init__(self, path: Path, taken: str) -> None:
         self._file: int | None = None
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            self._file = os.open(files.lock, flags, 0o644)
+            self._file = os.open(path, flags, 0o644)
             if not stat.S_ISREG(os.fstat(self._file).st_mode):
                 raise OSError(errno.EINVAL, "it is not a regular file")
             # `is_alive` in another process holds the lock for an instant, so try more than once.
@@ -71,15 +75,26 @@ class RunLock:
                 time.sleep(0.01)
         except OSError as error:
             self.release()
-            raise RunDirError(f"cannot lock {files.lock}: {error.strerror}") from None
+            raise RunDirError(f"cannot lock {path}: {error.strerror}") from None
         self.release()
-        raise RunDirError(f"another process is running {files.run}")
+        raise RunDirError(taken)
 
     def release(self) -> None:
         """Releases the lock; a second call does nothing."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+class RunLock(FileLock):
+    """The lock that a run holds while it is alive.
+
+    Raises:
+      RunDirError: another process holds it, or the file cannot be locked.
+    """
+
+    def __init__(self, files: ControlFiles) -> None:
+        super().__init__(files.lock, f"another process is running {files.run}")
 
 
 def clear_leftovers(files: ControlFiles) -> None:

@@ -1,6 +1,11 @@
 """Child processes: how many at once, what they get, and how one fails."""
 
+import os
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -73,3 +78,95 @@ def test_the_last_line_of_a_log_is_the_last_that_says_anything(tmp_path):
     (tmp_path / "log").write_text("x" * 10_000 + "\nlast\n\n  \n")
     assert last_line(tmp_path / "log") == "last"
     assert last_line(tmp_path / "none") == ""
+
+
+def test_a_job_that_cannot_begin_yet_is_asked_for_again_once_another_has_ended(job):
+    tape = []
+
+    def jobs():
+        tape.append("a")
+        yield job("a", "")
+        while "a ended" not in tape:
+            tape.append("not yet")
+            yield None
+        tape.append("b")
+        yield job("b", "")
+
+    first = jobs()
+    of_a = next(first)
+
+    def with_end():
+        yield Job(of_a.name, of_a.command, of_a.log, finish=lambda: tape.append("a ended"))
+        yield from first
+
+    ended = run_jobs(with_end(), 2, QUIET, total=2)
+    assert ended.failed == []
+    assert tape == ["a", "not yet", "a ended", "b"]
+
+
+def test_a_child_that_has_done_enough_is_interrupted_and_counts_as_ended_well(tmp_path, capsys):
+    code = (
+        "import pathlib, signal, sys, time\n"
+        "signal.signal(signal.SIGINT, lambda *_: sys.exit(130))\n"
+        "pathlib.Path(sys.argv[1]).touch()\n"
+        "time.sleep(60)"
+    )
+    begun = tmp_path / "begun"
+    command = [sys.executable, "-c", code, str(begun)]
+    asked = []
+
+    def enough():
+        asked.append(begun.exists())
+        return asked[-1]
+
+    job = Job("a", command, tmp_path / "log", finish=lambda: "a had enough", enough=enough)
+    ended = run_jobs([job], 1, Console(width=80))
+    assert (ended.failed, ended.signal) == ([], 0)
+    assert capsys.readouterr().out == "a had enough (1 / 1)\n"
+    assert asked.count(True) == 1  # nobody is interrupted twice
+
+
+def test_a_failure_may_be_no_failure_of_the_whole(tmp_path, capsys):
+    said = []
+
+    def fail(line):
+        said.append(line)
+        return False
+
+    job = Job("a", [sys.executable, "-c", "raise SystemExit('no')"], tmp_path / "log", fail=fail)
+    assert run_jobs([job], 1, Console(width=200)).failed == []
+    assert said == capsys.readouterr().out.splitlines() != []
+
+
+def test_children_are_interrupted_if_their_parent_is_killed(tmp_path):
+    child = (
+        "import os, pathlib, signal, sys, time\n"
+        "here = pathlib.Path(sys.argv[1])\n"
+        "def end(*_):\n"
+        "    (here / 'interrupted').touch()\n"
+        "    sys.exit(130)\n"
+        "signal.signal(signal.SIGINT, end)\n"
+        "(here / 'begun').touch()\n"
+        "time.sleep(60)"
+    )
+    parent = (
+        "import sys; from pathlib import Path; from rich.console import Console\n"
+        "from agents.results.jobs import Job, run_jobs\n"
+        f"run_jobs([Job('a', [sys.executable, '-c', {child!r}, sys.argv[1]], "
+        "Path(sys.argv[1]) / 'log')], 1, Console())"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", parent, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    _wait_for(tmp_path / "begun")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    _wait_for(tmp_path / "interrupted")
+
+
+def _wait_for(path):
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

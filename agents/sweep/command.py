@@ -1,0 +1,257 @@
+"""`targetnet sweep`: searches keys of a config, and trains the best again with fresh seeds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from agents.results.jobs import Ended, run_jobs
+from rl_core.control.files import FileLock
+from rl_core.errors import RlCoreError, RunDirError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from agents.sweep.fresh import Fresh
+    from agents.sweep.plan import Plan
+    from agents.sweep.study import Study
+
+FAILED = 1
+SWEEPS = Path("sweeps")
+_PLAN, _STUDY, _LOCK = "sweep.toml", "study.log", "lock"
+Groups = UseAppendAction[tuple[tuple[str, ...], ...]]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Search keys of a config; train the best again with seeds that chose nothing."""
+
+    config: Annotated[Positional[str], arg(metavar="CONFIG")]
+    """A shipped name (see `targetnet configs`) or the path of a TOML file."""
+    over: Annotated[Groups, arg(metavar="NAME=VALUES")] = ()
+    """What to search: --over sync_period=10..1000:log learning_rate.start=1e-4..1e-2:log
+    batch_size=32,64,128"""
+    set: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
+    """Change keys of the config for all trials, in TOML's notation."""
+    trials: Annotated[int, arg(metavar="N")] = 50
+    """Number of trials. The same command with more of them goes on."""
+    jobs: Annotated[int | None, arg(metavar="N")] = None
+    """Number of processes at once, one core each. By default the number of cores."""
+    dir: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Directory for all files. By default sweeps/CONFIG. A sweep that is there goes on."""
+    sampler: Literal["tpe", "random", "grid"] = "tpe"
+    """What proposes the values: Optuna's TPE, random values, or all combinations."""
+    sampler_seed: Annotated[int, arg(metavar="S")] = 0
+    """Seed of the sampler."""
+    seeds: Annotated[int, arg(metavar="N")] = 1
+    """Number of tuning seeds of each trial; they are all below 1,000."""
+    together: Annotated[int, arg(metavar="N")] = 1
+    """Number of trials that one process trains as a population; they differ in live values, and
+    the number of trials is rounded up to whole populations."""
+    score: Literal["curve", "final"] = "curve"
+    """A trial's score: the mean of all its greedy evaluations, or the final one alone."""
+    prune: bool = True
+    """Stop a trial whose greedy returns stay below the median of the earlier trials."""
+    best: Annotated[int, arg(metavar="N")] = 5
+    """Number of the best trials that are trained again with fresh seeds."""
+    fresh_seeds: Annotated[int, arg(metavar="N")] = 10
+    """Number of fresh seeds."""
+    first_fresh_seed: Annotated[int, arg(metavar="S")] = 4_000
+    """The first fresh seed, at least 1,000; the others follow it."""
+    page: Annotated[Path | None, arg(metavar="FILE")] = None
+    """The page, a .md file; its pictures go to a directory beside it. By default DIR/sweep.md."""
+    verify: bool = False
+    """Train the winner again, with its tuning seeds, and compare digests; search nothing."""
+
+    def __call__(self, console: Console) -> int:
+        from agents.results.pictures import require_matplotlib
+        from agents.sweep.study import Study, require_optuna
+
+        self._require_numbers()
+        require_optuna()
+        require_matplotlib()
+        directory = self._directory()
+        plan = self._plan(directory)
+        with _held(directory, plan):
+            study = Study(directory / _STUDY, plan)
+            if self.verify:
+                return _code(self._verified(plan, study, directory, console))
+            ended = self._search(plan, study, directory, console)
+            if not ended.signal and study.best():
+                fresh = self._fresh(plan, study, directory)
+                again = run_jobs(fresh.jobs(), self._at_once, console)
+                ended = Ended(ended.failed + again.failed, again.signal)
+                if not ended.signal:
+                    self._write(plan, study, fresh, directory, console)
+            if ended.signal:
+                _say(console, "interrupted; run the same command again to continue")
+            return _code(ended)
+
+    # Plans.
+
+    def _require_numbers(self) -> None:
+        for option, value, least in (
+            ("--trials", self.trials, 1), ("--jobs", self._at_once, 1), ("--seeds", self.seeds, 1),
+            ("--together", self.together, 1), ("--best", self.best, 1),
+            ("--fresh-seeds", self.fresh_seeds, 1), ("--sampler-seed", self.sampler_seed, 0),
+            ("--first-fresh-seed", self.first_fresh_seed, 1_000),
+        ):  # fmt: skip
+            if value < least:
+                why = "; seeds below are for tuning" if least == 1_000 else ""
+                raise RlCoreError(f"{option} must be at least {least:,}, got {value:,}{why}")
+        if self.seeds > 1_000:
+            raise RlCoreError(f"--seeds must be at most 1,000, got {self.seeds:,}")
+        if self.page and self.page.suffix != ".md":
+            raise RlCoreError(f"--page must be a .md file, got {str(self.page)!r}")
+
+    def _directory(self) -> Path:
+        from agents.config.files import config_name
+
+        return self.dir or SWEEPS / config_name(self.config)
+
+    def _plan(self, directory: Path) -> Plan:
+        """Returns the plan, which is that of the sweep in the directory if there is one.
+
+        Raises:
+          RlCoreError: an argument cannot be used, or the directory holds another sweep.
+        """
+        from agents.config.files import load_config
+        from agents.sweep.plan import Plan, read_plan
+
+        base = load_config(self.config, [*chain(*self.set)])
+        before = read_plan(directory / _PLAN) if (directory / _PLAN).exists() else None
+        over = [*chain(*self.over)]
+        if self.verify and before is None:
+            raise RunDirError(f"{directory} holds no sweep: it has no {_PLAN}")
+        if before is not None and self.verify and not over:
+            return before
+        plan = Plan(
+            # As it is read back.
+            config=json.loads(base.model_dump_json(exclude_none=True)),
+            over=over,
+            sampler=self.sampler,
+            seed=self.sampler_seed,
+            seeds=self.seeds,
+            score=self.score,
+            prune=self.prune,
+            together=self.together,
+            ahead=before.ahead if before else self._at_once,
+        )
+        plan.require_usable()
+        if before is None:
+            return plan
+        for difference in before.differences(plan):
+            raise RunDirError(f"{directory} holds another sweep: {difference}; name another --dir")
+        return before
+
+    @property
+    def _at_once(self) -> int:
+        return len(os.sched_getaffinity(0)) if self.jobs is None else self.jobs
+
+    # Works.
+
+    def _search(self, plan: Plan, study: Study, directory: Path, console: Console) -> Ended:
+        from agents.sweep.trials import Trials
+
+        most = plan.most_trials()
+        wanted = -(-self.trials // plan.together) * plan.together
+        wanted = wanted if most is None else min(wanted, most)
+        trials = Trials(plan, study, wanted, directory / "trials", directory / "logs")
+        at_once = min(self._at_once, plan.ahead)
+        ended = run_jobs(trials.jobs(), at_once, console, total=len(trials), title=trials.title)
+        if not ended.signal and study.best() is None:
+            raise RlCoreError(f"no trial of {directory} has a score: all failed")
+        return ended
+
+    def _fresh(self, plan: Plan, study: Study, directory: Path) -> Fresh:
+        from agents.sweep.fresh import Fresh
+
+        seeds = range(self.first_fresh_seed, self.first_fresh_seed + self.fresh_seeds)
+        return Fresh(plan, study.ranking()[: self.best], seeds, directory)
+
+    def _verified(self, plan: Plan, study: Study, directory: Path, console: Console) -> Ended:
+        from agents.sweep.verify import verify
+
+        return verify(plan, study, directory, console, lambda line: _say(console, line))
+
+    def _write(
+        self, plan: Plan, study: Study, fresh: Fresh, directory: Path, console: Console
+    ) -> None:
+        from agents.sweep.fresh import WINNER
+        from agents.sweep.page import write_page
+
+        page = self.page or directory / "sweep.md"
+        with console.status("statistics and pictures"):
+            fresh.keep_finished(lambda line: _say(console, line))
+            retrained = fresh.all()
+            try:
+                write_page(page, self._command(), plan, study, retrained, directory)
+            except OSError as error:
+                raise RunDirError(f"cannot write {page}: {error.strerror}") from None
+        best = retrained[0]
+        _say(console, f"best trial: {best.trial.number}, score {best.trial.value:,.1f}")
+        if best.summary:
+            mean, count = best.summary.mean, len(best.summary.row.seeds)
+            _say(console, f"with {count} fresh seeds: mean {mean.value:,.1f}")
+        _say(console, f"its config: {directory / WINNER}")
+        _say(console, f"page: {page}")
+
+    def _command(self) -> str:
+        """Returns the command line, without the options that concern only this machine."""
+        words = ["targetnet", "sweep", self.config, "--over", *chain(*self.over)]
+        words += ["--set", *chain(*self.set)] if self.set else []
+        words += ["--trials", str(self.trials)]
+        default = type(self)(self.config)
+        for option in ("jobs", "dir", "sampler", "sampler_seed", "seeds", "together", "score",
+                       "best", "fresh_seeds", "first_fresh_seed"):  # fmt: skip
+            value = getattr(self, option)
+            if value != getattr(default, option):
+                words += [f"--{option.replace('_', '-')}", str(value)]
+        words += [] if self.prune else ["--no-prune"]
+        return shlex.join(words)
+
+
+@contextlib.contextmanager
+def _held(directory: Path, plan: Plan) -> Iterator[None]:
+    """Holds the directory of a sweep, which is made if there is none.
+
+    Raises:
+      RunDirError: another process holds it, or it cannot be written, or holds something else.
+    """
+    from agents.saved.directory import write_file
+
+    path = directory / _PLAN
+    try:
+        if directory.exists() and not path.exists() and any(directory.iterdir()):
+            raise RunDirError(f"{directory} holds something else: it has no {_PLAN}")
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if isinstance(error, RunDirError):
+            raise
+        raise RunDirError(f"cannot write {directory}: {error.strerror}") from None
+    if not path.exists():
+        write_file(path, plan.text().encode())
+    lock = FileLock(directory / _LOCK, f"another process is at work on {directory}")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _code(ended: Ended) -> int:
+    if ended.signal:
+        return 128 + ended.signal
+    return FAILED if ended.failed else 0
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True, markup=False)

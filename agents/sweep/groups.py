@@ -1,0 +1,118 @@
+"""Groups of trials: those that one process trains, as a run or as a population."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+from agents.config.files import MEMBERS, dump_config
+from agents.config.members import names_for
+from agents.results.jobs_display import Progressed
+from agents.results.seeds import TRAIN, env_steps_of
+from agents.saved.population import is_population
+from agents.sweep.plan import Plan
+from agents.sweep.trial import Trial
+from rl_core.control.client import NotRunning, RunClient
+from rl_core.control.commands import do_command
+from rl_core.control.files import ControlFiles, write_whole
+from rl_core.errors import ConfigError, RunDirError
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from agents.config.model import DqnConfig
+
+
+class Group:
+    """The trials of one process.
+
+    Args:
+      number: the group's.
+      trials: they have begun.
+      path: of the run, or of the population that holds all runs.
+      config: of what is trained, a TOML file.
+    """
+
+    def __init__(self, number: int, trials: Sequence[Trial], path: Path, config: Path) -> None:
+        self.number, self.trials, self.path, self._config = number, trials, path, config
+        self.runs = [run for trial in trials for run in trial.runs]
+        first, last = trials[0].number, trials[-1].number
+        self.name = f"trial {first}" if len(trials) == 1 else f"trials {first} to {last}"
+
+    @property
+    def is_over(self) -> bool:
+        return all(trial.is_over for trial in self.trials)
+
+    def command(self) -> list[str]:
+        return [*TRAIN, str(self._config), "--run", str(self.path), "--resume"]
+
+    def progress(self) -> Progressed | None:
+        """Returns the env steps of all runs together."""
+        found = [env_steps_of(ControlFiles(run)) for run in self.runs]
+        if None in found:
+            return None
+        done, total = (sum(of) for of in zip(*filter(None, found), strict=True))
+        return done, total
+
+    def stop(self, trial: Trial) -> None:
+        """Stops the runs of a trial, while others of the process go on."""
+        if not is_population(self.path):
+            return
+        for run in trial.runs:
+            with contextlib.suppress(NotRunning, RunDirError):
+                RunClient(run).send([do_command("stop", "api")])
+
+
+def make_group(plan: Plan, number: int, proposed: Sequence[FrozenTrial], directory: Path) -> Group:
+    """Returns a group, and writes the config of what it trains.
+
+    Args:
+      plan: the sweep's.
+      number: the group's.
+      proposed: its trials.
+      directory: of all runs.
+
+    Raises:
+      RunDirError: the config cannot be written.
+    """
+    path, file = directory / f"{number:03}", directory / f"{number:03}.toml"
+    trials = [Trial(of.number, told=of.state.is_finished()) for of in proposed]
+    configs: dict[int, list[DqnConfig]] = {}
+    for trial, of in zip(trials, proposed, strict=True):
+        seeds = plan.seeds_of(of.number)
+        try:
+            configs[of.number] = [plan.space.config(of.params, {"seed": seed}) for seed in seeds]
+        except ConfigError as error:  # values that no config has together
+            trial.error = str(error)
+    members = [config for own in configs.values() for config in own]
+    alone = plan.together * plan.seeds == 1
+    paths = iter([path] if alone else [path / name for name in names_for(len(members))])
+    for trial in trials:
+        trial.runs = {next(paths): config.env_steps for config in configs.get(trial.number, [])}
+    if members:
+        text = dump_config(members[0]) if alone else _population(plan, members)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            write_whole(file, text.encode())
+        except OSError as error:
+            raise RunDirError(f"cannot write {file}: {error.strerror}") from None
+    return Group(number, trials, path, file)
+
+
+def _population(plan: Plan, configs: Sequence[DqnConfig]) -> str:
+    """Returns the TOML text of a population with these members."""
+    # Those of one trial differ in their seeds alone; those of several in live values too.
+    keys = {"seed"}
+    if plan.together > 1:
+        keys |= {name.partition(".")[0] for name in plan.space.axes}
+    dumped = [config.model_dump(exclude_none=True) for config in configs]
+    return tomli_w.dumps(dumped[0] | {MEMBERS: [_own(values, keys) for values in dumped]})
+
+
+def _own(values: dict[str, Any], keys: set[str]) -> dict[str, Any]:
+    own = {name: values[name] for name in keys if name in values}
+    return own | {name: values["live"][name]["default"] for name in keys if name in values["live"]}

@@ -1,0 +1,129 @@
+"""The plan of a sweep: all that decides its trials, kept in its directory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import Field
+
+from agents.config.files import read_sealed
+from agents.config.live_values import live_knobs
+from agents.config.model import DqnConfig
+from agents.config.settings import Settings, parse
+from agents.sweep.space import Param, Range, Space
+from rl_core.errors import ConfigError, RunDirError, shown
+from rl_core.seal import sealed_text
+
+# Seeds below are for tuning, those from here on for scores that nothing was chosen by.
+FIRST_FRESH_SEED = 1_000
+
+
+class Plan(Settings):
+    """All that decides the trials of a sweep.
+
+    Attributes:
+      config: the config that all trials have in common, as in its file.
+      over: what is searched, as `Space` takes it.
+      sampler: proposes the values.
+      seed: of the sampler.
+      seeds: number of tuning seeds of each trial.
+      score: a trial's score: the mean of its greedy curve, or its last point.
+      prune: whether trials that are worse than the median of the earlier ones are stopped.
+      together: trials of one process.
+      ahead: processes at work at once, when the sweep began. A trial is proposed from the results
+        of all that are at least so many processes older, whichever of the others have ended: so
+        the order in which they end changes nothing.
+    """
+
+    config: dict[str, Any]
+    over: list[str]
+    sampler: Literal["tpe", "random", "grid"]
+    seed: int = Field(ge=0)
+    seeds: int = Field(ge=1, le=FIRST_FRESH_SEED)
+    score: Literal["curve", "final"]
+    prune: bool
+    together: int = Field(ge=1)
+    ahead: int = Field(ge=1)
+
+    @cached_property
+    def base(self) -> DqnConfig:
+        base: DqnConfig = parse(DqnConfig, self.config, "sweep")
+        return base
+
+    @cached_property
+    def space(self) -> Space:
+        return Space(self.base, self.over)
+
+    def require_usable(self) -> None:
+        """Checks what concerns several of the fields.
+
+        Raises:
+          ConfigError: they cannot be used together.
+        """
+        if self.sampler == "grid":
+            self.grid()
+        live = {knob.name for knob in live_knobs(self.base)}
+        for name in self.space.axes:
+            if self.together > 1 and name.partition(".")[0] not in live:
+                raise ConfigError(
+                    f"--together {self.together}: trials of one process share a graph and may "
+                    f"differ in live values alone, and {name} is none"
+                )
+
+    def grid(self) -> dict[str, list[Param]]:
+        """Returns the values of each key, of which a grid has all combinations.
+
+        Raises:
+          ConfigError: a key has a range.
+        """
+        lists = {}
+        for name, axis in self.space.axes.items():
+            if isinstance(axis, Range):
+                raise ConfigError(
+                    f"--over {name}: a grid wants a list of values for each key: "
+                    f"{name}=VALUE,VALUE,..."
+                )
+            lists[name] = list(axis.values)
+        return lists
+
+    def most_trials(self) -> int | None:
+        """Returns how many trials there can be; None if there is no end."""
+        return math.prod(map(len, self.grid().values())) if self.sampler == "grid" else None
+
+    def seeds_of(self, trial: int) -> list[int]:
+        """Returns the tuning seeds of a trial; trials that are alike have different ones."""
+        first = trial * self.seeds
+        return [seed % FIRST_FRESH_SEED for seed in range(first, first + self.seeds)]
+
+    def text(self) -> str:
+        """Returns the text of a file that `read_plan` reads back."""
+        return sealed_text(tomli_w.dumps(self.model_dump()))
+
+    def differences(self, other: Plan) -> Iterator[str]:
+        """Yields what another plan of the same directory has differently, in words."""
+        for name in ("over", "sampler", "seed", "seeds", "score", "prune", "together"):
+            was, is_ = getattr(self, name), getattr(other, name)
+            if was != is_:
+                yield f"{name} is {shown(was)} there, not {shown(is_)}"
+        for name in self.config.keys() | other.config.keys():
+            was, is_ = self.config.get(name), other.config.get(name)
+            if was != is_:
+                yield f"{name} is {shown(was)} there, not {shown(is_)}"
+
+
+def read_plan(path: Path) -> Plan:
+    """Reads a plan's file.
+
+    Raises:
+      RunDirError: it is damaged or not there.
+    """
+    try:
+        plan: Plan = parse(Plan, read_sealed(path), str(path))
+    except ConfigError as error:
+        raise RunDirError(str(error)) from None
+    return plan
