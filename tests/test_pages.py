@@ -42,6 +42,8 @@ NOT_RUN = {
     r"make (train|test|\.venv/\.ready)": "sets up an environment and downloads TensorFlow",
     r"source \.venv/bin/activate": "is of the shell that a user types in",
     r"targetnet results .*": "trains for hours; tests/agents/results run it on small configs",
+    r"targetnet sweep .*": "trains for minutes; tests/agents/sweep run it with small children",
+    r"targetnet train sweeps/.*": "trains the winner of a sweep that is not run",
     r"python -m tests\.benchmarks\.performance .*": "measures for minutes, beside peers",
     r"python docs/plot_.*": "trains for minutes",
     r"targetnet board --host 0\.0\.0\.0 .*": "opens a port to other machines",
