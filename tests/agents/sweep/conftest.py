@@ -39,10 +39,9 @@ def train(run: Path, config, evaluations: int = EVALUATIONS, *, whole: bool = Tr
     directory = RunDir(run)
     if not (run / "config.toml").exists():
         RunDir.create(run, "trial", config)
-        with EventWriter(run) as events:
-            for number in range(1, evaluations + 1):
-                share = number / (EVALUATIONS + 1)
-                events.scalars({"evaluation/return": final(config) * share}, 200 * number)
+        add_evaluations(run, config, range(1, evaluations + 1))
+    if whole and not directory.has_result():
+        add_evaluations(run, config, [EVALUATIONS + 1])  # the final one is on the curve, too
     if whole and not directory.has_result():
         directory.save_digest(
             EndDigest(digest=f"{config.seed}-{config.sync_period}", tick=1, env_step=1, update=1)
@@ -62,3 +61,11 @@ def train_group(job, **how) -> None:
         return
     for name, of in members.configs.items():
         train(run / name, of, **how)
+
+
+def add_evaluations(run: Path, config, numbers) -> None:
+    """Adds evaluations to the run's curve; there are EVALUATIONS before the final one."""
+    with EventWriter(run) as events:
+        for number in numbers:
+            share = number / (EVALUATIONS + 1)
+            events.scalars({"evaluation/return": final(config) * share}, 200 * number)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from agents.config.files import load_config
 from agents.config.members import load_members
 from agents.sweep import groups
 from agents.sweep.study import Study
 from agents.sweep.trials import Trials
 from rl_core.errors import RlCoreError
-from tests.agents.sweep.conftest import train_group
+from tests.agents.sweep.conftest import add_evaluations, train_group
 
 pytest.importorskip("optuna")
 
@@ -147,7 +148,9 @@ def test_the_final_score_is_the_last_evaluation(sweep):
 def test_a_trial_that_stays_below_the_median_is_stopped(sweep):
     made = sweep("sync_period=10..1000:log", wanted=30, sampler="random", prune=True, ahead=1)
     came_to = made.all()
-    stopped = [value for _, state, value, *_ in came_to if state == "PRUNED"]
+    stopped = [points for _, state, _, points, _ in came_to if state == "PRUNED"]
+    # All evaluations were there when it was looked at: those after the stop are left out.
+    assert {len(points) for points in stopped} == {1}
     whole = [value for _, state, value, *_ in came_to if state == "COMPLETE"]
     assert len(stopped) > 5 and [state for _, state, *_ in came_to[:5]] == ["COMPLETE"] * 5
     assert min(whole[5:]) > min(whole[:5])
@@ -165,6 +168,7 @@ def test_a_process_is_ended_once_its_trial_is_stopped(sweep):
         train_group(job, evaluations=1, whole=False)
         enough.add(job.enough())
         # It went on meanwhile: what came after the stop is not looked at.
+        add_evaluations(Path(job.command[-2]), load_config(job.command[-4]), [2, 3, 4])
         made.end(job)
         made.fill()
     assert enough == {False, True}
