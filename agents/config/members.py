@@ -112,6 +112,15 @@ def as_members(
     return found or as_members(load_config(config))
 
 
+def with_seeds(config: DqnConfig, seeds: Sequence[int]) -> Members:
+    """Returns members that differ in their seeds alone.
+
+    Raises:
+      ConfigError: as for `load_members`.
+    """
+    return _members(config, [{"seed": seed} for seed in seeds], "seeds", None)
+
+
 def members_text(members: Members) -> str:
     """Returns the text of a file that `read_members` reads back."""
     values = members.base.model_dump(exclude_none=True)

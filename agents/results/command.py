@@ -41,6 +41,9 @@ class Results:
     """The first seed; the others follow it."""
     jobs: Annotated[int | None, arg(metavar="N")] = None
     """Number of seeds that train at once, one core each. By default the number of cores."""
+    together: Annotated[int, arg(metavar="N")] = 1
+    """Number of seeds that one process trains as a population: a single start-up, and for agents of
+    one update per env step twice the speed. Each needs its memory."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("results")
     """Directory for runs, logs and table.json. Unfinished runs in it are resumed."""
     rows: Annotated[Path | None, arg(metavar="DIR")] = None
@@ -89,14 +92,16 @@ class Results:
         """
         if not self.configs:
             raise RlCoreError("name at least one config, such as: targetnet results cartpole")
-        for option, value in (("--seeds", self.seeds), ("--jobs", self._at_once)):
+        for option, value in (
+            ("--seeds", self.seeds), ("--jobs", self._at_once), ("--together", self.together),
+        ):  # fmt: skip
             if value < 1:
                 raise RlCoreError(f"{option} must be at least 1, got {value}")
         if self.first_seed < 0:
             raise RlCoreError(f"--first-seed must be at least 0, got {self.first_seed}")
         if self.page and self.page.suffix != ".md":
             raise RlCoreError(f"--page must be a .md file, got {str(self.page)!r}")
-        ours = [ConfigSeeds(config, *self._places) for config in self.configs]
+        ours = [ConfigSeeds(config, *self._places, self.together) for config in self.configs]
         names = Counter(seeds.name for seeds in ours)
         twice = [name for name, count in names.items() if count > 1]
         if twice:

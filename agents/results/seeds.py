@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,16 +29,17 @@ class ConfigSeeds:
       seeds: their numbers.
       out: directory of runs and logs.
       rows: directory of the files of finished seeds.
+      together: seeds of one process, which trains them as a population; 1 trains runs.
 
     Attributes:
       name: the config's name.
       env_id: the config's env.
     """
 
-    def __init__(self, config: str, seeds: range, out: Path, rows: Path) -> None:
+    def __init__(self, config: str, seeds: range, out: Path, rows: Path, together: int = 1) -> None:
         from agents.config.files import config_name, load_config
 
-        self._config, self._seeds, self._out = config, seeds, out
+        self._config, self._seeds, self._out, self._together = config, seeds, out, together
         self.name, self.env_id = config_name(config), load_config(config).env_id
         self._files = {seed: rows / self.name / f"{seed}.json" for seed in seeds}
 
@@ -57,15 +58,28 @@ class ConfigSeeds:
     def jobs(self) -> list[Job]:
         """Returns the jobs that train the seeds without a file."""
         # Each child process checks whether its run is finished, is of this config, or is resumed.
-        return [self._job(seed) for seed, path in self._files.items() if not path.exists()]
+        missing = {seed for seed, path in self._files.items() if not path.exists()}
+        jobs = []
+        for population, runs in self._populations().items():
+            if missing & runs.keys():
+                jobs.append(self._population_job(population, list(runs)))
+                missing -= runs.keys()
+        alone = {seed for seed in missing if self._together == 1 or self._run(seed).exists()}
+        jobs += [self._job(seed) for seed in sorted(alone)]
+        rest = sorted(missing - alone)
+        for first in range(0, len(rest), self._together):
+            seeds = rest[first : first + self._together]
+            jobs.append(self._population_job(self._runs / f"population-{seeds[0]}", seeds))
+        return jobs
 
     def keep_finished(self, say: Callable[[str], None]) -> None:
         """Keeps the finished runs that have no file yet, but for those that another config made."""
         from agents.config.files import require_can_go_on
         from agents.saved.directory import RunDir
 
+        runs = self._all_runs()
         for seed, path in self._files.items():
-            run = self._run(seed)
+            run = runs[seed]
             if path.exists() or not (run / "result.json").exists():
                 continue
             try:
@@ -73,7 +87,7 @@ class ConfigSeeds:
             except RlCoreError as error:
                 say(f"{run} is left out: {error}")
                 continue
-            self._keep(seed)
+            self._keep(seed, run)
 
     def row(self) -> Row:
         """Returns the row of the seeds with a file."""
@@ -81,8 +95,32 @@ class ConfigSeeds:
 
         return kept_row(self.env_id, self.name, self._files)
 
+    @property
+    def _runs(self) -> Path:
+        return self._out / "runs" / self.name
+
     def _run(self, seed: int) -> Path:
-        return self._out / "runs" / self.name / str(seed)
+        """Returns the directory of a seed that has a process to itself."""
+        return self._runs / str(seed)
+
+    def _all_runs(self) -> dict[int, Path]:
+        """Returns the run of each seed, which may be a member of a population."""
+        runs = {seed: self._run(seed) for seed in self._seeds}
+        for members in self._populations().values():
+            runs |= members
+        return runs
+
+    def _populations(self) -> dict[Path, dict[int, Path]]:
+        """Returns the directories of the populations that there are, with the run of each seed."""
+        from agents.config.members import read_members
+        from agents.saved.population import POPULATION, is_population
+
+        found = {}
+        for path in sorted(self._runs.glob("population-*")):
+            if is_population(path):
+                configs = read_members(path / POPULATION).configs
+                found[path] = {config.seed: path / name for name, config in configs.items()}
+        return found
 
     def _with_seed(self, seed: int) -> DqnConfig:
         from agents.config.files import load_config
@@ -96,13 +134,38 @@ class ConfigSeeds:
             [*TRAIN, self._config, "--seed", str(seed), "--run", str(run), "--resume"],
             self._out / "logs" / self.name / f"{seed}.log",
             partial(env_steps_of, ControlFiles(run)),
-            partial(self._keep, seed),
+            partial(self._keep, seed, run),
         )
 
-    def _keep(self, seed: int) -> None:
+    def _population_job(self, path: Path, seeds: Sequence[int]) -> Job:
+        """Returns the job of a population, and writes its config."""
+        from agents.config.files import load_config
+        from agents.config.members import members_text, with_seeds
+        from agents.saved.directory import write_file
+
+        members, file = with_seeds(load_config(self._config), seeds), path.with_suffix(".toml")
+        runs = dict(zip(seeds, (path / name for name in members.configs), strict=True))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # As the config is now: a population of another one is refused by the child process.
+        write_file(file, members_text(members).encode())
+
+        def keep() -> None:
+            for seed in runs.keys() & self._files.keys():
+                self._keep(seed, runs[seed])
+
+        return Job(
+            f"{self.name} seeds {', '.join(map(str, seeds))}",
+            [*TRAIN, str(file), "--run", str(path), "--resume"],
+            self._out / "logs" / self.name / f"{path.name}.log",
+            partial(env_steps_of_all, runs.values()),
+            keep,
+        )
+
+    def _keep(self, seed: int, run: Path) -> None:
         from agents.results.kept import keep
 
-        keep(self._files[seed], self._run(seed), self._with_seed(seed))
+        if not self._files[seed].exists():
+            keep(self._files[seed], run, self._with_seed(seed))
 
 
 class PeerSeeds:
@@ -148,3 +211,12 @@ def env_steps_of(files: ControlFiles) -> Progressed | None:
     except RunDirError:
         return None
     return state.env_step, state.env_steps
+
+
+def env_steps_of_all(runs: Iterable[Path]) -> Progressed | None:
+    """Returns the env steps of several runs together; None while one of them is unknown."""
+    found = [env_steps_of(ControlFiles(run)) for run in runs]
+    if None in found:
+        return None
+    done, total = (sum(of) for of in zip(*filter(None, found), strict=True))
+    return done, total

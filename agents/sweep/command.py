@@ -144,7 +144,7 @@ class Sweep:
             score=self.score,
             prune=self.prune,
             together=self.together,
-            ahead=before.ahead if before else self._at_once,
+            ahead=self._at_once,
         )
         plan.require_usable()
         if before is None:
@@ -176,7 +176,8 @@ class Sweep:
         from agents.sweep.fresh import Fresh
 
         seeds = range(self.first_fresh_seed, self.first_fresh_seed + self.fresh_seeds)
-        return Fresh(plan, study.ranking()[: self.best], seeds, directory)
+        together = plan.together * plan.seeds  # as many runs of a process as in the search
+        return Fresh(plan, study.ranking()[: self.best], seeds, directory, together)
 
     def _verified(self, plan: Plan, study: Study, directory: Path, console: Console) -> Ended:
         from agents.sweep.verify import verify

@@ -42,10 +42,16 @@ class Fresh:
       ranking: the trials, the best first.
       seeds: their fresh seeds.
       directory: of the sweep.
+      together: seeds of one process.
     """
 
     def __init__(
-        self, plan: Plan, ranking: Sequence[FrozenTrial], seeds: range, directory: Path
+        self,
+        plan: Plan,
+        ranking: Sequence[FrozenTrial],
+        seeds: range,
+        directory: Path,
+        together: int,
     ) -> None:
         self._ranking = ranking
         place = directory / "fresh"
@@ -60,7 +66,7 @@ class Fresh:
         if texts:
             write_file(directory / WINNER, texts[0].encode())
         self._seeds = [
-            ConfigSeeds(str(path), seeds, place, place / "rows") for path in self._configs
+            ConfigSeeds(str(path), seeds, place, place / "rows", together) for path in self._configs
         ]
         for seeds_of in self._seeds:
             seeds_of.require_same_config()

@@ -12,13 +12,13 @@ import tomli_w
 from agents.config.files import MEMBERS, dump_config
 from agents.config.members import names_for
 from agents.results.jobs_display import Progressed
-from agents.results.seeds import TRAIN, env_steps_of
+from agents.results.seeds import TRAIN, env_steps_of_all
 from agents.saved.population import is_population
 from agents.sweep.plan import Plan
 from agents.sweep.trial import Trial
 from rl_core.control.client import NotRunning, RunClient
 from rl_core.control.commands import do_command
-from rl_core.control.files import ControlFiles, write_whole
+from rl_core.control.files import write_whole
 from rl_core.errors import ConfigError, RunDirError
 
 if TYPE_CHECKING:
@@ -52,11 +52,7 @@ class Group:
 
     def progress(self) -> Progressed | None:
         """Returns the env steps of all runs together."""
-        found = [env_steps_of(ControlFiles(run)) for run in self.runs]
-        if None in found:
-            return None
-        done, total = (sum(of) for of in zip(*filter(None, found), strict=True))
-        return done, total
+        return env_steps_of_all(self.runs)
 
     def stop(self, trial: Trial) -> None:
         """Stops the runs of a trial, while others of the process go on."""

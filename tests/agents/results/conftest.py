@@ -13,9 +13,30 @@ TRAINER = """
 import json, os, signal, sys, time
 from pathlib import Path
 
-config, _, seed, _, run, resume = sys.argv[1:]
+config, *seed, _, run, resume = sys.argv[1:]
 assert (_, resume) == ("--run", "--resume")
-run, name, seed = Path(run), Path(config).stem, int(seed)
+if not seed:  # a population
+    import tomllib
+
+    text, place = Path(config).read_text(), Path(run)
+    members = tomllib.loads(text)["members"]
+    place.mkdir(parents=True, exist_ok=True)
+    if (place / "population.toml").exists() and (place / "population.toml").read_text() != text:
+        sys.exit("targetnet: another population")
+    (place / "population.toml").write_text(text)
+    with (place / "calls").open("a") as calls:
+        calls.write("1\\n")
+    for number, member in enumerate(members):
+        if place.parent.name == "bad" and member["seed"] == 1:
+            continue
+        run = place / f"m{number:02}"
+        run.mkdir(exist_ok=True)
+        (run / "config.toml").write_text(f'env_id = "CartPole-v1"\\nseed = {member["seed"]}\\n')
+        score = 100.0 * (member["seed"] + 1)
+        result = dict(env_steps=500, updates=50, mean=score, std=1.0, min=score - 1, max=score + 1)
+        (run / "result.json").write_text(json.dumps(result))
+    sys.exit("targetnet: 1 of 3 members failed" if place.parent.name == "bad" else 0)
+run, name, seed = Path(run), Path(config).stem, int(seed[1])
 run.mkdir(parents=True, exist_ok=True)
 with (run / "calls").open("a") as calls:
     calls.write(os.environ["OMP_NUM_THREADS"] + "\\n")

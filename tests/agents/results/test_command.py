@@ -109,6 +109,49 @@ def test_a_kept_seed_of_another_config_is_refused_before_anything_is_trained():
     assert not Path("results/runs/good/1").exists()
 
 
+def test_seeds_of_one_process_are_members_of_a_population():
+    assert results("good.toml", "--seeds", 5, "--together", 2, "--jobs", 1) == 0
+    (row,) = rows()
+    assert [seed["mean"] for seed in row["seeds"]] == [100, 200, 300, 400, 500]
+    runs = Path("results/runs/good")
+    assert sorted(path.name for path in runs.iterdir() if path.is_dir()) == [
+        "population-0", "population-2", "population-4",
+    ]  # fmt: skip
+    # More seeds, of which some have a population, in populations of another size.
+    shutil.rmtree("results/rows")
+    (runs / "population-2" / "m01" / "result.json").unlink()
+    assert results("good.toml", "--seeds", 9, "--together", 3, "--jobs", 1) == 0
+    assert [seed["mean"] for seed in rows()[0]["seeds"]] == [100 * n for n in range(1, 10)]
+    assert sorted(path.name for path in runs.iterdir() if path.is_dir()) == [
+        "population-0", "population-2", "population-4", "population-5", "population-8",
+    ]  # fmt: skip
+    # Nothing of it is trained again, alone or together.
+    calls = {path: path.read_text() for path in runs.rglob("calls")}
+    assert results("good.toml", "--seeds", 9) == 0
+    assert calls == {path: path.read_text() for path in runs.rglob("calls")}
+
+
+def test_a_seed_that_began_alone_goes_on_alone():
+    results("good.toml", "--seeds", 1)
+    shutil.rmtree("results/rows")
+    assert results("good.toml", "--seeds", 3, "--together", 3) == 0
+    assert len(calls("good", 0)) == 2
+    assert Path("results/runs/good/population-1/m01/result.json").exists()
+
+
+def test_a_population_of_another_config_is_told():
+    results("good.toml", "--seeds", 2, "--together", 2)
+    shutil.rmtree("results/rows")
+    Path("good.toml").write_text('env_id = "CartPole-v1"\nbatch_size = 7\n')
+    assert results("good.toml", "--seeds", 2, "--together", 2) == 1
+    assert not list(Path("results").glob("rows/good/*"))
+
+
+def test_the_other_members_of_a_population_are_kept():
+    assert results("bad.toml", "--seeds", 3, "--together", 3) == 1
+    assert [seed["seed"] for seed in rows()[0]["seeds"]] == [0, 2]
+
+
 def test_a_failing_seed_is_one_line_and_the_others_are_on_the_page(capsys):
     assert results("bad.toml", "good.toml", "--seeds", 3) == 1
     log = Path("results/logs/bad/1.log")
