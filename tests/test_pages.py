@@ -45,6 +45,7 @@ NOT_RUN = {
     r"targetnet sweep .*": "trains for minutes; tests/agents/sweep run it with small children",
     r"targetnet train sweeps/.*": "trains the winner of a sweep that is not run",
     r"python -m tests\.benchmarks\.performance .*": "measures for minutes, beside peers",
+    r"python -m tests\.benchmarks\.wall_clock.*": "measures for hours, beside peers",
     r"python docs/plot_.*": "trains for minutes",
     r"targetnet board --host 0\.0\.0\.0 .*": "opens a port to other machines",
     r"tensorboard .* --bind_all .*": "opens a port to other machines",
@@ -128,7 +129,8 @@ MODULES = {
     name: [b for b in blocks_of(page) if b.language == kind][number]
     for name, (page, kind, number) in FILES.items()
 }
-SETTINGS = [b for b in BLOCKS if b.language == "toml" and b.page.startswith("results")]
+OF_SETTINGS = "results", "wall_clock"
+SETTINGS = [b for b in BLOCKS if b.language == "toml" and b.page.startswith(OF_SETTINGS)]
 CONFIGS = [b for b in BLOCKS if b.language == "toml" and b not in SETTINGS]
 SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 

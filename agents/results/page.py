@@ -111,19 +111,19 @@ def _about(summary: Summary) -> str:
     with_ = ", ".join(f"{name} {number}" for name, number in versions.items())
     note = f"; {NOTES[row.env_id]}" if row.peer and row.env_id in NOTES else ""
     source = f"Settings of [rl-baselines3-zoo]({about['source']}){note}. " if row.peer else ""
-    lines = "\n".join(f"{name} = {_in_toml(value)}" for name, value in settings.items())
+    lines = "\n".join(f"{name} = {in_toml(value)}" for name, value in settings.items())
     return (
         f"<details><summary>{_agent_in_html(summary)} on {row.env_id}</summary>\n\n{source}"
         f"{_made(summary)}. With {with_}.\n\n```toml\n{lines}\n```\n\n</details>"
     )
 
 
-def _in_toml(value: Any) -> str:
+def in_toml(value: Any) -> str:
     """Returns a value as TOML on one line, which tomli_w would break."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_in_toml(inner)}" for key, inner in value.items()) + "}"
+        return "{" + ", ".join(f"{key} = {in_toml(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_in_toml, value)) + "]"
+        return "[" + ", ".join(map(in_toml, value)) + "]"
     return json.dumps(value)
 
 

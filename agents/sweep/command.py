@@ -202,7 +202,8 @@ class Sweep:
         _say(console, f"best trial: {best.trial.number}, score {best.trial.value:,.1f}")
         if best.summary:
             mean, count = best.summary.mean, len(best.summary.row.seeds)
-            _say(console, f"with {count} fresh seeds: mean {mean.value:,.1f}")
+            seeds = "seed" if count == 1 else "seeds"
+            _say(console, f"with {count} fresh {seeds}: mean {mean.value:,.1f}")
         _say(console, f"its config: {directory / WINNER}")
         _say(console, f"page: {page}")
 

@@ -127,6 +127,15 @@ def test_a_batch_ends_with_its_last_process():
     assert "| ours | 2 of 3 | not in one go | not in one go | 30.0 s |" in as_markdown(rows)
 
 
+def test_a_command_names_what_it_measured_if_that_is_not_all():
+    rows = [row("ours", 0, 9.0), row("sb3", 0, 9.0), row("ours", 0, 9.0, env_id="Acrobot-v1")]
+    rows += [row("ours", 0, 9.0, jobs=2), row("sb3", 0, 9.0, jobs=3)]
+    command = "python -m tests.benchmarks.wall_clock"
+    lines = [command, f"{command} --envs CartPole-v1 --only ours --jobs 2",
+             f"{command} --envs CartPole-v1 --only sb3 --jobs 3"]  # fmt: skip
+    assert "```\n" + "\n".join(lines) + "\n```" in as_markdown(rows)
+
+
 def test_rows_that_were_asked_for_differently_are_no_table():
     other = row("sb3", 0, 9.0)
     other["asked"]["period"] = 5_000

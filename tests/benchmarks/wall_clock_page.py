@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from agents.results.page import in_toml
 from agents.results.peers.sb3_worker import NOTES
 from rl_core.errors import RlCoreError
 
@@ -71,15 +71,26 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 
 def _introduction(rows: Sequence[Row]) -> str:
-    jobs = [f"{_COMMAND} --jobs {n}" for n in sorted({row["jobs"] for row in rows} - {1})]
+    by_jobs = _by(rows, lambda row: row["jobs"])
     return _INTRODUCTION.format(
-        command="\n".join([_COMMAND, *jobs]),
+        command="\n".join(_command(jobs, by_jobs[jobs], rows) for jobs in sorted(by_jobs)),
         processors="; ".join(_different(rows, "processor")),
         dates=" to ".join(dict.fromkeys(_different(rows, "date")[i] for i in (0, -1))),
         commits=", ".join(_different(rows, "commit")),
         remarks="".join(f"\n{remark}\n" for remark in _different(rows, "remark") if remark),
-        at_once=_AT_ONCE if jobs else "",
+        at_once=_AT_ONCE if by_jobs.keys() - {1} else "",
     ).rstrip("\n")
+
+
+def _command(jobs: int, own: Sequence[Row], rows: Sequence[Row]) -> str:
+    """Returns the command that measured some of the rows."""
+    words = [_COMMAND]
+    envs = [list(_by(some, lambda row: row["asked"]["env_id"])) for some in (own, rows)]
+    libraries = [list(_by_library(some)) for some in (own, rows)]
+    for option, (here, all_of_them) in (("--envs", envs), ("--only", libraries)):
+        words += [option, *here] if set(here) < set(all_of_them) else []
+    words += ["--jobs", str(jobs)] if jobs > 1 else []
+    return " ".join(words)
 
 
 def _wanted(rows: Sequence[Row]) -> str:
@@ -138,7 +149,7 @@ def _settings(rows: Sequence[Row]) -> list[str]:
                 for row in own
             )
         )
-        lines = "\n".join(f"{name} = {json.dumps(v)}" for name, v in first["settings"].items())
+        lines = "\n".join(f"{name} = {in_toml(v)}" for name, v in first["settings"].items())
         found.append(
             f"<details><summary>{NAMES[library]} on {env_id}: settings</summary>\n\nFrom {linked}"
             f"{note}. With {versions}.\n\n```toml\n{lines}\n```\n\n</details>"
