@@ -20,6 +20,7 @@ from rl_core.control.client import NotRunning, RunClient
 from rl_core.control.commands import ACTIONS, Command, do_command, set_command
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import Entry, LogTail
+from rl_core.control.many import begin_all
 from rl_core.control.state import read_state, require_answers
 from rl_core.errors import RlCoreError, RunDirError, escaped, in_one_line, shown
 
@@ -305,21 +306,12 @@ def _ask(
     if not timeout > 0:
         raise RlCoreError(f"--timeout must be a number of seconds > 0, got {timeout:g}")
     clients = {name: RunClient(run, who="cli", timeout=timeout) for name, run in runs.items()}
-    if not wait:
-        for client in clients.values():
-            client.send(commands())
-        return 0
-    problems = []
-    asked: dict[str, Callable[[], list[Entry]]] = {}
-    for name, client in clients.items():
+    asked, not_asked = begin_all(clients, commands)
+    problems = [f"{name}{reason}" for name, reason in not_asked.items()]
+    for name, of_run in asked.items() if wait else ():
         try:
-            asked[name] = client.begin(commands())
-        except NotRunning as error:  # a member may end at any moment
-            problems.append(f"{name}{error}")
-    for name, answers in asked.items():
-        try:
-            entries = answers()
-        except NotRunning as error:
+            entries = of_run.answers()
+        except (NotRunning, RunDirError) as error:  # a member may end at any moment
             problems.append(f"{name}{error}")
             continue
         for entry in entries:

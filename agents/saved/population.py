@@ -1,28 +1,12 @@
-"""A population's directory: population.toml, and a run directory for each member.
-
-    runs/cartpole-1/population.toml
-    runs/cartpole-1/m00/config.toml ...
-
-`population.toml` is written first, so that a population that was killed at any moment can go on.
-"""
+"""A message about a population's directory, which `rl_core.control.population` describes."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-POPULATION = "population.toml"
-_MEMBER = re.compile(r"m\d{2,4}")
+from rl_core.control.population import POPULATION, is_population, member_dirs
 
-
-def is_population(path: Path) -> bool:
-    """Says whether a population lies there."""
-    return (path / POPULATION).is_file()
-
-
-def member_dirs(path: Path) -> list[Path]:
-    """Returns the directories of a population's members, by number."""
-    return sorted(of for of in path.iterdir() if _MEMBER.fullmatch(of.name) and of.is_dir())
+__all__ = ["POPULATION", "is_population", "member_dirs", "name_a_member"]
 
 
 def name_a_member(path: Path) -> str:

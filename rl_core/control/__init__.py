@@ -7,7 +7,7 @@
     control/token                    the secret for steering from another machine's browser
     control/lock                     locked while the run is alive
 
-The run uses `Steering`; every other process uses `RunClient`.
+The run uses `Steering`; every other process uses `RunClient`, and `begin_all` for many runs.
 
 Imports: rl_core.arguments, rl_core.errors, rl_core.hyperparameters, rl_core.regular_file.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from rl_core.errors import RlCoreError, RunDirError, in_one_line
 
 _LOOK_SECONDS = 0.01
 _GRACE_SECONDS = 0.5
+_MOST_BYTES = 4 << 20  # of a log at a time: it may be huge or damaged
 
 
 class NotRunning(RlCoreError, RuntimeError):
@@ -64,38 +65,17 @@ class RunClient:
 
     def ask(self, commands: Sequence[Command]) -> list[Entry]:
         """Sends commands and waits for all answers; raises the errors of `set`."""
-        return self.begin(commands)()
+        return self.begin(commands).answers()
 
-    def begin(self, commands: Sequence[Command]) -> Callable[[], list[Entry]]:
-        """Sends commands; returns the function that waits for all answers, as `ask` does.
+    def begin(self, commands: Sequence[Command]) -> Asked:
+        """Sends commands without waiting; raises the errors of `set`.
 
         So several runs can be asked before the first of them has answered.
         """
         self._require_alive()
-        tail = LogTail(self.files.log)
+        tail = LogTail(self.files.log, most=_MOST_BYTES)
         letters = {command.id: submit(self.files, command) for command in commands}
-        answers: dict[str, Entry] = {}
-
-        def wait(seconds: float) -> bool:
-            deadline = time.monotonic() + seconds
-            while len(answers) < len(letters):
-                answers.update({e.id: e for e in tail.new() if e.id in letters})
-                if time.monotonic() > deadline or not is_alive(self.files):
-                    break
-                time.sleep(_LOOK_SECONDS)
-            answers.update({e.id: e for e in tail.new() if e.id in letters})
-            return len(answers) == len(letters)
-
-        def all_answers() -> list[Entry]:
-            if not wait(self._timeout):
-                for letter in letters.values():
-                    _withdraw(letter)
-                # The run may have read a command before it was withdrawn; then an answer comes.
-                if not wait(_GRACE_SECONDS):
-                    raise NotRunning(self._no_answer_message())
-            return [answers[command.id] for command in commands]
-
-        return all_answers
+        return Asked(self.files, tail, letters, self._timeout)
 
     def _require_alive(self) -> None:
         state, alive = read_state(self.files)
@@ -107,10 +87,61 @@ class RunClient:
             f"{state.env_step:,}, last heartbeat {ago(state.time)}"
         )
 
+
+class Asked:
+    """Commands that a run was sent, and its answers.
+
+    Args:
+      files: of the run.
+      tail: of its log, from before the first command on.
+      letters: id -> file of each command, in order.
+      timeout: seconds to wait for an answer.
+
+    Attributes:
+      ids: of the commands, in order.
+      position: byte of the log after which the answers come.
+    """
+
+    def __init__(
+        self, files: ControlFiles, tail: LogTail, letters: Mapping[str, Path], timeout: float
+    ) -> None:
+        self.ids, self.position = list(letters), tail.position
+        self._files, self._tail = files, tail
+        self._letters, self._timeout = letters, timeout
+        self._answers: dict[str, Entry] = {}
+
+    def answers(self) -> list[Entry]:
+        """Waits for the answers to all commands, and returns them in order.
+
+        Raises:
+          NotRunning: the run has ended or did not answer in time; nothing was changed.
+          RunDirError: its files cannot be read.
+        """
+        if not self._wait(self._timeout):
+            for letter in self._letters.values():
+                _withdraw(letter)
+            # The run may have read a command before it was withdrawn; then an answer comes.
+            if not self._wait(_GRACE_SECONDS):
+                raise NotRunning(self._no_answer_message())
+        return [self._answers[id_] for id_ in self.ids]
+
+    def _wait(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while len(self._answers) < len(self.ids):
+            self._look()
+            if time.monotonic() > deadline or not is_alive(self._files):
+                break
+            time.sleep(_LOOK_SECONDS)
+        self._look()
+        return len(self._answers) == len(self.ids)
+
+    def _look(self) -> None:
+        self._answers.update({e.id: e for e in self._tail.new() if e.id in self._letters})
+
     def _no_answer_message(self) -> str:
-        state, alive = read_state(self.files)
+        state, alive = read_state(self._files)
         what = f"did not answer within {self._timeout:g} s" if alive else "is not running any more"
-        return f"{self.files.run} {what} (last heartbeat {ago(state.time)}): command withdrawn"
+        return f"{self._files.run} {what} (last heartbeat {ago(state.time)}): command withdrawn"
 
 
 def _withdraw(letter: Path) -> None:

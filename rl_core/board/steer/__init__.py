@@ -4,6 +4,7 @@
     plugin.py   the routes
     guard.py    access checks: Host, Origin, token
     runs.py     the runs below the log directory
+    members.py  all members of a population: progress, and their live values in one
     changes.py  entries of a run's log, each with its shell command
     curves.py   curves out of TensorBoard's memory
     static/     the page: plain JavaScript modules without a build step

@@ -8,17 +8,18 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tensorboard.backend import http_util
 from tensorboard.plugins import base_plugin
 from werkzeug.wrappers import Request, Response
 
+from rl_core.board.steer import members
 from rl_core.board.steer.changes import for_page, read_changes
 from rl_core.board.steer.curves import MOST_POINTS, Curves
 from rl_core.board.steer.guard import Guard
-from rl_core.board.steer.runs import Runs, log_directories
+from rl_core.board.steer.runs import Runs, UnknownRun, log_directories
 from rl_core.control.client import NotRunning, RunClient
 from rl_core.control.commands import (
     MAX_BYTES,
@@ -30,8 +31,9 @@ from rl_core.control.commands import (
 )
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import require_length
+from rl_core.control.many import begin_all
 from rl_core.control.state import read_state
-from rl_core.errors import RlCoreError, RunDirError, in_one_line, shown
+from rl_core.errors import RlCoreError, RunDirError, in_one_line
 from rl_core.regular_file import read_regular
 
 STATIC = Path(__file__).parent / "static"
@@ -62,13 +64,40 @@ class Asked(BaseModel):
 
 
 class Body(BaseModel):
-    """The body of a POST to the command route."""
+    """Commands in the body of a POST.
+
+    Attributes:
+      run_token: the run's, if the board needs it.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    run: str
     commands: Annotated[list[Asked], Field(min_length=1, max_length=50)]
     run_token: str = ""
+
+    def make_commands(self) -> list[Command]:
+        """Returns the commands, each with an id of its own; raises BadCommand."""
+        return [asked.command() for asked in self.commands]
+
+
+class BodyForRun(Body):
+    """The body of a POST to the route for one run."""
+
+    run: str
+
+
+class BodyForMembers(Body):
+    """The body of a POST to the route for members of a population: each gets the commands.
+
+    Attributes:
+      run_token: the tokens of these members with space between them, if the board needs them.
+    """
+
+    population: str
+    members: Annotated[list[str], Field(min_length=1)]
+
+
+BodyT = TypeVar("BodyT", bound=Body)
 
 
 class SteerPlugin(base_plugin.TBPlugin):
@@ -102,6 +131,8 @@ class SteerPlugin(base_plugin.TBPlugin):
             "/tags": self._route(self._list_tags),
             "/history": self._route(self._history),
             "/command": self._route(self._command, writing="command"),
+            "/members": self._route(self._show_members),
+            "/command_members": self._route(self._command_members, writing="command"),
         }
 
     def is_active(self) -> bool:
@@ -132,10 +163,19 @@ class SteerPlugin(base_plugin.TBPlugin):
             listed = state.model_dump(include={"status", "env_id", "env_step", "env_steps", "time"})
             runs.append({"name": name, "alive": alive, "problem": None} | listed)
         runs.sort(key=lambda run: run["name"])
-        return {"runs": runs, "directories": self._runs.directories}
+        populations = [
+            {
+                "name": name,
+                "path": str(population.path),
+                "members": list(population.members.values()),
+            }
+            for name, population in sorted(self._runs.populations().items())
+        ]
+        directories = self._runs.directories
+        return {"runs": runs, "populations": populations, "directories": directories}
 
     def _show_run(self, request: Request) -> Any:
-        files = self._run(request.args.get("name", ""))
+        files = self._runs.require(request.args.get("name", ""))
         state, alive = read_state(files)
         require_length(files.log, state.log_bytes)
         changes = read_changes(files.log, request.args.get("position", 0, int))
@@ -151,37 +191,46 @@ class SteerPlugin(base_plugin.TBPlugin):
 
     def _list_tags(self, request: Request) -> Any:
         name = request.args.get("name", "")
-        self._run(name)
+        self._runs.require(name)
         return {"tags": self._curves.tags(request, name)}
 
     def _history(self, request: Request) -> Any:
         name = request.args.get("name", "")
-        self._run(name)
+        self._runs.require(name)
         tags, most = request.args.getlist("tag"), request.args.get("points", MOST_POINTS, int)
         return {"curves": self._curves.points(request, name, tags, most)}
 
     def _command(self, request: Request) -> Any:
-        try:
-            body = Body.model_validate(read_object(_bytes_of(request)))
-            commands = [asked.command() for asked in body.commands]
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            raise BadCommand(in_one_line(f"{where}: {first['msg']}")) from None
-        files = self._run(body.run)
+        body = _read_body(BodyForRun, request)
+        commands = body.make_commands()
+        files = self._runs.require(body.run)
         if not self._guard.loopback_only:
-            _require_token(files, body.run_token)
+            _require_token(files, [body.run_token.strip()])
         RunClient(files.run, who="board").send(commands)
         return {"ids": [command.id for command in commands]}
 
-    def _run(self, name: str) -> ControlFiles:
-        files = self._runs.get(name)
-        if files is None:
-            problem = self._runs.problems().get(name)
-            if problem:
-                raise RunDirError(problem)
-            raise UnknownRun(f"no run {shown(name)} below the log directory")
-        return files
+    def _show_members(self, request: Request) -> Any:
+        population = self._runs.require_population(request.args.get("name", ""))
+        positions = members.read_positions(request.args.getlist("of"))
+        return members.show(self._runs, population, positions)
+
+    def _command_members(self, request: Request) -> Any:
+        body = _read_body(BodyForMembers, request)
+        body.make_commands()  # a bad one is refused before any member is looked at
+        population = self._runs.require_population(body.population)
+        clients, problems = {}, {}
+        for member in dict.fromkeys(body.members):
+            try:
+                files = self._runs.require(population.run_of(member))
+                if not self._guard.loopback_only:
+                    _require_token(files, body.run_token.split())
+            except RlCoreError as error:  # the other members get their commands all the same
+                problems[member] = str(error)
+                continue
+            clients[member] = RunClient(files.run, who="board")
+        sent = begin_all(clients, body.make_commands)
+        asked = {m: {"ids": of.ids, "position": of.position} for m, of in sent.asked.items()}
+        return {"asked": asked, "problems": problems | sent.problems}
 
     # Parts that the routes share.
 
@@ -216,10 +265,6 @@ class SteerPlugin(base_plugin.TBPlugin):
         return serve
 
 
-class UnknownRun(RlCoreError, LookupError):
-    """A run name that is not below the log directory."""
-
-
 class WrongToken(RlCoreError, PermissionError):
     """A command without the run's token, on a TensorBoard that other machines can reach."""
 
@@ -230,6 +275,15 @@ class TooLarge(RlCoreError, ValueError):
 
 # 401 is reserved for the page's token: on 401 the page asks for a new token by itself.
 _STATUS = {UnknownRun: 404, WrongToken: 403, NotRunning: 409, RunDirError: 409, TooLarge: 413}
+
+
+def _read_body(model: type[BodyT], request: Request) -> BodyT:
+    try:
+        return model.model_validate(read_object(_bytes_of(request)))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BadCommand(in_one_line(f"{where}: {first['msg']}")) from None
 
 
 def _bytes_of(request: Request) -> bytes:
@@ -244,15 +298,15 @@ def _damaged(name: str, problem: str) -> dict[str, Any]:
     return {"name": name, "alive": False, "status": "damaged", "time": 0, "problem": problem}
 
 
-def _require_token(files: ControlFiles, given: str) -> None:
+def _require_token(files: ControlFiles, given: list[str]) -> None:
+    """Checks that the run's token is among those that were given."""
     try:
         wanted = read_regular(files.token, most=_TOKEN_BYTES).decode().strip()
     except (OSError, ValueError):
         raise WrongToken(f"TensorBoard cannot read {files.token}") from None
     # "replace": a JSON string may contain a lone surrogate, which cannot be encoded.
-    if not wanted or not hmac.compare_digest(
-        given.strip().encode(errors="replace"), wanted.encode()
-    ):
+    found = [hmac.compare_digest(one.encode(errors="replace"), wanted.encode()) for one in given]
+    if not wanted or not any(found):
         raise WrongToken("this board listens to other machines: type the token of the run")
 
 

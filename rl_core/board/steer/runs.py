@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rl_core.control.files import ControlFiles
-from rl_core.errors import in_one_line
+from rl_core.control.population import is_member_name, is_population
+from rl_core.errors import RlCoreError, RunDirError, in_one_line, shown
 
 _DEPTH = 4  # levels of directories below a log directory
 _MOST_DIRECTORIES = 5_000
 _CACHE_SECONDS = 1.0
 _CACHE_SHARE = 10  # a search takes at most about a tenth of the time, even on a slow disk
+
+
+class UnknownRun(RlCoreError, LookupError):
+    """A name of a run or a population that is not below the log directory."""
 
 
 class LogDirectory(NamedTuple):
@@ -26,11 +31,42 @@ class LogDirectory(NamedTuple):
     path: Path
 
 
+class Population(NamedTuple):
+    """A directory with many runs, its members.
+
+    Attributes:
+      path: the directory.
+      members: member, such as m00 -> its name as a run, such as runs/periods/m00.
+    """
+
+    path: Path
+    members: dict[str, str]
+
+    def run_of(self, member: str) -> str:
+        """Returns a member's name as a run.
+
+        Raises:
+          UnknownRun: there is no such member.
+        """
+        if member not in self.members:
+            raise UnknownRun(f"no member {shown(member)} in {in_one_line(self.path, 200)}")
+        return self.members[member]
+
+
 class Seen(NamedTuple):
     """Result of a search of the log directories, by name."""
 
     runs: dict[str, ControlFiles]
     problems: dict[str, str]  # runs and directories that cannot be shown
+    populations: dict[str, Population]
+
+
+class _Found(NamedTuple):
+    """A run that was found; `problem` says why it cannot be shown, and is "" if it can."""
+
+    name: str
+    files: ControlFiles
+    problem: str
 
 
 class Runs:
@@ -48,7 +84,7 @@ class Runs:
     def __init__(self, logdirs: Iterable[LogDirectory]) -> None:
         self._logdirs = list(logdirs)
         self.directories = [str(path) for _, path in self._logdirs]
-        self._seen = Seen({}, {})
+        self._seen = Seen({}, {}, {})
         self._next = 0.0
         self._lock = threading.Lock()
 
@@ -60,29 +96,49 @@ class Runs:
         """Returns name -> problem of every run or directory that cannot be shown."""
         return self._search().problems
 
+    def populations(self) -> dict[str, Population]:
+        """Returns name -> population, with the members of it that have begun."""
+        return self._search().populations
+
     def get(self, name: str) -> ControlFiles | None:
         return self.all().get(name)
+
+    def require(self, name: str) -> ControlFiles:
+        """Returns the control files of a run.
+
+        Raises:
+          UnknownRun: there is no such run.
+          RunDirError: it cannot be shown; says why.
+        """
+        seen = self._search()
+        if name in seen.runs:
+            return seen.runs[name]
+        if name in seen.problems:
+            raise RunDirError(seen.problems[name])
+        raise UnknownRun(f"no run {shown(name)} below the log directory")
+
+    def require_population(self, name: str) -> Population:
+        """Returns a population.
+
+        Raises:
+          UnknownRun: there is none of this name.
+        """
+        population = self.populations().get(name)
+        if population is None:
+            raise UnknownRun(f"no population {shown(name)} below the log directory")
+        return population
 
     def _search(self) -> Seen:
         """Searches the directories, or returns the cached result; keeps a slow search longer."""
         with self._lock:
             begin = time.monotonic()
             if begin >= self._next:
-                seen = Seen({}, {})
-                for name, files, problem in self._entries():
-                    if name in seen.runs or name in seen.problems:
-                        continue
-                    if problem:
-                        seen.problems[name] = problem
-                    else:
-                        seen.runs[name] = files
-                self._seen = seen
+                self._seen = _sorted_out(self._entries())
                 end = time.monotonic()
                 self._next = end + max(_CACHE_SECONDS, _CACHE_SHARE * (end - begin))
             return self._seen
 
-    def _entries(self) -> Iterator[tuple[str, ControlFiles, str]]:
-        """Yields name, control files and problem of each run; without a problem it is ""."""
+    def _entries(self) -> Iterator[_Found]:
         for group, path in self._logdirs:
             try:
                 top = path.resolve()
@@ -94,7 +150,42 @@ class Runs:
                 if found is not None:
                     # os.path and not pathlib: TensorBoard names a run at `top` itself "group/.".
                     name = os.path.join(group, directory.relative_to(top))  # noqa: PTH118
-                    yield name, files, found
+                    yield _Found(name, files, found)
+
+
+def _sorted_out(entries: Iterable[_Found]) -> Seen:
+    """Returns runs and problems by name, and populations; of equal names the first one counts."""
+    seen = Seen({}, {}, {})
+    for found in entries:
+        if found.name in seen.runs or found.name in seen.problems:
+            continue
+        if found.problem:
+            seen.problems[found.name] = found.problem
+        else:
+            seen.runs[found.name] = found.files
+        _note_member(seen.populations, found)
+    return seen
+
+
+def _note_member(populations: dict[str, Population], found: _Found) -> None:
+    """Notes which population a run is a member of, if any."""
+    above, member = os.path.split(found.name)
+    # A run that is the log directory itself is named ".": what lies above it is not ours to read.
+    if not is_member_name(member):
+        return
+    name, path = above or ".", found.files.run.parent
+    known = populations.get(name)
+    if known is None and _is_population(path):
+        known = populations[name] = Population(path, {})
+    if known is not None and known.path == path:
+        known.members[member] = found.name
+
+
+def _is_population(path: Path) -> bool:
+    try:
+        return is_population(path)
+    except OSError:  # a directory that may be listed, and not entered
+        return False
 
 
 def log_directories(logdir: str, logdir_spec: str) -> list[LogDirectory]:

@@ -1,7 +1,8 @@
-// Choice of the run to steer, and of up to seven more to compare it with.
+// Choice of what to steer, a run or all members of a population, and of up to eight runs to compare.
 
 import {el, say} from './dom.js';
-import {Run, word} from './run.js';
+import {Population, titleOf} from './population.js';
+import {isAtWork, Run, word} from './run.js';
 import {recall, remember} from './surroundings.js';
 
 const MOST_RUNS = 8; // as many as there are colours
@@ -9,13 +10,15 @@ const MANY = 8; // from here on the list has a filter
 const inOrder = new Intl.Collator('en', {numeric: true}).compare;
 
 export class Chooser {
-  /** changed() is called after another choice. */
-  constructor(changed) {
+  /** changed() is called after another choice, redraw() when commands may be sent again or may not. */
+  constructor(changed, redraw) {
     this.changed = changed;
+    this.redraw = redraw;
     this.runs = []; // the chosen ones
-    this.main = null; // the one whose live values are shown
+    this.main = null; // the one whose curves are in front
+    this.population = null; // the one whose members are all steered; null if `main` is steered
     this.rows = new Map();
-    this.picker = el('select', {id: 'run', onchange: () => this.pick(this.picker.value)});
+    this.picker = el('select', {id: 'run', onchange: () => this.picked(this.picker.selectedOptions[0])});
     this.button = el('button', {
       type: 'button', class: 'compare', 'aria-expanded': 'false', hidden: true, onclick: () => this.open(this.panel.hidden),
     }, 'Compare runs');
@@ -35,14 +38,22 @@ export class Chooser {
     this.button.setAttribute('aria-expanded', String(on));
   }
 
-  /** Shows the runs that the server found: [{name, status, alive, problem, ...}, ...]. */
-  offer(found) {
+  /** The run or the population that is steered. */
+  get steered() {
+    return this.population ?? this.main;
+  }
+
+  /**
+   * Shows the runs that the server found: [{name, status, alive, problem, ...}, ...], and the
+   * populations: [{name, path, members}, ...], where members are names of runs.
+   */
+  offer(found, populations = []) {
     this.found = new Map(found.map((run) => [run.name, run]));
-    const options = found.map((run) => [run.name, `${run.name} (${word(run.status, run.alive)})`, run.problem]);
-    const key = JSON.stringify(options);
+    this.populations = new Map(populations.map((population) => [population.name, population]));
+    const options = optionsOf(found, populations), key = JSON.stringify(options);
     if (key !== this.options) { // a replacement would close an open list
       this.options = key;
-      this.picker.replaceChildren(...options.map(([name, text, title]) => el('option', {value: name, title}, text)));
+      this.picker.replaceChildren(...options.map(({text, ...attributes}) => el('option', attributes, text)));
     }
     this.button.hidden = found.length < 2;
     this.filter.hidden = found.length <= MANY;
@@ -57,7 +68,9 @@ export class Chooser {
     const known = [...new Set(Array.isArray(before) ? before : [])].filter((name) => this.found.has(name));
     for (const name of known.slice(0, MOST_RUNS)) this.add(name);
     if (!this.runs.length) this.add(found[0].name);
-    this.steer(this.runs[0]);
+    const whole = recall('population', null);
+    if (this.populations.has(whole)) this.pickAll(whole);
+    else this.steer(this.runs[0]);
   }
 
   run(name) {
@@ -70,6 +83,31 @@ export class Chooser {
     this.runs.push(new Run(name, slot));
   }
 
+  picked({value, dataset}) {
+    if (dataset.population === undefined) this.pick(value);
+    else this.pickAll(dataset.population);
+  }
+
+  /** Steers all members of a population; the curves are those of up to eight of them. */
+  pickAll(name) {
+    const {members, ...population} = this.populations.get(name);
+    // Several members that were chosen to be compared stay.
+    if (this.runs.length < 2 || !this.runs.every((run) => members.includes(run.name))) {
+      const known = members.filter((member) => this.found.has(member)).sort(inOrder);
+      const atWork = known.filter((member) => isAtWork(this.statusOf(member)));
+      this.runs = [];
+      for (const member of (atWork.length ? atWork : known).slice(0, MOST_RUNS)) this.add(member);
+    }
+    this.main = this.runs[0];
+    this.population = new Population(population, this.redraw);
+    this.keep();
+  }
+
+  statusOf(name) {
+    const {status, alive} = this.found.get(name);
+    return word(status, alive);
+  }
+
   /** Steers a run; one that is not chosen takes the place of the one that was steered. */
   pick(name) {
     if (!this.run(name)) this.runs[this.runs.indexOf(this.main)] = new Run(name, this.main.slot);
@@ -78,6 +116,7 @@ export class Chooser {
 
   steer(run) {
     this.main = run;
+    this.population = null;
     this.keep();
   }
 
@@ -93,6 +132,7 @@ export class Chooser {
   }
 
   keep() {
+    remember('population', this.population?.name ?? null);
     remember('runs', [this.main, ...this.runs.filter((run) => run !== this.main)].map((run) => run.name));
     this.showRows();
     this.show();
@@ -134,9 +174,12 @@ export class Chooser {
 
   /** Shows the chosen runs with their colours, if there are several. */
   show() {
-    if (this.main) this.picker.value = this.main.name;
+    const steered = [...this.picker.options].find((option) => (this.population
+      ? option.dataset.population === this.population.name
+      : option.dataset.population === undefined && option.value === this.main?.name));
+    if (steered) steered.selected = true;
     this.legend.hidden = this.runs.length < 2;
-    const key = JSON.stringify(this.runs.map((run) => [run.name, run.slot, run === this.main, run.status, run.problem]));
+    const key = JSON.stringify(this.runs.map((run) => [run.name, run.slot, run === this.steered, run.status, run.problem]));
     if (key === this.shown) return;
     this.shown = key;
     const focused = this.legend.contains(document.activeElement) ? document.activeElement.dataset.key : null;
@@ -145,7 +188,7 @@ export class Chooser {
   }
 
   chip(run) {
-    const main = run === this.main;
+    const main = run === this.steered;
     return el('li', {class: `chip slot-${run.slot} ${main ? 'main' : ''}`},
       el('button', {
         type: 'button', class: 'name', 'data-key': `steer ${run.name}`, 'aria-pressed': String(main),
@@ -157,4 +200,24 @@ export class Chooser {
         onclick: () => this.toggle(run.name, false),
       }, '×'));
   }
+}
+
+/** Returns the attributes and texts of the options: each population stands before its first member. */
+function optionsOf(found, populations) {
+  const words = new Map(found.map((run) => [run.name, word(run.status, run.alive)])), placed = new Set();
+  const above = new Map(populations.flatMap((one) => one.members.map((member) => [member, one])));
+  return found.flatMap(({name, problem: title}) => {
+    const option = {value: name, title, text: `${name} (${words.get(name)})`}, population = above.get(name);
+    if (!population || placed.has(population)) return [option];
+    placed.add(population);
+    return [optionOfAll(population, words), option];
+  });
+}
+
+function optionOfAll(population, words) {
+  const {name, members} = population, atWork = members.filter((member) => isAtWork(words.get(member)));
+  return {
+    value: `${name}/*`, 'data-population': name,
+    text: `${titleOf(population)}: all ${members.length} members (${atWork.length} at work)`,
+  };
 }

@@ -58,6 +58,23 @@ export function valueText(value) {
   return Array.isArray(value) ? value.join('+') || 'none' : number(value);
 }
 
+/** Returns the text of a live value of one run, or of many: "50", "25 to 100", "differs". */
+export function liveText({value, least, most}) {
+  if (value !== null) return valueText(value);
+  return Number.isFinite(least) && Number.isFinite(most) ? rangeText([least, most]) : 'differs';
+}
+
+/** Returns text such as "12 to 40", or "12" if all are the same; "–" if there are none. */
+export function rangeText(values) {
+  const known = values.filter((value) => value !== null && value !== undefined);
+  const [low, high] = [number(least(known)), number(most(known))];
+  return low === high ? low : `${low} to ${high}`;
+}
+
+// Not Math.min(...values): a population may have thousands of members.
+const least = (values) => values.reduce((a, b) => (b < a ? b : a), values[0]);
+const most = (values) => values.reduce((a, b) => (b > a ? b : a), values[0]);
+
 /** Returns text such as "1:02:03". */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return '–';

@@ -1,6 +1,6 @@
-// Header of the page: the run's progress, and buttons for its actions.
+// Header of the page: progress of the steered run or population, and buttons for its actions.
 
-import {ago, count, duration, el, number, say} from './dom.js';
+import {el, say} from './dom.js';
 import {RewindForm} from './rewind.js';
 
 const ACTIONS = [
@@ -9,13 +9,14 @@ const ACTIONS = [
   ['rewind', 'Rewind …', 'Go back to a snapshot; asks how far'],
   ['checkpoint', 'Checkpoint', 'Write a checkpoint to disk'],
   ['pause', 'Pause', 'Stop stepping and learning, and wait'],
+  ['resume', 'Resume', 'Go on after a pause'], // for members, of which some are paused and some not
   ['evaluate', 'Evaluate', 'Play the greedy policy, without any effect on training'],
   ['stop', 'Stop', 'End the run now and save its weights'],
 ];
 const SURE_FOR = 3000; // ms
 
 export class Header {
-  /** chooser: of the runs; ask(run, commands) sends commands to one. */
+  /** chooser: of the runs; ask(run, commands) sends commands to one, or to a population. */
   constructor(chooser, ask) {
     this.chooser = chooser;
     this.ask = ask;
@@ -29,17 +30,18 @@ export class Header {
     this.said = el('p', {class: 'note', role: 'status'});
     this.rewind = new RewindForm((k) => this.act('rewind', k));
     this.runToken = el('input', {
-      id: 'run-token', type: 'password', autocomplete: 'off', oninput: () => { this.chooser.main.token = this.runToken.value; },
+      id: 'run-token', type: 'password', autocomplete: 'off', oninput: () => { this.chooser.steered.token = this.runToken.value; },
     });
     this.tokenFile = el('code');
+    this.tokenLabel = el('label', {for: 'run-token'});
+    this.whom = el('span', {class: 'unit', hidden: true});
     this.tokenRow = el('form', {class: 'token', hidden: true, onsubmit: (event) => event.preventDefault()},
-      el('label', {for: 'run-token'}, 'This board listens to other machines. To steer, type the token in the file '),
-      this.tokenFile, ' ', this.runToken);
+      this.tokenLabel, this.tokenFile, ' ', this.runToken);
     this.banner = el('p', {class: 'banner', role: 'alert', hidden: true});
     this.node = el('header', {oninput: () => this.forgive()},
       el('div', {class: 'pick'}, el('label', {for: 'run'}, 'Run'), chooser.picker, this.status, this.heartbeat, chooser.button),
       chooser.panel, chooser.legend, this.progress, this.facts,
-      el('div', {class: 'actions', role: 'group', 'aria-label': 'commands'}, ...this.buttons.values(), this.said),
+      el('div', {class: 'actions', role: 'group', 'aria-label': 'commands'}, this.whom, ...this.buttons.values(), this.said),
       this.rewind.node, this.tokenRow, this.banner);
   }
 
@@ -50,7 +52,8 @@ export class Header {
     say(this.heartbeat, '');
     this.progress.value = 0;
     this.actions = [];
-    this.runToken.value = this.chooser.main.token;
+    this.runToken.value = this.chooser.steered.token;
+    this.showWhom();
     this.showFacts([]);
     this.rewind.close();
     this.relax();
@@ -62,22 +65,24 @@ export class Header {
     this.paused = status === 'paused';
     say(this.tokenFile, answer.token_file);
     say(this.status, status);
-    this.status.className = `status ${status}`;
-    say(this.heartbeat, `heartbeat ${ago(answer.now - state.time)}`);
-    this.progress.value = state.env_steps ? state.env_step / state.env_steps : 0;
+    this.status.className = `status ${run.isMany ? '' : status}`;
+    say(this.heartbeat, run.heartbeat);
+    this.progress.value = run.progress;
     say(this.buttons.get('pause'), this.paused ? 'Resume' : 'Pause');
     this.actions = state.actions;
     this.rewind.update(state.values);
-    const {mean_return: mean, target_age: age} = state;
-    this.showFacts([
-      ['env', state.env_id],
-      ['env step', `${count(state.env_step)} of ${count(state.env_steps)}`],
-      ['update', count(state.update)],
-      ['mean return', mean === null ? '–' : number(Number(mean.toFixed(1)))],
-      ['target age', age === null ? '–' : `${count(age)} updates`],
-      ['speed', run.going ? `${count(state.env_steps_per_second)} env steps/s` : '–'],
-      ['time left', run.going ? duration(state.eta_seconds) : '–'],
-    ]);
+    this.showFacts(run.facts);
+    this.showWhom();
+  }
+
+  /** Says to how many members an action goes, if a population is steered. */
+  showWhom() {
+    const {steered} = this.chooser;
+    this.whom.hidden = !steered.isMany;
+    this.buttons.get('resume').hidden = !steered.isMany;
+    if (steered.isMany) say(this.whom, `To all ${steered.atWork.length} members at work:`);
+    say(this.tokenLabel, `This board listens to other machines. To steer, type ${steered.isMany
+      ? 'the tokens of all members, with a space between them, from the files ' : 'the token in the file '}`);
   }
 
   showFacts(facts) {
@@ -88,8 +93,13 @@ export class Header {
   }
 
   enable(on) {
+    const {steered} = this.chooser;
     for (const [action, button] of this.buttons) {
       button.disabled = !on || !(this.actions ?? []).includes(action);
+    }
+    if (steered.isMany) {
+      this.buttons.get('pause').disabled ||= !steered.has(false);
+      this.buttons.get('resume').disabled ||= !steered.has(true);
     }
     this.rewind.go.disabled = this.buttons.get('rewind').disabled;
   }
@@ -106,14 +116,15 @@ export class Header {
   }
 
   async act(action, value = null) {
-    const run = this.chooser.main;
-    const tell = (text, kind) => { if (run === this.chooser.main) this.tell(text, kind); };
+    const run = this.chooser.steered;
+    const tell = (text, kind) => { if (run === this.chooser.steered) this.tell(text, kind); };
     tell(`${action}: pending …`, 'pending');
     try {
       const [promised] = await this.ask(run, [value === null ? {do: action} : {do: action, value}]);
       const entry = await promised;
-      const kept = action === 'rewind' ? '; live values stay as they are' : '';
-      tell(entry.taken ? `done: ${entry.text}${kept}` : entry.reason, entry.taken ? 'applied' : 'refused');
+      const kept = action === 'rewind' && entry.taken ? '; live values stay as they are' : '';
+      const text = entry.note ? `${action}: done ${entry.note}` : entry.taken ? `done: ${entry.text}` : entry.reason;
+      tell(text + kept, entry.taken ? 'applied' : 'refused');
     } catch (error) {
       tell(error.message, 'refused');
     }
@@ -127,7 +138,7 @@ export class Header {
       return true;
     }
     button.dataset.sure = 'asked';
-    say(button, 'Really stop?');
+    say(button, this.chooser.steered.isMany ? `Really stop ${this.chooser.steered.atWork.length}?` : 'Really stop?');
     this.relaxing = setTimeout(() => this.relax(), SURE_FOR);
     return false;
   }

@@ -6,6 +6,7 @@ import {Curves} from './curves.js';
 import {el} from './dom.js';
 import {Header} from './header.js';
 import {Knobs} from './knob.js';
+import {Members} from './members.js';
 import {get, openSession} from './server.js';
 import {followTheme, framedByAnother, unseen} from './surroundings.js';
 
@@ -20,11 +21,12 @@ class Page {
     this.anyAlive = true;
     this.locked = 'Loading …';
     const ask = (run, commands) => this.ask(run, commands);
-    this.chooser = new Chooser(() => this.choose());
+    this.chooser = new Chooser(() => this.choose(), () => this.show());
     this.header = new Header(this.chooser, ask);
     this.header.runToken.addEventListener('input', () => this.knobs.forgive());
     this.knobs = new Knobs(ask);
     this.changes = new Changes(ask);
+    this.members = new Members((name) => this.chooser.pick(name));
     this.curves = new Curves(() => this.history());
     this.where = el('code');
     this.empty = el('section', {class: 'empty', hidden: true},
@@ -33,12 +35,13 @@ class Page {
       el('pre', {}, 'targetnet train cartpole'));
     this.trouble = el('p', {class: 'banner', role: 'alert', hidden: true});
     this.main = el('main', {hidden: true}, this.header.node, this.knobs.node,
-      el('div', {class: 'right'}, this.curves.node, this.changes.node));
+      el('div', {class: 'right'}, this.members.node, this.curves.node, this.changes.node));
     root.replaceChildren(this.trouble, this.main, this.empty);
   }
 
+  /** The run or the population that is steered. */
   get run() {
-    return this.chooser.main;
+    return this.chooser.steered;
   }
 
   async start() {
@@ -64,9 +67,9 @@ class Page {
   /** Loads the list of runs. */
   async list() {
     if (unseen() && this.run) return;
-    let runs, directories;
+    let runs, populations, directories;
     try {
-      ({runs, directories} = await get('runs'));
+      ({runs, populations, directories} = await get('runs'));
     } catch (error) {
       return this.lose(error.message);
     }
@@ -76,25 +79,27 @@ class Page {
     this.where.textContent = directories.join(', ');
     this.empty.hidden = runs.length > 0;
     this.main.hidden = runs.length === 0;
-    this.chooser.offer(runs);
+    this.chooser.offer(runs, populations);
   }
 
   /** Shows other runs, or another main run. */
   async choose() {
-    const {runs, main} = this.chooser;
-    const another = main !== this.knobs.main;
-    this.knobs.choose(runs, main);
+    const {runs, main, population, steered} = this.chooser;
+    const another = steered !== this.knobs.main;
+    this.knobs.choose(population ? [population] : runs, steered);
     this.changes.choose(runs);
     this.curves.choose(runs, main);
     if (another) this.header.clear();
     this.show();
-    await Promise.all([...runs.filter((run) => run === main || !run.answer).map((run) => this.refresh(run)), this.history()]);
+    const unknown = [...new Set([steered, ...runs])].filter((run) => run === steered || !run.answer);
+    await Promise.all([...unknown.map((run) => this.refresh(run)), this.history()]);
   }
 
   async poll() {
     if (!unseen() && this.run) {
       const others = this.polls++ % OTHERS_EVERY === 0 || this.isSoon;
-      await Promise.all(this.chooser.runs.filter((run) => others || run === this.run).map((run) => this.refresh(run)));
+      const runs = this.chooser.runs.filter((run) => others || run === this.run);
+      await Promise.all([...new Set([this.run, ...runs])].map((run) => this.refresh(run)));
     }
     setTimeout(() => this.poll(), this.isSoon ? POLL_SOON : POLL);
   }
@@ -106,6 +111,7 @@ class Page {
   /** Loads a run's last state and its new log entries. */
   async refresh(run) {
     const {entries, moved} = await run.refresh();
+    if (run === this.chooser.population) return this.show();
     if (!this.chooser.runs.includes(run)) return; // put aside meanwhile
     this.changes.add(run, entries);
     if (moved || entries.length) this.curves.draw();
@@ -130,7 +136,8 @@ class Page {
     const idle = run.answer && !run.going && !this.anyAlive;
     const start = idle ? ' No run here is at work; start one with: targetnet train cartpole' : '';
     this.header.complain(this.locked || run.excuse + start);
-    this.header.enable(run.going && open);
+    this.header.enable(run.ready && open);
+    this.members.show(this.chooser.population);
     this.knobs.show(open);
     this.changes.show(open);
     this.chooser.show();
@@ -140,8 +147,9 @@ class Page {
   lose(text) {
     this.trouble.hidden = !this.main.hidden;
     this.trouble.textContent = text;
-    for (const run of this.chooser.runs) run.problem = text;
-    if (this.run) this.show();
+    if (!this.run) return;
+    for (const run of [...this.chooser.runs, this.run]) run.problem = text;
+    this.show();
   }
 
   async ask(run, commands) {

@@ -33,6 +33,12 @@ export class NumberField {
 
   /** Shows the run's value, which may have more digits than the field shows. */
   put(value) {
+    if (value === null) { // it differs between members: the field is empty until somebody writes
+      this.field.value = '';
+      this.field.placeholder = 'differs';
+      this.exact = null;
+      return;
+    }
     this.write(value);
     this.exact = {text: this.field.value, value};
     this.slide();
@@ -61,7 +67,7 @@ export class NumberField {
 
   /** Steps to the next of 1, 2, 5, 10, ... on a log scale, by 1/100 of the range on a linear one. */
   step(by) {
-    const value = this.get() ?? this.live.value;
+    const value = this.get() ?? this.live.value ?? this.live.least ?? 0;
     let next;
     if (this.live.scale === 'log' && value > 0) {
       next = nextNice(value, by);
@@ -109,7 +115,8 @@ export class Blocks {
   }
 
   put(value) {
-    for (const box of this.boxes) box.checked = value.includes(box.value);
+    // Where the members' sets differ, value is null.
+    for (const box of this.boxes) box.checked = Boolean(value?.includes(box.value));
   }
 
   get() {
@@ -121,7 +128,8 @@ export class Blocks {
   }
 }
 
-function sliderRange({low, high, scale, value}) {
+function sliderRange({low, high, scale, value: own, most: largest}) {
+  const value = own ?? largest ?? 1;
   if (scale !== 'log') return [low ?? 0, high ?? Math.max(1, 2 * value)];
   const least = low > 0 ? low : high === null ? 1e-6 : high / 1e4;
   const most = high ?? 10 ** Math.ceil(Math.log10(Math.max(value * 100, least * 1e4)));

@@ -1,9 +1,10 @@
 // The live values: present value and source of each, and setting of one or several, on one or all runs.
 
-import {count, el, same, say, valueText} from './dom.js';
+import {count, el, liveText, same, say, valueText} from './dom.js';
 import {Blocks, NumberField} from './input.js';
+import {isOverridden} from './run.js';
 
-/** All live values of the main run. ask(run, commands) resolves to one promise of an entry each. */
+/** All live values of the run or population that is steered, `main`. ask(run, commands) resolves to one promise of an entry each. */
 export class Knobs {
   constructor(ask) {
     this.ask = ask;
@@ -38,7 +39,6 @@ export class Knobs {
     this.main = main;
     this.onAllRow.hidden = runs.length < 2;
     if (runs.length < 2) this.onAll.checked = false;
-    say(this.whose, runs.length > 1 ? `of ${main.name}` : '');
     this.count();
   }
 
@@ -56,8 +56,20 @@ export class Knobs {
     this.count();
   }
 
-  get enabled() {
+  /** True if values may be written into the fields. */
+  get open() {
     return Boolean(this.allowed) && this.targets.some((run) => run.going);
+  }
+
+  /** True if they may be sent now. */
+  get enabled() {
+    return this.open && this.targets.some((run) => run.ready);
+  }
+
+  /** Number of runs on which a value is set, if that may be several; else null. */
+  get several() {
+    if (this.main.isMany) return this.main.atWork.length;
+    return this.onAll.checked ? this.targets.length : null;
   }
 
   drafts() {
@@ -67,6 +79,8 @@ export class Knobs {
   /** Shows the bar "Apply all changes" for two or more; a single change has its own button. */
   count() {
     for (const knob of this.byName.values()) knob.show();
+    const {main} = this;
+    say(this.whose, main.isMany ? `of all ${main.atWork.length} members at work` : this.runs.length > 1 ? `of ${main.name}` : '');
     const drafts = this.drafts();
     this.bar.hidden = drafts.length < 2;
     this.everything.disabled = !this.enabled;
@@ -147,13 +161,14 @@ class Knob {
   update(live) {
     this.live = live;
     this.forgetApplied(live);
-    say(this.now, valueText(live.value));
-    this.now.title = String(live.value);
-    say(this.badge, live.source);
-    this.badge.className = `badge ${live.source}`;
-    say(this.configured, {
-      config: '', schedule: ` · ${live.configured}`, override: ` · auto is ${live.configured}`,
-    }[live.source]);
+    say(this.now, liveText(live));
+    this.now.title = live.each?.length ? eachText(live.each) : String(live.value);
+    say(this.badge, live.source ?? live.sources.join(', '));
+    this.badge.className = `badge ${live.source ?? ''}`;
+    const {configured = null} = live;
+    say(this.configured, configured === null ? '' : {
+      schedule: ` · ${configured}`, override: ` · auto is ${configured}`,
+    }[live.source] ?? '');
     if (!this.input.touched) this.input.put(live.value);
   }
 
@@ -175,21 +190,25 @@ class Knob {
   }
 
   show() {
-    const {enabled, targets} = this.knobs, draft = this.isDraft();
-    const many = this.knobs.onAll.checked;
+    const {enabled, targets, several} = this.knobs, draft = this.isDraft();
     // Enabled even for text that is not a number: a disabled button would ignore Enter silently.
     this.button.disabled = !enabled || !draft;
-    say(this.button, many ? `Apply to ${targets.length}` : 'Apply');
-    this.auto.disabled = !enabled || !(this.live.source === 'override'
-      || targets.some((run) => run.live(this.name)?.source === 'override'));
-    this.auto.title = many ? 'Back to the value of each run’s config' : `Back to ${this.live.configured}`;
-    this.input.enable(enabled);
+    say(this.button, several === null ? 'Apply' : `Apply to ${several}`);
+    this.auto.disabled = !enabled || !(isOverridden(this.live) || targets.some((run) => isOverridden(run.live(this.name))));
+    this.auto.title = several === null ? `Back to ${this.live.configured}` : 'Back to the value of each run’s config';
+    this.input.enable(this.knobs.open);
     this.node.classList.toggle('draft', draft);
     this.showElsewhere();
   }
 
   /** Shows the values of the other chosen runs, where they differ. */
   showElsewhere() {
+    if (this.live.have < this.live.of) {
+      this.elsewhere.hidden = false;
+      this.shownElsewhere = null;
+      say(this.elsewhere, `not a value of all members: ${this.live.have} of ${this.live.of} have it`);
+      return;
+    }
     const others = this.knobs.runs.filter((run) => run !== this.knobs.main && run.state)
       .map((run) => [run, run.live(this.name)])
       .filter(([, live]) => !live || this.differs(live))
@@ -217,7 +236,7 @@ class Knob {
 
   answered(run, entry) {
     if (!entry.taken) {
-      this.say(run, entry.reason, 'refused');
+      this.say(run, entry.note ? `applied ${entry.note}` : entry.reason, 'refused');
     } else {
       if (run === this.knobs.main) {
         this.input.touched = false;
@@ -225,7 +244,8 @@ class Knob {
         [this.applied, this.seen] = [entry.new, false];
         this.input.put(entry.new);
       }
-      this.say(run, `applied at update ${count(entry.update)} (env step ${count(entry.env_step)})`, 'applied');
+      const where = entry.note ?? `at update ${count(entry.update)} (env step ${count(entry.env_step)})`;
+      this.say(run, `applied ${where}`, 'applied');
     }
     this.show();
   }
@@ -265,4 +285,9 @@ class Knob {
       named ? el('i', {class: 'swatch'}) : null, named ? `${run.name}: ${text}` : text));
     this.notes.replaceChildren(...notes.length ? notes : [el('p', {class: 'note'})]);
   }
+}
+
+/** Returns text such as "m00: 25, m01: 100". */
+function eachText(each) {
+  return each.map(([member, value]) => `${member}: ${valueText(value)}`).join(', ');
 }

@@ -1,6 +1,7 @@
 // The question before a rewind: how far, and what a rewind does not take back.
 
-import {el, say, valueText} from './dom.js';
+import {el, liveText, say} from './dom.js';
+import {isOverridden} from './run.js';
 
 export class RewindForm {
   /** rewind(k) goes back to the k-th last snapshot. */
@@ -42,8 +43,8 @@ export class RewindForm {
 
   /** Says which live values stay as they are. */
   update(values) {
-    const set = values.filter((live) => live.source === 'override');
-    const named = set.map((live) => `${live.name} = ${valueText(live.value)}`).join(', ');
+    const set = values.filter(isOverridden);
+    const named = set.map((live) => `${live.name} = ${liveText(live)}`).join(', ');
     say(this.kept, named
       ? `Live values stay as they are now: ${named}. To take one back too, press Undo at its line of Changes.`
       : 'Live values stay as they are now.');

@@ -2,7 +2,7 @@
 
 import {Answers} from './answers.js';
 import {Curve} from './curve.js';
-import {ago} from './dom.js';
+import {ago, count, duration, number} from './dom.js';
 import {command, get} from './server.js';
 
 const AT_WORK = ['running', 'paused', 'evaluating'];
@@ -11,6 +11,16 @@ const MOST_ENTRIES = 500; // of a log; the page may stay open for weeks
 /** Returns the status to show: "killed" if a run that was at work is not alive. */
 export function word(status, alive) {
   return AT_WORK.includes(status) && !alive ? 'killed' : status;
+}
+
+/** Returns true if a run with this status to show takes commands. */
+export function isAtWork(shown) {
+  return AT_WORK.includes(shown);
+}
+
+/** Returns true for a live value that somebody has set, on any of the runs that it is of. */
+export function isOverridden(live) {
+  return live?.source === 'override' || Boolean(live?.sources?.includes('override'));
 }
 
 export class Run {
@@ -44,7 +54,35 @@ export class Run {
 
   /** True if the run takes commands. */
   get going() {
-    return !this.problem && AT_WORK.includes(this.status);
+    return !this.problem && isAtWork(this.status);
+  }
+
+  /** True if a command can be sent now. */
+  get ready() {
+    return this.going;
+  }
+
+  get heartbeat() {
+    return `heartbeat ${ago(this.answer.now - this.state.time)}`;
+  }
+
+  /** Share of the env steps that are done. */
+  get progress() {
+    return this.state.env_steps ? this.state.env_step / this.state.env_steps : 0;
+  }
+
+  /** What the header tells: [[name, text], ...]. */
+  get facts() {
+    const {state, going} = this, {mean_return: mean, target_age: age} = state;
+    return [
+      ['env', state.env_id],
+      ['env step', `${count(state.env_step)} of ${count(state.env_steps)}`],
+      ['update', count(state.update)],
+      ['mean return', mean === null ? '–' : number(Number(mean.toFixed(1)))],
+      ['target age', age === null ? '–' : `${count(age)} updates`],
+      ['speed', going ? `${count(state.env_steps_per_second)} env steps/s` : '–'],
+      ['time left', going ? duration(state.eta_seconds) : '–'],
+    ];
   }
 
   /** Why the run takes no commands; '' if it does. */
@@ -125,6 +163,7 @@ export class Run {
 
   /** Sends commands; resolves to a promise of a log entry for each. */
   async send(commands) {
-    return this.answers.to(await command(this.name, commands, this.token));
+    const {ids} = await command('command', {run: this.name, commands, run_token: this.token});
+    return this.answers.to(ids);
   }
 }

@@ -43,13 +43,12 @@ export async function get(path, parameters = {}) {
   return answered(await asked(`${path}?${new URLSearchParams(parameters)}`));
 }
 
-/** Sends commands and returns their ids; if the server has dropped the token, requests a new one. */
-export async function command(run, commands, runToken) {
-  const body = {run, commands, run_token: runToken};
-  let response = await post('command', body);
+/** Sends commands and returns the answer; if the server has dropped the token, requests a new one. */
+export async function command(path, body) {
+  let response = await post(path, body);
   if (response.status === 401) {
     await openSession();
-    response = await post('command', body);
+    response = await post(path, body);
   }
-  return (await answered(response)).ids;
+  return answered(response);
 }

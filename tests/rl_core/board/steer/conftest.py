@@ -21,6 +21,8 @@ from rl_core.control.log import read_log
 from rl_core.control.state import read_state
 
 FAKE_RUN = Path(__file__).parents[2] / "control" / "fake_run.py"
+FAKE_POPULATION = FAKE_RUN.with_name("fake_population.py")
+ROOT = Path(__file__).parents[4]
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
 
@@ -57,6 +59,30 @@ def nothing_arrives(run):
     time.sleep(0.2)  # ten looks into the inbox
     assert len(read_log(run.log)) == before
     assert list(run.inbox.iterdir()) == []
+
+
+@pytest.fixture(scope="session")
+def start_population(logdir):
+    """Starts populations of fake runs, `name/m00`, ... below the log directory."""
+
+    @contextlib.contextmanager
+    def start(name, *members):
+        path = logdir / name
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        with subprocess.Popen(
+            [sys.executable, FAKE_POPULATION, path, *members], env=env
+        ) as process:
+            try:
+                while not (path / "ready").exists():
+                    assert process.poll() is None
+                    time.sleep(0.01)
+                time.sleep(1.1)  # a board keeps its list of runs for a second
+                yield path
+            finally:
+                process.kill()
+        shutil.rmtree(path)
+
+    return start
 
 
 class Board:

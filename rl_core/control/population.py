@@ -1,0 +1,30 @@
+"""A population's directory: population.toml, and a run directory for each member.
+
+    runs/cartpole-1/population.toml
+    runs/cartpole-1/m00/config.toml ...
+
+`population.toml` is written first, so that a population that was killed at any moment can go on.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+POPULATION = "population.toml"
+_MEMBER = re.compile(r"m\d{2,4}", re.ASCII)
+
+
+def is_population(path: Path) -> bool:
+    """Says whether a population lies there."""
+    return (path / POPULATION).is_file()
+
+
+def is_member_name(name: str) -> bool:
+    """Says whether a member's directory may have this name, such as m00."""
+    return bool(_MEMBER.fullmatch(name))
+
+
+def member_dirs(path: Path) -> list[Path]:
+    """Returns the directories of a population's members, by number."""
+    return sorted(of for of in path.iterdir() if is_member_name(of.name) and of.is_dir())
