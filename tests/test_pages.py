@@ -29,8 +29,8 @@ from agents.cli.main import _COMMANDS, _parse, main
 from agents.config.files import config_name, read_config
 from agents.config.members import load_members
 from agents.config.model import DqnConfig
-from agents.saved.population import is_population
 from rl_core.control.files import ControlFiles
+from rl_core.control.population import is_population
 from rl_core.control.state import read_state
 from rl_core.errors import RunDirError
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from agents.cli import INTERRUPTED
-from agents.saved.population import is_population, member_dirs, name_a_member
 from rl_core.control.client import NotRunning, RunClient
 from rl_core.control.commands import ACTIONS, Command, do_command, set_command
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import Entry, LogTail
 from rl_core.control.many import begin_all
+from rl_core.control.population import is_population, member_dirs, name_a_member
 from rl_core.control.state import read_state, require_answers
 from rl_core.errors import RlCoreError, RunDirError, escaped, in_one_line, shown
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 from tyro.conf import Positional, UseAppendAction, arg
 
 from agents.run.quiet import Startup, quiet_import
-from agents.saved.population import is_population
+from rl_core.control.population import is_population
 from rl_core.errors import RlCoreError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from agents.config.members import Members, members_text, read_members
 from agents.config.model import DqnConfig
 from agents.run.initial_weights import load_initial, save_initial
 from agents.saved.directory import RunDir, logdir_of, next_free, require_free, write_file
-from agents.saved.population import POPULATION, is_population
+from rl_core.control.population import POPULATION, is_population
 from rl_core.errors import ConfigError, RunDirError
 
 # Member -> weights that it begins with.

@@ -113,7 +113,7 @@ class ConfigSeeds:
     def _populations(self) -> dict[Path, dict[int, Path]]:
         """Returns the directories of the populations that there are, with the run of each seed."""
         from agents.config.members import read_members
-        from agents.saved.population import POPULATION, is_population
+        from rl_core.control.population import POPULATION, is_population
 
         found = {}
         for path in sorted(self._runs.glob("population-*")):

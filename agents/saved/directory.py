@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.config.files import dump_config, read_config
 from agents.config.model import DqnConfig
-from agents.saved.population import is_population, name_a_member
 from rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_bytes
 from rl_core.control.files import ControlFiles, write_whole
+from rl_core.control.population import is_population, name_a_member
 from rl_core.errors import RunDirError, reason_of
 from rl_core.regular_file import read_regular
 from rl_core.seal import sealed_json, sealed_text, unsealed_json

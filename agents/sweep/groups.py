@@ -13,12 +13,12 @@ from agents.config.files import MEMBERS, dump_config
 from agents.config.members import names_for
 from agents.results.jobs_display import Progressed
 from agents.results.seeds import TRAIN, env_steps_of_all
-from agents.saved.population import is_population
 from agents.sweep.plan import Plan
 from agents.sweep.trial import Trial
 from rl_core.control.client import NotRunning, RunClient
 from rl_core.control.commands import do_command
 from rl_core.control.files import write_whole
+from rl_core.control.population import is_population
 from rl_core.errors import ConfigError, RunDirError
 
 if TYPE_CHECKING:

@@ -28,3 +28,9 @@ def is_member_name(name: str) -> bool:
 def member_dirs(path: Path) -> list[Path]:
     """Returns the directories of a population's members, by number."""
     return sorted(of for of in path.iterdir() if is_member_name(of.name) and of.is_dir())
+
+
+def name_a_member(path: Path) -> str:
+    """Returns the end of a message about a population where a run is wanted."""
+    first = next(iter(member_dirs(path)), path / "m00")
+    return f"{path} is a population: name one of its members, such as {first}"
