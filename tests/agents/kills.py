@@ -24,7 +24,7 @@ import time
 import traceback
 from pathlib import Path
 
-from rich.progress import track
+from rich.progress import Progress, track
 
 from rl_core.control.client import RunClient
 from rl_core.control.commands import do_command, set_command
@@ -211,30 +211,36 @@ def digest_of(run):
 
 
 def campaign(folder, kills, seed=0):
-    """Returns how many kills hit a run at work; asserts that nothing came of them."""
+    """Kills a run at work `kills` times, however fast it is; asserts that nothing came of it.
+
+    Returns how many runs came to their end, and how many processes there were in all.
+    """
     rng = random.Random(seed)
     straight, run = folder / "straight", folder / "run"
+    began = time.monotonic()
     finish(child(straight, begin=True))
+    seconds = time.monotonic() - began
     wanted = json.loads((straight / "digest.json").read_text())
-    hits, runs = 0, 0
-    for _ in track(range(kills), "killing", disable=not sys.stderr.isatty()):
-        at_call = rng.randrange(1, 400) if rng.random() < 0.5 else None
-        process = child(run, begin=not (run / "config.toml").exists(), die_at=at_call)
-        if at_call is None:
-            time.sleep(rng.uniform(0, 2.5))
-            os.kill(process, signal.SIGKILL)
-        code = finish(process, allowed=(0, -signal.SIGKILL))
-        hits += code != 0
-        if code == 0:  # it came to its end before: once more from the beginning
-            runs += 1
-            compare(run, wanted)
-            shutil.rmtree(run)
-    if not (run / "config.toml").exists():
-        finish(child(run, begin=True))
-    else:
-        finish(child(run, begin=False))
+    hits, runs, processes = 0, 0, 0
+    with Progress(disable=not sys.stderr.isatty()) as progress:
+        shown = progress.add_task("killing", total=kills)
+        while hits < kills:
+            at_call = rng.randrange(1, 400) if rng.random() < 0.5 else None
+            process = child(run, begin=not begun(run), die_at=at_call)
+            processes += 1
+            if at_call is None:
+                time.sleep(rng.uniform(0, seconds))
+                os.kill(process, signal.SIGKILL)
+            if finish(process, allowed=(0, -signal.SIGKILL)):
+                hits += 1
+                progress.advance(shown)
+            else:  # it came to its end before: once more from the beginning
+                runs += 1
+                compare(run, wanted)
+                shutil.rmtree(run)
+    finish(child(run, begin=not begun(run)))
     compare(run, wanted)
-    return hits, runs + 1
+    return runs + 1, processes
 
 
 def compare(run, wanted):
@@ -331,9 +337,10 @@ def main():
             identical = one_poll(folder, arguments.kills, arguments.seed)
             print(f"{identical} of {arguments.kills} killed runs are replayed the same")
             sys.exit(identical != arguments.kills)
-        hits, runs = campaign(folder, arguments.kills, arguments.seed)
+        runs, processes = campaign(folder, arguments.kills, arguments.seed)
     print(
-        f"{hits} of {arguments.kills} kills hit a run at work; {runs} runs, each as if not killed"
+        f"{arguments.kills} of {processes} processes were killed at work; "
+        f"{runs} runs, each as if not killed"
     )
 
 
