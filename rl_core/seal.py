@@ -2,6 +2,9 @@
 
 A seal detects a truncated file or a flipped digit. It does not protect against a person who
 writes both content and seal. Files of version 0.1 have no seal and are accepted.
+
+In a file that grows, each line has a seal of its own, over its text and its position: so a missing
+line is noticed too, unless it is one of the last.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any
 
 _KEY = "seal"
 # The seal is the first line, because a truncated file loses its end.
+_LINE = re.compile(rb'(.*), "seal": "([0-9a-f]{16})"\}', re.DOTALL)
 _FIRST_LINE = re.compile(r"# sha256 of what follows: ([0-9a-f]{64})\n")
 _DAMAGE = "it is damaged: not what was written"
 
@@ -56,6 +60,35 @@ def is_sealed_text(text: str) -> bool:
     if match is not None and match[1] != _sha256(text[match.end() :]):
         raise ValueError(_DAMAGE)
     return match is not None
+
+
+def sealed_line(text: bytes, position: int) -> bytes:
+    """Returns a line with a seal, and its newline.
+
+    Args:
+      text: a JSON object with at least one field, on one line.
+      position: byte of the file at which the line begins.
+    """
+    body = text[:-1]
+    return body + b', "seal": "' + _seal_of_line(body, position) + b'"}\n'
+
+
+def unsealed_line(line: bytes, position: int) -> bytes | None:
+    """Returns the text of a line, without its newline and seal; None if it has no seal.
+
+    Raises:
+      ValueError: the seal does not match the line and its position.
+    """
+    match = _LINE.fullmatch(line)
+    if match is None:
+        return None
+    if _seal_of_line(match[1], position) != match[2]:
+        raise ValueError(_DAMAGE)
+    return match[1] + b"}"
+
+
+def _seal_of_line(body: bytes, position: int) -> bytes:
+    return hashlib.sha256(b"%d " % position + body).hexdigest()[:16].encode()
 
 
 def _seal(fields: Mapping[str, Any]) -> str:

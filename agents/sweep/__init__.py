@@ -2,7 +2,7 @@
 
 space.py     the keys that are searched, and the config of a trial
 plan.py      all that decides a sweep's trials
-study.py     what was tried and what to try next, by Optuna
+study.py     what was tried and what to try next, by Optuna; journal.py is its file
 trial.py     a trial's runs, curve and score
 groups.py    the trials of one process, as a run or a population
 trials.py    trains all groups in an order that makes no difference

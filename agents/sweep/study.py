@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agents.sweep.plan import Plan
 from agents.sweep.space import Axis, Range
-from rl_core.errors import RlCoreError, RunDirError, in_one_line
-from rl_core.regular_file import open_regular
+from rl_core.errors import RlCoreError, RunDirError
 
 if TYPE_CHECKING:
     import optuna
@@ -50,24 +48,22 @@ class Study:
     def __init__(self, path: Path, plan: Plan) -> None:
         optuna = _optuna()
         from optuna.storages import JournalStorage
-        from optuna.storages.journal import JournalFileBackend
+
+        from agents.sweep.journal import Journal
 
         self._plan, self._path = plan, path
         self._axes = {name: _distribution(axis) for name, axis in plan.space.axes.items()}
         try:
-            _cut_last_line(path)
-            # The lock that Optuna would take outlives a process that is killed.
-            backend = JournalFileBackend(str(path), lock_obj=cast("Any", _NoLock()))
             self._study = optuna.create_study(
-                storage=JournalStorage(backend),
+                storage=JournalStorage(Journal(path)),
                 sampler=optuna.samplers.RandomSampler(),  # never asked: see `ask`
                 study_name=_NAME,
                 direction="maximize",
                 load_if_exists=True,
             )
             self._require_same_axes()
-        except OSError as error:
-            raise RunDirError(f"cannot use {path}: {error.strerror or error}") from None
+        except RunDirError:
+            raise
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, AssertionError):
             raise RunDirError(f"{path} is damaged: it is not the study of a sweep") from None
 
@@ -205,27 +201,3 @@ def _distribution(axis: Axis) -> Any:
     if axis.whole:
         return IntDistribution(int(axis.low), int(axis.high), log=axis.log)
     return FloatDistribution(axis.low, axis.high, log=axis.log)
-
-
-def _cut_last_line(path: Path) -> None:
-    """Cuts a line off that was not written to its end."""
-    try:
-        with open_regular(path) as file:
-            data = file.read()
-    except FileNotFoundError:
-        return
-    except ValueError as error:
-        raise RunDirError(f"cannot use {path}: {in_one_line(error)}") from None
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        os.truncate(path, whole)
-
-
-class _NoLock:
-    """A lock in Optuna's sense that locks nothing."""
-
-    def acquire(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        pass

@@ -13,11 +13,9 @@ version 0.1 have no seals and are accepted.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -27,8 +25,8 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from rl_core.errors import RunDirError, reason_of
 from rl_core.hyperparameters import as_text
 from rl_core.regular_file import open_regular
+from rl_core.seal import sealed_line, unsealed_line
 
-_SEALED = re.compile(rb'(.*), "seal": "([0-9a-f]{16})"\}', re.DOTALL)
 _BLOCK = 1 << 16  # bytes per read when the file is read backwards from its end
 _Moment = Annotated[float, Field(ge=0, le=1e11)]  # seconds that a calendar can show
 
@@ -226,8 +224,7 @@ def require_length(path: Path, length: int) -> None:
 def _lines(entries: Iterable[Entry], position: int) -> Iterator[bytes]:
     """Yields the line of each entry; the first line begins at byte `position`."""
     for entry in entries:
-        body = _json(entry).encode()[:-1]
-        line = body + b', "seal": "' + _seal(body, position) + b'"}\n'
+        line = sealed_line(_json(entry).encode(), position)
         position += len(line)
         yield line
 
@@ -237,10 +234,6 @@ def _json(entry: Entry) -> str:
         return json.dumps(entry.model_dump(), allow_nan=False)
     except ValueError:  # a refused NaN, which JSON cannot represent
         return json.dumps(entry.model_copy(update={"value": str(entry.value)}).model_dump())
-
-
-def _seal(body: bytes, position: int) -> bytes:
-    return hashlib.sha256(b"%d " % position + body).hexdigest()[:16].encode()
 
 
 @contextlib.contextmanager
@@ -266,14 +259,16 @@ def _parsed(path: Path, whole: bytes, position: int) -> list[Entry]:
     """Returns the entries of complete lines; the first line begins at byte `position`."""
     entries, sealed, first = [], False, position
     for number, line in enumerate(whole.split(b"\n")[:-1], 1):
-        # The body has no raw newline: JSON escapes newlines.
-        match = _SEALED.fullmatch(line)
-        sealed = sealed or match is not None
-        if sealed and (match is None or _seal(match[1], position) != match[2]):
+        # A text has no raw newline: JSON escapes newlines.
+        try:
+            text = unsealed_line(line, position)
+        except ValueError:
+            _damaged(path, number, first, position, "not what was written")
+        sealed = sealed or text is not None
+        if sealed and text is None:
             _damaged(path, number, first, position, "not what was written")
         try:
-            text = match[1] + b"}" if match else line
-            entries.append(Entry.model_validate(json.loads(text)))
+            entries.append(Entry.model_validate(json.loads(text or line)))
         except (ValueError, RecursionError, ValidationError):
             _damaged(path, number, first, position, "no log entry")
         position += len(line) + 1

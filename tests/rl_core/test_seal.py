@@ -2,7 +2,14 @@
 
 import pytest
 
-from rl_core.seal import is_sealed_text, sealed_json, sealed_text, unsealed_json
+from rl_core.seal import (
+    is_sealed_text,
+    sealed_json,
+    sealed_line,
+    sealed_text,
+    unsealed_json,
+    unsealed_line,
+)
 
 FIELDS = {"digest": "ab12", "tick": 1_000, "returns": [1.5, 500.0], "who": {"a": None}}
 
@@ -43,6 +50,15 @@ def test_a_text_that_was_cut_anywhere_after_its_first_line_is_noticed():
 def test_a_digit_of_a_text_that_turned_is_noticed():
     with pytest.raises(ValueError, match="damaged"):
         is_sealed_text(sealed_text("discount = 0.99\n").replace("0.99", "0.91"))
+
+
+def test_a_line_is_what_was_written_where_it_was_written():
+    line = sealed_line(b'{"value": 1.5}', 40)
+    assert unsealed_line(line[:-1], 40) == b'{"value": 1.5}'
+    for other, position in ((line[:-1], 41), (line[:-1].replace(b"1.5", b"1.7"), 40)):
+        with pytest.raises(ValueError, match="damaged"):
+            unsealed_line(other, position)
+    assert unsealed_line(b'{"value": 1.5}', 40) is None
 
 
 def test_what_has_no_seal_is_taken_as_it_is():

@@ -1,7 +1,10 @@
 """What is proposed, what is kept, and which trials are stopped."""
 
+import errno
 import json
 import math
+import os
+import re
 
 import pytest
 
@@ -131,6 +134,56 @@ def test_a_damaged_study_is_one_line(plan, tmp_path, data, at_the_end):
         Study(path, plan()).best()
 
 
+def test_a_digit_that_turned_and_a_line_that_is_missing_are_noticed(plan, tmp_path):
+    path = tmp_path / "study.log"
+    study = Study(path, plan())
+    study.ask(2, 0)
+    study.tell(0, [1.0], 140.25, {})
+    whole = path.read_bytes()
+    assert b'"values":[140.25]' in whole
+    first, second, *others = whole.splitlines(keepends=True)
+    for damaged in (
+        whole.replace(b"[140.25]", b"[940.25]"),
+        b"".join([first, *others]),
+        b"".join([second, first, *others]),
+        re.sub(rb', "seal": "[0-9a-f]{16}"\}\n$', b"}\n", whole),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(RunDirError, match=r"^\S*study\.log is damaged: line \d"):
+            Study(path, plan())
+    path.write_bytes(whole)
+    assert Study(path, plan()).best().value == 140.25
+
+
+def test_a_study_that_was_begun_without_seals_goes_on(plan, tmp_path):
+    path = tmp_path / "study.log"
+    Study(path, plan()).ask(2, 0)
+    path.write_bytes(re.sub(rb', "seal": "[0-9a-f]{16}"\}', b"}", path.read_bytes()))
+    Study(path, plan()).tell(0, [1.0], 140.25, {})
+    assert Study(path, plan()).best().value == 140.25
+
+
+def test_on_a_full_disk_the_study_has_whole_lines_and_goes_on_later(plan, tmp_path, monkeypatch):
+    path = tmp_path / "study.log"
+    study = Study(path, plan())
+    study.ask(2, 0)
+    whole = path.read_bytes()
+
+    def full(file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        with pytest.raises(
+            RunDirError, match=r"cannot write .*study\.log: No space left on device"
+        ):
+            study.tell(0, [1.0], 1.0, {})
+    assert path.read_bytes() == whole
+    again = Study(path, plan())
+    again.tell(0, [1.0], 1.0, {})
+    assert again.best().number == 0
+
+
 def test_a_study_of_other_keys_is_refused(plan, tmp_path):
     path = tmp_path / "study.log"
     Study(path, plan()).ask(1, 0)
@@ -140,8 +193,6 @@ def test_a_study_of_other_keys_is_refused(plan, tmp_path):
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "directory"])
 def test_what_is_no_regular_file_is_refused_and_not_waited_for(plan, tmp_path, kind):
-    import os
-
     path = tmp_path / "study.log"
     {
         "pipe": lambda: os.mkfifo(path),
