@@ -16,7 +16,7 @@ from agents.results.curves import Curve, read_curves
 from rl_core.board.tags import TAGS
 from rl_core.control.population import POPULATION
 
-SHOWN = "evaluation/return", "learn/q_mean", "target/distance", "target/age"
+SHOWN = "evaluation/return", "episode/return", "learn/q_mean", "target/distance"
 COLORS = "#d9541a", "#0b7a75", "#3b3b98", "#b8860b", "#7d3c98", "#2e8b57"
 _BINS = 60
 
