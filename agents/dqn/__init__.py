@@ -17,6 +17,7 @@ step_buffer.py     time steps that wait to be stored together
 learner.py         makes learning phases of updates
 update.py          one update: sample, objective, gradients, apply, averages, sync
 objective.py       what a batch's values are regressed on
+proximal.py        the pull of the weights towards the target's
 target_clock.py    the target's age, and when the target is copied
 gradients.py       gradients of the next update, to be looked at
 live_feeds.py      live values as two arrays that calls are fed

@@ -14,6 +14,7 @@ from agents.dqn.diverging import diverged
 from agents.dqn.gradients import Gradients
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
+from agents.dqn.proximal import proximal_pull
 from agents.dqn.target_clock import TargetClock
 from agents.dqn.update import Learned, LearnStats, Update
 from rl_core.errors import BoundsError, Diverged
@@ -77,7 +78,7 @@ class Learner:
         self.updates = 0
         self.clock = TargetClock(live.reader("sync_period"), lambda: networks.sync(live["tau"]))
         self.update = Update(config, keys, live, networks, memory, self.clock)
-        alone = self.update.alone(lambda loss: self._apply_alone(loss, networks.online))
+        alone = self.update.alone(lambda loss: self._apply_alone(loss, networks))
         self.learned = alone.learned
         self.blocks = self.ops.names
         self.gradients = Gradients(engine, self.ops, networks.online, live, memory)
@@ -204,12 +205,13 @@ class Learner:
 
     # Building.
 
-    def _apply_alone(self, loss: tf.Tensor, online: str) -> Applied:
+    def _apply_alone(self, loss: tf.Tensor, networks: Networks) -> Applied:
         rate, config = self._live["learning_rate"], self._config
+        pull = proximal_pull(config, self._live, networks)
         self.ops = ApplyOps(
             loss,
-            blocks_of(online),
-            lambda: Adam(rate, epsilon=config.adam_epsilon),
+            blocks_of(networks.online),
+            lambda: Adam(rate, epsilon=config.adam_epsilon, pull=pull),
             max_grad_norm=self._live["max_grad_norm"],
             learning_rate=rate,
         )

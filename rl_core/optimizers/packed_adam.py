@@ -212,6 +212,8 @@ class _Block:
         for of, part_m, part_v in zip(self.variables, self.parts(m), self.parts(v), strict=True):
             weight = of.read_value()
             moved = weight - part_m * step / (tf.sqrt(part_v) + self.adam._epsilon)
+            if self.adam.pull is not None:
+                moved -= self.adam.pull(of, weight)
             weights.append(where(changed, moved, weight))
         return m, v, weights
 

@@ -36,6 +36,8 @@ KINDS = {
     "double, squared": {"double": "true", "loss": "squared"},
     "dueling, soft target": {"dueling": "true", "tau": 0.1, "sync_period": 1},
     "three targets": {"averaged_targets": 3},
+    "held still": {"online_weight": 0.25, "min_weight": 0.5, "functional_weight": 0.1,
+                   "proximal_weight": 0.5},
     "averaged weights": {"ema_decay": 0.99},
     "n-step, prioritized": {"n_step": 3, "prioritized": "true"},
     "prioritized, fused": {"prioritized": "true", **FUSED},
