@@ -45,6 +45,8 @@ PAPERS = (
     Paper("Espeholt et al. 2018", "https://arxiv.org/abs/1802.01561", "network"),
     Paper("van Hasselt et al. 2016", "https://arxiv.org/abs/1509.06461", "double"),
     Paper("Lillicrap et al. 2016", "https://arxiv.org/abs/1509.02971", "tau"),
+    Paper("Asadi et al. 2023", "https://arxiv.org/abs/2306.17833", "on_sync"),
+    Paper("Ellis et al. 2024", "https://arxiv.org/abs/2412.17113", "on_sync"),
     Paper("Anschel et al. 2017", "https://arxiv.org/abs/1611.01929", "averaged_targets"),
     Paper("Hendawy et al. 2025", "https://arxiv.org/abs/2510.02590", "min_weight"),
     Paper(
@@ -83,6 +85,7 @@ _VALUES = {
     "hidden": "list of whole numbers >= 1",
     "head_hidden": "list of whole numbers >= 1",
     "freeze": "list of `{ exempt = [...], updates = N }`",
+    "on_sync": 'list of `"reset_moments"`, `"reset_time"`',
     "prepared": "list of `online_weight`, `min_weight`, `functional_weight`, `proximal_weight`",
     "log_to": "list of texts",
     "live": "tables `[live.NAME]`",

@@ -144,6 +144,11 @@ class TargetKeys(Settings):
         meaning="weight of the online network in a sync; 1 is a full copy",
         effect="next sync",
     )
+    on_sync: tuple[Literal["reset_moments", "reset_time"], ...] = key(
+        (),
+        "done to Adam at each sync: reset_moments makes it new, reset_time only its step counter",
+        strict=False,
+    )
     discount: LiveFloat = live(
         0.99, ge=0, le=1, unit="1", meaning="factor of the next state's value in the target"
     )

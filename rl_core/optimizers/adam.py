@@ -40,6 +40,17 @@ class Adam(tf.train.AdamOptimizer):
         with tf.control_dependencies([stepped]):
             return var.assign_sub(taken, read_value=False)
 
+    def reset(self, variables: Sequence[tf.Variable]) -> tf.Operation:
+        """Returns the op that gives some of `variables()` the values they had at first.
+
+        Args:
+          variables: the step counters, after which the next step counts as the first one, or all.
+        """
+        first = {self.counters[0].op.name: self._beta1, self.counters[1].op.name: self._beta2}
+        starts = [first.get(of.op.name, tf.zeros(of.shape)) for of in variables]
+        pairs = zip(variables, starts, strict=True)
+        return tf.group(*[of.assign(start, read_value=False) for of, start in pairs])
+
     def _prepare(self) -> None:
         super()._prepare()
         self.counters = super()._get_beta_accumulators()

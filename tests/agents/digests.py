@@ -38,6 +38,7 @@ KINDS = {
     "three targets": {"averaged_targets": 3},
     "held still": {"online_weight": 0.25, "min_weight": 0.5, "functional_weight": 0.1,
                    "proximal_weight": 0.5},
+    "Adam is new at each sync": {"on_sync": '["reset_moments"]', **FUSED},
     "averaged weights": {"ema_decay": 0.99},
     "n-step, prioritized": {"n_step": 3, "prioritized": "true"},
     "prioritized, fused": {"prioritized": "true", **FUSED},
