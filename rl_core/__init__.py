@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         soft_bootstrap,
     )
     from rl_core.losses.quantile import quantile_huber, quantile_midpoints, quantile_q_learning
+    from rl_core.losses.stillness import blend, functional_penalty
     from rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
     from rl_core.networks.heads import (
         Streams,
@@ -109,6 +110,7 @@ _NAMES_OF = {
         "log_policy munchausen_bonus munchausen_q_learning munchausen_quantile soft_bootstrap"
     ),
     "losses.quantile": "quantile_huber quantile_midpoints quantile_q_learning",
+    "losses.stillness": "blend functional_penalty",
     "losses.td": "TdLoss double_q_learning huber q_learning squared",
     "networks.heads": "Streams categorical_head implicit_head q_head quantile_head",
     "networks.network": "Conditions Values q_network",

@@ -103,6 +103,8 @@ if TYPE_CHECKING:
     from rl_core.losses.quantile import quantile_huber as quantile_huber
     from rl_core.losses.quantile import quantile_midpoints as quantile_midpoints
     from rl_core.losses.quantile import quantile_q_learning as quantile_q_learning
+    from rl_core.losses.stillness import blend as blend
+    from rl_core.losses.stillness import functional_penalty as functional_penalty
     from rl_core.losses.td import TdLoss as TdLoss
     from rl_core.losses.td import double_q_learning as double_q_learning
     from rl_core.losses.td import huber as huber

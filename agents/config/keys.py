@@ -45,7 +45,16 @@ PAPERS = (
     Paper("Espeholt et al. 2018", "https://arxiv.org/abs/1802.01561", "network"),
     Paper("van Hasselt et al. 2016", "https://arxiv.org/abs/1509.06461", "double"),
     Paper("Lillicrap et al. 2016", "https://arxiv.org/abs/1509.02971", "tau"),
+    Paper("Asadi et al. 2023", "https://arxiv.org/abs/2306.17833", "on_sync"),
+    Paper("Ellis et al. 2024", "https://arxiv.org/abs/2412.17113", "on_sync"),
     Paper("Anschel et al. 2017", "https://arxiv.org/abs/1611.01929", "averaged_targets"),
+    Paper("Hendawy et al. 2025", "https://arxiv.org/abs/2510.02590", "min_weight"),
+    Paper(
+        "Pich\u00e9 et al. 2021",
+        "https://arxiv.org/abs/2106.02613",
+        "functional_weight online_weight",
+    ),
+    Paper("Asadi et al. 2021", "https://arxiv.org/abs/2112.05848", "proximal_weight"),
     Paper(
         "Vieillard et al. 2020",
         "https://arxiv.org/abs/2007.14430",
@@ -76,6 +85,8 @@ _VALUES = {
     "hidden": "list of whole numbers >= 1",
     "head_hidden": "list of whole numbers >= 1",
     "freeze": "list of `{ exempt = [...], updates = N }`",
+    "on_sync": 'list of `"reset_moments"`, `"reset_time"`',
+    "prepared": "list of `online_weight`, `min_weight`, `functional_weight`, `proximal_weight`",
     "log_to": "list of texts",
     "live": "tables `[live.NAME]`",
 }

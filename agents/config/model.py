@@ -16,6 +16,8 @@ Size = Annotated[int, Field(ge=1)]
 # Default `hidden` of each network in rl_core.networks, from its paper.
 _HIDDEN = {"mlp": (256, 256), "minatar": (128,), "nature": (512,), "impala": (256,)}
 NETWORKS = tuple(_HIDDEN)
+# Weights of other ways to hold a target still than copies; 0 turns each off.
+STILLNESS = ("online_weight", "min_weight", "functional_weight", "proximal_weight")
 LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/sinks.md
 
 
@@ -142,8 +144,46 @@ class TargetKeys(Settings):
         meaning="weight of the online network in a sync; 1 is a full copy",
         effect="next sync",
     )
+    on_sync: tuple[Literal["reset_moments", "reset_time"], ...] = key(
+        (),
+        "done to Adam at each sync: reset_moments makes it new, reset_time only its step counter",
+        strict=False,
+    )
     discount: LiveFloat = live(
         0.99, ge=0, le=1, unit="1", meaning="factor of the next state's value in the target"
+    )
+    online_weight: LiveFloat = live(
+        0.0,
+        ge=0,
+        le=1,
+        unit="1",
+        meaning="share of the online network in the values that bootstrap; 1 is without a target",
+    )
+    min_weight: LiveFloat = live(
+        0.0,
+        ge=0,
+        le=1,
+        unit="1",
+        meaning="share of the smaller of the target's and the online network's value of an action "
+        "in the values that bootstrap; 1 is MINTO",
+    )
+    functional_weight: LiveFloat = live(
+        0.0,
+        ge=0,
+        unit="1",
+        meaning="weight of the squared distance of a batch's values from the target network's",
+    )
+    proximal_weight: LiveFloat = live(
+        0.0,
+        ge=0,
+        unit="1",
+        meaning="pull of the weights towards the target's in each update, times the learning rate",
+    )
+    prepared: tuple[str, ...] = key(
+        (),
+        "weights of this table that are 0 at first and may be set during the run; each costs what "
+        "it needs from the start",
+        strict=False,
     )
     munchausen: bool = key(False, "Munchausen DQN: the scaled log policy is added to the reward")
     munchausen_alpha: LiveFloat = live(
@@ -155,6 +195,21 @@ class TargetKeys(Settings):
     munchausen_clip: LiveFloat = live(
         -1.0, lt=0, unit="reward", meaning="lower bound of the log policy times its temperature"
     )
+
+    @field_validator("prepared")
+    @classmethod
+    def _check_prepared(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in STILLNESS:
+                raise ValueError(
+                    f"{shown(name)} is no weight that can be prepared ({', '.join(STILLNESS)})"
+                    f"{did_you_mean(name, STILLNESS)}"
+                )
+        return tuple(dict.fromkeys(names))
+
+    def holds_by(self, name: str) -> bool:
+        """Returns True if updates are built with this weight, one of STILLNESS."""
+        return name in self.prepared or getattr(self, name) != 0
 
 
 class ReplayKeys(Settings):
@@ -425,4 +480,6 @@ class DqnConfig(
             "munchausen_temperature": (self.munchausen, "munchausen = true"),
             "munchausen_clip": (self.munchausen, "munchausen = true"),
         }
+        for name in STILLNESS:
+            needs[name] = self.holds_by(name), f'{name} > 0, or prepared = ["{name}"]'
         return {name: wanted for name, (there, wanted) in needs.items() if not there}

@@ -15,8 +15,10 @@ choosing.py        greedy and exploring choice of actions in the graph
 exploring.py       epsilon-greedy outside the graph
 step_buffer.py     time steps that wait to be stored together
 learner.py         makes learning phases of updates
+fused_calls.py     the calls that make several updates at once
 update.py          one update: sample, objective, gradients, apply, averages, sync
 objective.py       what a batch's values are regressed on
+proximal.py        the pull of the weights towards the target's
 target_clock.py    the target's age, and when the target is copied
 gradients.py       gradients of the next update, to be looked at
 live_feeds.py      live values as two arrays that calls are fed

@@ -7,7 +7,7 @@ A head is added here, as a function that builds it (rl_core.networks) and one fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow.compat.v1 as tf
 
@@ -15,6 +15,7 @@ from agents.config.model import DqnConfig
 from agents.dqn.live_feeds import LiveFeeds
 from rl_core.losses import (
     TdLoss,
+    blend,
     categorical_q_learning,
     double_q_learning,
     huber,
@@ -52,6 +53,9 @@ class Terms(NamedTuple):
         return self.batch.a_tm1, self.batch.r_t, self.batch.discount_t
 
 
+Weight: TypeAlias = tf.Tensor | float
+
+
 class HeadKind(NamedTuple):
     """One head.
 
@@ -63,6 +67,8 @@ class HeadKind(NamedTuple):
       priority: [B] for a prioritized replay. Hessel et al. (2018) take the loss where it is a
         distance of distributions.
       average: the mean of several targets' values of the same observations and fractions.
+      blend: the values that bootstrap, of the target's, the online network's, and two weights; see
+        `rl_core.losses.blend`.
       numbers: key of the config that says how many numbers it has for each action; empty for one.
       blocks: scopes that it has beside those of the streams.
     """
@@ -72,6 +78,7 @@ class HeadKind(NamedTuple):
     soft: Callable[[Terms, Values], TdLoss] | None
     priority: Callable[[TdLoss], tf.Tensor]
     average: Callable[[list[Values]], Values]
+    blend: Callable[[Values, Values, Weight, Weight], Values]
     numbers: str = ""
     blocks: frozenset[str] = frozenset()
 
@@ -113,6 +120,10 @@ def _mean_of_means(values: list[Values]) -> Values:
     return Values(_mean([v.q for v in values]))
 
 
+def _blend_of_means(target: Values, online: Values, *weights: Weight) -> Values:
+    return Values(blend(target.q, online.q, online.q < target.q, *weights))
+
+
 # A categorical head: probabilities of fixed atoms.
 
 
@@ -130,7 +141,21 @@ def _probabilities(terms: Terms, choice: tf.Tensor) -> TdLoss:
 def _mean_of_probabilities(values: list[Values]) -> Values:
     mean = _mean([v.q for v in values])
     probabilities = _mean([tf.nn.softmax(v.logits) for v in values])
-    return Values(mean, logits=tf.math.log(tf.maximum(probabilities, 1e-30)))
+    return Values(mean, logits=_logits(probabilities))
+
+
+def _blend_of_probabilities(target: Values, online: Values, *weights: Weight) -> Values:
+    """Blends distributions of an action; the smaller one is that of the smaller mean."""
+    lower = online.q < target.q  # [B, A]
+    p_t, p_online = tf.nn.softmax(target.logits), tf.nn.softmax(online.logits)
+    mixed = _logits(blend(p_t, p_online, lower, *weights))
+    # The logarithm of a softmax's softmax has other bits.
+    logits = tf.where_v2(tf.equal(tf.add_n(weights), 0.0), target.logits, mixed)
+    return Values(blend(target.q, online.q, lower, *weights), logits=logits)
+
+
+def _logits(probabilities: tf.Tensor) -> tf.Tensor:
+    return tf.math.log(tf.maximum(probabilities, 1e-30))
 
 
 # A quantile or an implicit head: quantiles, whose fractions are fixed or drawn.
@@ -153,6 +178,13 @@ def _mean_of_quantiles(values: list[Values]) -> Values:
     return Values(mean, z=_mean([v.z for v in values]), taus=values[0].taus)
 
 
+def _blend_of_quantiles(target: Values, online: Values, *weights: Weight) -> Values:
+    """Blends quantiles of the same fractions; the smaller ones are those of the smaller mean."""
+    lower = online.q < target.q  # [B, A]
+    q, z = (blend(a, b, lower, *weights) for a, b in ((target.q, online.q), (target.z, online.z)))
+    return Values(q, z=z, taus=target.taus)
+
+
 def _mean(tensors: list[tf.Tensor]) -> tf.Tensor:
     return tf.add_n(tensors) / len(tensors)
 
@@ -170,6 +202,7 @@ HEADS = {
         soft=_soft_means,
         priority=lambda td: tf.abs(td.td_error),
         average=_mean_of_means,
+        blend=_blend_of_means,
     ),
     "categorical": HeadKind(
         build=_categorical,
@@ -177,6 +210,7 @@ HEADS = {
         soft=None,
         priority=lambda td: td.loss,
         average=_mean_of_probabilities,
+        blend=_blend_of_probabilities,
         numbers="atoms",
     ),
     "quantile": HeadKind(
@@ -185,6 +219,7 @@ HEADS = {
         soft=_soft_quantiles,
         priority=lambda td: td.loss,
         average=_mean_of_quantiles,
+        blend=_blend_of_quantiles,
         numbers="quantiles",
     ),
     "implicit": HeadKind(
@@ -195,6 +230,7 @@ HEADS = {
         soft=_soft_quantiles,
         priority=lambda td: td.loss,
         average=_mean_of_quantiles,
+        blend=_blend_of_quantiles,
         numbers="tau_samples",
         blocks=frozenset({"embedding"}),
     ),

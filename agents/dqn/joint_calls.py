@@ -9,7 +9,8 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.choosing import Exploration, GreedyPolicy
-from agents.dqn.learner import FRAMES, Learner
+from agents.dqn.fused_calls import FRAMES
+from agents.dqn.learner import Learner
 from agents.dqn.live_feeds import LiveFeeds, OwnFeeds
 from agents.dqn.networks import Networks
 from rl_core.graph.engine import Engine

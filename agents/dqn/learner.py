@@ -11,29 +11,28 @@ import tensorflow.compat.v1 as tf
 from agents.config.live_values import arm_name
 from agents.config.model import DqnConfig
 from agents.dqn.diverging import diverged
+from agents.dqn.fused_calls import fused_calls
 from agents.dqn.gradients import Gradients
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
+from agents.dqn.proximal import proximal_pull
 from agents.dqn.target_clock import TargetClock
-from agents.dqn.update import Learned, LearnStats, Update
+from agents.dqn.update import LearnStats, Update
 from rl_core.errors import BoundsError, Diverged
 from rl_core.graph.engine import Engine
-from rl_core.graph.finite import NotFinite, checked
+from rl_core.graph.finite import NotFinite
 from rl_core.graph.members import Place
 from rl_core.graph.scopes import blocks_of
 from rl_core.graph.sync import paired_variables
+from rl_core.graph.xla import when
 from rl_core.hyperparameters import Hyperparameters
 from rl_core.optimizers.adam import Adam
 from rl_core.optimizers.freeze import ApplyOps
 from rl_core.optimizers.freeze_schedule import Arm, Exempt, FreezeSchedule
-from rl_core.optimizers.fused import fused_updates
-from rl_core.optimizers.packed_adam import Applied, LoopAdam, LoopMoments
-from rl_core.optimizers.phase import Fused, Jointly, PhaseCalls
+from rl_core.optimizers.packed_adam import Applied, LoopMoments
+from rl_core.optimizers.phase import Jointly, PhaseCalls
 from rl_core.random import Keys
 from rl_core.replay import ReplayMemory
-
-# Networks of whole frames.
-FRAMES = ("nature", "impala")
 
 
 class Inspection(NamedTuple):
@@ -77,19 +76,26 @@ class Learner:
         self.updates = 0
         self.clock = TargetClock(live.reader("sync_period"), lambda: networks.sync(live["tau"]))
         self.update = Update(config, keys, live, networks, memory, self.clock)
-        alone = self.update.alone(lambda loss: self._apply_alone(loss, networks.online))
+        alone = self.update.alone(
+            lambda loss: self._apply_alone(loss, networks),
+            lambda copied, _: (None, [when(copied, self._reset)]),
+        )
         self.learned = alone.learned
         self.blocks = self.ops.names
         self.gradients = Gradients(engine, self.ops, networks.online, live, memory)
         self.moments = LoopMoments(engine, self.ops)
         self.freeze = _freeze(config, self.ops)
-        fused, fewest = self._build_all_fused()
+        fused, fewest = fused_calls(
+            config, self.update, self.moments, self.freeze, self.blocks, self.learned
+        )
         stats = self.learned.stats()
         self._calls = PhaseCalls(
             engine, self.ops, self.moments, alone.end, self.update.young_end,
             stats, fused, fewest, live.tensors, self.clock,
         )  # fmt: skip
         sync, begin = self.clock.copied_by(networks.sync()), networks.all_as_online()
+        if config.on_sync:
+            sync = tf.group(sync, self._reset())
         self.drawn = [alone.end, stats.loss.op, sync]
         self._sync_now = engine.callable(None, targets=[sync])
         self._begin_now = engine.callable(None, targets=[self.clock.copied_by(begin)])
@@ -152,6 +158,8 @@ class Learner:
     def sync(self, env_step: int) -> None:
         """Copies online to target at once, after `env_step` env steps; its age is 0 then."""
         age = self.target_age
+        if self._config.on_sync:
+            self.moments.to_slots()
         self._sync_now()
         self.clock.copied(age)
         self.clock.note(env_step)
@@ -204,43 +212,28 @@ class Learner:
 
     # Building.
 
-    def _apply_alone(self, loss: tf.Tensor, online: str) -> Applied:
+    def _apply_alone(self, loss: tf.Tensor, networks: Networks) -> Applied:
         rate, config = self._live["learning_rate"], self._config
+        pull = proximal_pull(config, self._live, networks)
         self.ops = ApplyOps(
             loss,
-            blocks_of(online),
-            lambda: Adam(rate, epsilon=config.adam_epsilon),
+            blocks_of(networks.online),
+            lambda: Adam(rate, epsilon=config.adam_epsilon, pull=pull),
             max_grad_norm=self._live["max_grad_norm"],
             learning_rate=rate,
         )
         return Applied(self.ops.signs, None, None, self.ops.done)
 
-    def _build_all_fused(self) -> tuple[dict[Exempt, Fused], int]:
-        """Exempt set -> updates in one call; and from how many updates on these serve."""
-        config = self._config
-        # Only the exempt sets in the config are compiled; any other set runs plain operations. So
-        # do networks of whole frames, whose convolutions are faster so, and phases of one update
-        # where operations share their work between threads.
-        more_than_one = config.updates_per_learn != 1 or config.num_envs > 1
-        one_too = config.xla and config.threads == 1
-        fewest = 1 if one_too else 2
-        if config.network in FRAMES or not (more_than_one or one_too):
-            return {}, fewest
-        count = tf.placeholder(tf.int32, [], "updates") if more_than_one else None
-        sets = {arm.exempt for arm in self.freeze.arms}
-        return {exempt: self._build_fused(exempt, count) for exempt in sets}, fewest
-
-    def _build_fused(self, exempt: Exempt, count: tf.Tensor | None) -> Fused:
-        adam = LoopAdam(self.moments, [name for name in self.blocks if name not in exempt])
-        last = fused_updates(
-            lambda moments: self.update.in_loop(adam, moments),
-            count,
-            self.learned,
-            adam,
-            compiled=self._config.xla,
-        )
-        learned = Learned(*last)
-        return Fused(learned.stats(), checked(learned.signs).op, count)
+    def _reset(self) -> tf.Operation:
+        """Does to the optimizers what `on_sync` says."""
+        ops, all_of_it = self.ops, "reset_moments" in self._config.on_sync
+        done = [
+            ops.optimizer(name).reset(
+                ops.state(name) if all_of_it else ops.optimizer(name).counters
+            )
+            for name in ops.names
+        ]
+        return tf.group(*done)
 
 
 def _freeze(config: DqnConfig, ops: ApplyOps) -> FreezeSchedule:

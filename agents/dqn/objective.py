@@ -10,7 +10,7 @@ from agents.config.model import DqnConfig
 from agents.dqn.heads import HEADS, Terms
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
-from rl_core.losses import TdLoss, legal_only
+from rl_core.losses import TdLoss, functional_penalty, legal_only
 from rl_core.networks import Conditions, Values
 from rl_core.random import Draws, Keys
 from rl_core.replay import Transitions
@@ -41,7 +41,7 @@ class Objective:
     def __call__(self, batch: Transitions, counter: tf.Tensor) -> Regression:
         """Returns the regression of `batch`; `counter`, of updates, picks random numbers."""
         now = self._networks.values(batch.s_tm1, self._conditions("now", counter))
-        then = self._target_values(batch.s_t, "then", counter)
+        then = self._bootstrap_values(batch, counter)
         terms = Terms(self._config, self._live, batch, now, then)
         if self._config.munchausen:
             before = self._target_values(batch.s_tm1, "before", counter)
@@ -49,7 +49,26 @@ class Objective:
             td = self._head.soft(terms, before)
         else:
             td = self._head.hard(terms, self._choice(batch, then, counter))
-        return Regression(td, self._head.priority(td), now.q)
+        priority = self._head.priority(td)
+        if self._config.holds_by("functional_weight"):
+            td = td._replace(loss=td.loss + self._penalty(batch, now, counter))
+        return Regression(td, priority, now.q)
+
+    def _bootstrap_values(self, batch: Transitions, counter: tf.Tensor) -> Values:
+        """The target's values of s_t, or a blend with the online network's."""
+        then = self._target_values(batch.s_t, "then", counter)
+        names = "online_weight", "min_weight"
+        if not any(map(self._config.holds_by, names)):
+            return then
+        # The same draws: quantiles of the same fractions can be blended.
+        online = self._networks.frozen_values(batch.s_t, self._conditions("then", counter))
+        weights = (self._live[of] if self._config.holds_by(of) else 0.0 for of in names)
+        return self._head.blend(then, online, *weights)
+
+    def _penalty(self, batch: Transitions, now: Values, counter: tf.Tensor) -> tf.Tensor:
+        """[B] of functional regularization."""
+        before = self._target_values(batch.s_tm1, "before", counter)
+        return functional_penalty(now.q, batch.a_tm1, before.q, self._live["functional_weight"])
 
     def _choice(self, batch: Transitions, then: Values, counter: tf.Tensor) -> tf.Tensor:
         """Values by which the next action is chosen: [B, A], illegal ones too low to be."""

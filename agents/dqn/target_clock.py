@@ -22,6 +22,13 @@ class Copy(NamedTuple):
     age: int
 
 
+class Advanced(NamedTuple):
+    """One update later: whether the target was copied, and the op after which its age is set."""
+
+    copied: tf.Tensor  # [] bool
+    end: tf.Operation
+
+
 class TargetClock:
     """Counts the updates since the target was copied, and copies it when it is old enough.
 
@@ -60,7 +67,7 @@ class TargetClock:
 
     # In the graph.
 
-    def advance(self, updates: Any, made: tf.Tensor | None) -> tf.Operation:
+    def advance(self, updates: Any, made: tf.Tensor | None) -> Advanced:
         """One update older; copied, and of age 0, if that is the period or more.
 
         Args:
@@ -73,7 +80,7 @@ class TargetClock:
             due = tf.logical_and(made, due)
         copied = when(due, self._copy)
         age = tf.where(copied, tf.zeros_like(older), older)
-        return self.age.assign(age, read_value=False)
+        return Advanced(copied, self.age.assign(age, read_value=False))
 
     def advance_as_known(self) -> tf.Operation:
         """Sets the age that Python fed; copies nothing."""

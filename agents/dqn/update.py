@@ -21,6 +21,9 @@ from rl_core.replay import ReplayMemory
 
 # Applies the gradients of a loss [].
 Apply = Callable[[tf.Tensor], Applied]
+# (whether the target was copied, Adam's moments where a loop carries them) -> the moments after
+# what a copy does besides, and ops that do the rest of it.
+AtCopy = Callable[[tf.Tensor, Any], tuple[Any, list[Any]]]
 
 
 class LearnStats(NamedTuple):
@@ -93,9 +96,9 @@ class Update:
         """Returns True for the variable that counts updates."""
         return variable is self.count
 
-    def alone(self, apply: Apply) -> BuiltUpdate:
+    def alone(self, apply: Apply, at_copy: AtCopy) -> BuiltUpdate:
         """One in a call of its own."""
-        return self._build(apply, alone=True)
+        return self._build(apply, at_copy, alone=True)
 
     def in_loop(
         self, adam: LoopAdam, moments: Moments, trained: Mapping[str, tf.Tensor] | None = None
@@ -108,9 +111,13 @@ class Update:
           trained: block -> bool scalar; None: all that `adam` has.
         """
         rates = {name: self._live[name] for name in ("learning_rate", "max_grad_norm")}
-        return self._build(lambda loss: adam.apply(loss, moments, trained, **rates))
 
-    def _build(self, apply: Apply, *, alone: bool = False) -> BuiltUpdate:
+        def at_copy(copied: tf.Tensor, moments: Moments) -> tuple[Moments, list[Any]]:
+            return adam.reset(moments, copied, moments_too="reset_moments" in self._config.on_sync)
+
+        return self._build(lambda loss: adam.apply(loss, moments, trained, **rates), at_copy)
+
+    def _build(self, apply: Apply, at_copy: AtCopy, *, alone: bool = False) -> BuiltUpdate:
         counter = self.count.read_value()
         stream = Stream(self._keys, "sample")
         batch = self._memory.sample(self._config.batch_size, stream, counter)
@@ -126,7 +133,11 @@ class Update:
                 share = tf.subtract(1.0, self._live["ema_decay"])
                 online, ema = self._networks.online, self._networks.ema
                 changes.append(copy_vars(online, ema, tau=share, only_if=made))
-            end = tf.group(*changes, self._clock.advance(one, made))
+            copied, end = self._clock.advance(one, made)
+            if self._config.on_sync:
+                moments, more = at_copy(copied, moments)
+                end = tf.group(end, *more)
+            end = tf.group(*changes, end)
             if alone:
                 self.young_end = tf.group(*changes, self._clock.advance_as_known())
             return BuiltUpdate(learned, moments, end, made)

@@ -13,13 +13,16 @@ from rl_core.losses.munchausen import (
     soft_bootstrap,
 )
 from rl_core.losses.quantile import quantile_huber, quantile_midpoints, quantile_q_learning
+from rl_core.losses.stillness import blend, functional_penalty
 from rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
 
 __all__ = [
     "TdLoss",
+    "blend",
     "categorical_projection",
     "categorical_q_learning",
     "double_q_learning",
+    "functional_penalty",
     "huber",
     "legal_only",
     "log_policy",

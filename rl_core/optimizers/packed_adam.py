@@ -110,11 +110,15 @@ class LoopAdam:
     Args:
       moments: Adam's moments, shared with the single updates.
       blocks: names of the blocks that the loop can train.
+      others: those that only `reset` changes.
     """
 
-    def __init__(self, moments: LoopMoments, blocks: Iterable[str]) -> None:
+    def __init__(
+        self, moments: LoopMoments, blocks: Iterable[str], others: Iterable[str] = ()
+    ) -> None:
         self._names = tuple(blocks)
         self._blocks = [moments.block(name) for name in self._names]
+        self._others = [moments.block(name) for name in others]
         self._betas = np.array([block.betas for block in self._blocks], np.float32).T
 
     def read(self) -> Moments:
@@ -129,6 +133,30 @@ class LoopAdam:
         values = zip(moments.m, moments.v, tf.unstack(moments.powers, axis=1), strict=True)
         pairs = zip(self._blocks, values, strict=True)
         return tf.group(*[op for block, now in pairs for op in _assigned(block.carried, now)])
+
+    def reset(
+        self, moments: Moments, only_if: tf.Tensor, *, moments_too: bool
+    ) -> tuple[Moments, list[tf.Operation]]:
+        """Makes the next step count as the first one; see `Adam.reset`.
+
+        Args:
+          only_if: bool scalar.
+
+        Returns:
+          The moments after it, and ops that reset the other blocks.
+        """
+
+        def zero(of: tf.Tensor) -> tf.Tensor:
+            return where(only_if, tf.zeros_like(of), of) if moments_too else of
+
+        ops: list[tf.Operation] = []
+        for block in self._others:
+            m, v, powers = (of.read_value() for of in block.carried)
+            new = zero(m), zero(v), where(only_if, tf.constant(block.betas), powers)
+            ops += _assigned(block.carried, new)
+        powers = where(only_if, tf.constant(self._betas), moments.powers)
+        m, v = (tuple(map(zero, of)) for of in (moments.m, moments.v))
+        return Moments(m, v, powers), ops
 
     def apply(
         self,
@@ -212,6 +240,8 @@ class _Block:
         for of, part_m, part_v in zip(self.variables, self.parts(m), self.parts(v), strict=True):
             weight = of.read_value()
             moved = weight - part_m * step / (tf.sqrt(part_v) + self.adam._epsilon)
+            if self.adam.pull is not None:
+                moved -= self.adam.pull(of, weight)
             weights.append(where(changed, moved, weight))
         return m, v, weights
 

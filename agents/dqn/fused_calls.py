@@ -1,0 +1,62 @@
+"""The calls that make several updates of an agent at once: one for each exempt set of a config."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow.compat.v1 as tf
+
+from agents.config.model import DqnConfig
+from agents.dqn.update import Learned, Update
+from rl_core.graph.finite import checked
+from rl_core.optimizers.freeze_schedule import Exempt, FreezeSchedule
+from rl_core.optimizers.fused import fused_updates
+from rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
+from rl_core.optimizers.phase import Fused
+
+# Networks of whole frames.
+FRAMES = ("nature", "impala")
+
+
+def fused_calls(
+    config: DqnConfig,
+    update: Update,
+    moments: LoopMoments,
+    freeze: FreezeSchedule,
+    blocks: Sequence[str],
+    like: Learned,
+) -> tuple[dict[Exempt, Fused], int]:
+    """Builds them.
+
+    Args:
+      config, update, moments, freeze, blocks: of the agent.
+      like: outcome of an update, for shapes.
+
+    Returns:
+      Exempt set -> updates in one call; and from how many updates on these serve.
+    """
+    # Only the exempt sets in the config are compiled; any other set runs plain operations. So
+    # do networks of whole frames, whose convolutions are faster so, and phases of one update
+    # where operations share their work between threads.
+    more_than_one = config.updates_per_learn != 1 or config.num_envs > 1
+    one_too = config.xla and config.threads == 1
+    fewest = 1 if one_too else 2
+    if config.network in FRAMES or not (more_than_one or one_too):
+        return {}, fewest
+    count = tf.placeholder(tf.int32, [], "updates") if more_than_one else None
+    calls = {}
+    for exempt in {arm.exempt for arm in freeze.arms}:
+        trained = [name for name in blocks if name not in exempt]
+        adam = LoopAdam(moments, trained, exempt if config.on_sync else ())
+        calls[exempt] = _fused(config, update, adam, count, like)
+    return calls, fewest
+
+
+def _fused(
+    config: DqnConfig, update: Update, adam: LoopAdam, count: tf.Tensor | None, like: Learned
+) -> Fused:
+    last = fused_updates(
+        lambda moments: update.in_loop(adam, moments), count, like, adam, compiled=config.xla
+    )
+    learned = Learned(*last)
+    return Fused(learned.stats(), checked(learned.signs).op, count)

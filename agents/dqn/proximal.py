@@ -1,0 +1,34 @@
+"""The pull of the online weights towards the target's, as in DQN Pro."""
+
+from __future__ import annotations
+
+import tensorflow.compat.v1 as tf
+
+from agents.config.model import DqnConfig
+from agents.dqn.live_feeds import LiveFeeds
+from agents.dqn.networks import Networks
+from rl_core.graph.sync import paired_variables
+from rl_core.optimizers.adam import Pull
+
+
+def proximal_pull(config: DqnConfig, live: LiveFeeds, networks: Networks) -> Pull | None:
+    """Returns what builds the part of a step that draws a weight to the target's.
+
+        weight <- weight - step of Adam - learning_rate * proximal_weight * (weight - target's)
+
+    Asadi et al. (2021), https://arxiv.org/abs/2112.05848, whose 1 / c is the weight, and whose step
+    is one of gradient descent. Only the blocks that an update trains are drawn.
+
+    Returns:
+      None if the config holds no target still in this way.
+    """
+    if not config.holds_by("proximal_weight"):
+        return None
+    pairs = paired_variables(networks.online, networks.target)
+    of_target = {of.op.name: to for of, to in pairs}
+
+    def pull(variable: tf.Variable, value: tf.Tensor) -> tf.Tensor:
+        share = live["learning_rate"] * live["proximal_weight"]
+        return share * (value - of_target[variable.op.name].read_value())
+
+    return pull
