@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from agents.policy.load import LoadedPolicy as LoadedPolicy
     from agents.policy.load import load_policy as load_policy
     from agents.policy.play import play as play
-    from agents.population.train import PopulationOutcome as PopulationOutcome
+    from agents.population.going import PopulationOutcome as PopulationOutcome
     from agents.population.train import resume_population as resume_population
     from agents.population.train import train_population as train_population
     from agents.run.outcome import RunOutcome as RunOutcome

@@ -12,7 +12,7 @@ from agents.population.directory import PopulationDir
 from rl_core.errors import in_one_line
 
 if TYPE_CHECKING:
-    from agents.population.train import PopulationOutcome
+    from agents.population.going import PopulationOutcome
 
 
 def members_table(outcome: PopulationOutcome) -> Table:

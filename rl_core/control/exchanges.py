@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
@@ -26,6 +26,7 @@ from rl_core.validation import first_error
 
 _DIRECTORY = "exchanges"
 _MOST_BYTES = 1 << 22  # of one exchange; a member takes about 400
+_ID = re.compile(r"pbt-(\d{1,9})-\w+", re.ASCII)  # of entries in the members' logs
 _NAME = re.compile(r"\d{4,9}\.json", re.ASCII)
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Number = Annotated[int, Field(ge=1, lt=10**9)]
@@ -49,6 +50,35 @@ class CopyOf(_Part):
     member: Member
     update: Count
     file: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def copy_in(entry: Entry) -> CopyOf | None:
+    """Returns the copy that an entry of a log says was made; None if it is of something else.
+
+    Raises:
+      RunDirError: it says so, but not of what.
+    """
+    if entry.kind != "do" or entry.name != "copy" or not entry.taken:
+        return None
+    return copy_of(entry.value)
+
+
+def copy_of(value: Any) -> CopyOf:
+    """Returns the copy that is the value of an entry `copy`.
+
+    Raises:
+      RunDirError: it is none.
+    """
+    try:
+        return CopyOf.model_validate(value)
+    except ValidationError as error:
+        raise RunDirError(f"the log has a copy that is none: {first_error(error)}") from None
+
+
+def number_in(entry: Entry) -> int | None:
+    """Returns the number of the exchange that an entry is of; None if it is of none."""
+    match = _ID.fullmatch(entry.id)
+    return int(match[1]) if match and entry.who == PBT else None
 
 
 class LentTo(_Part):

@@ -42,8 +42,8 @@ class Steered(Protocol):
     def position(self) -> Position:
         """The present progress; the log records it with each change."""
 
-    def do(self, action: str, value: int | None) -> tuple[Any, Any]:
-        """Runs one of ACTIONS; returns the changed value before and after.
+    def do(self, action: str, value: Any) -> tuple[Any, Any]:
+        """Runs one of ACTIONS or EXCHANGES; returns the changed value before and after.
 
         Raises:
           RlCoreError: the action is impossible now.
