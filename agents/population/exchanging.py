@@ -37,6 +37,8 @@ from rl_core.control.steering import Due
 from rl_core.errors import RunDirError
 from rl_core.hyperparameters import as_text
 
+_LOOK_SECONDS = 0.2  # between two looks at who is missing
+
 
 class Recorded:
     """What a population's record and its members' logs say of exchanges.
@@ -98,7 +100,8 @@ class Exchanging:
         self._seed, self._recorded, self.record = members.base.seed, recorded, recorded.record
         self.meeting = Meeting(population, recorded.missing)
         self._screen = screen
-        self._writing, self._told = Retried(screen.line), 0
+        self._writing, self._next_look = Retried(screen.line), 0.0
+        self._told: Sequence[str] = ()  # who was said to be paused
 
     def of(self, name: str, stop: StopRequest) -> MemberExchanges:
         """Returns the side of one member; `stop` is true once Ctrl-C was pressed."""
@@ -165,9 +168,12 @@ class Exchanging:
         return Exchange(number=number, time=time.time(), members=parts)
 
     def _tell_who_is_missing(self) -> None:
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + _LOOK_SECONDS
         paused = self.meeting.tell(self.number)
-        if paused and self._told != self.number:
-            self._told = self.number
+        told, self._told = self._told, paused
+        if paused and paused != told:
             are = "is" if len(paused) == 1 else "are"
             self._screen.line(
                 f"exchange {self.number:,} waits for {', '.join(paused)}, which {are} paused"

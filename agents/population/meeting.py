@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from agents.dqn.population import Population
-from agents.run.exchanging import Exchanged, copy_from_file
+from agents.run.exchanging import Exchanged, copy_from_file, keep_copy
 from agents.saved.directory import RunDir
 from rl_core.control.exchanges import CopyOf
 
@@ -77,8 +77,9 @@ class Meeting:
           RunDirError: the file is missing or damaged.
         """
         if copied.member in self._here:
-            giver, taker = self.runs[copied.member].agent, self.runs[name].agent
-            self._population.copy(giver, taker)
+            giver, taker = self.runs[copied.member], self.runs[name]
+            keep_copy(taker, source, copied)
+            self._population.copy(giver.agent, taker.agent)
         else:
             copy_from_file(self.runs[name], source, copied)
 

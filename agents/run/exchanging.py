@@ -109,9 +109,18 @@ def copy_from_file(run: Exchanged, source: RunDir, copied: CopyOf) -> None:
       ScopeMismatch: it is of another network.
     """
     learned = load_copy(source, copied)
-    if run.directory.path != source.path:
-        save_copy([run.directory], learned)  # a repeat that is kept can be repeated
+    keep_copy(run, source, copied)
     run.agent.state.learned.replace(learned)
+
+
+def keep_copy(run: Exchanged, source: RunDir, copied: CopyOf) -> None:
+    """Keeps the file of a run that is repeated in the repeat's own directory too.
+
+    Raises:
+      RunDirError: it is missing or damaged, or cannot be written.
+    """
+    if run.directory.path != source.path:
+        save_copy([run.directory], load_copy(source, copied))
 
 
 def require_alone(run: RunDir) -> None:

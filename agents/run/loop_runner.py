@@ -29,6 +29,7 @@ from rl_core.control.steering import Due, Steering
 
 OnTick = Callable[[DqnAgent, Tick], None]
 _PAUSE_SECONDS = 0.05  # between two looks into the inbox while paused
+_MEETING_SECONDS = 0.005  # between two looks for the others of an exchange
 
 
 class Repeat(Protocol):
@@ -179,8 +180,8 @@ class LoopRunner:
             self.reporter.flush()
             while self.exchanges.waits():
                 with self.clock.stopped():
-                    self.turns.rest(_PAUSE_SECONDS)
-                    self.steering.poll()
+                    self.turns.rest(_MEETING_SECONDS)
+                    self.steering.safe_point()
                 self._serve_while_halted()
                 if control.stopped:
                     return

@@ -25,7 +25,8 @@ class WeightsError(RlCoreError, ValueError):
 
 def weights_bytes(weights: Mapping[str, np.ndarray]) -> bytes:
     """Returns the content of a weights file; equal weights give equal bytes."""
-    arrays = {name: np.ascontiguousarray(weights[name]) for name in sorted(weights)}
+    # Not `ascontiguousarray`, which gives a scalar an axis.
+    arrays = {name: np.asarray(weights[name], order="C") for name in sorted(weights)}
     return save(arrays, metadata={"sha256": _digest(arrays)})
 
 
