@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agents.policy.load import LoadedPolicy, load_policy
     from agents.policy.play import play
     from agents.population.going import PopulationOutcome
+    from agents.population.repeat import repeat_population as replay_population
     from agents.population.train import resume_population, train_population
     from agents.run.outcome import RunOutcome
     from agents.run.repeat import Verdict
@@ -39,6 +40,7 @@ _NAMES_OF = {
     "policy.load": "LoadedPolicy load_policy",
     "policy.play": "play",
     "population.going": "PopulationOutcome",
+    "population.repeat": "repeat_population:replay_population",
     "population.train": "resume_population train_population",
     "run.outcome": "RunOutcome",
     "run.repeat": "Verdict repeat:replay",

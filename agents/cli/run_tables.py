@@ -92,7 +92,7 @@ def runs_table(runs: list[Found], copied: Mapping[str, str] = MappingProxyType({
         "run", "status", "env", "env steps", "return", "heartbeat", box=None, header_style="bold"
     )
     if copied:
-        table.add_column("copied")
+        table.add_column("copied last")
     for path, state, alive, _ in runs:
         name = Text(in_one_line(path, 200))
         last = [copied.get(path.name, "-")] if copied else []
@@ -112,14 +112,13 @@ def runs_table(runs: list[Found], copied: Mapping[str, str] = MappingProxyType({
 
 
 def last_copies(population: Path) -> dict[str, str]:
-    """Returns whom the members of a population copied last: "m03, exchange 2 at env step 4,000".
+    """Returns whom the members of a population copied last, such as "m03 at 4,000" (env steps).
 
     Raises:
       RunDirError: the record of exchanges is damaged.
     """
     return {
-        name: f"{copied.member}, exchange {copied.exchange:,} at env step "
-        f"{exchange.members[name].env_step:,}"
+        name: f"{copied.member} at {exchange.members[name].env_step:,}"
         for exchange in ExchangeRecord(population).all
         for name, copied in exchange.copies()
     }

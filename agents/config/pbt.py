@@ -27,12 +27,14 @@ _LISTS = ("perturb", "factors")
 
 
 class PbtKeys(Settings):
-    """Population-based training, the table `[pbt]` of a config with members.
+    """The table `[pbt]` of a config with members.
 
-    See [Population-based training](many.md#population-based-training).
+    [Many agents](many.md#population-based-training) says how it works.
     """
 
-    period: int = key(..., "env steps from one exchange to the next", "env steps", ge=1)
+    period: int = key(
+        ..., "env steps from one exchange to the next; without a default", "env steps", ge=1
+    )
     share: float = key(
         0.25,
         "share of the members that copies, and of those that are copied; at most 0.5",

@@ -75,7 +75,11 @@ class PopulationOutcome:
 
 @dataclass
 class Going:
-    """Lets the members' runs go on in turns."""
+    """Lets the members' runs go on in turns.
+
+    Attributes:
+      note: begins the line about them; by default it is the directory.
+    """
 
     directory: PopulationDir
     screen: Screen
@@ -84,6 +88,7 @@ class Going:
     envs: Mapping[str, Envs]
     on_tick: OnTick | None
     startup: Startup | None
+    note: str = ""
 
     def all(
         self, how: Mapping[str, Mapping[str, Any]], exchanging: AllExchanges | None = None
@@ -97,7 +102,7 @@ class Going:
         first = next(iter(self.agents.values()))
         rows, config, count = first.replay, first.config, len(self.agents)
         self.screen.line(
-            f"{self.directory.path}: {count} members, {config.env_id}, replay of "
+            f"{self.note or self.directory.path}: {count} members, {config.env_id}, replay of "
             f"{rows.capacity:,} rows each ({format_bytes(count * rows.nbytes)} once all are full)"
         )
         turns: Turns[RunOutcome | RlCoreError] = Turns()

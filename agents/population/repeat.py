@@ -72,7 +72,8 @@ def repeat_population(
         kept = ExchangeRecord(directory.path)
         for exchange in record.all:
             kept.append(exchange)
-        going = Going(directory, screen, population, agents, envs, None, None)
+        note = f"repeats {original.path}"
+        going = Going(directory, screen, population, agents, envs, None, None, note)
         repeated = RepeatedExchanges(population, recordings)
         outcome = going.all({name: {"repeat": of} for name, of in recordings.items()}, repeated)
         for error in outcome.failed.values():

@@ -413,7 +413,11 @@ def test_what_was_copied_is_shown(trained, capsys):
     assert f"pbt       copied by {name} at update" in capsys.readouterr().out
     assert main(["status", str(run)]) == 0
     shown = capsys.readouterr().out
-    assert "copied" in shown and f"{copied.member}, exchange" in shown
+    lines = [line.split() for line in shown.splitlines()]
+    assert [lines[0][-2:], *(line[0] for line in lines[1:])] == [["copied", "last"], *NAMES]
+    last = {name: of for exchange in ExchangeRecord(run).all for name, of in exchange.copies()}
+    for line in lines[1:]:
+        assert line[-3:-1] == [last[line[0]].member, "at"] if line[0] in last else line[-1] == "-"
     (file,) = RunDir.open(run / name).event_files()
     marks = [row.values.get("population/copied") for row in read_scalars(file)]
     assert float(copied.member[1:]) in marks
