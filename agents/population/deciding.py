@@ -29,7 +29,7 @@ class Standing(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What a member copies: `giver`, and the live values that it has from then on."""
+    """A member's copy: of `giver`, with the live values that it has from then on."""
 
     giver: str
     values: dict[str, Any]

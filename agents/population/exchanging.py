@@ -41,7 +41,7 @@ _LOOK_SECONDS = 0.2  # between two looks at who is missing
 
 
 class Recorded:
-    """What a population's record and its members' logs say of exchanges.
+    """The exchanges that were made before, by a population's record and its members' logs.
 
     Args:
       directory: of the population.

@@ -1,4 +1,4 @@
-"""Where members of a population wait for one another: an exchange is made when all have arrived.
+"""Meetings of a population's members: an exchange is made when all have arrived.
 
 Between an arrival and the exchange a member stands still, so whoever arrives last may read and
 change all of them. Members that have ended are not waited for.

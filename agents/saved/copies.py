@@ -1,4 +1,4 @@
-"""What a member of a population has copied from others, kept in its own run directory.
+"""Copies that a member of a population has made of others, kept in its own run directory.
 
     copies/<sha256 of the file>.safetensors
 

@@ -172,14 +172,23 @@ def test_all_members_together_are_repeated_bit_for_bit(trained, tmp_path, monkey
     assert len(copies) == len(seen)  # in the graph, not from files
     # The repeat that was kept is a population like the first one.
     assert ExchangeRecord(tmp_path / "again").all == ExchangeRecord(run).all
-    assert all(of.identical for of in repeat_population(tmp_path / "again").values())
+    name, copied = taker_of(tmp_path / "again")
+    assert load_copy(RunDir(tmp_path / "again" / name), copied)
 
 
-def test_each_member_alone_is_repeated_bit_for_bit(trained):
+def test_a_member_alone_is_repeated_bit_for_bit_with_what_it_copied(trained):
     run, _ = trained
-    for name in NAMES:
+    for name in (taker_of(run)[0], taker_of(run)[1].member):
         verdict = repeat(run / name)
         assert verdict.identical and verdict.digest == digests(run)[name]
+
+
+@pytest.mark.slow  # the default run repeats two of them
+def test_so_is_each_member_and_a_repeat_that_was_kept(trained, tmp_path):
+    run, _ = trained
+    assert all(repeat(run / name).identical for name in NAMES)
+    repeat_population(run, tmp_path / "again")
+    assert all(of.identical for of in repeat_population(tmp_path / "again").values())
 
 
 def test_a_repeat_that_differs_says_so(trained, tmp_path, capsys):
@@ -245,6 +254,12 @@ def test_members_go_on_from_checkpoints_before_and_after_an_exchange(trained, tm
         shutil.rmtree(run / name / "checkpoints")
     resume_population(run, on_tick=steer)
     assert digests(run) == digests(trained[0])
+
+
+@pytest.mark.slow  # a population of its own
+def test_a_population_that_is_made_longer_goes_on_with_exchanges(trained, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained[0], run)
     resume_population(run, changes={"env_steps": 400})
     assert len(ExchangeRecord(run).all) == 6
     train_population(members(env_steps=400), tmp_path / "longer", on_tick=steer)
@@ -272,6 +287,7 @@ def test_an_exchange_waits_for_a_member_that_is_paused(trained, tmp_path, monkey
     assert digests(tmp_path / "run") == digests(trained[0])
 
 
+@pytest.mark.slow  # a population of its own
 def test_a_member_that_was_stopped_is_left_out_and_goes_on_later(tmp_path, monkeypatch):
     monkeypatch.setattr(steering, "POLL_SECONDS", 0.0)
     run = tmp_path / "run"
@@ -289,6 +305,7 @@ def test_a_member_that_was_stopped_is_left_out_and_goes_on_later(tmp_path, monke
     assert all(of.identical for of in repeat_population(run).values())
 
 
+@pytest.mark.slow  # envs of its own
 def test_where_nobody_is_better_all_have_the_bits_that_they_have_alone(tmp_path):
     # Nobody has a score: no episode has ended.
     longer = {"env_kwargs": {"max_episode_steps": 1_000}, "env_id": "CartPole-v1"}
@@ -328,7 +345,7 @@ def test_so_it_is_in_every_loop(tmp_path, more):
     assert any([*exchange.copies()] for exchange in ExchangeRecord(run).all)
     assert digests(run) == digests(tmp_path / "straight")
     assert all(of.identical for of in repeat_population(run).values())
-    assert all(repeat(run / name).identical for name in NAMES)
+    assert repeat(run / taker_of(run)[0]).identical
 
 
 def test_a_member_cannot_go_on_without_the_others(trained, monkeypatch):
