@@ -21,7 +21,7 @@ from agents.population.meeting import Meeting
 from agents.run.exchanging import Exchanged
 from agents.run.screen import Screen
 from agents.run.signals import StopRequest
-from agents.saved.copies import require_copies, save_copy
+from agents.saved.copies import clear_copies, require_copies, save_copy
 from agents.saved.directory import RunDir
 from rl_core.control.exchanges import (
     CopyOf,
@@ -72,6 +72,16 @@ class Recorded:
             require_copies(run, entries)
             ids = {entry.id for entry in logged}
             self.missing[name] = [entry for entry in entries if entry.id not in ids]
+        self._directory = directory
+
+    def clear_leftovers(self) -> None:
+        """Removes what a killed process has not finished, or has not decided after all."""
+        self.record.clear_leftovers()
+        for name in self.missing:
+            kept = {
+                copied.file for of in self.record.all for by, copied in of.copies() if by == name
+            }
+            clear_copies(RunDir(self._directory.path / name), kept)
 
 
 class Exchanging:
@@ -123,10 +133,19 @@ class Exchanging:
         if meeting.waiting != meeting.active:
             self._tell_who_is_missing()
         elif meeting.are_still(meeting.waiting):
+            runs = {name: meeting.runs[name] for name in sorted(meeting.waiting)}
+            made: Exchange | None = None
             with self._writing.attempt():  # on a full disk all wait
-                self._make({name: meeting.runs[name] for name in sorted(meeting.waiting)})
+                made = self._decide(runs)
+            if made is not None:
+                self._carry_out(made, runs)
 
-    def _make(self, runs: Mapping[str, Exchanged]) -> None:
+    def _decide(self, runs: Mapping[str, Exchanged]) -> Exchange:
+        """Decides the exchange of these members; nothing of it can be lost after that.
+
+        Raises:
+          RunDirError: it cannot be written.
+        """
         first = next(iter(runs.values()))
         knobs = knobs_of(first.agent.config, self.pbt.perturb or ())
         standings = {
@@ -136,10 +155,12 @@ class Exchanging:
             for name, run in runs.items()
         }
         chosen = decided(self.pbt, self._seed, self.number, standings, knobs)
-        files = _kept(chosen, runs)
-        exchange = self._as_exchange(runs, standings, chosen, files)
+        exchange = self._as_exchange(runs, standings, chosen, _kept(chosen, runs))
         self.record.append(exchange)
-        self._screen.line(_described(exchange, standings, runs))
+        self._screen.line(_described(exchange, standings))
+        return exchange
+
+    def _carry_out(self, exchange: Exchange, runs: Mapping[str, Exchanged]) -> None:
         with self.meeting.together(runs):
             for name, run in runs.items():
                 run.steering.exchange(exchange.entries(name))
@@ -232,9 +253,7 @@ def _kept(chosen: Mapping[str, Chosen], runs: Mapping[str, Exchanged]) -> dict[s
     return files
 
 
-def _described(
-    exchange: Exchange, standings: Mapping[str, Standing], runs: Mapping[str, Exchanged]
-) -> str:
+def _described(exchange: Exchange, standings: Mapping[str, Standing]) -> str:
     """Returns the line about an exchange that is about to be carried out."""
     where = max(part.env_step for part in exchange.members.values())
     begin = f"exchange {exchange.number:,} at env step {where:,}: "

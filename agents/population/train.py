@@ -153,6 +153,8 @@ def resume_population(
         directory.change_members(members)
         for going in found.values():
             going.cut_files()
+        if recorded is not None:
+            recorded.clear_leftovers()
         if on_start:
             on_start(directory)
         for name, going in found.items():

@@ -187,7 +187,7 @@ class LoopRunner:
                     return
         if self.steering.due.tick <= self.state.tick:
             self.steering.exchange()
-        self._serve_while_halted()
+            self._serve_while_halted()
 
     def _show_news(self) -> None:
         while self._news:

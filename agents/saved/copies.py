@@ -7,9 +7,10 @@ A copy is there before anything says that it was made, so the run can be resumed
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,14 @@ def require_copies(run: RunDir, entries: Iterable[Entry]) -> None:
     """
     for copied in filter(None, map(copy_in, entries)):
         load_copy(run, copied)
+
+
+def clear_copies(run: RunDir, kept: Collection[str]) -> None:
+    """Removes all but these from a run's copies: what a killed process has left."""
+    with contextlib.suppress(OSError):
+        for path in (run.path / _DIRECTORY).iterdir():
+            if path.name.removesuffix(".safetensors") not in kept:
+                path.unlink()
 
 
 def _linked(first: Path, path: Path) -> bool:

@@ -8,6 +8,7 @@ members, and what a member's log lacks of it after a crash follows from it.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,6 +184,12 @@ class ExchangeRecord:
     def of(self, member: str) -> list[Exchange]:
         """Returns the exchanges in which a member took part."""
         return [exchange for exchange in self.all if member in exchange.members]
+
+    def clear_leftovers(self) -> None:
+        """Removes unfinished files that a killed process has left."""
+        for path in self._directory.glob(".*.tmp"):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     def _numbers(self) -> list[int]:
         try:

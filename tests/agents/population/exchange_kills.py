@@ -34,15 +34,15 @@ def child(run, rng=None):
 
     def work():
         if rng is not None:
-            make, made = Exchanging._make, []
+            decide, made = Exchanging._decide, []
 
             def dies(self, runs):
                 made.append(1)
                 if len(made) == at_exchange:
                     count_down(calls)
-                make(self, runs)
+                return decide(self, runs)
 
-            Exchanging._make = dies
+            Exchanging._decide = dies
         if not (run / "population.toml").exists():
             train_population(members(PBT, **MORE), run, on_tick=steer)
             return 0

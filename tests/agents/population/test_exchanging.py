@@ -212,7 +212,14 @@ class Killed(BaseException):
     """The process was killed."""
 
 
-@pytest.mark.parametrize("moment", ["decided", "written", "copied", "logged"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "written",
+        "copied",
+        *(pytest.param(of, marks=pytest.mark.slow) for of in ("decided", "logged")),
+    ],
+)
 def test_an_exchange_that_was_cut_off_is_made_once(trained, tmp_path, moment):
     run, begun = tmp_path / "run", []
 
