@@ -1,7 +1,9 @@
 """Population-based training: members copy one another, and it can be resumed and repeated."""
 
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import gymnasium as gym
@@ -12,6 +14,7 @@ from agents.cli.main import main
 from agents.config.members import as_members
 from agents.config.model import DqnConfig
 from agents.dqn.population import Population
+from agents.population.exchanging import Exchanging
 from agents.population.repeat import repeat_population
 from agents.population.train import resume_population, train_population
 from agents.run.repeat import repeat
@@ -271,6 +274,34 @@ def test_a_population_that_is_made_longer_goes_on_with_exchanges(trained, tmp_pa
     assert len(ExchangeRecord(run).all) == 6
     train_population(members(env_steps=400), tmp_path / "longer", on_tick=steer)
     assert digests(run) == digests(tmp_path / "longer")
+
+
+@pytest.mark.slow  # five populations
+def test_what_is_changed_right_after_an_exchange_is_repeated_after_it(tmp_path, monkeypatch):
+    """At the same time step: the members that are copied end there, go on, and are synced first."""
+    run, carry_out = tmp_path / "run", Exchanging._carry_out
+
+    def ends(self, exchange, runs):
+        carry_out(self, exchange, runs)
+        if [*exchange.copies()]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Exchanging, "_carry_out", ends)
+        assert train_population(members(), run).signal == signal.SIGINT
+    ended = repeat_population(run)
+    assert {name: of.digest for name, of in ended.items()} == digests(run)
+    name, copied = taker_of(run)
+    for of in (name, copied.member):
+        submit(ControlFiles(run / of), do_command("sync", "api"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Exchanging, "_carry_out", ends)
+        resume_population(run)
+    log = [(of.tick, of.name) for of in read_log(ControlFiles(run / copied.member).log)]
+    (tick,) = [tick for tick, what in log if what == "sync"]
+    assert log.index((tick, "lend")) < log.index((tick, "sync"))
+    again = repeat_population(run)
+    assert {name: of.digest for name, of in again.items()} == digests(run)
 
 
 def test_an_exchange_waits_for_a_member_that_is_paused(trained, tmp_path, monkeypatch):
