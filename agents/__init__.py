@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from agents.policy.export import export
     from agents.policy.load import LoadedPolicy, load_policy
     from agents.policy.play import play
-    from agents.population.train import PopulationOutcome, resume_population, train_population
+    from agents.population.going import PopulationOutcome
+    from agents.population.repeat import repeat_population as replay_population
+    from agents.population.train import resume_population, train_population
     from agents.run.outcome import RunOutcome
     from agents.run.repeat import Verdict
     from agents.run.repeat import repeat as replay
@@ -37,7 +39,9 @@ _NAMES_OF = {
     "policy.export": "export",
     "policy.load": "LoadedPolicy load_policy",
     "policy.play": "play",
-    "population.train": "PopulationOutcome resume_population train_population",
+    "population.going": "PopulationOutcome",
+    "population.repeat": "repeat_population:replay_population",
+    "population.train": "resume_population train_population",
     "run.outcome": "RunOutcome",
     "run.repeat": "Verdict repeat:replay",
     "run.train": "resume train",

@@ -1,4 +1,4 @@
-"""Safe opening of files that another person may have created.
+"""Safe opening of files that another person may have created; the syncing of directories.
 
 Reading a pipe would wait, a device never ends, and a link may point anywhere, so only regular
 files of a bounded size are read.
@@ -50,3 +50,12 @@ def read_regular(path: Path, *, most: int, follow: bool = False) -> bytes:
     with open_regular(path, most=most, follow=follow) as file:
         # Python allocates the requested size first, so request the file's size instead of `most`.
         return file.read(os.fstat(file.fileno()).st_size + 1)
+
+
+def sync_directory(path: Path) -> None:
+    """Syncs a directory: the names that were made in it survive a power cut."""
+    file = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

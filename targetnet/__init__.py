@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from agents.policy.load import LoadedPolicy as LoadedPolicy
     from agents.policy.load import load_policy as load_policy
     from agents.policy.play import play as play
-    from agents.population.train import PopulationOutcome as PopulationOutcome
+    from agents.population.going import PopulationOutcome as PopulationOutcome
+    from agents.population.repeat import repeat_population
     from agents.population.train import resume_population as resume_population
     from agents.population.train import train_population as train_population
     from agents.run.outcome import RunOutcome as RunOutcome
@@ -147,6 +148,7 @@ if TYPE_CHECKING:
     from rl_core.schedules import Schedule as Schedule
 
     replay = repeat
+    replay_population = repeat_population
 
 _PACKAGES = ("agents", "envs", "rl_core")
 

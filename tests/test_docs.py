@@ -14,6 +14,7 @@ import pytest
 from agents.config import keys
 from agents.config.live_values import as_markdown
 from agents.config.model import NETWORKS, DqnConfig
+from agents.config.pbt import PbtKeys
 from rl_core.errors import ConfigError
 from rl_core.hyperparameters import ANY
 
@@ -39,14 +40,15 @@ def test_the_page_of_keys_is_what_the_config_says():
 def test_every_key_of_a_config_is_on_it_once_with_its_meaning():
     cells = rows(keys.as_markdown())
     names = [row[0].split("`")[1] for row in cells]
-    assert sorted(names) == sorted(DqnConfig.model_fields)
+    assert sorted(names) == sorted([*DqnConfig.model_fields, *PbtKeys.model_fields])
     assert all(row[1].strip() for row in cells)
 
 
 def test_every_paper_is_the_source_of_keys():
     named = [paper.keys.split() for paper in keys.PAPERS]
     assert all(named)
-    assert {key for names in named for key in names} <= DqnConfig.model_fields.keys()
+    known = DqnConfig.model_fields | PbtKeys.model_fields
+    assert {key for names in named for key in names} <= known.keys()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
@@ -192,8 +194,16 @@ ROOMS = ("rl_core", "envs", "agents")
 
 
 def test_the_defaults_on_the_page_of_keys_are_those_of_a_config_that_says_nothing():
-    text = "\n".join(f"{name} = {row.default.strip('`')}" for name, row in KEYS.items())
-    assert DqnConfig.model_validate(tomllib.loads(text)) == DqnConfig()
+    of_config, of_pbt = (
+        "\n".join(
+            f"{name} = {row.default.strip('`')}"
+            for name, row in KEYS.items()
+            if name in model.model_fields and row.default
+        )
+        for model in (DqnConfig, PbtKeys)
+    )
+    assert DqnConfig.model_validate(tomllib.loads(of_config)) == DqnConfig()
+    assert PbtKeys(period=3, **tomllib.loads(of_pbt)) == PbtKeys(period=3)
 
 
 def values_at_the_bounds(cell):
@@ -213,12 +223,14 @@ def values_at_the_bounds(cell):
 @pytest.mark.parametrize("name", sorted(KEYS.keys() - keys._VALUES.keys()))
 def test_the_values_of_a_key_on_the_page_are_those_that_a_config_takes(name):
     taken, refused = values_at_the_bounds(KEYS[name].values)
-    whole = type(DqnConfig.model_fields[name].default) is int
+    model, more = (DqnConfig, {}) if name in DqnConfig.model_fields else (PbtKeys, {"period": 3})
+    field = model.model_fields[name]
+    whole = field.annotation is int or type(field.default) is int
     for value in taken:
-        assert getattr(DqnConfig(**{name: int(value) if whole else value}), name) == value
+        assert getattr(model(**more | {name: int(value) if whole else value}), name) == value
     for value in refused:
         with pytest.raises(ConfigError):
-            DqnConfig(**{name: int(value) if whole else value})
+            model(**more | {name: int(value) if whole else value})
 
 
 def test_the_layers_that_a_network_brings_are_told_with_its_name():

@@ -256,6 +256,7 @@ OF_PLAIN_VALUES = {
     "agents/dqn/choosing.py": {"COLUMNS != ('action',)", "self.knobs != ('epsilon',)"},
     "agents/dqn/q_values.py": {"rows.ndim == self._rank - 1", "self._dtype == np.float32"},
     "agents/dqn/population.py": {"one.tobytes() == other.tobytes()"},
+    "agents/population/deciding.py": {"near == value", "wanted != value"},
     "agents/policy/load.py": {"given == one", "given[1:] != one"},
     "agents/dqn/live_feeds.py": {"k.whole == whole", "self._live.revision != self._revision"},
     "rl_core/graph/engine.py": {"int(_direct_call(session, options)(())[0]) == 0"},

@@ -29,6 +29,7 @@ from agents.cli.main import _COMMANDS, _parse, main
 from agents.config.files import config_name, read_config
 from agents.config.members import load_members
 from agents.config.model import DqnConfig
+from agents.config.pbt import PbtKeys
 from rl_core.control.files import ControlFiles
 from rl_core.control.population import is_population
 from rl_core.control.state import read_state
@@ -139,7 +140,7 @@ SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 
 def test_there_are_blocks_of_every_kind():
-    assert len(SCRIPTS) == 4 and len(CONFIGS) == 6 and len(SHELL) > 40
+    assert len(SCRIPTS) == 4 and len(CONFIGS) == 7 and len(SHELL) > 40
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=title)
@@ -212,7 +213,7 @@ def test_a_config_is_one(block, tmp_path):
     path = tmp_path / "own.toml"
     path.write_text(block.text)
     if "[[members]]" in block.text:
-        assert len(load_members(path).configs) == 2
+        assert len(load_members(path).configs) == block.text.count("[[members]]")
     else:
         assert read_config(path) != DqnConfig()
 
@@ -411,4 +412,5 @@ def test_a_make_target_in_a_sentence_is_one(page, target):
 
 @pytest.mark.parametrize(("page", "setting"), [(p, c) for p, c in WITHIN if re.match(r"\w+ = ", c)])
 def test_a_setting_in_a_sentence_is_one_of_a_config(page, setting):
-    assert setting.split()[0] in {*DqnConfig.model_fields, "base"}
+    known = {*DqnConfig.model_fields, *PbtKeys.model_fields, "base"}
+    assert setting.split()[0] in known

@@ -6,8 +6,9 @@ Text from a run's files is escaped, so it cannot act as markup or as terminal co
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from rich import box
@@ -16,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rl_core.control.client import ago
+from rl_core.control.exchanges import ExchangeRecord
 from rl_core.control.files import ControlFiles
 from rl_core.control.state import LIVE, RunState, read_state
 from rl_core.errors import RunDirError, in_one_line
@@ -80,15 +82,22 @@ def _directories(directory: Path) -> list[Path]:
     return [directory / name for name in names]
 
 
-def runs_table(runs: list[Found]) -> Table:
-    """Builds a table with one line per run."""
+def runs_table(runs: list[Found], copied: Mapping[str, str] = MappingProxyType({})) -> Table:
+    """Builds a table with one line per run.
+
+    Args:
+      copied: of members of a population: name -> whom it copied last.
+    """
     table = Table(
         "run", "status", "env", "env steps", "return", "heartbeat", box=None, header_style="bold"
     )
+    if copied:
+        table.add_column("copied last")
     for path, state, alive, _ in runs:
         name = Text(in_one_line(path, 200))
+        last = [copied.get(path.name, "-")] if copied else []
         if state is None:
-            table.add_row(name, Text(DAMAGED, style="red"), "-", "-", "-", "-")
+            table.add_row(name, Text(DAMAGED, style="red"), "-", "-", "-", "-", *last)
             continue
         table.add_row(
             name,
@@ -97,8 +106,22 @@ def runs_table(runs: list[Found]) -> Table:
             f"{state.env_step:,} / {state.env_steps:,}",
             _number(state.mean_return),
             ago(state.time),
+            *last,
         )
     return table
+
+
+def last_copies(population: Path) -> dict[str, str]:
+    """Returns whom the members of a population copied last, such as "m03 at 4,000" (env steps).
+
+    Raises:
+      RunDirError: the record of exchanges is damaged.
+    """
+    return {
+        name: f"{copied.member} at {exchange.members[name].env_step:,}"
+        for exchange in ExchangeRecord(population).all
+        for name, copied in exchange.copies()
+    }
 
 
 def status_table(run: Path, state: RunState, alive: bool) -> Group:

@@ -27,6 +27,8 @@ from rl_core.errors import RlCoreError, RunDirError, escaped, in_one_line, shown
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from agents.run.repeat import Verdict
+
 DIFFERENT = 1  # exit code of a repetition that is not identical
 _MAX_CHARACTERS = 600  # characters of a log entry, which may quote two values of 200 and a name
 RunArgument = Annotated[Positional[Path], arg(metavar="RUN")]
@@ -129,7 +131,7 @@ class Status:
     def _of_members(self, console: Console) -> int:
         from rich.live import Live
 
-        from agents.cli.run_tables import Found, find_runs, runs_table
+        from agents.cli.run_tables import Found, find_runs, last_copies, runs_table
 
         def members() -> list[Found]:
             found = sorted(find_runs(self.run), key=lambda run: run.path)
@@ -139,13 +141,13 @@ class Status:
         if self.json:
             raise RlCoreError(f"{name_a_member(self.run)}; or list them: targetnet ls --json")
         if not self.follow:
-            console.print(runs_table(now))
+            console.print(runs_table(now, last_copies(self.run)))
             return 0
-        with Live(runs_table(now), console=console) as live:
+        with Live(runs_table(now, last_copies(self.run)), console=console) as live:
             while any(member.alive for member in now):
                 time.sleep(0.5)
                 now = members()
-                live.update(runs_table(now))
+                live.update(runs_table(now, last_copies(self.run)))
         return 0
 
 
@@ -239,7 +241,7 @@ class Replay:
     """Repeat a recorded run, each change at the same time step, and compare the two."""
 
     run: RunArgument
-    """A run that has ended."""
+    """A run that has ended; of a population: all its members together."""
     to: Annotated[Path | None, arg(metavar="NEW")] = None
     """Keep the repetition as a new run directory."""
 
@@ -247,31 +249,43 @@ class Replay:
         from agents.run.quiet import quiet_import
         from agents.saved.directory import RunDir
 
+        if is_population(self.run):
+            return self._of_members(console)
         onednn = RunDir.open(self.run).config().onednn
         with console.status("importing TensorFlow"), quiet_import(onednn=onednn):
             from agents.run.repeat import repeat
-        verdict = repeat(self.run, self.to, console=console)
-        if verdict.first_difference is not None:
-            _say(
-                console,
-                f"different: the first difference is at env step {verdict.first_difference:,}",
-            )
-            return DIFFERENT
-        if verdict.interrupted:
-            _say(console, f"interrupted; identical up to env step {verdict.env_steps:,}")
-            return INTERRUPTED
-        if not verdict.identical:
-            _say(
-                console,
-                f"different: every time step is the same, but the end is not: {verdict.digest}",
-            )
-            return DIFFERENT
-        if not verdict.complete:
-            record = f"up to env step {verdict.env_steps:,}, where the record of the run ends"
-            _say(console, f"identical {record}; digest there {verdict.digest}")
-            return 0
-        _say(console, f"identical {verdict.digest}")
+        return _tell(repeat(self.run, self.to, console=console), console)
+
+    def _of_members(self, console: Console) -> int:
+        from agents.population.directory import PopulationDir
+        from agents.run.quiet import quiet_import
+
+        onednn = PopulationDir.open(self.run).members().base.onednn
+        with console.status("importing TensorFlow"), quiet_import(onednn=onednn):
+            from agents.population.repeat import repeat_population
+        verdicts = repeat_population(self.run, self.to, console=console)
+        return max(_tell(verdict, console, f"{name}: ") for name, verdict in verdicts.items())
+
+
+def _tell(verdict: Verdict, console: Console, begin: str = "") -> int:
+    """Shows a comparison in a line; returns the exit code."""
+    if verdict.first_difference is not None:
+        where = f"at env step {verdict.first_difference:,}"
+        _say(console, f"{begin}different: the first difference is {where}")
+        return DIFFERENT
+    if verdict.interrupted:
+        _say(console, f"{begin}interrupted; identical up to env step {verdict.env_steps:,}")
+        return INTERRUPTED
+    if not verdict.identical:
+        same = "every time step is the same, but the end is not"
+        _say(console, f"{begin}different: {same}: {verdict.digest}")
+        return DIFFERENT
+    if not verdict.complete:
+        record = f"up to env step {verdict.env_steps:,}, where the record of the run ends"
+        _say(console, f"{begin}identical {record}; digest there {verdict.digest}")
         return 0
+    _say(console, f"{begin}identical {verdict.digest}")
+    return 0
 
 
 def _runs(run: Path, all_members: bool) -> dict[str, Path]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agents.config.members import Members
     from agents.config.model import DqnConfig
     from agents.population.directory import PopulationDir
-    from agents.population.train import PopulationOutcome
+    from agents.population.going import PopulationOutcome
     from agents.run.making import Initial
     from agents.run.outcome import RunOutcome
     from agents.saved.directory import RunDir
@@ -67,6 +67,8 @@ class Train:
     """Train several agents at once, one for each value: --members sync_period=25,50,100"""
     seeds: Annotated[int | None, arg(metavar="N")] = None
     """Train each of them (or the config) N times at once, with seeds from the config's seed on."""
+    pbt: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
+    """Population-based training: the worst members copy the best: --pbt period=5000"""
 
     def __call__(self, console: Console, began: float) -> int:
         from agents.config.files import config_name, load_config
@@ -83,7 +85,10 @@ class Train:
         given = [*chain(*self.members)]
         if self.members and not given:
             raise RlCoreError("--members wants NAME=VALUE,VALUE,..., as in sync_period=25,50")
-        members = load_members(self.config, changes, given, self.seeds)
+        pbt = [*chain(*self.pbt)]
+        if self.pbt and not pbt:
+            raise RlCoreError("--pbt wants NAME=VALUE ..., as in period=5000")
+        members = load_members(self.config, changes, given, self.seeds, pbt)
         if members is not None:
             return self._train_members(members, console, began)
         config = load_config(self.config, changes)

@@ -6,6 +6,7 @@ settings.py      base of all settings: strict models, live fields, one-line erro
 live_values.py   the live values that an agent has under its config
 keys.py          the docs page of all keys, with their papers
 members.py       the members of a population: configs that differ in seed and live values
+pbt.py           population-based training: how members copy one another
 files.py         reads and writes configs in TOML
 envs.py          makes the envs of a config
 

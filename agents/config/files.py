@@ -35,6 +35,9 @@ MAY_CHANGE = (
     "log_to",
 )
 MEMBERS = "members"  # lists those of a population, see agents.config.members
+PBT = "pbt"  # the table of population-based training, see agents.config.pbt
+# The end of a message about such a table where one run is trained.
+PBT_ALONE = f"has the table [{PBT}], which is for a population: list members, or give --members"
 _MOST_BYTES = 1 << 20  # largest config file; a real one has a few thousand
 _MOST_DOTS = 5_000  # tomllib's time grows with the square of the length of a dotted name
 _DEEPEST = 20  # levels of nested tables and lists: later readers of a config recurse
@@ -68,6 +71,8 @@ def load_config(source: str | Path, changes: Mapping[str, Any] | Iterable[str] =
             f"{in_one_line(where, 200)} lists the members of a population, which targetnet train "
             "takes; here the config of one run is wanted"
         )
+    if PBT in values:
+        raise ConfigError(f"{in_one_line(where, 200)} {PBT_ALONE}")
     return config_of(values, changes, where)
 
 
@@ -128,8 +133,13 @@ def read_config(path: Path, absent: Mapping[str, Any] = MappingProxyType({})) ->
     return parse(DqnConfig, {**absent, **read_sealed(path)}, str(path))
 
 
-def parsed_changes(changes: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
+def parsed_changes(
+    changes: Mapping[str, Any] | Iterable[str], flag: str = "--set"
+) -> dict[str, Any]:
     """Returns the names and values of changes, given as such or as texts `name=value`.
+
+    Args:
+      flag: by which texts are given, for messages.
 
     Raises:
       ArgumentError: the changes are neither.
@@ -142,7 +152,7 @@ def parsed_changes(changes: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]
             "changes must be names with values, as in {'seed': 3}, or a list of texts, as in "
             f"['seed=3'], got {shown(changes)}"
         )
-    return dict(_parse_change(change) for change in changes)
+    return dict(_parse_change(change, flag) for change in changes)
 
 
 def changed_config(
@@ -319,17 +329,17 @@ def _parse_toml(text: str, where: str) -> dict[str, Any]:
         raise ConfigError(f"{name} is not valid TOML: {in_one_line(error)}") from None
 
 
-def _parse_change(change: str) -> tuple[str, Any]:
+def _parse_change(change: str, flag: str) -> tuple[str, Any]:
     require_a(str, "a change", change, "a text, as in 'seed=3'")
     name, equals, text = change.partition("=")
     if not equals or not name.strip():
-        raise ConfigError(f"--set wants name=value, got {shown(change)}")
+        raise ConfigError(f"{flag} wants name=value, got {shown(change)}")
     try:
-        values = load_toml(f"value = {text}", f"--set {name}")
+        values = load_toml(f"value = {text}", f"{flag} {name}")
     except tomllib.TOMLDecodeError:
         return name.strip(), text.strip()  # a bare word is a string: --set loss=squared
     if values.keys() != {"value"}:
-        raise ConfigError(f"--set wants one name=value, got several lines: {shown(change)}")
+        raise ConfigError(f"{flag} wants one name=value, got several lines: {shown(change)}")
     return name.strip(), values["value"]
 
 

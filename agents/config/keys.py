@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from agents.config.model import DqnConfig
+from agents.config.pbt import PbtKeys
 from agents.config.settings import Settings
 from rl_core.hyperparameters import Knob
 from rl_core.schedules import SCHEDULES
@@ -76,6 +77,7 @@ PAPERS = (
     ),
     Paper("Hessel et al. 2018", "https://arxiv.org/abs/1710.02298", "n_step"),
     Paper("Daley & Amato 2021", "https://arxiv.org/abs/2111.01264", "loop"),
+    Paper("Jaderberg et al. 2017", "https://arxiv.org/abs/1711.09846", "period share factors"),
 )
 # Values of keys that are neither numbers nor words nor true or false.
 _VALUES = {
@@ -89,27 +91,31 @@ _VALUES = {
     "prepared": "list of `online_weight`, `min_weight`, `functional_weight`, `proximal_weight`",
     "log_to": "list of texts",
     "live": "tables `[live.NAME]`",
+    "share": "in (0, 0.5]",
+    "perturb": "list of texts",
+    "factors": "list of numbers > 0",
 }
 
 
 def as_markdown() -> str:
     """Returns the docs page of all keys."""
-    groups = (_group(group) for group in DqnConfig.__mro__[::-1] if _is_group(group))
-    return _PAGE + "\n".join(groups)
+    groups = [_group(group) for group in DqnConfig.__mro__[::-1] if _is_group(group)]
+    return _PAGE + "\n".join([*groups, _group(PbtKeys, "Population-based training")])
 
 
 def _is_group(model: type) -> bool:
     return issubclass(model, Settings) and model.__name__.endswith("Keys")
 
 
-def _group(group: type[Settings]) -> str:
-    title = group.__name__.removesuffix("Keys")
-    rows = "\n".join(_row(name) for name in group.model_fields)
+def _group(group: type[Settings], title: str = "") -> str:
+    title = title or group.__name__.removesuffix("Keys")
+    rows = "\n".join(_row(group, name) for name in group.model_fields)
     return f"## {title}\n\n{inspect.getdoc(group)}\n\n{_HEAD}{rows}\n"
 
 
-def _row(name: str) -> str:
-    field = DqnConfig.model_fields[name]
+def _row(group: type[Settings], name: str) -> str:
+    # The whole config may have other defaults than the group alone.
+    field = (DqnConfig if issubclass(DqnConfig, group) else group).model_fields[name]
     knobs = {knob.name: knob for knob in DqnConfig.knobs()}
     extra: Any = field.json_schema_extra
     if name in knobs:
@@ -117,7 +123,8 @@ def _row(name: str) -> str:
     else:
         shown, unit, values = f"`{name}`", extra["unit"], _VALUES.get(name) or _values(field)
     meaning = re.sub(r"docs/((\w+)\.md)", r"[\2](\1)", field.description or "")
-    cells = (shown, meaning, f"`{_toml(field.default)}`", unit, values, ", ".join(_papers(name)))
+    default = "" if field.is_required() or field.default is None else f"`{_toml(field.default)}`"
+    cells = (shown, meaning, default, unit, values, ", ".join(_papers(name)))
     return f"| {' | '.join(cells)} |"
 
 

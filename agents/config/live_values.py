@@ -27,7 +27,7 @@ def live_values(config: DqnConfig, freeze: FreezeSchedule, ops: ApplyOps) -> Hyp
     configured = configured_values(config)
     static = DqnConfig.model_fields.keys() - configured.keys()
     exempt = BlocksKnob("exempt", ops.check, ops.names)
-    arms = [_arm_knob(i, arm.exempt) for i, arm in enumerate(config.freeze)]
+    arms = _arm_knobs(config)
     configured |= {arm_name(i): arm.updates for i, arm in enumerate(config.freeze)}
     configured["exempt"] = freeze if config.freeze else frozenset()
     return Hyperparameters(
@@ -39,6 +39,11 @@ def live_knobs(config: DqnConfig) -> list[Knob]:
     """Returns the live fields that have an effect under this config, then the user's own."""
     fields = [knob for knob in DqnConfig.knobs() if knob.name not in config.without_effect()]
     return fields + [own.knob(name) for name, own in config.live.items()]
+
+
+def number_knobs(config: DqnConfig) -> list[Knob]:
+    """Returns all live values that are numbers: those in `live_knobs`, and the arms' lengths."""
+    return [*live_knobs(config), *_arm_knobs(config)]
 
 
 def configured_values(config: DqnConfig) -> dict[str, Any]:
@@ -74,6 +79,10 @@ def live_names(config: DqnConfig) -> list[str]:
 def arm_name(arm: int) -> str:
     """Returns the name of the live value that holds the length of an arm."""
     return f"arm_{arm}_updates"
+
+
+def _arm_knobs(config: DqnConfig) -> list[Knob]:
+    return [_arm_knob(number, arm.exempt) for number, arm in enumerate(config.freeze)]
 
 
 def _arm_knob(arm: int, exempt: tuple[str, ...]) -> Knob:

@@ -8,6 +8,8 @@ A file lists them, each with what it has of its own:
     [[members]]
     sync_period = 50
 
+A table [pbt] says how they copy one another (agents.config.pbt).
+
 Or they are given as texts, each with the values of one key: ["sync_period=25,50"].
 """
 
@@ -25,6 +27,8 @@ import tomli_w
 from agents.config.files import (
     MAY_CHANGE,
     MEMBERS,
+    PBT,
+    PBT_ALONE,
     change_value,
     changed_config,
     config_of,
@@ -36,6 +40,7 @@ from agents.config.files import (
 from agents.config.live_values import live_knobs
 from agents.config.model import DqnConfig
 from agents.config.own_live import OwnLive
+from agents.config.pbt import PbtKeys, checked_pbt, pbt_of
 from rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
 from rl_core.seal import sealed_text
 
@@ -49,16 +54,34 @@ class Members(NamedTuple):
       base: what all have in common; its seed is the first one.
       own: name of each member, such as m03 -> the keys that it has of its own.
       configs: name -> config.
+      pbt: how they copy one another; None: not at all.
     """
 
     base: DqnConfig
     own: dict[str, dict[str, Any]]
     configs: dict[str, DqnConfig]
+    pbt: PbtKeys | None = None
 
     def with_changes(self, changes: Mapping[str, Any] | Iterable[str]) -> Members:
         """Returns them with keys changed as `changed_config` does; live values stay."""
         configs = {n: changed_config(config, changes)[0] for n, config in self.configs.items()}
-        return Members(changed_config(self.base, changes)[0], self.own, configs)
+        changed = Members(changed_config(self.base, changes)[0], self.own, configs)
+        return changed.with_pbt(self.pbt_values(), PBT)
+
+    def pbt_values(self) -> dict[str, Any] | None:
+        """Returns the table of population-based training; None without."""
+        return None if self.pbt is None else self.pbt.model_dump()
+
+    def with_pbt(self, values: Mapping[str, Any] | None, where: str) -> Members:
+        """Returns them with these settings of population-based training; None: without.
+
+        Raises:
+          ConfigError: they cannot be used with these members.
+        """
+        if values is None:
+            return self._replace(pbt=None)
+        names = dict.fromkeys(name for own in self.own.values() for name in own if name != "seed")
+        return self._replace(pbt=checked_pbt(values, self.configs, [*names], where))
 
 
 def load_members(
@@ -66,6 +89,7 @@ def load_members(
     changes: Mapping[str, Any] | Iterable[str] = (),
     given: Sequence[str] = (),
     seeds: int | None = None,
+    pbt: Mapping[str, Any] | Iterable[str] = (),
 ) -> Members | None:
     """Loads a config and the members that it lists, or that are given.
 
@@ -75,40 +99,49 @@ def load_members(
         combination of the values of several texts, of which the last varies fastest.
       seeds: each of them this many times, with seeds from the config's on; None is once, with
         its own.
+      pbt: settings of population-based training: names and values, or texts such as
+        "period=5000". They change those of the config's table.
 
     Returns:
       The members; None if there are none, as in a config of one run.
 
     Raises:
       ConfigError: as for `load_config`; or a member has a key that is no live value, two are
-        alike, or one needs another graph.
+        alike, or one needs another graph; or they cannot copy one another in this way.
     """
     values, where = read_values(source)
-    tables = values.pop(MEMBERS, None)
+    tables, place = values.pop(MEMBERS, None), in_one_line(where, 200)
+    with_pbt = pbt_of(values.pop(PBT, None), pbt, place)
     if given:
         tables, where_members = _product(given), "--members"
     else:
-        where_members = f"{in_one_line(where, 200)}: members"
+        where_members = f"{place}: members"
     if tables is None and seeds is None:
+        if with_pbt is not None:
+            raise ConfigError("--pbt needs --members or --seeds" if pbt else f"{place} {PBT_ALONE}")
         return None
     base = config_of(values, changes, where)
-    return _members(base, [{}] if tables is None else tables, where_members, seeds)
+    members = _members(base, [{}] if tables is None else tables, where_members, seeds)
+    return members.with_pbt(with_pbt, PBT)
 
 
 def as_members(
-    config: Members | DqnConfig | Path | str, given: Sequence[str] = (), seeds: int | None = None
+    config: Members | DqnConfig | Path | str,
+    given: Sequence[str] = (),
+    seeds: int | None = None,
+    pbt: Mapping[str, Any] | Iterable[str] = (),
 ) -> Members:
     """Returns members themselves, or makes them; of one run, if a config has none.
 
     Raises:
       ConfigError: as for `load_members`.
     """
-    if isinstance(config, Members):
-        return config
-    if isinstance(config, DqnConfig):
-        tables = _product(given) if given else [{}]
-        return _members(config, tables, "--members", seeds)
-    found = load_members(config, (), given, seeds)
+    if isinstance(config, Members | DqnConfig):
+        if isinstance(config, DqnConfig):
+            tables = _product(given) if given else [{}]
+            config = _members(config, tables, "--members", seeds)
+        return config.with_pbt(pbt_of(config.pbt_values(), pbt, PBT), PBT)
+    found = load_members(config, (), given, seeds, pbt)
     return found or as_members(load_config(config))
 
 
@@ -124,6 +157,8 @@ def with_seeds(config: DqnConfig, seeds: Sequence[int]) -> Members:
 def members_text(members: Members) -> str:
     """Returns the text of a file that `read_members` reads back."""
     values = members.base.model_dump(exclude_none=True)
+    if members.pbt is not None:
+        values[PBT] = members.pbt.model_dump()
     return sealed_text(tomli_w.dumps(values | {MEMBERS: list(members.own.values())}))
 
 
@@ -135,8 +170,9 @@ def read_members(path: Path) -> Members:
     """
     values = read_sealed(path)
     tables = values.pop(MEMBERS, [])
+    pbt = pbt_of(values.pop(PBT, None), (), str(path))
     base = config_of(values, (), str(path))
-    return _members(base, tables, f"{path}: members", None)
+    return _members(base, tables, f"{path}: members", None).with_pbt(pbt, f"{path}: {PBT}")
 
 
 def require_one_form(configs: Mapping[str, DqnConfig]) -> None:

@@ -24,6 +24,7 @@ gradients.py       gradients of the next update, to be looked at
 live_feeds.py      live values as two arrays that calls are fed
 diverging.py       the error of learning that diverged
 q_values.py        action values by the present, the target and earlier networks
+learned.py         what an agent has learned, as arrays
 state.py           weights, digest, snapshots; saves and restores an agent
 in_graph_loop.py   many time steps in one call, for envs in the graph
 in_graph_envs.py   the envs of that loop

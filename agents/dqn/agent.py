@@ -60,6 +60,7 @@ class DqnAgent:
       networks, acting, learner: the parts, with everything that the methods here leave out.
       chunks: makes many time steps in one call; None without `rules`.
       joint: makes updates of several members on its graph together; None where nobody does.
+      copy_learned: copies between members on its graph, see `Population.copy`; None without any.
       takes_turns: whether it is one of several members on its graph: only one thread may call it.
 
     Raises:
@@ -106,6 +107,7 @@ class DqnAgent:
         self.config, self.num_actions, self._can_learn = config, graph.num_actions, False
         self._graph, self._parts, self.engine = graph, parts, parts.engine
         self.replay, self.networks, self.joint = graph.memory, graph.networks, graph.joint
+        self.copy_learned = graph.copy_learned
         self.acting: Acting = parts.acting
         self.learner, self.chunks = parts.learner, parts.chunks
         self.hyperparameters, self.state, self.q_values = parts.values, parts.state, parts.q_values

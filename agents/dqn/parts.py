@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import tensorflow.compat.v1 as tf
@@ -73,6 +74,8 @@ class AgentGraph:
       memory, networks: the replay and the networks.
       parts: of the agent.
       joint: makes updates of several members together; None where nobody could, or would gain.
+      copy_learned: copies what one member has learned to another one, in the graph; they are ready
+        for it (`agents.dqn.learned`). None without members.
     """
 
     def __init__(
@@ -120,6 +123,9 @@ class AgentGraph:
             self._seat, self.joint = of_all.seat, Joint(of_all)
         elif root.members is not None:
             self._seat = Seat(engine, root)
+        self.copy_learned: Callable[[int, int], None] | None = None
+        if self._seat is not None:
+            self.copy_learned = self._seat.copies(state.learned_variables)
 
     def begin(self, parts: Parts, seed: int) -> None:
         """Gives the variables their first values, as far as initializers could not."""

@@ -60,6 +60,16 @@ class Population:
             member.state.load_weights(alone.state.weights())
             alone.close()
 
+    def copy(self, giver: DqnAgent, taker: DqnAgent) -> None:
+        """Gives one member all that another one has learned, by a copy in the graph.
+
+        That is what a rewind brings back; the replay, the counters and the envs stay its own.
+        """
+        giver.state.learned.is_copied()
+        taker.state.learned.is_replaced()
+        assert self._built.copy_learned is not None
+        self._built.copy_learned(self.members.index(giver), self.members.index(taker))
+
     def close(self) -> None:
         """Closes the session of all."""
         self._built.close()

@@ -11,6 +11,7 @@ import tensorflow.compat.v1 as tf
 from agents.config.model import DqnConfig
 from agents.dqn.actor import Acting
 from agents.dqn.in_graph_envs import EnvsInGraph
+from agents.dqn.learned import Learned
 from agents.dqn.learner import Learner
 from agents.dqn.networks import Networks
 from rl_core.arguments import require_whole
@@ -44,6 +45,8 @@ class AgentState:
       snapshots: the updates at which those that are still there were taken.
       past: keeps them; None if the config keeps none.
       contents: reads the rows of the replay; call `flush` first.
+      learned: reads and replaces what was learned.
+      learned_variables: full names of its variables.
     """
 
     def __init__(
@@ -85,6 +88,8 @@ class AgentState:
         counters = {root.relative(v.op.name): v for v in memory.counters()}
         self._counters = tuple(counters)[:2]  # time steps written, rows that entered the queue
         self._variables = VariableValues(engine, named(*others) | counters, "of this agent")
+        self.learned = Learned(self._variables, acting, learner, learned)
+        self.learned_variables = frozenset(v.op.name for v in learned.values())
 
     def of_member(
         self,
@@ -95,10 +100,12 @@ class AgentState:
         hyperparameters: Hyperparameters,
     ) -> AgentState:
         """The same for a member that begins, with parts of its own."""
+        variables = place.copy(self._variables)
         return place.copy(
             self, _config=config, _acting=acting, _learner=learner, _live=hyperparameters,
             snapshots=(), past=self.past and place.copy(self.past),
-            _weights=place.copy(self._weights), _variables=place.copy(self._variables),
+            _weights=place.copy(self._weights), _variables=variables,
+            learned=self.learned.of_member(variables, acting, learner),
             _averaged=self._averaged and place.copy(self._averaged),
             _contents=place.copy(self._contents),
         )  # fmt: skip

@@ -1,6 +1,11 @@
 """Many agents in one graph and one process, each of which is a run.
 
 train.py       train_population and resume_population: make everything, and let the members go
+going.py       the members' runs, going on together, and what came of them
+exchanging.py  population-based training: exchanges between the members
+deciding.py    who copies whom in an exchange, and how live values change
+meeting.py     where members wait for one another
+repeat.py      runs a recorded population again, and compares
 turns.py       the members' loops in one thread, each going on in its turn
 directory.py   the directory of a population, with a run directory for each member
 

@@ -13,8 +13,10 @@ import numpy as np
 from agents.config.files import require_can_go_on
 from agents.config.members import Members, members_text, read_members
 from agents.config.model import DqnConfig
+from agents.config.pbt import PbtKeys
 from agents.run.initial_weights import load_initial, save_initial
 from agents.saved.directory import RunDir, logdir_of, next_free, require_free, write_file
+from rl_core.control.exchanges import ExchangeRecord
 from rl_core.control.population import POPULATION, is_population
 from rl_core.errors import ConfigError, RunDirError
 
@@ -95,7 +97,13 @@ class PopulationDir:
         Raises:
           ConfigError: they are others, or one has a change that a run cannot take.
         """
-        before = self.members().configs
+        of_before = self.members()
+        before = of_before.configs
+        if members.pbt != of_before.pbt:
+            raise ConfigError(
+                f"{self.path} has {_described(of_before.pbt)}, and the config has "
+                f"{_described(members.pbt)}; it cannot change on resume"
+            )
         if before.keys() != members.configs.keys():
             raise ConfigError(
                 f"{self.path} has {len(before)} members, and the config has {len(members.configs)}"
@@ -147,6 +155,8 @@ def require_free_for(path: Path, members: Members) -> None:
       RunDirError: it cannot; says why.
     """
     require_free(path)
+    if ExchangeRecord(path).all:
+        raise RunDirError(f"{path} already holds exchanges of a population; name another directory")
     for member in members.configs:
         require_free(path / member)
 
@@ -154,3 +164,8 @@ def require_free_for(path: Path, members: Members) -> None:
 def _remove_new(path: Path, is_new: bool) -> None:
     if is_new:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _described(pbt: PbtKeys | None) -> str:
+    """Returns settings of population-based training in a few words."""
+    return "no [pbt]" if pbt is None else f"[pbt] {pbt}"

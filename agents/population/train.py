@@ -4,76 +4,29 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agents.config.early_ends import early_ends
-from agents.config.envs import training_envs
 from agents.config.members import Members, as_members, require_one_form
 from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.dqn.population import Population
 from agents.population.directory import PopulationDir, require_free_for
-from agents.population.turns import Turns
+from agents.population.exchanging import Exchanging, Recorded
+from agents.population.going import Going, PopulationOutcome, envs_of, population_of
 from agents.run.going_on import Finished, GoingOn
 from agents.run.loop_runner import OnTick
-from agents.run.making import Initial, arguments_for, begin_with, initial_weights
-from agents.run.outcome import RunOutcome
+from agents.run.making import Initial, begin_with, initial_weights
 from agents.run.quiet import Startup
-from agents.run.run import Run
 from agents.run.screen import ConsoleChoice, Screen, console_for
-from agents.run.signals import StopRequest, stop_on_interrupt
 from agents.run.sink_choice import require_sinks
-from agents.run.terminal import Display
 from agents.run.train import require_functions, run_name, warn
-from agents.saved.directory import RunDir
-from envs import Envs
 from rl_core.arguments import path_of, require_function
 from rl_core.control.commands import Who
 from rl_core.control.files import RunLock
-from rl_core.errors import RlCoreError, RunDirError
-from rl_core.replay import format_bytes
-
-
-class MembersFailed(RlCoreError):
-    """Members of a population that an error ended; the others went on."""
-
-    exit_code = 1
-
+from rl_core.errors import RunDirError
 
 OnPopulation = Callable[[PopulationDir], None]
-
-
-@dataclass(frozen=True)
-class PopulationOutcome:
-    """The result of a population.
-
-    Attributes:
-      population: its directory.
-      members: name, such as m03 -> the member's result; of those that went on this time.
-      failed: name -> the error that ended the member; `resume` tries it again.
-      signal: the one that ended it early, SIGINT or SIGTERM; 0 if none did.
-    """
-
-    population: Path
-    members: dict[str, RunOutcome]
-    failed: dict[str, RlCoreError]
-    signal: int
-
-    def require_all(self) -> None:
-        """Checks that no member failed.
-
-        Raises:
-          MembersFailed: some did; says which.
-        """
-        if self.failed:
-            names, all_of_them = ", ".join(self.failed), len(self.failed) + len(self.members)
-            raise MembersFailed(
-                f"{len(self.failed)} of {all_of_them} members failed: {names}; targetnet resume "
-                f"{self.population} tries them again"
-            )
 
 
 def train_population(
@@ -82,6 +35,7 @@ def train_population(
     *,
     members: Sequence[str] = (),
     seeds: int | None = None,
+    pbt: Mapping[str, Any] | Sequence[str] = (),
     name: str | None = None,
     console: ConsoleChoice = "auto",
     on_start: OnPopulation | None = None,
@@ -102,6 +56,8 @@ def train_population(
       run: directory of the population; None takes the next number of `runs/<name>-<number>`.
       members: texts such as "sync_period=25,50": one member for each (combination of) value.
       seeds: each of them so many times, with seeds from the config's on.
+      pbt: settings of population-based training, such as {"period": 5_000}: names and values, or
+        texts such as "period=5000".
       on_tick: called after every time step of each member's envs, with its agent.
       on_start: called once all directories exist and everything is built.
       name, console, initial, startup: as for `agents.train`.
@@ -111,7 +67,8 @@ def train_population(
         member is in the outcome instead, and the others go on.
     """
     name = run_name(name, "run" if isinstance(config, Members) else config)
-    chosen, screen = as_members(config, members, seeds), Screen(console_for(console))
+    chosen = as_members(config, members, seeds, pbt)
+    screen = Screen(console_for(console))
     require_functions(on_start, on_tick)
     require_function("initial", initial, "weights")
     require_sinks(chosen.base.log_to, ())
@@ -119,8 +76,9 @@ def train_population(
     if path is not None:
         require_free_for(path, chosen)
     with contextlib.ExitStack() as last:
-        envs = _envs(chosen.configs, last)
-        agents = _agents(chosen.configs, envs, last)
+        envs = envs_of(chosen.configs, last)
+        population = population_of(chosen.configs, envs, last)
+        agents = dict(zip(chosen.configs, population.members, strict=True))
         weights = {member: initial_weights(initial, agent) for member, agent in agents.items()}
         for member, part in weights.items():
             begin_with(agents[member], part)
@@ -128,8 +86,11 @@ def train_population(
         if on_start:
             on_start(directory)
         warn(screen.console, early_ends(next(iter(chosen.configs.values()))))
-        going = _Going(directory, screen, agents, envs, on_tick, startup)
-        return going.all({member: {} for member in agents})
+        going = Going(directory, screen, population, agents, envs, on_tick, startup)
+        exchanging = None
+        if chosen.pbt is not None:
+            exchanging = Exchanging(chosen, population, Recorded(directory, agents), screen)
+        return going.all({member: {} for member in agents}, exchanging)
 
 
 def resume_population(
@@ -181,95 +142,33 @@ def resume_population(
         configs = {name: going.config for name, going in found.items()}
         require_one_form(configs)
         require_sinks(next(iter(configs.values())).log_to, ())
-        envs = _envs(configs, last)
-        agents = _agents(configs, envs, last)
+        envs = envs_of(configs, last)
+        population = population_of(configs, envs, last)
+        agents = dict(zip(configs, population.members, strict=True))
+        recorded = Recorded(directory, agents) if members.pbt else None
         for name, going in found.items():
             going.bring_back(agents[name], envs[name], partial(_warn, screen, name))
         # Everything that may refuse to resume comes before.
-        directory.change_members(config or members.with_changes(changes))
+        members = config or members.with_changes(changes)
+        directory.change_members(members)
         for going in found.values():
             going.cut_files()
+        if recorded is not None:
+            recorded.clear_leftovers()
         if on_start:
             on_start(directory)
         for name, going in found.items():
             screen.line(f"{name}: resumed at env step {going.done:,}")
             going.submit()
-        turns = _Going(directory, screen, agents, envs, on_tick, startup)
+        turns = Going(directory, screen, population, agents, envs, on_tick, startup)
+        exchanging = None
+        if recorded is not None:
+            exchanging = Exchanging(members, population, recorded, screen)
         return turns.all(
-            {name: {"resumed": of.resumed, "lock": locks[name]} for name, of in found.items()}
+            {name: {"resumed": of.resumed, "lock": locks[name]} for name, of in found.items()},
+            exchanging,
         )
-
-
-@dataclass
-class _Going:
-    """Lets the members' runs go on in turns."""
-
-    directory: PopulationDir
-    screen: Screen
-    agents: Mapping[str, DqnAgent]
-    envs: Mapping[str, Envs]
-    on_tick: OnTick | None
-    startup: Startup | None
-
-    def all(self, how: Mapping[str, Mapping[str, Any]]) -> PopulationOutcome:
-        """Trains all members.
-
-        Args:
-          how: name -> further arguments of its `Run`.
-        """
-        first = next(iter(self.agents.values()))
-        rows, config, count = first.replay, first.config, len(self.agents)
-        self.screen.line(
-            f"{self.directory.path}: {count} members, {config.env_id}, replay of "
-            f"{rows.capacity:,} rows each ({format_bytes(count * rows.nbytes)} once all are full)"
-        )
-        turns: Turns[RunOutcome | RlCoreError] = Turns()
-        if first.joint is not None:
-            first.joint.asking = turns
-        with stop_on_interrupt() as stop, self.screen:
-            calls = [partial(self._one, name, stop, turns, more) for name, more in how.items()]
-            ended = dict(zip(how, turns.all(calls), strict=True))
-        return PopulationOutcome(
-            self.directory.path,
-            {name: of for name, of in ended.items() if isinstance(of, RunOutcome)},
-            {name: of for name, of in ended.items() if isinstance(of, RlCoreError)},
-            stop.signal,
-        )
-
-    def _one(
-        self, name: str, stop: StopRequest, turns: Turns[Any], more: Mapping[str, Any]
-    ) -> RunOutcome | RlCoreError:
-        """Trains one member; an error that ends it leaves the others alone."""
-        agent, (first, *_) = self.agents[name], self.agents
-        startup = self.startup if name == first else None
-        display = Display(agent, self.screen, startup, name)
-        directory = RunDir.open(self.directory.path / name)
-        try:
-            return Run(
-                agent, self.envs[name], directory, display, stop, self.on_tick, turns=turns, **more
-            ).go()
-        except RlCoreError as error:
-            display.line(f"failed: {error}")
-            return error
 
 
 def _warn(screen: Screen, name: str, line: str) -> None:
     warn(screen.console, f"{name}: {line}")
-
-
-def _envs(configs: Mapping[str, DqnConfig], last: contextlib.ExitStack) -> dict[str, Envs]:
-    made = {}
-    for name, config in configs.items():
-        made[name] = training_envs(config)
-        last.callback(made[name].close)
-    return made
-
-
-def _agents(
-    configs: Mapping[str, DqnConfig], envs: Mapping[str, Envs], last: contextlib.ExitStack
-) -> dict[str, DqnAgent]:
-    first = next(iter(configs))
-    arguments = arguments_for(configs[first], envs[first])
-    population = Population([*configs.values()], **arguments)
-    last.callback(population.close)
-    return dict(zip(configs, population.members, strict=True))

@@ -13,6 +13,7 @@ from rl_core.control.log import Entry
 from rl_core.control.recorder import Position
 from rl_core.control.state import RunStatus
 from rl_core.control.steering import Refused
+from rl_core.control.timetable import PBT
 
 
 @dataclass
@@ -28,12 +29,14 @@ class RunControl:
       show: draws a command that was answered into the curves.
       progress: gives the fields of RunState that come from the curves.
       checkpoint: takes a checkpoint now.
+      copy: gives the agent what another member of its population has learned.
       interrupt: true once a signal has asked for the end.
       repeats: "repeats runs/cartpole-1"; None if the run is no repeat. A repeat takes no checkpoint
         and does not evaluate.
       evaluations_asked: evaluations that are still to be made; whoever makes one counts it down.
       snapshot_tick: time step of the last snapshot that a change has caused.
       paused, evaluating, stop_asked: the run stands still, evaluates, has to end.
+      waits_for: the members for which it waits, in words; None if it does not wait.
       training_over: no command but `stop` is taken any more.
     """
 
@@ -43,6 +46,7 @@ class RunControl:
     show: Callable[[Entry], None]
     progress: Callable[[], Mapping[str, Any]]
     checkpoint: Callable[[], None]
+    copy: Callable[[Any], None]
     interrupt: StopRequest = field(default_factory=StopRequest)
     repeats: str | None = None
     evaluations_asked: int = 0
@@ -50,6 +54,7 @@ class RunControl:
     paused: bool = False
     evaluating: bool = False
     stop_asked: bool = False
+    waits_for: str | None = None
     training_over: bool = False
 
     @property
@@ -62,7 +67,7 @@ class RunControl:
         """The counts now."""
         return Position(self.state.tick, self.state.env_step, self.agent.updates)
 
-    def do(self, action: str, value: int | None = None) -> tuple[Any, Any]:
+    def do(self, action: str, value: Any = None) -> tuple[Any, Any]:
         """Carries out an action; returns what it changed, before and after.
 
         Raises:
@@ -79,6 +84,9 @@ class RunControl:
                 self.agent.state.snapshot()
             case "rewind":
                 return self.agent.updates, self.agent.state.rewind(value or 1)
+            case "copy":
+                self.changed()
+                self.copy(value)
             case "checkpoint" | "evaluate" if self.repeats:
                 raise Refused(f"cannot {action}: this run repeats another one")
             case "checkpoint":
@@ -104,7 +112,8 @@ class RunControl:
     def answered(self, entry: Entry) -> None:
         """Shows a command that was answered, in the curves and on the terminal."""
         self.show(entry)
-        self.say(f"{entry.describe()}, by {entry.who}")
+        if entry.who != PBT:  # all of an exchange is one line, of the population
+            self.say(f"{entry.describe()}, by {entry.who}")
 
     def report(self) -> Mapping[str, Any]:
         """The fields of RunState that Steering does not know."""
@@ -117,7 +126,7 @@ class RunControl:
             "env_steps": config.env_steps,
             "eta_seconds": left / speed if speed else None,
             "target_age": self.agent.learner.target_age,
-            "note": self.repeats,
+            "note": self.repeats or self.waits_for,
             **progress,
         }
 

@@ -20,6 +20,7 @@ from agents.run.sink_choice import open_sinks
 from agents.run.sinks import OwnSink, SinkStart
 from agents.saved.host import ReporterPart
 from rl_core.board.tags import TAGS, control_tag, live_tag
+from rl_core.control.exchanges import copy_of
 from rl_core.control.log import Entry
 from rl_core.graph.picture import picture
 from rl_core.hyperparameters import Hyperparameters
@@ -123,6 +124,9 @@ class Reporter:
         if not entry.taken:
             return
         self._points.text("control/changes", f"{entry.describe()}, by {entry.who}", entry.env_step)
+        if entry.name == "copy":
+            copied = copy_of(entry.value).member
+            self._points.scalars({"population/copied": float(copied[1:])}, entry.env_step)
         # A schedule's way is in its `live/` curve; its corners alone would be dots.
         if entry.kind == "set" and entry.who != "schedule":
             self._step_in_curve(entry)

@@ -18,20 +18,24 @@ from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
 from agents.run.curves import Reporter
 from agents.run.evaluating import Evaluations
+from agents.run.exchanging import Exchanges
 from agents.run.saving import Saver
 from agents.run.terminal import Display
 from agents.run.trace import Tracer
+from agents.saved.directory import RunDir
 from envs import Envs
 from rl_core.control.log import Entry
 from rl_core.control.steering import Due, Steering
 
 OnTick = Callable[[DqnAgent, Tick], None]
 _PAUSE_SECONDS = 0.05  # between two looks into the inbox while paused
+_MEETING_SECONDS = 0.005  # between two looks for the others of an exchange
 
 
 class Repeat(Protocol):
     """A recorded run that is run again."""
 
+    directory: RunDir
     note: str  # "repeats runs/cartpole-1"
     script: list[Entry]
     end_tick: int  # where it ended
@@ -88,6 +92,7 @@ class LoopRunner:
     on_tick: OnTick | None
     repeat: Repeat | None
     turns: Turns
+    exchanges: Exchanges
     _news: deque[Tick] = field(default_factory=deque)  # not shown yet
 
     def run(self) -> None:
@@ -98,12 +103,14 @@ class LoopRunner:
             self._news.append(error.tick)
             raise
         finally:
+            self.exchanges.leave()
             self._show_news()
 
     def _run(self) -> None:
         if not self._goes_on():
             return
         self._do_what_is_due()  # a checkpoint may have been taken before it was done
+        self._exchange()
         next_tick, next_env_step, next_time = self._next_due()
         agent, state, on_tick = self.agent, self.state, self.on_tick
         news, control, interrupt = self._news, self.control, self.control.interrupt
@@ -124,9 +131,12 @@ class LoopRunner:
             if on_tick:
                 on_tick(agent, tick)
             if not goes_on:
+                if self.repeat:  # the run that it repeats may have ended right after one
+                    self._exchange()
                 return
             if is_due:
                 self._do_what_is_due()
+                self._exchange()
                 next_tick, next_env_step, next_time = self._next_due()
             # A stop may have come meanwhile, say during an evaluation.
             if interrupt.signal or (is_due and control.stop_asked):
@@ -136,9 +146,10 @@ class LoopRunner:
     def _next_due(self) -> Due:
         """The moment at which the first of all parts has something to do."""
         steering, checkpoints = self.steering.due, self.saver.checkpoints.due
-        shown = min(self.reporter.due, self.display.due)
+        exchange = self.exchanges.due
+        shown = min(self.reporter.due, self.display.due, exchange.env_step)
         if self.repeat:
-            end = min(self.tracer.due, self.repeat.end_tick)
+            end = min(self.tracer.due, self.repeat.end_tick, exchange.tick)
             return Due(min(steering.tick, end), min(steering.env_step, shown), steering.time)
         return Due(
             min(steering.tick, self.tracer.due),
@@ -160,6 +171,24 @@ class LoopRunner:
         elif self.saver.checkpoints.is_due(env_step):
             self.saver.checkpoint()
 
+    def _exchange(self) -> None:
+        """Takes part in an exchange with other members, if one is due here, or is recorded."""
+        control = self.control
+        if control.stopped:
+            return
+        if self.exchanges.arrive():
+            self.reporter.flush()
+            while self.exchanges.waits():
+                with self.clock.stopped():
+                    self.turns.rest(_MEETING_SECONDS)
+                    self.steering.safe_point()
+                self._serve_while_halted()
+                if control.stopped:
+                    return
+        if self.steering.due.tick <= self.state.tick:
+            self.steering.exchange()
+            self._serve_while_halted()
+
     def _show_news(self) -> None:
         while self._news:
             tick = self._news.popleft()
@@ -169,8 +198,7 @@ class LoopRunner:
     def _goes_on(self) -> bool:
         """Takes commands at a safe point, and waits while paused; False if the run is over."""
         self.steering.safe_point()
-        if self.control.paused or self.control.evaluations_asked:
-            self._serve_while_halted()
+        self._serve_while_halted()
         if self.control.stopped:
             return False
         if self.repeat:
@@ -180,7 +208,8 @@ class LoopRunner:
     def _serve_while_halted(self) -> None:
         """Makes the evaluations that were asked for, and takes commands while paused."""
         control = self.control
-        self.reporter.flush()
+        if control.paused or control.evaluations_asked:
+            self.reporter.flush()
         while (control.paused or control.evaluations_asked) and not control.stopped:
             if control.evaluations_asked:
                 # Only a finished one counts: an interrupted one is made after a resume.

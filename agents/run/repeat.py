@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from agents.run.initial_weights import load_initial
+from agents.run.outcome import RunOutcome
 from agents.run.screen import ConsoleChoice
 from agents.run.train import train
+from agents.saved.copies import require_copies
 from agents.saved.directory import RunDir
 from rl_core.arguments import path_of
 from rl_core.control.files import is_alive
@@ -42,17 +44,22 @@ class Verdict:
     env_steps: int
 
 
+class NothingRecorded(RunDirError):
+    """A run that has recorded no time step."""
+
+
 class Recording:
     """A finished run's changes and trace, for `train(repeat=...)`.
 
     Raises:
+      NothingRecorded: there is nothing to compare with.
       RunDirError: the run is alive, its files are damaged, or there is nothing to compare with.
     """
 
     def __init__(self, run: RunDir) -> None:
         if is_alive(run.control):
             raise RunDirError(f"{run.path} is still running: stop it before it is replayed")
-        self.note = f"repeats {run.path}"
+        self.directory, self.note = run, f"repeats {run.path}"
         self.script = read_log(run.control.log)
         end = run.load_digest() if run.has_digest() else None
         self.failed = end is not None and not end.whole
@@ -66,7 +73,7 @@ class Recording:
         # The outcome of a time step is traced with the one after it.
         self.end_tick = end.tick if end else len(self._trace) + 1
         if end is None and not len(self._trace):
-            raise RunDirError(f"{run.path} recorded no step, so there is nothing to replay")
+            raise NothingRecorded(f"{run.path} recorded no step, so there is nothing to replay")
         self.first_difference: int | None = None
 
     def compare(self, first: int, checksums: np.ndarray, env_steps: np.ndarray) -> None:
@@ -79,6 +86,19 @@ class Recording:
     @property
     def is_over(self) -> bool:
         return self.first_difference is not None
+
+    def verdict(self, outcome: RunOutcome) -> Verdict:
+        """Returns the comparison, once the repeat has ended."""
+        unknown = outcome.interrupted and self.first_difference is None
+        same = self.digest in (None, outcome.digest) and self.first_difference is None
+        return Verdict(
+            identical=same and not unknown,
+            digest=outcome.digest,
+            first_difference=self.first_difference,
+            complete=self.digest is not None,
+            interrupted=unknown,
+            env_steps=outcome.env_steps,
+        )
 
 
 def repeat(
@@ -96,6 +116,7 @@ def repeat(
     """
     original = RunDir.open(path_of("run", run))
     recording = Recording(original)
+    require_copies(original, recording.script)
     with tempfile.TemporaryDirectory(prefix="targetnet-replay-") as temporary:
         outcome = train(
             # A repetition is compared, and not reported.
@@ -105,13 +126,4 @@ def repeat(
             repeat=recording,
             initial=lambda _: load_initial(original),
         )
-    same_digest = recording.digest in (None, outcome.digest)
-    unknown = outcome.interrupted and recording.first_difference is None
-    return Verdict(
-        identical=same_digest and recording.first_difference is None and not unknown,
-        digest=outcome.digest,
-        first_difference=recording.first_difference,
-        complete=recording.digest is not None,
-        interrupted=unknown,
-        env_steps=outcome.env_steps,
-    )
+    return recording.verdict(outcome)

@@ -17,6 +17,7 @@ from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
 from agents.run.curves import Reporter
 from agents.run.evaluating import Evaluations
+from agents.run.exchanging import Alone, Exchanged, Exchanges
 from agents.run.loop_runner import LoopRunner, NoOthers, OnTick, Repeat, Turns
 from agents.run.outcome import RunOutcome, summary
 from agents.run.saving import Saver
@@ -28,6 +29,7 @@ from agents.saved.directory import RunDir
 from agents.saved.host import Resumed, new_host
 from envs import Envs
 from rl_core.checkpoint.store import CheckpointStore
+from rl_core.control.exchanges import copy_of
 from rl_core.control.files import RunLock
 from rl_core.control.log import entries_to_do
 from rl_core.control.state import RunStatus
@@ -50,6 +52,7 @@ class Run:
       lock: of the directory, if it is held already.
       sinks: of the program's own.
       turns: it takes turns with other runs in this thread; None: it has the thread to itself.
+      exchanges: those between it and other members of its population; None: it has no others.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Run:
         lock: RunLock | None = None,
         sinks: Sequence[OwnSink] = (),
         turns: Turns | None = None,
+        exchanges: Exchanges | None = None,
     ) -> None:
         config, files = agent.config, directory.control
         host = resumed.host if resumed else new_host(config)
@@ -84,14 +88,18 @@ class Run:
         self._tracer = Tracer(agent, files.trace, display.line, compare, host.trace, stride)
         self._control = control = RunControl(
             agent, state, say=display.line, show=reporter.control, progress=self._progress,
-            checkpoint=lambda: self._saver.checkpoint(must=True), interrupt=interrupt,
+            checkpoint=lambda: self._saver.checkpoint(must=True), copy=self._copy,
+            interrupt=interrupt,
             repeats=repeat.note if repeat else None, evaluations_asked=host.evaluations_asked,
             snapshot_tick=host.snapshot_tick,
         )  # fmt: skip
-        script = repeat.script if repeat else entries_to_do(files.log, host.log.model_dump())
+        self._exchanges = exchanges or Alone(repeat.directory if repeat else directory)
+        to_do = [] if repeat else entries_to_do(files.log, host.log.model_dump())
+        script = repeat.script if repeat else [*to_do, *self._exchanges.missing]
         self._steering = steering = Steering(
             agent.hyperparameters, files, control, script, repeats=repeat is not None, lock=lock
         )
+        self._exchanges.begin(Exchanged(agent, directory, control, steering, reporter, display))
         store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
         self._checkpoints = Checkpoints(
             agent, store, display.line, resumed, max(stride, agent.acting.waiting_at_most)
@@ -109,6 +117,7 @@ class Run:
             agent, envs, state, clock=clock, control=control, steering=steering,
             evaluations=evaluations, saver=saver, reporter=reporter, display=display,
             tracer=self._tracer, on_tick=on_tick, repeat=repeat, turns=turns,
+            exchanges=self._exchanges,
         )  # fmt: skip
 
     def go(self) -> RunOutcome:
@@ -211,6 +220,11 @@ class Run:
             last.callback(self._tracer.close)
             last.callback(self._reporter.close)
             last.callback(self._checkpoints.finish)
+
+    def _copy(self, value: Any) -> None:
+        """Carries out an entry `copy` of the log; episodes of before say nothing of it."""
+        self._exchanges.copy(copy_of(value))
+        self._display.recent_returns.clear()
 
     def _progress(self) -> Mapping[str, Any]:
         """The fields of RunState that come from the curves."""

@@ -14,6 +14,7 @@ from agents.config.early_ends import early_ends
 from agents.config.envs import training_envs
 from agents.config.files import as_config, config_name
 from agents.config.model import DqnConfig
+from agents.run.exchanging import require_alone
 from agents.run.going_on import GoingOn
 from agents.run.initial_weights import save_initial
 from agents.run.loop_runner import OnTick, Repeat
@@ -125,7 +126,8 @@ def resume(
       who: the sender of these commands in the log.
 
     Raises:
-      RunDirError: there is no such run, it is alive, it is finished, or its files are damaged.
+      RunDirError: there is no such run, it is alive, it is finished, its files are damaged, or it
+        cannot go on without the other members of its population.
       CheckpointError: no checkpoint is whole.
       ConfigError: a change that a run cannot take when it goes on.
       BoundsError, StaticHyperparameter: a live value that the run cannot take.
@@ -133,6 +135,7 @@ def resume(
     screen = Screen(console_for(console))
     require_functions(on_start, on_tick)
     directory = RunDir.open(path_of("run", run))
+    require_alone(directory)
     directory.control.make()
     # First of all: of two processes that resume, one must not touch the other's files.
     lock = RunLock(directory.control)

@@ -1,6 +1,7 @@
 """The files that a run leaves behind: its directory, and the host state of its checkpoints.
 
 directory.py   a run directory: config, weights, result, digest
+copies.py      what a member of a population has copied from others
 host.py        the host state of a checkpoint: everything beside variables and rows
 
 Imports: agents.config, envs, rl_core.

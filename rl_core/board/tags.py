@@ -95,6 +95,11 @@ TAGS = (
         "updates / s",
         "Updates per second of training since the previous point, env steps included.",
     ),
+    Tag(
+        "population/copied",
+        "number",
+        "Number of the member that was copied, at each copy in population-based training.",
+    ),
     Tag("run/config", "-", "The configuration the run was started with.", kind="text"),
     Tag(
         "control/changes",

@@ -26,7 +26,7 @@ from safetensors.numpy import load, save
 
 from rl_core.arguments import path_of
 from rl_core.errors import RlCoreError, in_one_line, shown
-from rl_core.regular_file import open_regular, read_regular
+from rl_core.regular_file import open_regular, read_regular, sync_directory
 
 FORMAT = 1
 _VARIABLES, _HOST, _MANIFEST, _ROWS = "variables.safetensors", "host.json", "manifest.json", "rows"
@@ -124,12 +124,12 @@ class CheckpointStore:
         try:
             if not self._rows.is_dir():
                 self._rows.mkdir(parents=True, exist_ok=True)
-                _sync_directory(self.directory.parent)
+                sync_directory(self.directory.parent)
             records = dict(chunks)
             for begin, end, columns in rows:
                 name = f"{begin:015d}-{end:015d}.safetensors"
                 records[name] = _write(self._rows / name, save(dict(columns)))
-            _sync_directory(self._rows)
+            sync_directory(self._rows)
             self._write_directory(tick, score, variables, host, records)
         except OSError as error:
             raise CheckpointError(
@@ -258,9 +258,9 @@ class CheckpointStore:
         text = json.dumps(manifest.model_dump(), sort_keys=True)
         seal = hashlib.sha256(text.encode()).hexdigest()
         _write(making / _MANIFEST, f"{text}\n{seal}\n".encode())
-        _sync_directory(making)
+        sync_directory(making)
         os.rename(making, self._path(number))  # noqa: PTH104 - like all writing in this file
-        _sync_directory(self.directory)
+        sync_directory(self.directory)
 
     def _read(self, number: int, damaged: tuple[str, ...]) -> Checkpoint:
         directory = self._path(number)
@@ -315,14 +315,6 @@ def _write(path: Path, data: bytes) -> FileRecord:
         needed = f"{error.strerror} ({len(data):,} bytes needed)"
         raise OSError(error.errno, needed, str(path)) from None
     return FileRecord(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
-
-
-def _sync_directory(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _check(path: Path, record: FileRecord) -> None:

@@ -25,7 +25,8 @@ class WeightsError(RlCoreError, ValueError):
 
 def weights_bytes(weights: Mapping[str, np.ndarray]) -> bytes:
     """Returns the content of a weights file; equal weights give equal bytes."""
-    arrays = {name: np.ascontiguousarray(weights[name]) for name in sorted(weights)}
+    # Not `ascontiguousarray`, which gives a scalar an axis.
+    arrays = {name: np.asarray(weights[name], order="C") for name in sorted(weights)}
     return save(arrays, metadata={"sha256": _digest(arrays)})
 
 
@@ -43,16 +44,27 @@ def read_weights(path: Path, *, follow: bool = False) -> dict[str, np.ndarray]:
     try:
         with open_regular(path, follow=follow) as file:
             data = file.read()
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"cannot read {in_one_line(path, 200)}: {reason_of(error)}") from None
+    return weights_in(data, path)
+
+
+def weights_in(data: bytes, path: Path) -> dict[str, np.ndarray]:
+    """Returns the weights in the content of a weights file, name -> array.
+
+    Raises:
+      WeightsError: it is no safetensors file, or it is damaged; names `path`.
+    """
+    try:
         weights = load(data)
         size = int.from_bytes(data[:8], "little")
         wanted = json.loads(data[8 : 8 + size]).get("__metadata__", {}).get("sha256")
         if wanted is not None and wanted != _digest(weights):
             raise ValueError("it is damaged: not what was written")
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, AttributeError, KeyError, SafetensorError) as error:
-        where = in_one_line(path, 200)
-        raise WeightsError(f"cannot read {where}: {reason_of(error)}") from None
+    except (ValueError, AttributeError, KeyError, SafetensorError) as error:
+        raise WeightsError(f"cannot read {in_one_line(path, 200)}: {reason_of(error)}") from None
     return weights
 
 

@@ -59,12 +59,22 @@ class SetCommand(_Command):
     name: Name
     value: Value
 
+    @property
+    def what(self) -> tuple[str, str]:
+        """Its kind and name in the log."""
+        return "set", self.name
+
 
 class DoCommand(_Command):
     """A command that runs an action; `value` is the number of snapshots for a rewind."""
 
     do: Action
     value: Annotated[int, Field(ge=1)] | None = None
+
+    @property
+    def what(self) -> tuple[str, str]:
+        """Its kind and name in the log."""
+        return "do", self.do
 
 
 Command = SetCommand | DoCommand

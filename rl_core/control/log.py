@@ -37,7 +37,8 @@ class Entry(BaseModel):
     Attributes:
       id: id of the command.
       asked, time: when it was sent and when it was answered, in seconds since the epoch.
-      who: cli, board, api, mcp, or schedule for a schedule that passed a corner.
+      who: cli, board, api, mcp, schedule for a schedule that passed a corner, or pbt for an
+        exchange between members of a population.
       kind: set, do, or unreadable.
       name: name of the live value or of the action.
       value: the requested value; a replay sets it again.
@@ -77,6 +78,11 @@ class Entry(BaseModel):
             return f"{self.name} {as_text(self.old)} -> {as_text(self.new)}{auto} {where}"
         if self.name == "rewind":
             return f"rewind to the snapshot of update {as_text(self.new)}, {where}"
+        if self.name == "copy" and isinstance(self.value, dict):
+            update = as_text(self.value.get("update"))
+            return f"copy of {as_text(self.value.get('member'))} (its update {update}) {where}"
+        if self.name == "lend" and isinstance(self.value, dict):
+            return f"copied by {as_text(self.value.get('members'))} {where}"
         return f"{self.name} {where}"
 
 

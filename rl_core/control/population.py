@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 POPULATION = "population.toml"
-_MEMBER = re.compile(r"m\d{2,4}", re.ASCII)
+MEMBER = r"^m[0-9]{2,4}$"
 
 
 def is_population(path: Path) -> bool:
@@ -22,7 +22,7 @@ def is_population(path: Path) -> bool:
 
 def is_member_name(name: str) -> bool:
     """Says whether a member's directory may have this name, such as m00."""
-    return bool(_MEMBER.fullmatch(name))
+    return re.fullmatch(MEMBER, name) is not None
 
 
 def member_dirs(path: Path) -> list[Path]:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from rl_core.control.commands import ACTIONS, SetCommand, set_command
+from rl_core.control.commands import ACTIONS, set_command
 from rl_core.control.files import ControlFiles, RunLock, clear_leftovers, submit
 from rl_core.control.inbox import Inbox, Letter
 from rl_core.control.log import ControlLog, Entry
@@ -42,8 +42,8 @@ class Steered(Protocol):
     def position(self) -> Position:
         """The present progress; the log records it with each change."""
 
-    def do(self, action: str, value: int | None) -> tuple[Any, Any]:
-        """Runs one of ACTIONS; returns the changed value before and after.
+    def do(self, action: str, value: Any) -> tuple[Any, Any]:
+        """Runs one of ACTIONS or EXCHANGES; returns the changed value before and after.
 
         Raises:
           RlCoreError: the action is impossible now.
@@ -148,6 +148,14 @@ class Steering:
         if _now() >= self._next_poll:
             self.poll()
 
+    def exchange(self, entries: Iterable[Entry] = ()) -> None:
+        """Applies what exchanges of a population change here, and `entries` of one made now.
+
+        Call it after `safe_point`, and after what is due there, such as an evaluation.
+        """
+        self._timetable.add(entries)
+        self._repeat(self._steered.position.tick, exchange=True)
+
     @property
     def due(self) -> Due:
         """The moment before which a safe point has no work and may be skipped."""
@@ -177,14 +185,10 @@ class Steering:
 
     def publish(self, status: RunStatus | None = None) -> None:
         """Writes the state now; `status` replaces the status of the run's report."""
-        report = dict(self._steered.report())
-        if status:
-            report["status"] = status
+        report = {**self._steered.report(), **({"status": status} if status else {})}
         more = {"actions": list(ACTIONS), "log_bytes": self._log.length}
         with self._publishing.attempt():
             self._publisher.publish(report | self._steered.position._asdict() | more)
-
-    # Sources of changes: the inbox, Python, a script, a schedule.
 
     def _take(self, letters: list[Letter]) -> bool:
         """Answers the new letters and removes all; returns True if any was new."""
@@ -201,10 +205,7 @@ class Steering:
         if command is None:
             name = letter.path.name.encode(errors="replace").decode()[:100]
             return self._recorder.entry(letter.id, "unreadable", name, "?", reason=letter.problem)
-        if isinstance(command, SetCommand):
-            kind, name = "set", command.name
-        else:
-            kind, name = "do", command.do
+        kind, name = command.what
         old, new, reason = None, None, None
         try:
             if kind == "set" or name in REPEATED_ACTIONS:
@@ -218,7 +219,11 @@ class Steering:
         )  # fmt: skip
 
     def _carry_out(self, kind: str, name: str, value: Any) -> tuple[Any, Any]:
-        return self._set(name, value) if kind == "set" else self._steered.do(name, value)
+        if kind != "set":
+            return self._steered.do(name, value)
+        change = self._live.set(name, value)
+        self._steered.changed()
+        return plain(change.old), plain(change.new)
 
     def _from_python(self, name: str, value: Any) -> None:
         if threading.get_ident() != self._thread:
@@ -228,7 +233,7 @@ class Steering:
         new_id, entry = uuid.uuid4().hex, self._recorder.entry
         try:
             self._refuse_changes()
-            old, new = self._set(name, value)
+            old, new = self._carry_out("set", name, value)
         except RlCoreError as error:
             shown = value if isinstance(value, int | float | str) else str(value)
             self._recorder.record([entry(new_id, "set", name, "api", shown, reason=str(error))])
@@ -238,9 +243,9 @@ class Steering:
             return  # the program of a resumed run made the same change again
         self._recorder.record([entry(new_id, "set", name, "api", asked, old, new)])
 
-    def _repeat(self, tick: int) -> None:
+    def _repeat(self, tick: int, *, exchange: bool = False) -> None:
         entries, self._next_poll = [], 0.0  # a letter may have waited for this
-        for e in self._timetable.entries(tick):
+        for e in self._timetable.entries(tick, exchange=exchange):
             old, new = self._carry_out(e.kind, e.name, e.value)
             self._applied_again.add((e.tick, e.name, repr(e.value)))
             entries.append(self._recorder.entry(e.id, e.kind, e.name, e.who, e.value, old, new))
@@ -257,8 +262,3 @@ class Steering:
     def _refuse_changes(self) -> None:
         if self.refusal:
             raise Refused(f"changes are refused: {self.refusal}")
-
-    def _set(self, name: str, value: Any) -> tuple[Any, Any]:
-        change = self._live.set(name, value)
-        self._steered.changed()
-        return plain(change.old), plain(change.new)

@@ -11,8 +11,11 @@ from typing import Any
 from rl_core.control.log import Entry
 from rl_core.hyperparameters import Hyperparameters
 
+PBT = "pbt"  # who makes the changes of an exchange between members of a population
+# Actions of such an exchange: to copy another member, and to be copied, which changes nothing.
+EXCHANGES = ("copy", "lend")
 # Actions that a repeat of the run applies again; the other actions do not change the training.
-REPEATED_ACTIONS = ("sync", "snapshot", "rewind")
+REPEATED_ACTIONS = ("sync", "snapshot", "rewind", *EXCHANGES)
 # A resumed run also evaluates again, because an evaluation adds a point to a curve.
 RESUMED_ACTIONS = (*REPEATED_ACTIONS, "evaluate")
 
@@ -50,9 +53,21 @@ class Timetable:
         """The names of the live values that entries which are left will set."""
         return {entry.name for entry in self._script if entry.kind == "set"}
 
-    def entries(self, tick: int) -> Iterator[Entry]:
-        """Yields the entries up to `tick`, each once."""
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Adds entries of now, after all that there are."""
+        self._script.extend(entries)
+        self._look_ahead()
+
+    def entries(self, tick: int, *, exchange: bool = False) -> Iterator[Entry]:
+        """Yields the entries up to `tick`, each once.
+
+        Args:
+          exchange: it is time for those of an exchange too; else they are left, and with them
+            what was logged after them.
+        """
         while self._script and self._script[0].tick <= tick:
+            if self._script[0].who == PBT and not exchange:
+                break
             yield self._script.popleft()
         self._look_ahead()
 

@@ -12,7 +12,7 @@ matrices, for one member or for many at once.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -68,6 +68,26 @@ class Seat:
             self.get_up()
             self._sit(np.int64(member))
             self.sitting = member
+
+    def copies(self, names: Collection[str]) -> Callable[[int, int], None]:
+        """Returns what copies some variables of one member to another one.
+
+        Call it while the graph is being built.
+
+        Args:
+          names: full names of the variables.
+        """
+        with tf.name_scope("seat"):
+            giver, taker = tf.placeholder(tf.int64, []), tf.placeholder(tf.int64, [])
+            call = self.engine.callable(
+                None, [giver, taker], [self.kept.copied(names, giver, taker)]
+            )
+
+        def copy_from_to(giver: int, taker: int) -> None:
+            self.get_up()
+            call(np.int64(giver), np.int64(taker))
+
+        return copy_from_to
 
     def get_up(self) -> None:
         """Has whoever sits there get up: all members' values are in the matrices."""
@@ -198,6 +218,20 @@ class Kept:
             values = matrix.values(matrix.rows(member))
             for variable in matrix.variables:
                 done.append(variable.assign(values[variable.op.name], read_value=False))
+        return tf.group(*done)
+
+    def copied(self, names: Collection[str], giver: tf.Tensor, taker: tf.Tensor) -> tf.Operation:
+        """Copies the variables with these full names from one row to another.
+
+        Args:
+          giver, taker: the members, int64 scalars.
+        """
+        done = []
+        for matrix in self.matrices:
+            given, own = (matrix.values(matrix.rows(member)) for member in (giver, taker))
+            copied = {name: value for name, value in given.items() if name in names}
+            if copied:
+                done.append(matrix.write(taker, matrix.row(own | copied)))
         return tf.group(*done)
 
     def kept_for(self, member: tf.Tensor) -> tf.Operation:

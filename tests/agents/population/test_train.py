@@ -17,7 +17,8 @@ import tensorflow.compat.v1 as tf
 from agents.cli.main import main
 from agents.config.members import as_members
 from agents.config.model import DqnConfig
-from agents.population.train import MembersFailed, resume_population, train_population
+from agents.population.going import MembersFailed
+from agents.population.train import resume_population, train_population
 from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from agents.saved import directory

@@ -25,7 +25,7 @@ class Member:
         self.said, self.shown, self.checkpoints = [], [], 0
         self.control = RunControl(
             agent, self.state, say=self.said.append, show=self.shown.append,
-            progress=lambda: PROGRESS, checkpoint=self.take, **known,
+            progress=lambda: PROGRESS, checkpoint=self.take, copy=None, **known,
         )  # fmt: skip
         self.files = ControlFiles(directory)
 

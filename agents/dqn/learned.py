@@ -1,0 +1,68 @@
+"""All that an agent has learned, as arrays: members of a population copy it from one another.
+
+That is what a rewind brings back: the online network and its copies, the averaged weights, the
+optimizer with its step counters, and the target's age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from agents.dqn.actor import Acting
+from agents.dqn.learner import Learner
+from rl_core.errors import ScopeMismatch
+from rl_core.graph.weights import VariableValues
+
+
+class Learned:
+    """Reads and replaces what one agent has learned.
+
+    Args:
+      variables: all of the agent's.
+      acting, learner: of the agent.
+      names: of the variables that it learns, as `variables` has them.
+    """
+
+    def __init__(
+        self, variables: VariableValues, acting: Acting, learner: Learner, names: Collection[str]
+    ) -> None:
+        self._variables, self._acting, self._learner = variables, acting, learner
+        self._names = tuple(sorted(names))
+
+    def of_member(self, variables: VariableValues, acting: Acting, learner: Learner) -> Learned:
+        """The same for a member that begins."""
+        return Learned(variables, acting, learner, self._names)
+
+    def read(self) -> dict[str, np.ndarray]:
+        """Returns all of it, by name."""
+        values = self._all()
+        return {name: values[name] for name in self._names}
+
+    def replace(self, learned: Mapping[str, np.ndarray]) -> None:
+        """Makes it what `read` has returned of another agent of this form.
+
+        Raises:
+          ScopeMismatch: it is of another form; says what differs.
+        """
+        if learned.keys() != {*self._names}:
+            other = sorted(learned.keys() ^ {*self._names})
+            raise ScopeMismatch(f"this is not what such an agent learns: {', '.join(other)}")
+        values = self._all()
+        self.is_replaced()
+        self._variables.load(values | dict(learned))
+
+    def is_replaced(self) -> None:
+        """Takes note that the variables are about to be replaced."""
+        self._learner.moments.to_slots()
+        self._learner.clock.now = None
+
+    def is_copied(self) -> None:
+        """Makes the variables ready to be copied."""
+        self._learner.moments.to_slots(changed=False)
+
+    def _all(self) -> dict[str, np.ndarray]:
+        self._acting.flush()
+        self.is_copied()
+        return self._variables.read()

@@ -1,0 +1,200 @@
+"""Runs a recorded population again: all members together, with the exchanges between them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from agents.dqn.population import Population
+from agents.population.directory import PopulationDir, require_free_for
+from agents.population.going import Going, envs_of, population_of
+from agents.population.meeting import Meeting
+from agents.run.exchanging import Exchanged, Exchanges
+from agents.run.initial_weights import load_initial
+from agents.run.making import begin_with
+from agents.run.repeat import NothingRecorded, Recording, Verdict
+from agents.run.screen import ConsoleChoice, Screen, console_for
+from agents.run.signals import StopRequest
+from agents.saved.copies import require_copies
+from agents.saved.directory import RunDir
+from rl_core.arguments import path_of
+from rl_core.control.exchanges import CopyOf, ExchangeRecord, number_in
+from rl_core.control.files import is_alive
+from rl_core.control.log import Entry
+from rl_core.control.steering import Due
+from rl_core.errors import RunDirError
+
+
+def repeat_population(
+    run: Path | str, to: Path | str | None = None, *, console: ConsoleChoice = "auto"
+) -> dict[str, Verdict]:
+    """Trains all members again together, each with the changes that its log has.
+
+    Members copy one another in the graph, as they did.
+
+    Args:
+      run: directory of a population, all of whose members have ended.
+      to: a directory for the repeat; None keeps nothing of it.
+      console: shows progress, as for `train`.
+
+    Returns:
+      Name -> comparison, of the members that have recorded anything.
+
+    Raises:
+      RunDirError: a member is alive, files are damaged, nobody recorded anything, or `to` already
+        holds a run.
+    """
+    original = PopulationDir.open(path_of("run", run))
+    members, screen = original.members(), Screen(console_for(console))
+    recordings = _recordings(original, members.configs)
+    configs = {
+        name: recording.directory.config().model_copy(update={"log_to": ()})
+        for name, recording in recordings.items()
+    }
+    record = ExchangeRecord(original.path)
+    members = members._replace(configs=configs, own={name: members.own[name] for name in configs})
+    if to is not None:
+        require_free_for(path_of("to", to), members)
+    with contextlib.ExitStack() as last:
+        temporary = last.enter_context(tempfile.TemporaryDirectory(prefix="targetnet-replay-"))
+        envs = envs_of(configs, last)
+        population = population_of(configs, envs, last)
+        agents = dict(zip(configs, population.members, strict=True))
+        first = {name: load_initial(of.directory) for name, of in recordings.items()}
+        for name, agent in agents.items():
+            begin_with(agent, first[name])
+        place = Path(temporary) / original.path.name if to is None else path_of("to", to)
+        directory = PopulationDir.create(place, "run", members, first)
+        kept = ExchangeRecord(directory.path)
+        for exchange in record.all:
+            kept.append(exchange)
+        note = f"repeats {original.path}"
+        going = Going(directory, screen, population, agents, envs, None, None, note)
+        repeated = RepeatedExchanges(population, recordings)
+        outcome = going.all({name: {"repeat": of} for name, of in recordings.items()}, repeated)
+        for error in outcome.failed.values():
+            raise error
+    return {name: recordings[name].verdict(of) for name, of in outcome.members.items()}
+
+
+def _recordings(original: PopulationDir, names: Mapping[str, object]) -> dict[str, Recording]:
+    """Reads what the members have recorded.
+
+    Raises:
+      RunDirError: one is alive or damaged, or nobody recorded anything.
+    """
+    found: dict[str, Recording] = {}
+    for name in names:
+        run = RunDir(original.path / name)
+        if is_alive(run.control):
+            raise RunDirError(f"{run.path} is still running: stop it before it is replayed")
+        with contextlib.suppress(NothingRecorded):
+            found[name] = Recording(RunDir.open(run.path))
+            require_copies(run, found[name].script)
+    if not found:
+        raise NothingRecorded(f"{original.path} recorded no step, so there is nothing to replay")
+    return found
+
+
+class _Met(NamedTuple):
+    """A recorded exchange of one member: its number, and the tick at which it was made."""
+
+    number: int
+    tick: int
+
+
+class RepeatedExchanges:
+    """The exchanges of a population that is run again; see `agents.run.exchanging.Exchanges`.
+
+    Args:
+      population: the agents.
+      recordings: of the members, by name.
+
+    Attributes:
+      meeting: where the members wait.
+      left: name -> its exchanges that are still to come.
+      sources: name -> the directory that is repeated.
+
+    Raises:
+      RunDirError: the exchanges in a log are not in order.
+    """
+
+    def __init__(self, population: Population, recordings: Mapping[str, Recording]) -> None:
+        self.meeting = Meeting(population, recordings)
+        self.left = {name: list(_met(of)) for name, of in recordings.items()}
+        self.sources = {name: of.directory for name, of in recordings.items()}
+
+    def of(self, name: str, stop: StopRequest) -> Exchanges:
+        """Returns the side of one member; `stop` is true once Ctrl-C was pressed."""
+        return _OfOne(self, name, stop)
+
+    def make_if_all_are_here(self, number: int) -> None:
+        """Makes an exchange if all that took part in it wait for it, or come no more."""
+        meeting = self.meeting
+        taking_part = {
+            name for name in meeting.active if any(met.number == number for met in self.left[name])
+        }
+        waiting = {n for n in meeting.waiting if self.left[n][0].number == number}
+        if taking_part - waiting:
+            return
+        with meeting.together(waiting):
+            for name in sorted(waiting):
+                self.left[name].pop(0)
+                meeting.runs[name].steering.exchange()
+
+
+class _OfOne:
+    """The side of one member."""
+
+    def __init__(self, of_all: RepeatedExchanges, name: str, stop: StopRequest) -> None:
+        self.missing: Sequence[Entry] = ()
+        self._of_all, self._name, self._stop = of_all, name, stop
+        self._run: Exchanged | None = None
+
+    def begin(self, run: Exchanged) -> None:
+        self._run = self._of_all.meeting.runs[self._name] = run
+
+    @property
+    def due(self) -> Due:
+        left = self._of_all.left[self._name]
+        return Due(left[0].tick if left else math.inf, math.inf, math.inf)
+
+    def arrive(self) -> bool:
+        assert self._run is not None
+        if self._run.control.position.tick < self.due.tick:
+            return False
+        self._of_all.meeting.arrive(self._name)
+        return True
+
+    def waits(self) -> bool:
+        if not self._stop and self._name in self._of_all.meeting.waiting:
+            self._of_all.make_if_all_are_here(self._of_all.left[self._name][0].number)
+        return self._name in self._of_all.meeting.waiting
+
+    def copy(self, copied: CopyOf) -> None:
+        self._of_all.meeting.copy(self._name, copied, self._of_all.sources[self._name])
+
+    def leave(self) -> None:
+        self._of_all.meeting.leave(self._name)
+
+
+def _met(recording: Recording) -> Iterator[_Met]:
+    """Yields the exchanges in a log, each once.
+
+    Raises:
+      RunDirError: they are not in order.
+    """
+    before = _Met(0, -1)
+    for entry in recording.script:
+        number = number_in(entry)
+        if number is None or number == before.number:
+            continue
+        if number < before.number or entry.tick <= before.tick:
+            log = recording.directory.control.log
+            raise RunDirError(f"{log} is damaged: exchange {number:,} is not where it was made")
+        before = _Met(number, entry.tick)
+        yield before
