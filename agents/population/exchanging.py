@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from agents.config.members import Members
 from agents.config.pbt import PbtKeys, knobs_of
@@ -45,21 +45,21 @@ class Recorded:
 
     Args:
       directory: of the population.
-      names: of the members that go on.
+      ticks: name -> the tick where the member goes on, of those that go on.
 
     Attributes:
       record: of the exchanges.
       missing: member -> what the record changes in it, and its log lacks.
 
     Raises:
-      RunDirError: the record is damaged, or lacks an exchange that a member's log has, or a file
-        with what was copied.
+      RunDirError: the record is damaged, or lacks an exchange that a member's log has; or a file
+        is missing or damaged with what a member has to copy again.
     """
 
-    def __init__(self, directory: PopulationDir, names: Iterable[str]) -> None:
+    def __init__(self, directory: PopulationDir, ticks: Mapping[str, int]) -> None:
         self.record = ExchangeRecord(directory.path)
         self.missing: dict[str, list[Entry]] = {}
-        for name in names:
+        for name, tick in ticks.items():
             run = RunDir(directory.path / name)
             logged = read_log(run.control.log)
             latest = max((number_in(entry) or 0 for entry in logged), default=0)
@@ -69,7 +69,7 @@ class Recorded:
                     f"there are {len(self.record.all):,}"
                 )
             entries = [entry for of in self.record.all for entry in of.entries(name)]
-            require_copies(run, entries)
+            require_copies(run, [entry for entry in entries if entry.tick >= tick])
             ids = {entry.id for entry in logged}
             self.missing[name] = [entry for entry in entries if entry.id not in ids]
         self._directory = directory

@@ -89,7 +89,8 @@ def train_population(
         going = Going(directory, screen, population, agents, envs, on_tick, startup)
         exchanging = None
         if chosen.pbt is not None:
-            exchanging = Exchanging(chosen, population, Recorded(directory, agents), screen)
+            recorded = Recorded(directory, dict.fromkeys(agents, 0))
+            exchanging = Exchanging(chosen, population, recorded, screen)
         return going.all({member: {} for member in agents}, exchanging)
 
 
@@ -145,7 +146,9 @@ def resume_population(
         envs = envs_of(configs, last)
         population = population_of(configs, envs, last)
         agents = dict(zip(configs, population.members, strict=True))
-        recorded = Recorded(directory, agents) if members.pbt else None
+        recorded = None
+        if members.pbt is not None:
+            recorded = Recorded(directory, {name: going.tick for name, going in found.items()})
         for name, going in found.items():
             going.bring_back(agents[name], envs[name], partial(_warn, screen, name))
         # Everything that may refuse to resume comes before.

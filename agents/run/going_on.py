@@ -98,6 +98,11 @@ class GoingOn:
         """Env steps until there."""
         return self.resumed.host.loop.env_step if self.resumed else 0
 
+    @property
+    def tick(self) -> int:
+        """Time steps until there."""
+        return self.resumed.host.loop.tick if self.resumed else 0
+
     def bring_back(self, agent: DqnAgent, envs: Envs, warn: Say) -> None:
         """Brings agent and envs back to where the run goes on; changes no file.
 

@@ -1,7 +1,7 @@
 """A run directory: config, event file, weights, result, digest, and the files that steer it.
 
     config.toml   events.out.tfevents.*   weights.safetensors   result.json   digest.json
-    control/      checkpoints/
+    control/      checkpoints/            copies/
 
 Files appear whole or not at all, and a directory that holds a run is never written over. A seal
 in each file shows if it was cut or changed since (rl_core/seal.py); files of version 0.1 have no

@@ -2,6 +2,7 @@
 
     runs/cartpole-1/population.toml
     runs/cartpole-1/m00/config.toml ...
+    runs/cartpole-1/exchanges/0001.json ...   see rl_core.control.exchanges
 
 `population.toml` is written first, so that a population that was killed at any moment can go on.
 """

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agents.cli.main import main
 from agents.config.files import load_config
 from agents.config.members import as_members, load_members, members_text, read_members
 from agents.config.model import DqnConfig
@@ -118,6 +119,22 @@ def test_a_config_of_one_run_has_no_such_table(tmp_path):
     path.write_text("pbt = 3\n[[members]]\n")
     with pytest.raises(ConfigError, match=r"p\.toml: pbt must be a table, \[pbt\], got 3"):
         load_members(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["--pbt", "period=10_000"], "--pbt needs --members or --seeds"),
+        (["--members", *FOUR, "--pbt"], "--pbt wants NAME=VALUE ..., as in period=5000"),
+        (["--members", *FOUR, "--pbt", "period=3"], "or score = 'training'"),
+        (["--seeds", "4", "--pbt", "period=10_000"], "perturb is missing"),
+    ],
+)
+def test_flags_that_cannot_be_used_leave_nothing(tmp_path, monkeypatch, capsys, words, wanted):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "cartpole", *words]) == 2
+    said = capsys.readouterr().err
+    assert wanted in said and said.count("\n") == 1 and not [*tmp_path.iterdir()]
 
 
 def test_a_shorter_score_period_will_do_for_training_returns():

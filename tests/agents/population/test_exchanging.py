@@ -401,11 +401,13 @@ def taker_of(run):
 
 def lose_a_copy(run):
     name, copied = taker_of(run)
+    shutil.rmtree(run / name / "checkpoints")  # so that it has to copy again
     (run / name / "copies" / f"{copied.file}.safetensors").unlink()
 
 
 def damage_a_copy(run):
     name, copied = taker_of(run)
+    shutil.rmtree(run / name / "checkpoints")
     path = run / name / "copies" / f"{copied.file}.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
 
