@@ -77,18 +77,24 @@ def require_same_versions(nodes: Sequence[Node]) -> None:
     Raises:
       ClusterError: some do not; names node and versions.
     """
-    here, wrong = versions(), []
-    for node in nodes:
-        differing = [
-            f"{package} {node.versions.get(package, 'none')} (here {version})"
-            for package, version in here.items()
-            if node.versions.get(package) != version
-        ]
-        wrong += [f"{node.name} has {', '.join(differing)}"] if differing else []
+    wrong = [
+        f"{node.name} has {differing}"
+        for node in nodes
+        if (differing := differing_versions(node.versions))
+    ]
     if wrong:
         raise ClusterError(
             f"the nodes have to have the versions of this machine: {'; '.join(wrong)}"
         )
+
+
+def differing_versions(there: Mapping[str, str]) -> str:
+    """Returns the versions that are not those of this machine, as a text; "" if all are."""
+    return ", ".join(
+        f"{package} {in_one_line(there.get(package, 'none'), 40)} (here {version})"
+        for package, version in versions().items()
+        if there.get(package) != version
+    )
 
 
 def differing_processors(nodes: Sequence[Node]) -> str | None:

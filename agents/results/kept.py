@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict
 from agents.config.model import DqnConfig
 from agents.results.scores import Row, Seed, read_result, run_seed
 from agents.results.table import versions
+from agents.saved.machines import processor_of
 from rl_core.control.files import write_whole
 from rl_core.errors import RunDirError, shown
-from rl_core.machine import processor
 
 # Settings that change no score.
 _OF_THE_MACHINE = (
@@ -63,7 +63,7 @@ def keep(path: Path, run: Path, config: DqnConfig) -> None:
         settings=_settings(config),
         source=None,
         versions=versions(),
-        processor=processor(),
+        processor=processor_of(run),
         date=time.strftime("%Y-%m-%d"),
     )
     try:
