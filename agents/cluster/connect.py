@@ -125,6 +125,11 @@ def _probed(address: str) -> str:
         said = json.loads(tried.stdout.rstrip().rpartition("\n")[2])
     except ValueError:
         said = {"error": tried.stderr or f"exit code {tried.returncode}"}
+    if "error" in said and "InvalidAuthToken" in tried.stderr:
+        said["error"] = (
+            "it has a token, and this machine has none or another one: RAY_AUTH_MODE=token and the "
+            "cluster's ~/.ray/auth_token are wanted here"
+        )
     if "error" in said:
         raise _refused(address, said["error"])
     return str(said["address"])

@@ -53,6 +53,8 @@ def start_child(
 
 def _end_with(parent: int) -> None:
     """Has the system send this process a SIGINT when its parent is killed: nobody else would."""
+    # Ray's processes block it, and their children would too.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     _LIBC.prctl(_SET_DEATH_SIGNAL, signal.SIGINT)
     if os.getppid() != parent:  # it was killed before
         os._exit(1)

@@ -114,9 +114,12 @@ class Visit:
 
     def _post(self) -> None:
         """Hands on the letters that came here for the runs."""
+        closed = set()  # runs that have no inbox there yet: letters keep their order
         for run, name, letter in self._runs.letters():
-            if self._actor.call("post", run, name, letter):
+            if run not in closed and self._actor.call("post", run, name, letter):
                 self._runs.posted(run, name)
+            else:
+                closed.add(run)
 
     def _fetch(self, run: str, numbers: Sequence[int]) -> bool:
         """Brings home the newest checkpoint that is not here; returns False if all are."""
@@ -135,8 +138,8 @@ class Visit:
         self._catch_up()
         self._compare([run])
         self._home.end_checkpoint(run, number, self._portable.keep)
-        self._actor.call("let_go")
         self._kept()
+        self._actor.call("let_go")
         return True
 
     def _read(self, name: str, offset: int) -> bytes:
