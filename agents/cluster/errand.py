@@ -13,7 +13,7 @@ from agents.cluster.home import Home
 from agents.cluster.home_runs import HomeRuns
 from agents.cluster.portable import Portable
 from agents.cluster.visit import Visit
-from rl_core.errors import RlCoreError, in_one_line
+from rl_core.errors import RlCoreError, in_one_line, reason_of
 
 MOST_DEATHS = 3  # of nodes, without a new checkpoint in between
 _INTERRUPTED = 130
@@ -84,8 +84,11 @@ class Errand:
             self.how = f"exit code {self._code}" if self._code >= 0 else f"signal {-self._code}"
         except GivenUp:
             self._code, self.how = _INTERRUPTED, "interrupted"
-        except (RlCoreError, OSError) as error:
+        except RlCoreError as error:
             self._code, self.how = 1, in_one_line(error, 300)
+        except OSError as error:
+            where = f"cannot use {error.filename}: " if error.filename else ""
+            self._code, self.how = 1, f"{where}{reason_of(error)}"
         except BaseException as fault:  # raised where the job is waited for
             self._fault = fault
 

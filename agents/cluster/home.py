@@ -58,7 +58,7 @@ class Home:
                     if data:
                         yield path, offset, data
             place = tree.place_of(path)
-            if place and tree.grows(place.name):
+            if place and not place.name.startswith(tree.CHECKPOINTS):
                 self.have[path] = Have(0, offset)
 
     # From the node.
@@ -141,7 +141,8 @@ class Home:
             if digests.get(path) != sha256_of(self._path / path, size)
         ]  # fmt: skip
         for path in wrong:
-            self.have.pop(path)
+            if digests.get(path):  # else it is gone there, or shorter, as the next look tells
+                self.have.pop(path)
         return not wrong
 
     def end_checkpoint(self, run: str, number: int, keep: int) -> None:

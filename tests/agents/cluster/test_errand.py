@@ -1,6 +1,7 @@
 """A job on nodes that die: at home there is at every moment a run that can go on."""
 
 import contextlib
+import json
 import random
 import subprocess
 import sys
@@ -49,6 +50,10 @@ def begin(scratch, tmp_path):
 def ended(job):
     wait_for(lambda: job.poll() is not None)
     return job.poll()
+
+
+def ended_at(files):
+    return json.loads(files.state.read_text())["step"]
 
 
 def steps_in_curves(run):
@@ -172,10 +177,13 @@ def test_deaths_with_a_new_checkpoint_in_between_may_be_many(begin, monkeypatch,
 
 def test_an_interrupt_lets_the_run_save_and_the_same_job_goes_on(begin, tmp_path):
     files = ControlFiles(tmp_path / "run")
+    first, _ = begin(steps=10)
+    assert ended(first) == 0
     job, said = begin(steps=1_000)
-    wait_for(files.state.exists)
+    wait_for(lambda: ended_at(files) > 20)
     job.interrupt()
     assert (ended(job), said) == (130, [])
+    assert not (tmp_path / "run/result.json").exists()  # it is none of the longer run
     last = CheckpointStore(tmp_path / "run" / "checkpoints").latest()
     assert [*read_trace(files.trace)] == [*range(last.tick)]
     again, said = begin(steps=last.tick + 20)
