@@ -65,10 +65,11 @@ def all_nodes() -> list[Node]:
         for node in there
     ]
     deadline = time.monotonic() + _SECONDS
-    return [
-        _node(node, _answer(node, answer, deadline))
-        for node, answer in zip(there, asked, strict=True)
-    ]
+    answers = [_answer(node, answer, deadline) for node, answer in zip(there, asked, strict=True)]
+    found = [_node(node, said) for node, said in zip(there, answers, strict=True) if said]
+    if not found:
+        raise ClusterError("no node of the Ray cluster is alive any more")
+    return found
 
 
 def require_same_versions(nodes: Sequence[Node]) -> None:
@@ -119,7 +120,8 @@ def _node(node: Mapping[str, Any], said: Mapping[str, Any]) -> Node:
     )
 
 
-def _answer(node: Mapping[str, Any], answer: Any, deadline: float) -> Mapping[str, Any]:
+def _answer(node: Mapping[str, Any], answer: Any, deadline: float) -> Mapping[str, Any] | None:
+    """Returns what a node says; None if it has died meanwhile."""
     import ray
 
     try:
@@ -127,6 +129,8 @@ def _answer(node: Mapping[str, Any], answer: Any, deadline: float) -> Mapping[st
     except ray.exceptions.GetTimeoutError:
         why: object = f"no answer within {_SECONDS:.0f} s"
     except ray.exceptions.RayError as error:
+        if not any(of["Alive"] for of in ray.nodes() if of["NodeID"] == node["NodeID"]):
+            return None
         why = error
     else:
         return said

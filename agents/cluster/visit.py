@@ -107,8 +107,8 @@ class Visit:
                 self._home.drop(path)
             for run in self._runs.lock():
                 self._note(run)
-            self._runs.answered(look.letters)
-            if not look.more:
+            if not look.more:  # only then is all of the log here
+                self._runs.answered(look.letters)
                 self._next = time.monotonic() + _LOOK_SECONDS
                 return look
 
