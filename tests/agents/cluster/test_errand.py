@@ -117,6 +117,18 @@ def test_it_goes_on_elsewhere_from_the_last_checkpoint_at_home(begin, monkeypatc
     require_whole(tmp_path / "run", 30)
 
 
+def test_a_checkpoint_appears_at_home_after_all_that_it_needs(begin, monkeypatch, tmp_path):
+    store, appeared = CheckpointStore(tmp_path / "run" / "checkpoints"), []
+    monkeypatch.setattr(ToyActor, "dies", lambda calls: bool(appeared.append(store._numbers())))
+    job, _ = begin(steps=10)
+    assert ended(job) == 0
+    first = next(n for n, numbers in enumerate(appeared) if numbers)
+    calls = ToyActor.made[0].calls[:first]
+    read = len(calls) - calls[::-1].index("read_held")  # its own files, and those of rows
+    assert calls[read:] == ["look"] * (len(calls) - read - 1) + ["digests"]
+    assert "look" in calls[read:]  # log, trace and curves, which were as long as it says
+
+
 def campaign(begin, monkeypatch, tmp_path, deaths, seed):
     """Lets nodes die after a random number of calls, and sends letters all the while."""
     draw = random.Random(seed)
