@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 from collections import Counter
@@ -15,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from agents.results.choice import cores, place_for
 from agents.results.jobs import Ended, run_jobs
+from agents.results.places import Place
 from agents.results.seeds import ConfigSeeds, PeerSeeds
 from rl_core.control.files import write_whole
 from rl_core.errors import RlCoreError, RunDirError
@@ -40,7 +41,8 @@ class Results:
     first_seed: Annotated[int, arg(metavar="S")] = 0
     """The first seed; the others follow it."""
     jobs: Annotated[int | None, arg(metavar="N")] = None
-    """Number of seeds that train at once, one core each. By default the number of cores."""
+    """Number of seeds that train at once, one core each. By default the number of cores; with --ray
+    the number of CPUs of the cluster."""
     together: Annotated[int, arg(metavar="N")] = 1
     """Number of seeds that one process trains as a population: a single start-up, and for agents of
     one update per env step twice the speed. Each needs its memory."""
@@ -53,6 +55,9 @@ class Results:
     """Also train Stable-Baselines3's DQN, if rl-baselines3-zoo has settings for the env."""
     peer_python: Annotated[Path | None, arg(metavar="FILE")] = None
     """Python that has the peer installed. By default the peer is installed in DIR/venvs."""
+    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
+    """Train on the nodes of a Ray cluster: HOST:PORT of its head, or auto for the cluster that this
+    machine belongs to. The runs come home to DIR."""
     page: Annotated[Path | None, arg(metavar="FILE")] = None
     """The page, a .md file; its pictures go to a directory beside it. By default DIR/results.md."""
     training: bool = False
@@ -68,7 +73,12 @@ class Results:
         peers = self._peers(ours)
         for seeds in ours:
             seeds.require_same_config()
-        ended = Ended() if self.finished else self._run(ours, peers, console)
+        ended, at_once = Ended(), self.jobs or cores()
+        if not self.finished:
+            configs = [seeds.config for seeds in ours]
+            with place_for(self.ray, self.jobs, configs, partial(_say, console)) as found:
+                place, at_once = found
+                ended = self._run(ours, peers, place, at_once, console)
         if ended.signal:
             _say(console, "interrupted; run the same command again to continue")
             return 128 + ended.signal
@@ -77,7 +87,7 @@ class Results:
         rows = [of.row() for of in ours] + [of.row() for of in peers]
         rows = [row for row in rows if row.seeds]
         if rows:
-            self._write(rows, console)
+            self._write(rows, at_once, console)
         elif self.finished:
             raise RlCoreError(f"no seed of these configs is finished in {self.out}")
         return FAILED if ended.failed else 0
@@ -93,7 +103,8 @@ class Results:
         if not self.configs:
             raise RlCoreError("name at least one config, such as: targetnet results cartpole")
         for option, value in (
-            ("--seeds", self.seeds), ("--jobs", self._at_once), ("--together", self.together),
+            ("--seeds", self.seeds), ("--jobs", 1 if self.jobs is None else self.jobs),
+            ("--together", self.together),
         ):  # fmt: skip
             if value < 1:
                 raise RlCoreError(f"{option} must be at least 1, got {value}")
@@ -114,6 +125,11 @@ class Results:
         """Returns the peer's seeds on each env for which it has settings."""
         from agents.results.peer import is_known
 
+        if self.peer and self.ray:
+            raise RlCoreError(
+                "--peer trains on this machine alone: give --ray and --peer in two commands; what "
+                "is finished is not trained again, and the second one's page has both"
+            )
         if self.peer_python and not self.peer:
             raise RlCoreError("--peer-python needs --peer sb3")
         if self.peer_python and not shutil.which(self.peer_python):
@@ -126,12 +142,13 @@ class Results:
         numbers = range(self.first_seed, self.first_seed + self.seeds)
         return numbers, self.out, self.rows or self.out / "rows"
 
-    @property
-    def _at_once(self) -> int:
-        return len(os.sched_getaffinity(0)) if self.jobs is None else self.jobs
-
     def _run(
-        self, ours: Sequence[ConfigSeeds], peers: Sequence[PeerSeeds], console: Console
+        self,
+        ours: Sequence[ConfigSeeds],
+        peers: Sequence[PeerSeeds],
+        place: Place,
+        at_once: int,
+        console: Console,
     ) -> Ended:
         from agents.results.peer import venv_jobs, venv_python
 
@@ -150,16 +167,16 @@ class Results:
                     break
         if python:
             jobs += [job for seeds in missing for job in seeds.jobs(python)]
-        ended = run_jobs(jobs, self._at_once, console)
+        ended = run_jobs(jobs, at_once, console, place=place)
         return Ended(made.failed + ended.failed, ended.signal)
 
-    def _write(self, rows: list[Row], console: Console) -> None:
+    def _write(self, rows: list[Row], at_once: int, console: Console) -> None:
         from agents.results.table import made_by, summarize
 
         page = self.page or self.out / "results.md"
         with console.status("statistics and pictures"):
             summaries = [summarize(row) for row in rows]
-            made = made_by(self._command(), self._at_once)
+            made = made_by(self._command(), at_once)
             try:
                 _write_files(summaries, made, page, self.out / "table.json", self.training)
             except OSError as error:

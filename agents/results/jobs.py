@@ -1,44 +1,40 @@
-"""Runs many child processes, a few at a time, and shows progress; Ctrl-C lets them save."""
+"""Runs many processes, a few at a time, and shows progress; Ctrl-C lets them save."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
+from agents.cluster.portable import Portable
 from agents.results.jobs_display import JobsDisplay, Progressed
+from agents.results.places import HERE, Place
 from agents.run.signals import stop_on_interrupt
-from rl_core.errors import RlCoreError, in_one_line
+from rl_core.errors import in_one_line
 
 _LOOK_SECONDS = 0.1
 _WATCH_SECONDS = 0.5  # between two looks at what a child has written
 _TAIL_BYTES = 4_096
-_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
-_LIBC = ctypes.CDLL(None)  # loaded here: between fork and exec nothing may be
 
 
 @dataclass(frozen=True)
 class Job:
-    """One child process.
+    """One process.
 
     Attributes:
       name: name on the screen.
       command: program and arguments.
-      log: file to which the child's output is appended.
+      log: file to which the process's output is appended.
       progress: returns the child's progress; None while it is unknown.
       finish: called once the child has ended well, or had done enough; returns a line for the
         screen, or "".
       fail: called with one line once the child has failed; returns False if that is no failure
         of the whole.
       enough: says whether the child has done enough; it then gets a SIGINT and may save.
+      portable: what it needs to run on another machine; None keeps it on this one.
     """
 
     name: str
@@ -48,6 +44,7 @@ class Job:
     finish: Callable[[], str | None] = lambda: None
     fail: Callable[[str], bool] = lambda line: True
     enough: Callable[[], bool] = lambda: False
+    portable: Portable | None = None
 
 
 @dataclass
@@ -70,6 +67,7 @@ def run_jobs(
     *,
     total: int | None = None,
     title: Callable[[], str] = lambda: "all",
+    place: Place = HERE,
 ) -> Ended:
     """Runs all jobs, at most `at_once` at a time; a failed job does not stop the others.
 
@@ -81,6 +79,7 @@ def run_jobs(
         they are asked again after another has ended.
       total: their number, if `jobs` has no length.
       title: name of the bar of all jobs.
+      place: where they run.
 
     Raises:
       RlCoreError: a child cannot be started, or `jobs` raises it; the other children are killed.
@@ -95,12 +94,12 @@ def run_jobs(
         try:
             while running or (source.has_more and not stop):
                 while len(running) < at_once and not stop and (job := source.take()) is not None:
-                    running.append(_Child(job))
+                    running.append(_Child(job, place, display.line))
                 if stop and not ended.signal:
                     ended.signal = stop.signal
                     display.line(f"stopping: {len(running)} at work; waiting until they have saved")
                     for child in running:
-                        child.process.send_signal(signal.SIGINT)
+                        child.process.interrupt()
                 for child in [child for child in running if child.process.poll() is not None]:
                     running.remove(child)
                     _take_end_of(child, ended, display)
@@ -113,13 +112,14 @@ def run_jobs(
         finally:
             for child in running:
                 child.process.kill()
+            for child in running:
                 child.process.wait()
     return ended
 
 
 def _take_end_of(child: _Child, ended: Ended, display: JobsDisplay) -> None:
     job, name = child.job, child.job.name
-    if child.process.returncode == 0 or child.had_enough:
+    if child.process.poll() == 0 or child.had_enough:
         line = job.finish()
         display.ended(name, line or ("" if display.has_bars else f"{name} done"))
     elif ended.signal:
@@ -156,26 +156,14 @@ class _Source:
 
 
 class _Child:
-    """Running job, in its own process group so that a terminal's Ctrl-C does not reach it."""
+    """Running job."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, place: Place, say: Callable[[str], None]) -> None:
         self.job, self.had_enough = job, False
         self._next = 0.0
-        try:
-            job.log.parent.mkdir(parents=True, exist_ok=True)
-            with job.log.open("ab") as log:
-                self.process = subprocess.Popen(
-                    job.command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    process_group=0,
-                    preexec_fn=partial(_end_with, os.getpid()),
-                    env=os.environ | {"OMP_NUM_THREADS": "1"},
-                )
-        except OSError as error:
-            where = error.filename or job.command[0]
-            raise RlCoreError(f"cannot start {job.name}: {where}: {error.strerror}") from None
+        # Only this machine takes what cannot leave it.
+        where = HERE if job.portable is None else place
+        self.process = where.start(job.name, job.command, job.log, job.portable, say)
 
     def watch(self) -> None:
         """Ends the child if it has done enough."""
@@ -184,22 +172,13 @@ class _Child:
         self._next = time.monotonic() + _WATCH_SECONDS
         if self.job.enough():
             self.had_enough = True
-            self.process.send_signal(signal.SIGINT)
+            self.process.interrupt()
 
     def failure(self) -> str:
-        """Returns one line: the exit code or signal, the last line of output, the log's path."""
-        code = self.process.returncode
-        how = f"exit code {code}" if code > 0 else f"signal {-code}"
+        """Returns one line: how it ended, the last line of output, the log's path."""
         last = last_line(self.job.log)
         words = f": {in_one_line(last)}" if last else ""
-        return f"{self.job.name} failed ({how}){words}; log: {self.job.log}"
-
-
-def _end_with(parent: int) -> None:
-    """Has the system send this process a SIGINT when its parent is killed: nobody else would."""
-    _LIBC.prctl(_SET_DEATH_SIGNAL, signal.SIGINT)
-    if os.getppid() != parent:  # it was killed before
-        os._exit(1)
+        return f"{self.job.name} failed ({self.process.how}){words}; log: {self.job.log}"
 
 
 def last_line(path: Path) -> str:

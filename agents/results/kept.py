@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from agents.config.model import DqnConfig
-from agents.results.machine import processor
 from agents.results.scores import Row, Seed, read_result, run_seed
 from agents.results.table import versions
+from agents.saved.machines import processor_of
 from rl_core.control.files import write_whole
 from rl_core.errors import RunDirError, shown
 
@@ -63,7 +63,7 @@ def keep(path: Path, run: Path, config: DqnConfig) -> None:
         settings=_settings(config),
         source=None,
         versions=versions(),
-        processor=processor(),
+        processor=processor_of(run),
         date=time.strftime("%Y-%m-%d"),
     )
     try:

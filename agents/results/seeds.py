@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agents.cluster.portable import Portable
 from agents.results.jobs import Job
 from agents.results.jobs_display import Progressed
 from rl_core.control.files import ControlFiles
@@ -34,13 +35,15 @@ class ConfigSeeds:
     Attributes:
       name: the config's name.
       env_id: the config's env.
+      config: as it is now, with its own seed.
     """
 
     def __init__(self, config: str, seeds: range, out: Path, rows: Path, together: int = 1) -> None:
         from agents.config.files import config_name, load_config
 
         self._config, self._seeds, self._out, self._together = config, seeds, out, together
-        self.name, self.env_id = config_name(config), load_config(config).env_id
+        self.name, self.config = config_name(config), load_config(config)
+        self.env_id = self.config.env_id
         self._files = {seed: rows / self.name / f"{seed}.json" for seed in seeds}
 
     def require_same_config(self) -> None:
@@ -128,6 +131,8 @@ class ConfigSeeds:
         return load_config(self._config, [f"seed={seed}"])
 
     def _job(self, seed: int) -> Job:
+        from agents.config.files import dump_config
+
         run = self._run(seed)
         return Job(
             f"{self.name} seed {seed}",
@@ -135,6 +140,9 @@ class ConfigSeeds:
             self._out / "logs" / self.name / f"{seed}.log",
             partial(env_steps_of, ControlFiles(run)),
             partial(self._keep, seed, run),
+            portable=portable(
+                self.config, run, [run], {self._config: dump_config(self.config).encode()}
+            ),
         )
 
     def _population_job(self, path: Path, seeds: Sequence[int]) -> Job:
@@ -147,7 +155,8 @@ class ConfigSeeds:
         runs = dict(zip(seeds, (path / name for name in members.configs), strict=True))
         path.parent.mkdir(parents=True, exist_ok=True)
         # As the config is now: a population of another one is refused by the child process.
-        write_file(file, members_text(members).encode())
+        text = members_text(members).encode()
+        write_file(file, text)
 
         def keep() -> None:
             for seed in runs.keys() & self._files.keys():
@@ -159,6 +168,7 @@ class ConfigSeeds:
             self._out / "logs" / self.name / f"{path.name}.log",
             partial(env_steps_of_all, runs.values()),
             keep,
+            portable=portable(self.config, path, [*runs.values()], {str(file): text}),
         )
 
     def _keep(self, seed: int, run: Path) -> None:
@@ -202,6 +212,18 @@ class PeerSeeds:
         from agents.results.peer import NAME
 
         return kept_row(self._env_id, NAME, self._files, peer=True)
+
+
+def portable(
+    config: DqnConfig, tree: Path, runs: Sequence[Path], files: Mapping[str, bytes]
+) -> Portable:
+    """Returns what a job of `targetnet train` needs to run on another machine.
+
+    Args:
+      config: of its runs, which may differ in live values and seeds.
+      tree, runs, files: as for `Portable`.
+    """
+    return Portable(tree, runs, files, config.threads, config.checkpoint_keep)
 
 
 def env_steps_of(files: ControlFiles) -> Progressed | None:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from tyro.conf import Positional, UseAppendAction, arg
 
+from agents.results.choice import place_for
 from agents.results.jobs import Ended, run_jobs
+from agents.results.places import Place
 from rl_core.control.files import FileLock
 from rl_core.errors import RlCoreError, RunDirError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from agents.config.model import DqnConfig
     from agents.sweep.fresh import Fresh
     from agents.sweep.plan import Plan
     from agents.sweep.study import Study
@@ -45,7 +48,11 @@ class Sweep:
     trials: Annotated[int, arg(metavar="N")] = 50
     """Number of trials. The same command with more of them goes on."""
     jobs: Annotated[int | None, arg(metavar="N")] = None
-    """Number of processes at once, one core each. By default the number of cores."""
+    """Number of processes at once, one core each. By default the number of cores; with --ray the
+    number of CPUs of the cluster."""
+    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
+    """Train on the nodes of a Ray cluster: HOST:PORT of its head, or auto for the cluster that this
+    machine belongs to. The runs come home to DIR."""
     dir: Annotated[Path | None, arg(metavar="DIR")] = None
     """Directory for all files. By default sweeps/CONFIG. A sweep that is there goes on."""
     sampler: Literal["tpe", "random", "grid"] = "tpe"
@@ -73,34 +80,42 @@ class Sweep:
     """Train the winner again, with its tuning seeds, and compare digests; search nothing."""
 
     def __call__(self, console: Console) -> int:
+        from agents.config.files import load_config
         from agents.results.pictures import require_matplotlib
         from agents.sweep.study import Study, require_optuna
 
         self._require_numbers()
         require_optuna()
         require_matplotlib()
-        directory = self._directory()
-        plan = self._plan(directory)
-        with _held(directory, plan):
-            study = Study(directory / _STUDY, plan)
-            if self.verify:
-                return _code(self._verified(plan, study, directory, console))
-            ended = self._search(plan, study, directory, console)
-            if not ended.signal and study.best():
-                fresh = self._fresh(plan, study, directory)
-                again = run_jobs(fresh.jobs(), self._at_once, console)
-                ended = Ended(ended.failed + again.failed, again.signal)
-                if not ended.signal:
-                    self._write(plan, study, fresh, directory, console)
-            if ended.signal:
-                _say(console, "interrupted; run the same command again to continue")
-            return _code(ended)
+        base = load_config(self.config, [*chain(*self.set)])
+        with place_for(self.ray, self.jobs, [base], partial(_say, console)) as (place, at_once):
+            directory = self._directory()
+            plan = self._plan(base, directory, at_once)
+            with _held(directory, plan):
+                study = Study(directory / _STUDY, plan)
+                if self.verify:
+                    return _code(self._verified(plan, study, directory, place, console))
+                return _code(self._all(plan, study, directory, _Work(place, at_once, console)))
+
+    def _all(self, plan: Plan, study: Study, directory: Path, work: _Work) -> Ended:
+        """Searches, trains the best again, and writes the page."""
+        ended = self._search(plan, study, directory, work)
+        if not ended.signal and study.best():
+            fresh = self._fresh(plan, study, directory)
+            again = run_jobs(fresh.jobs(), work.at_once, work.console, place=work.place)
+            ended = Ended(ended.failed + again.failed, again.signal)
+            if not ended.signal:
+                self._write(plan, study, fresh, directory, work.console)
+        if ended.signal:
+            _say(work.console, "interrupted; run the same command again to continue")
+        return ended
 
     # Plans.
 
     def _require_numbers(self) -> None:
         for option, value, least in (
-            ("--trials", self.trials, 1), ("--jobs", self._at_once, 1), ("--seeds", self.seeds, 1),
+            ("--trials", self.trials, 1), ("--seeds", self.seeds, 1),
+            ("--jobs", 1 if self.jobs is None else self.jobs, 1),
             ("--together", self.together, 1), ("--best", self.best, 1),
             ("--fresh-seeds", self.fresh_seeds, 1), ("--sampler-seed", self.sampler_seed, 0),
             ("--first-fresh-seed", self.first_fresh_seed, 1_000),
@@ -118,16 +133,14 @@ class Sweep:
 
         return self.dir or SWEEPS / config_name(self.config)
 
-    def _plan(self, directory: Path) -> Plan:
+    def _plan(self, base: DqnConfig, directory: Path, at_once: int) -> Plan:
         """Returns the plan, which is that of the sweep in the directory if there is one.
 
         Raises:
           RlCoreError: an argument cannot be used, or the directory holds another sweep.
         """
-        from agents.config.files import load_config
         from agents.sweep.plan import Plan, read_plan
 
-        base = load_config(self.config, [*chain(*self.set)])
         before = read_plan(directory / _PLAN) if (directory / _PLAN).exists() else None
         over = [*chain(*self.over)]
         if self.verify and before is None:
@@ -144,7 +157,7 @@ class Sweep:
             score=self.score,
             prune=self.prune,
             together=self.together,
-            ahead=self._at_once,
+            ahead=at_once,
         )
         plan.require_usable()
         if before is None:
@@ -153,21 +166,19 @@ class Sweep:
             raise RunDirError(f"{directory} holds another sweep: {difference}; name another --dir")
         return before
 
-    @property
-    def _at_once(self) -> int:
-        return len(os.sched_getaffinity(0)) if self.jobs is None else self.jobs
-
     # Works.
 
-    def _search(self, plan: Plan, study: Study, directory: Path, console: Console) -> Ended:
+    def _search(self, plan: Plan, study: Study, directory: Path, work: _Work) -> Ended:
         from agents.sweep.trials import Trials
 
         most = plan.most_trials()
         wanted = -(-self.trials // plan.together) * plan.together
         wanted = wanted if most is None else min(wanted, most)
         trials = Trials(plan, study, wanted, directory / "trials", directory / "logs")
-        at_once = min(self._at_once, plan.ahead)
-        ended = run_jobs(trials.jobs(), at_once, console, total=len(trials), title=trials.title)
+        ended = run_jobs(
+            trials.jobs(), min(work.at_once, plan.ahead), work.console,
+            total=len(trials), title=trials.title, place=work.place,
+        )  # fmt: skip
         if not ended.signal and study.best() is None:
             raise RlCoreError(f"no trial of {directory} has a score: all failed")
         return ended
@@ -179,10 +190,12 @@ class Sweep:
         together = plan.together * plan.seeds  # as many runs of a process as in the search
         return Fresh(plan, study.ranking()[: self.best], seeds, directory, together)
 
-    def _verified(self, plan: Plan, study: Study, directory: Path, console: Console) -> Ended:
+    def _verified(
+        self, plan: Plan, study: Study, directory: Path, place: Place, console: Console
+    ) -> Ended:
         from agents.sweep.verify import verify
 
-        return verify(plan, study, directory, console, lambda line: _say(console, line))
+        return verify(plan, study, directory, console, partial(_say, console), place)
 
     def _write(
         self, plan: Plan, study: Study, fresh: Fresh, directory: Path, console: Console
@@ -220,6 +233,14 @@ class Sweep:
                 words += [f"--{option.replace('_', '-')}", str(value)]
         words += [] if self.prune else ["--no-prune"]
         return shlex.join(words)
+
+
+class _Work(NamedTuple):
+    """The place of jobs, how many are at work at once, and where their progress is shown."""
+
+    place: Place
+    at_once: int
+    console: Console
 
 
 @contextlib.contextmanager

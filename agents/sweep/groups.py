@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from agents.cluster.portable import Portable
 from agents.config.files import MEMBERS, dump_config
 from agents.config.members import names_for
 from agents.results.jobs_display import Progressed
-from agents.results.seeds import TRAIN, env_steps_of_all
+from agents.results.seeds import TRAIN, env_steps_of_all, portable
 from agents.sweep.plan import Plan
 from agents.sweep.trial import Trial
 from rl_core.control.client import NotRunning, RunClient
@@ -35,10 +36,19 @@ class Group:
       trials: they have begun.
       path: of the run, or of the population that holds all runs.
       config: of what is trained, a TOML file.
+      portable: what its process needs on another machine; None if there is nothing to train.
     """
 
-    def __init__(self, number: int, trials: Sequence[Trial], path: Path, config: Path) -> None:
+    def __init__(
+        self,
+        number: int,
+        trials: Sequence[Trial],
+        path: Path,
+        config: Path,
+        portable: Portable | None,
+    ) -> None:
         self.number, self.trials, self.path, self._config = number, trials, path, config
+        self.portable = portable
         self.runs = [run for trial in trials for run in trial.runs]
         first, last = trials[0].number, trials[-1].number
         self.name = f"trial {first}" if len(trials) == 1 else f"trials {first} to {last}"
@@ -89,6 +99,7 @@ def make_group(plan: Plan, number: int, proposed: Sequence[FrozenTrial], directo
     paths = iter([path] if alone else [path / name for name in names_for(len(members))])
     for trial in trials:
         trial.runs = {next(paths): config.env_steps for config in configs.get(trial.number, [])}
+    travelling = None
     if members:
         text = dump_config(members[0]) if alone else _population(plan, members)
         try:
@@ -96,7 +107,9 @@ def make_group(plan: Plan, number: int, proposed: Sequence[FrozenTrial], directo
             write_whole(file, text.encode())
         except OSError as error:
             raise RunDirError(f"cannot write {file}: {error.strerror}") from None
-    return Group(number, trials, path, file)
+        runs = [run for trial in trials for run in trial.runs]
+        travelling = portable(members[0], path, runs, {str(file): text.encode()})
+    return Group(number, trials, path, file, travelling)
 
 
 def _population(plan: Plan, configs: Sequence[DqnConfig]) -> str:

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from agents.results.curves import read_curves
-from agents.results.machine import processor
 from agents.results.scores import EVALUATION, RunResult, read_result
 from agents.saved.directory import RESULT, RunDir
+from agents.saved.machines import processor_of
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Trial:
             "seeds": list(seeds),
             "digests": [RunDir(run).load_digest().digest for run in self.runs],
             "seconds": sum(result.seconds or 0.0 for result in results),
-            "processor": processor(),
+            "processor": " and ".join(dict.fromkeys(map(processor_of, self.runs))),
         }
 
     def _of(self, run: Path) -> list[float]:

@@ -81,6 +81,7 @@ class Trials:
             partial(self._finish, group),
             partial(self._fail, group),
             partial(self._look_at, group),
+            group.portable,
         )
 
     # Watches, and ends.

@@ -199,7 +199,7 @@ class CheckpointStore:
         for leftover in self.directory.glob(".*"):
             shutil.rmtree(leftover, ignore_errors=True)
         try:
-            needed = {name for number in kept for name in _read_manifest(self._path(number)).chunks}
+            needed = {name for number in kept for name in read_manifest(self._path(number)).chunks}
         except CheckpointError:  # the damage may be temporary, so keep all rows
             return
         for path in self._rows.glob("*"):
@@ -222,7 +222,7 @@ class CheckpointStore:
         scores = {}
         for number in self._numbers():
             with contextlib.suppress(CheckpointError):
-                score = _read_manifest(self._path(number)).score
+                score = read_manifest(self._path(number)).score
                 if score is not None:
                     scores[number] = score
         return scores
@@ -264,10 +264,8 @@ class CheckpointStore:
 
     def _read(self, number: int, damaged: tuple[str, ...]) -> Checkpoint:
         directory = self._path(number)
-        manifest = _read_manifest(self._path(number))
+        manifest = read_manifest(self._path(number))
         for chunk, record in manifest.chunks.items():
-            if not _CHUNK.fullmatch(chunk):
-                raise CheckpointError(f"{directory} is damaged: {chunk!r} is no name of a chunk")
             _check(self._rows / chunk, record)
         variables = _arrays(directory / _VARIABLES, manifest.files[_VARIABLES])
         data = _checked(directory / _HOST, manifest.files[_HOST])
@@ -280,8 +278,20 @@ class CheckpointStore:
         )
 
 
-def _read_manifest(directory: Path) -> Manifest:
-    """Reads the manifest of the checkpoint in `directory`."""
+def is_checkpoint_file(path: str) -> bool:
+    """Says whether a path within the checkpoints' directory is one that a store writes."""
+    directory, _, name = path.partition("/")
+    if directory == _ROWS:
+        return bool(_CHUNK.fullmatch(name))
+    return bool(_NAME.fullmatch(directory)) and name in (_VARIABLES, _HOST, _MANIFEST)
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Reads the manifest of the checkpoint in `directory`; every name in it is one of a store's.
+
+    Raises:
+      CheckpointError: it is damaged.
+    """
     path = directory / _MANIFEST
     with _raising_damage(path):
         data = read_regular(path, most=_MANIFEST_BYTES)
@@ -293,6 +303,9 @@ def _read_manifest(directory: Path) -> Manifest:
             raise ValueError(f"it has format {manifest.format}, this version reads {FORMAT}")
         if manifest.files.keys() != {_VARIABLES, _HOST}:
             raise ValueError("its list of files is not that of a checkpoint")
+        for chunk in manifest.chunks:
+            if not _CHUNK.fullmatch(chunk):
+                raise ValueError(f"{shown(chunk)} is no name of a chunk")
     return manifest
 
 

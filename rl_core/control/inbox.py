@@ -88,6 +88,11 @@ class Inbox:
         return [name for name in names if name.endswith(".json") and name[0] != "."]
 
 
+def is_letter(name: str) -> bool:
+    """Says whether a file of this name is a letter."""
+    return bool(_FILE.fullmatch(name))
+
+
 def _read(path: Path) -> Letter | None:
     """Reads a letter; returns None if it was withdrawn since the listing."""
     data = b""

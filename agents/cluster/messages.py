@@ -1,0 +1,62 @@
+"""The messages between home and a node."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+PIECE = 4 << 20  # bytes of one answer
+
+
+class About(NamedTuple):
+    """A node: its host name, its versions, its processor."""
+
+    host: str
+    versions: dict[str, str]
+    processor: str
+
+
+class Have(NamedTuple):
+    """The part of a file that home has: its first `size` bytes, of the file with this stamp."""
+
+    stamp: int
+    size: int
+
+
+class Piece(NamedTuple):
+    """A piece of a file.
+
+    Attributes:
+      path: of the file in the tree.
+      stamp: another one means that the file was replaced.
+      offset: where the piece belongs; at 0 the file comes anew.
+      data: the bytes.
+      total: size of the file, of which the piece may be a part.
+    """
+
+    path: str
+    stamp: int
+    offset: int
+    data: bytes
+    total: int
+
+
+class Look(NamedTuple):
+    """News of a node.
+
+    Attributes:
+      code: exit code of the process, negative if a signal ended it; None while it is at work.
+      log: the next bytes of its output.
+      pieces: of files that home lacks.
+      gone: files that home has and that are no more.
+      letters: those that wait in the inboxes, by their paths.
+      checkpoints: numbers of the checkpoints of each run.
+      more: whether there is more of the same at once.
+    """
+
+    code: int | None
+    log: bytes
+    pieces: list[Piece]
+    gone: list[str]
+    letters: set[str]
+    checkpoints: dict[str, list[int]]
+    more: bool

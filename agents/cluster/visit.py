@@ -1,0 +1,170 @@
+"""One job on one node: brought there, followed, and its files brought home."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from agents.cluster.actor import Actor
+from agents.cluster.connect import ClusterError
+from agents.cluster.home import Home
+from agents.cluster.home_runs import HomeRuns
+from agents.cluster.messages import PIECE, About, Look
+from agents.cluster.nodes import differing_versions
+from agents.cluster.portable import Portable, file_name
+from agents.saved.machines import add_machine
+from rl_core.checkpoint.store import CheckpointError
+
+_LOOK_SECONDS = 0.5  # between two looks at the node
+_MOST_COMPARED = 5  # times that files are compared for one checkpoint
+
+
+class Visit:
+    """A job on a node.
+
+    Args:
+      actor: its worker there.
+      home: its directory here.
+      runs: its runs here.
+      portable: what it needs.
+      log: file to which its output is appended.
+      kept: called once a new checkpoint is at home.
+    """
+
+    def __init__(
+        self,
+        actor: Actor,
+        home: Home,
+        runs: HomeRuns,
+        portable: Portable,
+        log: Path,
+        kept: Callable[[], None],
+    ) -> None:
+        self._actor, self._home, self._runs, self._portable = actor, home, runs, portable
+        self._log, self._kept = log, kept
+        self._about: About | None = None
+        self._output = 0  # bytes of the process's output that are here
+        self._next = 0.0
+        self._removed: set[tuple[str, int]] = set()  # checkpoints that came and went
+
+    def begin(self, arguments: Sequence[str]) -> None:
+        """Waits for a node with room, brings everything there and starts the process.
+
+        Raises:
+          NodeLost: the node died meanwhile.
+          GivenUp: home wants no more of it.
+          ClusterError: the node cannot be used.
+        """
+        call, tree = self._actor.call, self._portable.tree.name
+        self._about = about = About(*call("prepare", give_up=True))
+        self._actor.node = about.host
+        if differing := differing_versions(about.versions):
+            raise ClusterError(f"{about.host} has {differing}")
+        self._runs.begin()
+        for path, offset, data in self._home.begin():
+            call("put", f"{tree}/{path}", offset, data)
+        for word, content in self._portable.files.items():
+            call("put", file_name(word), 0, content)
+        for run in self._runs.locked():
+            self._note(run)
+        call("start", list(arguments), str(Path.cwd()))
+
+    def follow(self) -> int:
+        """Follows the process until it has ended and everything is at home.
+
+        Raises:
+          NodeLost, GivenUp, ClusterError: as for `begin`.
+          OSError: a file at home cannot be written.
+        """
+        told = False
+        while True:
+            if self._actor.interrupted.is_set() and not told:
+                self._actor.call("interrupt")
+                told = True
+            look = self._catch_up()
+            self._post()
+            fetched = [self._fetch(run, numbers) for run, numbers in look.checkpoints.items()]
+            if look.code is not None and not any(fetched):
+                self._compare(look.checkpoints)
+                self._catch_up(last=True)
+                return look.code
+            if look.code is None:
+                self._actor.killed.wait(_LOOK_SECONDS)
+
+    def _catch_up(self, *, last: bool = False) -> Look:
+        """Brings home whatever is new beside checkpoints."""
+        while True:
+            look: Look = self._actor.call("look", dict(self._home.have), self._output, last=last)
+            if look.log:
+                self._log.parent.mkdir(parents=True, exist_ok=True)
+                with self._log.open("ab") as file:
+                    file.write(look.log)
+                self._output += len(look.log)
+            for piece in look.pieces:
+                self._home.take(piece)
+            for path in look.gone:
+                self._home.drop(path)
+            for run in self._runs.lock():
+                self._note(run)
+            if not look.more:  # only then is all of the log here
+                self._runs.answered(look.letters)
+                self._next = time.monotonic() + _LOOK_SECONDS
+                return look
+
+    def _post(self) -> None:
+        """Hands on the letters that came here for the runs."""
+        closed = set()  # runs that have no inbox there yet: letters keep their order
+        for run, name, letter in self._runs.letters():
+            if run not in closed and self._actor.call("post", run, name, letter):
+                self._runs.posted(run, name)
+            else:
+                closed.add(run)
+
+    def _fetch(self, run: str, numbers: Sequence[int]) -> bool:
+        """Brings home the newest checkpoint that is not here; returns False if all are."""
+        there = [number for number in numbers if (run, number) not in self._removed]
+        number = self._home.lacks(run, there)
+        if number is None:
+            return False
+        manifest = self._actor.call("hold", run, number)
+        if manifest is None:  # it was removed meanwhile, for newer ones
+            self._removed.add((run, number))
+            return True
+        try:
+            self._home.begin_checkpoint(run, number, manifest, self._read)
+        except CheckpointError as error:
+            raise ClusterError(f"{self._actor.node} sent a damaged checkpoint: {error}") from None
+        self._catch_up()
+        self._compare([run])
+        self._home.end_checkpoint(run, number, self._portable.keep)
+        self._kept()
+        self._actor.call("let_go")
+        return True
+
+    def _read(self, name: str, offset: int) -> bytes:
+        if time.monotonic() >= self._next:  # the run is steered and shown all the while
+            self._catch_up()
+            self._post()
+        data: bytes = self._actor.call("read_held", name, offset)
+        assert len(data) <= PIECE
+        return data
+
+    def _compare(self, runs: Sequence[str] | dict[str, list[int]]) -> None:
+        """Compares the files that only grow with those of the node, by their digests.
+
+        A run that goes on first cuts them back to its checkpoint, and they may have grown again
+        before they were looked at.
+        """
+        for run in runs:
+            for _ in range(_MOST_COMPARED):
+                sizes = self._home.grown(run)
+                if self._home.same(self._actor.call("digests", sizes), sizes):
+                    break
+                self._catch_up()
+            else:
+                raise ClusterError(f"files of {self._portable.tree / run} came damaged")
+
+    def _note(self, run: str) -> None:
+        assert self._about is not None
+        add_machine(self._portable.tree / run, self._about.host, self._about.processor)

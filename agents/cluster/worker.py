@@ -1,0 +1,150 @@
+"""One job on a node: its process, and the reading and writing of its files for the machine at home.
+
+`Worker` becomes a Ray actor. It does nothing by itself: home asks for everything, so that what is
+at home is known there. Nothing here needs Ray.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agents.cluster.connect import ClusterError
+from agents.cluster.messages import PIECE, About, Have, Look
+from agents.cluster.node_files import NodeFiles
+from agents.cluster.nodes import versions
+from agents.cluster.process import start_child
+from agents.cluster.scratch import Scratch
+from rl_core.control.files import ControlFiles, write_whole
+from rl_core.machine import processor
+
+
+class Worker:
+    """A job on a node.
+
+    Args:
+      name: of the directory that the job fills.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._scratch: Scratch | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def prepare(self) -> About:
+        """Makes the scratch directory.
+
+        Raises:
+          ClusterError: it cannot be made.
+        """
+        self._scratch = Scratch()
+        self._work.mkdir()
+        return About(socket.gethostname(), versions(), processor())
+
+    def put(self, path: str, offset: int, data: bytes) -> None:
+        """Writes a piece of a file: of the tree's, or of one beside it."""
+        place = self._work / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("r+b" if offset else "wb") as file:
+            file.seek(offset)
+            file.write(data)
+
+    def start(self, arguments: Sequence[str], python_path: str) -> None:
+        """Starts the process: this Python with these arguments, in the scratch directory.
+
+        Args:
+          python_path: a directory at home whose modules it may import, if the node has it too.
+
+        Raises:
+          ClusterError: it cannot be started.
+        """
+        assert self._scratch is not None
+        paths = [os.environ.get("PYTHONPATH", ""), python_path]
+        environment = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        try:
+            self._process = start_child(
+                [sys.executable, *arguments], self._log, environment,
+                cwd=self._work, pass_fds=[self._scratch.lock],
+            )  # fmt: skip
+        except OSError as error:
+            raise ClusterError(f"cannot start {sys.executable}: {error.strerror}") from None
+
+    def look(self, have: Mapping[str, Have], log: int, *, last: bool = False) -> Look:
+        """Returns what is new since home has looked before.
+
+        Args:
+          have: what home has, by path.
+          log: bytes that it has of the process's output.
+          last: everything else is at home, so that results may follow.
+        """
+        # First: what the process wrote before it ended is seen below.
+        code = self._process.poll() if self._process else None
+        # Before the files: the answer to a letter that is gone is in the log by now.
+        letters, checkpoints = self._files.letters(), self._files.checkpoints()
+        output = _output(self._log, log)
+        pieces, gone, more = self._files.new(have, last=last)
+        return Look(code, output, pieces, gone, letters, checkpoints, more or len(output) == PIECE)
+
+    def hold(self, run: str, number: int) -> bytes | None:
+        """Keeps a checkpoint until `let_go`; see `NodeFiles.hold`."""
+        return self._files.hold(run, number)
+
+    def read_held(self, name: str, offset: int) -> bytes:
+        """Returns a piece of a file of the checkpoint that is held."""
+        return self._files.read_held(name, offset)
+
+    def let_go(self) -> None:
+        """Forgets the checkpoint that is held."""
+        self._files.let_go()
+
+    def digests(self, sizes: Mapping[str, int]) -> dict[str, str]:
+        """Returns the SHA-256 of the first bytes of files."""
+        return self._files.digests(sizes)
+
+    def post(self, run: str, name: str, letter: bytes) -> bool:
+        """Puts a letter into the inbox of a run; returns False if it has none yet."""
+        inbox = ControlFiles(self._work / self._name / run).inbox
+        if not inbox.is_dir():
+            return False
+        write_whole(inbox / name, letter)
+        return True
+
+    def interrupt(self) -> None:
+        """Lets the process save and end."""
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+    def close(self) -> None:
+        """Ends the process, if it is still at work, and removes the scratch directory."""
+        if self._process and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        if self._scratch:
+            self._scratch.remove()
+
+    @property
+    def _work(self) -> Path:
+        assert self._scratch is not None
+        return self._scratch.path / "work"
+
+    @property
+    def _log(self) -> Path:
+        return self._work.parent / "output"
+
+    @property
+    def _files(self) -> NodeFiles:
+        return NodeFiles(self._work / self._name, self._work.parent / "held")
+
+
+def _output(path: Path, offset: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(PIECE)
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,103 @@
+"""Places where jobs run: child processes of this machine, or the nodes of a cluster."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from agents.cluster.portable import Portable
+from agents.cluster.process import start_child
+from rl_core.errors import RlCoreError
+
+
+class Running(Protocol):
+    """A process that was started, here or elsewhere."""
+
+    @property
+    def how(self) -> str:
+        """The way it ended, in words; asked for once it has."""
+
+    def poll(self) -> int | None:
+        """Returns the exit code, negative if a signal ended it; None while it is at work."""
+
+    def interrupt(self) -> None:
+        """Lets it save and end."""
+
+    def kill(self) -> None:
+        """Ends it at once."""
+
+    def wait(self) -> None:
+        """Waits for the end of a process that was killed."""
+
+
+class Place(Protocol):
+    """A place for jobs."""
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        portable: Portable | None,
+        say: Callable[[str], None],
+    ) -> Running:
+        """Starts a process.
+
+        Args:
+          name: of the job, on the screen.
+          command: program and arguments.
+          log: file to which its output is appended.
+          portable: what it needs to run elsewhere.
+          say: shows one line.
+
+        Raises:
+          RlCoreError: it cannot be started.
+        """
+
+
+class Here:
+    """The machine of this process."""
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        portable: Portable | None,
+        say: Callable[[str], None],
+    ) -> Running:
+        try:
+            return _Child(start_child(command, log, {}))
+        except OSError as error:
+            where = error.filename or command[0]
+            raise RlCoreError(f"cannot start {name}: {where}: {error.strerror}") from None
+
+
+HERE = Here()
+
+
+class _Child:
+    """A child process of this one."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    @property
+    def how(self) -> str:
+        code = self._process.returncode
+        return f"exit code {code}" if code > 0 else f"signal {-code}"
+
+    def poll(self) -> int | None:
+        return self._process.poll()
+
+    def interrupt(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self) -> None:
+        self._process.wait()

@@ -1,0 +1,91 @@
+"""The order in which things come home."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from agents.cluster.home import Home
+from agents.cluster.home_runs import HomeRuns
+from agents.cluster.messages import About, Look, Piece
+from agents.cluster.node_files import sha256_of
+from agents.cluster.nodes import versions
+from agents.cluster.portable import Portable
+from agents.cluster.visit import Visit
+from rl_core.control.commands import set_command
+from rl_core.control.files import ControlFiles, submit
+
+
+class Script:
+    """An actor that answers from a list of looks, and tells each call before it answers."""
+
+    def __init__(self, looks, before=lambda method: None):
+        self.interrupted, self.killed, self.node = threading.Event(), threading.Event(), "node"
+        self._looks, self._before, self.tape = iter(looks), before, []
+        self.run = Path()
+
+    def call(self, method, *arguments, give_up=False, **more):
+        self._before(method)
+        self.tape.append((method, *arguments))
+        sizes = arguments[0] if method == "digests" else {}
+        answers = {
+            "prepare": lambda: About("node", versions(), "Abacus"),
+            "look": lambda: next(self._looks),
+            "post": lambda: True,
+            "digests": lambda: {path: sha256_of(self.run / path, n) for path, n in sizes.items()},
+        }
+        return answers.get(method, lambda: None)()
+
+
+def look(*, code=None, pieces=(), letters=(), more=False):
+    return Look(code, b"", list(pieces), [], set(letters), {"": []}, more)
+
+
+@pytest.fixture
+def visit(tmp_path):
+    run = tmp_path / "run"
+    runs = HomeRuns(run, [""])
+    runs.lock()
+
+    def visit(actor):
+        portable, actor.run = Portable(run, [run], {"cartpole": b"text"}), run
+        return Visit(actor, Home(run), runs, portable, tmp_path / "log", lambda: None)
+
+    yield visit
+    runs.release()
+
+
+def test_a_letter_stays_at_home_until_all_of_the_log_is_there(visit, tmp_path):
+    letter = submit(ControlFiles(tmp_path / "run"), set_command("x", 1, "api"))
+    log = "control/log.jsonl"
+    there = []
+    looks = [
+        look(letters=[letter.name]),
+        look(pieces=[Piece(log, 1, 0, b"first\n", 13)], more=True),  # answered: it waits no more
+        look(pieces=[Piece(log, 1, 6, b"second\n", 13)]),
+        look(code=0),
+        look(code=0),
+    ]
+    actor = Script(looks, lambda method: there.append(letter.exists()) if method == "look" else 0)
+    made = visit(actor)
+    made.begin(["train", "cartpole"])
+    assert made.follow() == 0
+    assert there == [True, True, True, False, False]
+
+
+def test_a_node_gets_files_before_its_process_starts(visit):
+    actor = Script([])
+    visit(actor).begin(["-m", "agents.cli", "train", "cartpole"])
+    assert [method for method, *_ in actor.tape] == ["prepare", "put", "start"]
+    assert actor.tape[1] == ("put", "cartpole.toml", 0, b"text")
+
+
+def test_words_of_the_command_are_those_of_the_node(tmp_path):
+    run, file = tmp_path / "a/3", str(tmp_path / "b/mine.toml")
+    portable = Portable(run, [run / "m00", run / "m01"], {file: b"", "cartpole": b""})
+    command = ["python", "train", file, "cartpole", "--run", str(run), "--resume"]
+    assert portable.arguments(command) == [
+        "train", "mine.toml", "cartpole.toml", "--run", "3", "--resume"
+    ]  # fmt: skip
+    assert portable.names() == ["m00/", "m01/"]
+    assert Portable(run, [run]).names() == [""]

@@ -1,0 +1,81 @@
+"""Nodes without Ray, in this process, that die when they are told to; jobs that are toy runs."""
+
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from agents.cluster import errand, home, node_files, visit, worker
+from agents.cluster.actor import GivenUp, NodeLost
+from agents.cluster.portable import Portable
+from agents.cluster.worker import Worker
+
+TOY = str(Path(__file__).parent / "toy_run.py")
+
+
+class ToyActor:
+    """A worker of this process, called as if it were on a node.
+
+    Attributes:
+      made: all that there were.
+      dies: says before each call, by the number of calls so far, whether the node dies now.
+    """
+
+    made: list["ToyActor"] = []  # noqa: RUF012 - emptied by `install`
+    dies = staticmethod(lambda calls: False)
+
+    def __init__(self, portable, interrupted, killed):
+        self.interrupted, self.killed, self.node = interrupted, killed, ""
+        self.worker, self.calls, self.dead = Worker(portable.tree.name), [], False
+        ToyActor.made.append(self)
+
+    def call(self, method, *arguments, give_up=False, **more):
+        if self.killed.is_set() or (give_up and self.interrupted.is_set()):
+            raise GivenUp
+        if self.dead or ToyActor.dies(len(self.calls)):
+            self.die()
+            raise NodeLost("the node is dead")
+        self.calls.append(method)
+        return getattr(self.worker, method)(*arguments, **more)
+
+    def die(self):
+        self.dead = True
+        if self.worker._process:
+            self.worker._process.kill()
+            self.worker._process.wait()
+
+    def end(self):
+        self.worker.close()
+
+
+def install(monkeypatch, tmp_path, *, piece=600, look=0.01):
+    """Puts toys in the place of Ray; small pieces make many of every file."""
+    monkeypatch.setattr(errand, "Actor", ToyActor)
+    monkeypatch.setattr(ToyActor, "made", [])
+    monkeypatch.setattr(ToyActor, "dies", staticmethod(lambda calls: False))
+    monkeypatch.setattr(visit, "_LOOK_SECONDS", look)
+    for module in (home, node_files, visit, worker):
+        monkeypatch.setattr(module, "PIECE", piece)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir(exist_ok=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    return scratch
+
+
+def toy(tmp_path, *, steps=30, every=5, seconds=0.005):
+    """Returns the command of a toy run, and what it needs on a node."""
+    run, text = tmp_path / "run", f"steps = {steps}\nevery = {every}\nseconds = {seconds}\n"
+    (tmp_path / "toy.toml").write_text(text)
+    config = str(tmp_path / "toy.toml")
+    command = [sys.executable, TOY, config, "--run", str(run), "--resume"]
+    return command, Portable(run, [run], {config: text.encode()})
+
+
+def wait_for(condition, seconds=60):
+    """Waits until a condition holds."""
+    tick = threading.Event()
+    for _ in range(int(seconds / 0.005)):
+        if condition():
+            return
+        tick.wait(0.005)
+    raise AssertionError("it never came to that")
