@@ -2,6 +2,6 @@
 
 `targetnet results` trains in child processes and never imports TensorFlow itself.
 
-Imports: agents.config, agents.run, agents.saved, rl_core.control, rl_core.errors,
+Imports: agents.config, agents.run, agents.saved, rl_core.control, rl_core.errors, rl_core.machine,
 rl_core.regular_file, rl_core.seal.
 """

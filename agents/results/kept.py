@@ -11,11 +11,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from agents.config.model import DqnConfig
-from agents.results.machine import processor
 from agents.results.scores import Row, Seed, read_result, run_seed
 from agents.results.table import versions
 from rl_core.control.files import write_whole
 from rl_core.errors import RunDirError, shown
+from rl_core.machine import processor
 
 # Settings that change no score.
 _OF_THE_MACHINE = (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from agents.results.jobs import Job, last_line
 from agents.results.jobs_display import Progressed
-from agents.results.machine import processor
 from agents.results.peers.sb3_worker import SETTINGS
+from rl_core.machine import processor
 
 NAME = "SB3 DQN"
 _WORKER = Path(__file__).parent / "peers" / "sb3_worker.py"

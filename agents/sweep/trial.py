@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from agents.results.curves import read_curves
-from agents.results.machine import processor
 from agents.results.scores import EVALUATION, RunResult, read_result
 from agents.saved.directory import RESULT, RunDir
+from rl_core.machine import processor
 
 
 @dataclass

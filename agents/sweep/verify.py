@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from agents.config.files import dump_config
 from agents.results.jobs import Ended, Job, run_jobs
-from agents.results.machine import processor
 from agents.results.seeds import TRAIN, env_steps_of
 from agents.saved.directory import RunDir, write_file
 from agents.sweep.plan import Plan
 from agents.sweep.study import Study
 from rl_core.control.files import ControlFiles
 from rl_core.errors import RlCoreError
+from rl_core.machine import processor
 
 if TYPE_CHECKING:
     from rich.console import Console

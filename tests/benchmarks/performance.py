@@ -27,10 +27,10 @@ from rich.console import Console
 
 from agents.config.model import DqnConfig
 from agents.results.jobs import run_jobs
-from agents.results.machine import processor, vectors
 from agents.results.peer import REQUIREMENTS, venv_jobs, venv_python
 from rl_core.control.files import write_whole
 from rl_core.errors import RlCoreError, did_you_mean, in_one_line
+from rl_core.machine import processor, vectors
 from tests.benchmarks.performance_page import as_markdown, bar_line
 from tests.benchmarks.rounds import Measured, closing_all, measure
 from tests.benchmarks.scenarios import SCENARIOS

@@ -24,11 +24,11 @@ from rich.console import Console
 
 from agents.config.files import load_config
 from agents.results.jobs import Job, run_jobs
-from agents.results.machine import processor
 from agents.results.peer import progress_in, venv_python
 from agents.results.peers.sb3_worker import SETTINGS, SOURCE
 from rl_core.control.files import write_whole
 from rl_core.errors import RlCoreError, did_you_mean, in_one_line
+from rl_core.machine import processor
 from tests.benchmarks.performance import commit, make_venvs
 from tests.benchmarks.wall_clock_page import NAMES, as_markdown
 

@@ -1,4 +1,4 @@
-"""The processor that results were made on."""
+"""The processor of this machine."""
 
 from __future__ import annotations
 

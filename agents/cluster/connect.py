@@ -1,0 +1,137 @@
+"""Connection to a Ray cluster: in bounded time, one line if it fails, no output of Ray's own."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+from rl_core.errors import RlCoreError, in_one_line, shown
+
+_SECONDS = 40.0  # for a whole try; Ray itself would try for minutes
+_KNOCK_SECONDS = 5.0  # until a machine answers at all
+_MOST_SHOWN = 400  # characters of Ray's own words
+
+
+class ClusterError(RlCoreError, ConnectionError):
+    """A cluster that cannot be used."""
+
+
+def require_ray() -> None:
+    """Checks that Ray is installed.
+
+    Raises:
+      ClusterError: it is not; the message says how to install it.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise ClusterError("--ray needs Ray: pip install 'targetnet[ray]'")
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[None]:
+    """Joins a cluster as long as the context lasts; this machine has to be one of its nodes.
+
+    Args:
+      address: HOST:PORT of the head, or "auto" for the cluster that this machine belongs to.
+
+    Raises:
+      ClusterError: there is none, or it cannot be used; one line that says why.
+    """
+    require_ray()
+    _require_address(address)
+    found = _probed(address)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        join(found)
+    except Exception as error:  # whatever Ray raises: there are many kinds
+        raise _refused(address, error) from None
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in handlers.items():  # Ray sets one of its own
+                signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        import ray
+
+        ray.shutdown()
+
+
+def join(address: str) -> str:
+    """Joins a cluster without a bound of time, quietly; returns the address of its head.
+
+    Raises:
+      Exception: whatever Ray raises.
+    """
+    # Read when Ray is imported. Nothing is reported to anybody.
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of that
+    import ray
+
+    _silence()
+    ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def _silence() -> None:
+    """Keeps what nodes report off the screen; it is in Ray's own logs."""
+    from ray._private import worker
+
+    if hasattr(worker, "print_to_stdstream"):  # private: without it there are more lines
+        worker.print_to_stdstream = lambda *_, **__: None
+
+
+def _require_address(address: str) -> None:
+    """Checks what can be known without Ray; a machine that does not answer is told at once."""
+    if address == "auto":
+        return
+    host, colon, port = address.rpartition(":")
+    if "://" in address or not (host and colon and port.isascii() and port.isdigit()):
+        raise ClusterError(f"--ray wants HOST:PORT or auto, got {shown(address)}")
+    if not 0 < int(port) < 1 << 16:
+        raise ClusterError(f"--ray wants a port of 1 to 65535, got {shown(address)}")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _KNOCK_SECONDS).close()
+    except OSError as error:
+        why = "no answer" if isinstance(error, TimeoutError) else error.strerror or error
+        raise ClusterError(
+            f"no Ray cluster at {in_one_line(address)}: {in_one_line(why)}; start one with: "
+            "ray start --head"
+        ) from None
+
+
+def _probed(address: str) -> str:
+    """Tries in another process, which Ray may keep waiting or end; returns the head's address."""
+    command = [sys.executable, "-m", "agents.cluster.probe", address]
+    try:
+        tried = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, text=True
+        )
+    except subprocess.TimeoutExpired:
+        raise ClusterError(
+            f"no Ray cluster of this machine answers at {in_one_line(address)} within "
+            f"{_SECONDS:.0f} s; this machine has to be one of its nodes: ray start --address "
+            "HOST:PORT"
+        ) from None
+    try:
+        said = json.loads(tried.stdout.rstrip().rpartition("\n")[2])
+    except ValueError:
+        said = {"error": tried.stderr or f"exit code {tried.returncode}"}
+    if "error" in said:
+        raise _refused(address, said["error"])
+    return str(said["address"])
+
+
+def _refused(address: str, why: object) -> ClusterError:
+    what = f"cannot use the Ray cluster at {in_one_line(address)}"
+    if address == "auto":
+        what = "cannot use a Ray cluster of this machine"
+    return ClusterError(f"{what}: {in_one_line(why, _MOST_SHOWN)}")

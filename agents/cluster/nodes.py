@@ -1,0 +1,151 @@
+"""The nodes of the cluster: what each has, and whether runs may go there.
+
+Runs have the same bits only with the same versions, so a node with others is refused.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agents.cluster.connect import ClusterError
+from rl_core.errors import in_one_line
+from rl_core.machine import processor
+
+# What has to be the same everywhere, beside Python's own version.
+PACKAGES = ("targetnet", "tensorflow", "numpy", "gymnasium", "ray")
+_SECONDS = 60.0  # until all nodes have answered: a worker process has to start there
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the cluster.
+
+    Attributes:
+      id: Ray's.
+      name: address and host name, for people.
+      cpus: number of CPUs that Ray may give away there.
+      versions: package -> version; "none" if it is not installed.
+      processor: model and width of vectors; "" if targetnet is not installed there.
+    """
+
+    id: str
+    name: str
+    cpus: int
+    versions: Mapping[str, str]
+    processor: str
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of this machine, as a node's."""
+    return _looker()(PACKAGES)["versions"]
+
+
+def all_nodes() -> list[Node]:
+    """Returns the nodes that have CPUs.
+
+    Raises:
+      ClusterError: there is none, or one does not answer.
+    """
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    there = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+    if not there:
+        raise ClusterError("the Ray cluster has no CPUs: no node was started with any")
+    look = ray.remote(num_cpus=0, max_retries=2)(_looker())
+    asked = [
+        look.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        ).remote(PACKAGES)
+        for node in there
+    ]
+    deadline = time.monotonic() + _SECONDS
+    return [
+        _node(node, _answer(node, answer, deadline))
+        for node, answer in zip(there, asked, strict=True)
+    ]
+
+
+def require_same_versions(nodes: Sequence[Node]) -> None:
+    """Checks that all nodes have the versions of this machine.
+
+    Raises:
+      ClusterError: some do not; names node and versions.
+    """
+    here, wrong = versions(), []
+    for node in nodes:
+        differing = [
+            f"{package} {node.versions.get(package, 'none')} (here {version})"
+            for package, version in here.items()
+            if node.versions.get(package) != version
+        ]
+        wrong += [f"{node.name} has {', '.join(differing)}"] if differing else []
+    if wrong:
+        raise ClusterError(
+            f"the nodes have to have the versions of this machine: {'; '.join(wrong)}"
+        )
+
+
+def differing_processors(nodes: Sequence[Node]) -> str | None:
+    """Returns a line if not all processors are alike, this machine's among them."""
+    kinds = dict.fromkeys([processor(), *(node.processor for node in nodes)])
+    if len(kinds) == 1:
+        return None
+    return (
+        "the processors differ, so digests may differ from node to node: "
+        f"{in_one_line('; '.join(kinds), 400)}"
+    )
+
+
+def _node(node: Mapping[str, Any], said: Mapping[str, Any]) -> Node:
+    address, host = node["NodeManagerAddress"], node["NodeManagerHostname"]
+    return Node(
+        str(node["NodeID"]),
+        in_one_line(address if host in ("", address) else f"{address} ({host})"),
+        int(node["Resources"]["CPU"]),
+        {name: in_one_line(version, 40) for name, version in dict(said["versions"]).items()},
+        in_one_line(said["processor"]),
+    )
+
+
+def _answer(node: Mapping[str, Any], answer: Any, deadline: float) -> Mapping[str, Any]:
+    import ray
+
+    try:
+        said: Mapping[str, Any] = ray.get(answer, timeout=max(0.0, deadline - time.monotonic()))
+    except ray.exceptions.GetTimeoutError:
+        why: object = f"no answer within {_SECONDS:.0f} s"
+    except ray.exceptions.RayError as error:
+        why = error
+    else:
+        return said
+    raise ClusterError(
+        f"cannot use node {node['NodeManagerAddress']}: {in_one_line(why, 300)}"
+    ) from None
+
+
+def _looker() -> Callable[[Sequence[str]], dict[str, Any]]:
+    """Returns a function that looks at the machine it runs on.
+
+    A node without targetnet can run it too: what is defined in a function travels whole.
+    """
+
+    def look(packages: Sequence[str]) -> dict[str, Any]:
+        found = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
+        for package in packages:
+            try:
+                found[package] = importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                found[package] = "none"
+        try:
+            from rl_core.machine import processor
+        except ImportError:
+            return {"versions": found, "processor": ""}
+        return {"versions": found, "processor": processor()}
+
+    return look
