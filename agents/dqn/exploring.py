@@ -66,5 +66,5 @@ def _any_legal(die: np.ndarray, legal: np.ndarray) -> np.ndarray:
     """Returns the legal action number floor(die * legal actions): [N], [N, A] -> [N] int32."""
     seen = np.cumsum(legal, axis=1, dtype=np.int32)  # [N, A] legal actions up to here
     k = (die * seen[:, -1].astype(np.float32)).astype(np.int32)  # [N]
-    before: np.ndarray = np.sum(seen <= k[:, None], axis=1, dtype=np.int32)  # [N]
-    return np.minimum(before, np.int32(legal.shape[1] - 1))
+    before: np.ndarray = (seen <= k[:, None]).sum(axis=1, dtype=np.int32)  # [N]
+    return np.minimum(before, np.int32(legal.shape[1] - 1), out=before)

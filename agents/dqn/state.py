@@ -44,6 +44,7 @@ class AgentState:
       snapshots: the updates at which those that are still there were taken.
       past: keeps them; None if the config keeps none.
       contents: reads the rows of the replay; call `flush` first.
+      replaced: how often the weights were replaced by others, and not learned.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class AgentState:
         self._engine, self._config, self._memory = engine, config, memory
         self._acting, self._learner, self._live = acting, learner, hyperparameters
         self.snapshots: tuple[int, ...] = ()
+        self.replaced = 0
         self._weights = ScopeWeights(engine, networks.online)
         self._averaged = ScopeWeights(engine, networks.ema) if networks.ema else None
 
@@ -97,7 +99,7 @@ class AgentState:
         """The same for a member that begins, with parts of its own."""
         return place.copy(
             self, _config=config, _acting=acting, _learner=learner, _live=hyperparameters,
-            snapshots=(), past=self.past and place.copy(self.past),
+            snapshots=(), replaced=0, past=self.past and place.copy(self.past),
             _weights=place.copy(self._weights), _variables=place.copy(self._variables),
             _averaged=self._averaged and place.copy(self._averaged),
             _contents=place.copy(self._contents),
@@ -121,6 +123,7 @@ class AgentState:
         Raises:
           ScopeMismatch: names, shapes or dtypes differ; says which.
         """
+        self.replaced += 1
         self._weights.load(weights)
         self._learner.begin()
 
@@ -152,6 +155,7 @@ class AgentState:
           ScopeMismatch: another network was saved; says what differs.
         """
         self._acting.forget()
+        self.replaced += 1
         self._learner.moments.to_slots()
         self._variables.load(saved.variables)
         written, tail = (int(saved.variables[name].item()) for name in self._counters)
@@ -209,6 +213,7 @@ class AgentState:
         self.snapshot()
         self._learner.moments.to_slots()
         self.past.restore(back + 1)
+        self.replaced += 1
         self._learner.clock.now = None
         return update
 
