@@ -9,9 +9,10 @@ numpy_policy.py    action values of a network in NumPy
 graph_policy.py    action values of the other networks, by a graph
 transport.py       the interface to actors, wherever they are
 in_process.py      actors in this process
+ray_actors.py      actors in a Ray cluster
 fleet.py           all actors of a run: asks, takes, replaces those that are lost
 order.py           the order in which deliveries of free-running actors come
 remote_envs.py     the envs of such a run, as the rest of the run sees them
 
-Imports: agents.config, agents.dqn, envs, rl_core.
+Imports: agents.cluster, agents.config, agents.dqn, envs, rl_core.
 """

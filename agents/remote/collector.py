@@ -10,7 +10,7 @@ import numpy as np
 from agents.config.envs import byte_bounds
 from agents.config.model import DqnConfig
 from agents.dqn.exploring import EpsilonGreedy
-from agents.remote.deliveries import Answer, Delivery, Fault, Request, Weights
+from agents.remote.deliveries import Answer, Delivery, Request, Weights, fault_of
 from agents.remote.numpy_policy import NumpyPolicy, can_serve
 from envs import Envs, Episode, Step, make_envs
 from rl_core.errors import EnvFault
@@ -84,9 +84,8 @@ class Collector:
                 self._step = self._envs.reset()
             self._make_steps(rows, request.live, self._step)
         except EnvFault as fault:
-            text = f"actor {self._actor} (seed {self._config.seed}), {fault}"
-            env_steps = rows.transitions() + fault.env_steps
-            return Fault(self._actor, request.number, type(fault).__name__, text, env_steps)
+            found = fault_of(fault, self._actor, request.number, self._config.seed)
+            return found._replace(env_steps=rows.transitions() + fault.env_steps)
         self._collected += 1
         lanes = ({n: v for n, v in lane.items() if n != "actions"} for lane in self._lanes())
         return Delivery(

@@ -11,6 +11,7 @@ import numpy as np
 from envs import Episode
 from rl_core.errors import (
     EnvContractError,
+    EnvError,
     EnvFailed,
     EnvFault,
     EnvNotFinite,
@@ -20,7 +21,9 @@ from rl_core.errors import (
 
 Weights = Mapping[str, np.ndarray]  # name -> array
 
-_FAULTS = {of.__name__: of for of in (EnvContractError, EnvFailed, EnvNotFinite, EnvWorkerLost)}
+_FAULTS: dict[str, type[EnvFault | EnvError]] = {
+    of.__name__: of for of in (EnvContractError, EnvError, EnvFailed, EnvNotFinite, EnvWorkerLost)
+}
 
 
 class Request(NamedTuple):
@@ -96,11 +99,19 @@ class Fault(NamedTuple):
         """Returns a CRC-32 of the message."""
         return crc32(self.text.encode())
 
-    def error(self) -> EnvFault:
+    def error(self) -> EnvFault | EnvError:
         """Returns the error that ends the run."""
         error = _FAULTS.get(self.kind, EnvFault)(in_one_line(self.text, 2_000))
-        error.env_steps = self.env_steps
+        if isinstance(error, EnvFault):
+            error.env_steps = self.env_steps
         return error
+
+
+def fault_of(error: EnvFault | EnvError, actor: int, number: int, seed: int) -> Fault:
+    """Returns an error of an actor's envs as a fault, which names the actor and the run's seed."""
+    env_steps = error.env_steps if isinstance(error, EnvFault) else 0
+    text = f"actor {actor} (seed {seed}), {error}"
+    return Fault(actor, number, type(error).__name__, text, env_steps)
 
 
 Answer = Delivery | Fault

@@ -26,6 +26,7 @@ class RemoteEnvs(Envs):
 
     Attributes:
       fleet: the actors.
+      note: a line about where they are, for the run to show; None if there is nothing to say.
       order: of free-running actors; whoever runs the loop sets it before. None in phases.
 
     Raises:
@@ -45,6 +46,7 @@ class RemoteEnvs(Envs):
                 here.frames_per_second, here.has_time_limit,
             )  # fmt: skip
             self.order: Order | None = None
+            self.note: str | None = None
             self.fleet = Fleet(transport, config.actors, config.num_envs)
         except BaseException:
             transport.close()

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from agents.config.envs import training_envs
+from agents.config.envs import envs_beside, training_envs
 from agents.config.model import NETWORKS, DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.dqn.needs import on_the_way
 from agents.remote.deliveries import Weights
 from agents.remote.in_process import InProcess
 from agents.remote.order import Order
+from agents.remote.ray_actors import RayActors
 from agents.remote.remote_envs import RemoteEnvs
 from agents.saved.host import ActorsPart, RequestPart, Resumed, RunHost
 from envs import Envs
+from rl_core.arguments import require_a
 from rl_core.control.arrivals import Arrival, ArrivalsFile, read_arrivals
 from rl_core.control.files import ControlFiles
-from rl_core.errors import RunDirError, shown
+from rl_core.errors import ArgumentError, RunDirError, shown
+from rl_core.memory import Need
 from rl_core.replay import format_bytes
 
 _WEIGHTS = re.compile(r"actors/(\d{1,18})/(.+)")  # of requests, among a checkpoint's variables
@@ -29,23 +33,42 @@ def envs_of_run(config: DqnConfig, ray: str | None) -> Envs:
     """Makes the envs to train on.
 
     Args:
-      ray: where the actors of a remote loop live: "off" is this process.
+      ray: where the actors of a remote loop live, as for `agents.run.train.train`.
 
     Raises:
       EnvError: the config's env cannot be made or trained on.
+      ClusterError: Ray cannot be used.
+      ArgumentError: `ray` is no text, or is given with another loop.
     """
+    if ray is not None:
+        require_a(str, "ray", ray, "an address such as '10.0.0.1:6379', 'auto' or 'off'")
     if config.loop != "remote":
+        if ray is not None:
+            raise ArgumentError(
+                f"ray says where the actors of loop = 'remote' live, and loop is {config.loop!r}"
+            )
         return training_envs(config)
-    return RemoteEnvs(config, InProcess(config))
+    if ray == "off":
+        return RemoteEnvs(config, InProcess(config))
+    with contextlib.closing(envs_beside(config)) as here:
+        on_the_way = _on_the_way(config, here).nbytes
+    actors = RayActors(config, ray, on_the_way)
+    envs = RemoteEnvs(config, actors)
+    envs.note = actors.note
+    return envs
 
 
 def memory_on_the_way(config: DqnConfig, envs: Envs) -> str:
     """Returns a line about the memory of deliveries that wait to be stored."""
-    need = on_the_way(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
+    need = _on_the_way(config, envs)
     return (
         f"{need.what} may be on their way: up to {format_bytes(need.nbytes)} with their weights, "
         "beside the replay"
     )
+
+
+def _on_the_way(config: DqnConfig, envs: Envs) -> Need:
+    return on_the_way(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
 
 
 # The order of arrivals.
@@ -73,6 +96,8 @@ def keep_order(
     if not isinstance(envs, RemoteEnvs):
         return
     envs.fleet.say = say
+    if envs.note is not None:
+        say(envs.note)
     if config.actor_pace == "phases":
         return
     position = host.actors.arrivals if host.actors else (0, None)

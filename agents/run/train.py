@@ -81,7 +81,7 @@ def train(
     if path is not None:
         require_free(path)
     require_sinks(config.log_to, sinks)
-    envs = envs_of_run(config, "off" if repeat else ray)
+    envs = envs_of_run(config, "off" if repeat and config.loop == "remote" else ray)
     try:
         agent = agent_for(config, envs)
         part = initial_weights(initial, agent)
