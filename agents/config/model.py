@@ -361,6 +361,11 @@ class ActorKeys(Settings):
         "1",
         ge=0,
     )
+    actor_priorities: bool = key(
+        False,
+        "rows enter a prioritized replay with the TD error that their actor found, not with the "
+        "largest priority so far",
+    )
 
 
 class MachineKeys(Settings):
@@ -444,6 +449,15 @@ class DqnConfig(
             raise ValueError("munchausen needs n_step = 1, because it adds a bonus to each reward")
         if self.loop == "remote":
             self._check_actors()
+        if self.actor_priorities and not (
+            self.loop == "remote" and self.prioritized and self.head == "scalar"
+        ):
+            raise ValueError(
+                "actor_priorities needs loop = 'remote', prioritized = true and head = 'scalar', "
+                "whose priority is a TD error"
+            )
+        if self.actor_priorities and self.munchausen:
+            raise ValueError("actor_priorities are of Q-learning; leave munchausen out")
         return self
 
     def _check_actors(self) -> None:

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from agents.config.model import NETWORKS, DqnConfig
+from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent, LearnStats
 from agents.loops.plain import LoopState, Tick, telling_env_step
-from agents.remote.deliveries import Delivery, delivered
+from agents.remote.deliveries import Delivery, delivered, sent_beside_epsilon
 from agents.remote.fleet import Fleet
 from agents.remote.remote_envs import RemoteEnvs
 from envs import Envs, Episode
@@ -92,7 +92,7 @@ class _Asking:
 
     def __init__(self, agent: DqnAgent, fleet: Fleet) -> None:
         self._agent, self._fleet = agent, fleet
-        self._own = () if agent.config.network in NETWORKS else tuple(agent.config.live)
+        self._sent = sent_beside_epsilon(agent.config)
         self._published: tuple[int, int] | None = None  # which weights the actors were given last
 
     def __call__(self, actor: int) -> None:
@@ -102,8 +102,8 @@ class _Asking:
             self._fleet.publish(agent.state.weights())
             self._published = now
         epsilon = epsilon_of(actor, live["epsilon"], agent.config)
-        own = {name: float(live[name]) for name in self._own}
-        self._fleet.ask(actor, agent.updates, {"epsilon": epsilon} | own)
+        sent = {name: float(live[name]) for name in self._sent}
+        self._fleet.ask(actor, agent.updates, {"epsilon": epsilon} | sent)
 
 
 class _Stored:

@@ -7,6 +7,7 @@ deliveries.py      requests to an actor, and its answers
 collector.py       an actor's work: steps its envs and explores; plain Python
 numpy_policy.py    action values of a network in NumPy
 graph_policy.py    action values of the other networks, by a graph
+priorities.py      priorities with which rows enter the replay
 transport.py       the interface to actors, wherever they are
 in_process.py      actors in this process
 ray_actors.py      actors in a Ray cluster

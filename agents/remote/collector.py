@@ -12,6 +12,7 @@ from agents.config.model import DqnConfig
 from agents.dqn.exploring import EpsilonGreedy
 from agents.remote.deliveries import Answer, Delivery, Request, Weights, fault_of
 from agents.remote.numpy_policy import NumpyPolicy, can_serve
+from agents.remote.priorities import td_errors
 from envs import Envs, Episode, Step, make_envs
 from rl_core.errors import EnvFault
 from rl_core.philox import OutsideStream
@@ -86,6 +87,8 @@ class Collector:
         except EnvFault as fault:
             found = fault_of(fault, self._actor, request.number, self._config.seed)
             return found._replace(env_steps=rows.transitions() + fault.env_steps)
+        if self._config.actor_priorities:
+            rows.columns["priority"] = self._priorities(rows.columns, request.live)
         self._collected += 1
         lanes = ({n: v for n, v in lane.items() if n != "actions"} for lane in self._lanes())
         return Delivery(
@@ -114,6 +117,16 @@ class Collector:
             self._step = step = self._envs.step(actions)
             rows.led_to(t, step)
         rows.show(T, step)
+
+    def _priorities(
+        self, columns: Mapping[str, np.ndarray], live: Mapping[str, float]
+    ) -> np.ndarray:
+        observation = columns["observation"]
+        flat = observation.reshape(-1, *observation.shape[2:])
+        q = self._policy.values(flat, self._collected * self._config.actor_steps, live)
+        q = q.reshape(*observation.shape[:2], -1)  # [T + 1, M, A]
+        legal = columns.get("legal")
+        return td_errors(q if legal is None else np.where(legal, q, _LEAST), columns, live)
 
     def _lanes(self) -> list[dict[str, Any]]:
         lanes: list[dict[str, Any]] = self._envs.state()["lanes"]

@@ -8,6 +8,8 @@ from zlib import crc32
 
 import numpy as np
 
+from agents.config.model import NETWORKS, DqnConfig
+from agents.remote.priorities import LIVE
 from envs import Episode
 from rl_core.errors import (
     EnvContractError,
@@ -33,13 +35,19 @@ class Request(NamedTuple):
       number: of the delivery within its actor, from 0.
       weights: number of the weights to act with; see `Transport.publish`.
       updates: gradient steps that had been made when it was asked for.
-      live: epsilon of this actor, and the user's own live values.
+      live: epsilon of this actor, and the values of `sent_beside_epsilon`.
     """
 
     number: int
     weights: int
     updates: int
     live: dict[str, float]
+
+
+def sent_beside_epsilon(config: DqnConfig) -> tuple[str, ...]:
+    """Returns the names of the live values that actors need: the user's own, and of priorities."""
+    own = () if config.network in NETWORKS else tuple(config.live)
+    return (*own, *(LIVE if config.actor_priorities else ()))
 
 
 class Delivery(NamedTuple):

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from agents.config.envs import envs_beside, training_envs
-from agents.config.model import NETWORKS, DqnConfig
+from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.dqn.needs import on_the_way
-from agents.remote.deliveries import Weights
+from agents.remote.deliveries import Weights, sent_beside_epsilon
 from agents.remote.in_process import InProcess
 from agents.remote.order import Order
 from agents.remote.ray_actors import RayActors
@@ -165,7 +165,7 @@ def problem_of_actors(resumed: Resumed, agent: DqnAgent) -> str:
         return ""
     A, weights = config.actors, split_variables(resumed.checkpoint.variables)[1]
     kinds = _kinds(agent.state.weights())
-    names = {"epsilon", *(() if config.network in NETWORKS else config.live)}
+    names = {"epsilon", *sent_beside_epsilon(config)}
     if len(part.delivered) != A or len(part.requests) != A:
         return f"is of {len(part.delivered):,} actors, not of {A:,}"
     for actor, (count, requests) in enumerate(zip(part.delivered, part.requests, strict=True)):

@@ -147,6 +147,7 @@ def test_a_learner_that_was_killed_in_phases_becomes_the_run_that_was_not(tmp_pa
     [
         {},
         pytest.param({"prioritized": True, "n_step": 3, "xla": True}, marks=pytest.mark.slow),
+        pytest.param({"prioritized": True, "actor_priorities": True}, marks=pytest.mark.slow),
         pytest.param({"noisy": True, "env_kwargs": {"masks": True}}, marks=pytest.mark.slow),
     ],
     ids=str,

@@ -30,12 +30,12 @@ def network(seed=0):
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-def collected(of, actor, deliveries, epsilon=0.5):
-    """The first deliveries of an actor."""
+def collected(of, actor, deliveries, epsilon=0.5, more=None):
+    """The first deliveries of an actor; `more`: further live values."""
     collector = Collector(of, actor)
     try:
         return [
-            collector.collect(Request(k, 0, 0, {"epsilon": epsilon}), network())
+            collector.collect(Request(k, 0, 0, {"epsilon": epsilon} | (more or {})), network())
             for k in range(deliveries)
         ]
     finally:
