@@ -449,15 +449,6 @@ class DqnConfig(
             raise ValueError("munchausen needs n_step = 1, because it adds a bonus to each reward")
         if self.loop == "remote":
             self._check_actors()
-        if self.actor_priorities and not (
-            self.loop == "remote" and self.prioritized and self.head == "scalar"
-        ):
-            raise ValueError(
-                "actor_priorities needs loop = 'remote', prioritized = true and head = 'scalar', "
-                "whose priority is a TD error"
-            )
-        if self.actor_priorities and self.munchausen:
-            raise ValueError("actor_priorities are of Q-learning; leave munchausen out")
         return self
 
     def _check_actors(self) -> None:
@@ -468,6 +459,13 @@ class DqnConfig(
             )
         if self.boltzmann:
             raise ValueError("loop = 'remote' explores by epsilon alone; leave boltzmann out")
+        if self.actor_priorities and not (self.prioritized and self.head == "scalar"):
+            raise ValueError(
+                "actor_priorities needs prioritized = true, and head = 'scalar', whose priority is "
+                "a TD error"
+            )
+        if self.actor_priorities and self.munchausen:
+            raise ValueError("actor_priorities are of Q-learning; leave munchausen out")
         rows = self.delivered_at_once * self.num_envs
         if self.replay_capacity < 3 * rows:
             raise ValueError(

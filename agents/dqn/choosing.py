@@ -99,7 +99,7 @@ class Exploration:
     """
 
     def __init__(self, config: DqnConfig, keys: Keys, num_actions: int) -> None:
-        self.gives_priorities = config.actor_priorities
+        self.gives_priorities = config.loop == "remote" and config.actor_priorities
         self._config, self._keys, self._num_actions = config, keys, num_actions
         self.knobs = tuple(k.name for k in live_knobs(config) if k.name in KNOBS)
 

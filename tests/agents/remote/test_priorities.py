@@ -87,7 +87,6 @@ def test_errors_are_those_of_the_transitions_that_the_replay_makes(n, masks):
         {},
         {"prioritized": True, "head": "quantile"},
         {"prioritized": True, "munchausen": True},
-        {"prioritized": True, "loop": "plain"},
     ],
     ids=str,
 )
