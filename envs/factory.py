@@ -5,6 +5,7 @@ All problems of an env that can be found before the run are found here.
 
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
+from functools import partial
 from numbers import Integral
 from types import NoneType
 from typing import Any, Literal, get_args
@@ -22,7 +23,7 @@ from envs.pool import PoolEnv
 from envs.registry import find_spec, make_single, make_vector
 from envs.seeding import episode_seed
 from envs.spaces import Spaces, read_spaces
-from rl_core.arguments import require_a
+from rl_core.arguments import require_a, require_whole
 from rl_core.errors import EnvError, did_you_mean, shown
 from rl_core.memory import check_memory, memory_limit, resident_bytes
 
@@ -41,6 +42,7 @@ def make_envs(
     vectorization: Vectorization = "sync",
     seed: int,
     env_kwargs: Mapping[str, Any] | None = None,
+    first: int = 0,
 ) -> Envs:
     """Makes `num_envs` envs that step together.
 
@@ -57,6 +59,8 @@ def make_envs(
         the vector env of the package envpool; both are seeded only once, at their start.
       seed: the run's seed, >= 0.
       env_kwargs: arguments of the env, and `max_episode_steps` to change its time limit.
+      first: number of the first env, if these are a share of a larger set; "sync" only. With the
+        seed it determines every episode.
 
     Raises:
       EnvError: there is no such env, it cannot be made, or it cannot be trained on.
@@ -64,8 +68,11 @@ def make_envs(
       MemoryLimitError: the envs need more memory than is available.
     """
     _require_arguments(env_id, num_envs, vectorization, seed, env_kwargs)
+    require_whole("first", first, 0)
+    if first and vectorization != "sync":
+        raise EnvError(f"first = {first} needs vectorization = 'sync', got {vectorization!r}")
     _require_room(num_envs, _LEAST_BYTES[vectorization])
-    make = _MAKE[vectorization]
+    make = partial(_make_sync, first=first) if first else _MAKE[vectorization]
     kwargs = dict(env_kwargs or {})
     envs = make(env_id, num_envs, seed, kwargs)
     if vectorization != "envpool":  # every env of envpool has a time limit
@@ -132,6 +139,7 @@ def _make_sync(
     num_envs: int,
     seed: int,
     env_kwargs: Mapping[str, Any],
+    first: int = 0,
 ) -> Envs:
     spec = find_spec(env_id)
     with ExitStack() as opened:  # closes the envs if a later line raises
@@ -139,7 +147,7 @@ def _make_sync(
         spaces, masks = _checked_single(env_id, envs[0], seed)
         opened.pop_all()
         driver = SingleEnv if num_envs == 1 else SyncEnvs
-        return driver(env_id, envs, spaces, seed, has_action_masks=masks)
+        return driver(env_id, envs, spaces, seed, has_action_masks=masks, first=first)
 
 
 def _make_async(

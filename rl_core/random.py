@@ -5,8 +5,6 @@ Stateful random ops restart their sequence after a restore; these have no state 
 
 from __future__ import annotations
 
-import math
-import zlib
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
 from rl_core.graph.xla import compiled
+from rl_core.philox import OutsideStream, stream_key
 
 _PHILOX = 1  # tf.random.Algorithm.PHILOX
 
@@ -52,7 +51,7 @@ class Keys:
     def values(self, seed: int | None = None) -> np.ndarray:
         """[S] uint64 keys of all streams that were built, by default of the agent's seed."""
         seed = self.seed if seed is None else seed
-        keys = [_key(seed, name) for name in self._variables]
+        keys = [stream_key(seed, name) for name in self._variables]
         return np.concatenate([np.zeros(0, np.uint64), *keys])
 
     def _variable(self, place: int) -> tf.Variable:
@@ -64,8 +63,8 @@ class Keys:
         return variable
 
 
-class Stream:
-    """One stream of Philox numbers (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405).
+class Stream(OutsideStream):
+    """A stream of Philox numbers that draws in the graph too.
 
     Args:
       seed: the run's seed, which becomes a constant of the graph; or an agent's keys.
@@ -73,11 +72,9 @@ class Stream:
     """
 
     def __init__(self, seed: int | Keys, name: str) -> None:
+        super().__init__(seed.seed if isinstance(seed, Keys) else seed, name)
         self._key: np.ndarray | tf.Tensor
-        if isinstance(seed, Keys):
-            self._host_key, self._key = _key(seed.seed, name), seed.of(name)
-        else:
-            self._host_key = self._key = _key(seed, name)
+        self._key = seed.of(name) if isinstance(seed, Keys) else self._host_key
 
     def uniform(self, counter: tf.Tensor, shape: list[int]) -> tf.Tensor:
         """float32 in [0, 1), of `shape`; `counter` is an int64 scalar or [1]."""
@@ -85,20 +82,6 @@ class Stream:
         return tf.raw_ops.StatelessRandomUniformV2(
             shape=shape, key=key, counter=place, alg=_PHILOX, dtype=tf.float32
         )
-
-    def uniform_outside(self, first: int, count: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Computes `uniform` of the counters first, ..., first + count - 1 without a graph.
-
-        Returns:
-          [count, *shape] float32, the same bits.
-        """
-        size = math.prod(shape)
-        groups = np.arange(-(-size // 4), dtype=np.uint64)[None, :]
-        counters = np.arange(first, first + count, dtype=np.uint64)[:, None]
-        words = _philox(int(self._host_key[0]), groups, counters)[:, :size]  # [count, size]
-        # The low 23 bits as the mantissa of a number in [1, 2).
-        floats = ((words & np.uint32(0x7FFFFF)) | np.uint32(0x3F800000)).view(np.float32)
-        return (floats - np.float32(1)).reshape(count, *shape)
 
     def integers(
         self,
@@ -150,25 +133,3 @@ class Draws:
     def normal(self, name: str, shape: list[int]) -> tf.Tensor:
         """float32, standard normal: the quantile function of uniform numbers."""
         return np.float32(np.sqrt(2)) * tf.math.erfinv(2 * self.uniform(name, shape) - 1)
-
-
-def _key(seed: int, name: str) -> np.ndarray:
-    """Returns the key of the stream `name`, [1] uint64."""
-    words = np.random.SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(1, "u8")
-    return words.astype(np.uint64)
-
-
-def _philox(key: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Philox-4x32-10 of the counters (low, high), [1, G] and [C, 1] uint64: [C, 4 G] uint32."""
-    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    low, high = np.broadcast_arrays(low, high)
-    x = [low & mask, low >> half, high & mask, high >> half]
-    k0, k1 = key & 0xFFFFFFFF, key >> 32
-    for _ in range(10):
-        a, b = x[0] * np.uint64(0xD2511F53), x[2] * np.uint64(0xCD9E8D57)
-        x = [
-            (b >> half) ^ x[1] ^ np.uint64(k0), b & mask,
-            (a >> half) ^ x[3] ^ np.uint64(k1), a & mask,
-        ]  # fmt: skip
-        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
-    return np.stack(x, axis=-1).reshape(len(low), -1).astype(np.uint32)

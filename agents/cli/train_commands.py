@@ -69,6 +69,9 @@ class Train:
     """Train each of them (or the config) N times at once, with seeds from the config's seed on."""
     pbt: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Population-based training: the worst members copy the best: --pbt period=5000"""
+    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
+    """Ray cluster of the actors of loop = "remote": HOST:PORT, auto, or off: this process. By
+    default Ray starts on this machine."""
 
     def __call__(self, console: Console, began: float) -> int:
         from agents.config.files import config_name, load_config
@@ -90,6 +93,8 @@ class Train:
             raise RlCoreError("--pbt wants NAME=VALUE ..., as in period=5000")
         members = load_members(self.config, changes, given, self.seeds, pbt)
         if members is not None:
+            if self.ray is not None:
+                raise RlCoreError("--ray is for the actors of loop = 'remote', not for members")
             return self._train_members(members, console, began)
         config = load_config(self.config, changes)
         if self.resume and self.run is not None:
@@ -110,6 +115,7 @@ class Train:
                 on_start=on_start,
                 initial=initial,
                 startup=startup,
+                ray=self.ray,
             ),
             self.board,
             console,
@@ -168,7 +174,7 @@ class Train:
         if directory.has_result() and config.env_steps <= before.env_steps:
             console.print(f"{self.run} is finished: nothing to do", highlight=False)
             return 0
-        return _resume(self.run, config, self.board, console, began)
+        return _resume(self.run, config, self.board, console, began, ray=self.ray)
 
 
 @dataclass(frozen=True)
@@ -185,6 +191,8 @@ class Resume:
     """Also report to mlflow, wandb or trackio, with all points so far."""
     board: bool = False
     """Also start TensorBoard and print its address."""
+    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
+    """Ray cluster of the actors of loop = "remote", as for train."""
 
     def __call__(self, console: Console, began: float) -> int:
         from agents.config.files import changed_config
@@ -192,10 +200,12 @@ class Resume:
 
         changes = [*chain(*self.set), *_log_to(self.log_to)]
         if is_population(self.run):
+            if self.ray is not None:
+                raise RlCoreError("--ray is for the actors of loop = 'remote', not for members")
             return _resume_members(self.run, None, self.board, console, began, changes)
         # Here too, because importing TensorFlow takes seconds.
         config, _ = changed_config(RunDir.open(self.run).config(), changes)
-        return _resume(self.run, config, self.board, console, began, changes)
+        return _resume(self.run, config, self.board, console, began, changes, self.ray)
 
 
 @dataclass(frozen=True)
@@ -244,6 +254,7 @@ def _resume(
     console: Console,
     began: float,
     changes: Sequence[str] = (),
+    ray: str | None = None,
 ) -> int:
     with _importing(console, config.onednn) as importing:
         from agents.run.train import resume
@@ -257,6 +268,7 @@ def _resume(
             on_start=on_start,
             startup=startup,
             who="cli",
+            ray=ray,
         ),
         board,
         console,

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 from rl_core.errors import RlCoreError, in_one_line, shown
 
@@ -25,14 +26,17 @@ class ClusterError(RlCoreError, ConnectionError):
     """A cluster that cannot be used."""
 
 
-def require_ray() -> None:
+def require_ray(who: str = "--ray") -> None:
     """Checks that Ray is installed.
+
+    Args:
+      who: needs it.
 
     Raises:
       ClusterError: it is not; the message says how to install it.
     """
     if importlib.util.find_spec("ray") is None:
-        raise ClusterError("--ray needs Ray: pip install 'targetnet[ray]'")
+        raise ClusterError(f"{who} needs Ray: pip install 'targetnet[ray]'")
 
 
 @contextlib.contextmanager
@@ -48,11 +52,34 @@ def connected(address: str) -> Iterator[None]:
     require_ray()
     _require_address(address)
     found = _probed(address)
+    with _joined(found, address):
+        yield
+
+
+@contextlib.contextmanager
+def started_here(cpus: int, store_bytes: int) -> Iterator[None]:
+    """Starts Ray on this machine alone, as long as the context lasts.
+
+    Args:
+      cpus: that it may give away.
+      store_bytes: memory for what its processes share.
+
+    Raises:
+      ClusterError: it cannot be started.
+    """
+    require_ray("loop = 'remote' (without --ray off)")
+    how = {"num_cpus": cpus, "object_store_memory": store_bytes, "include_dashboard": False}
+    with _joined("local", "this machine", **how):
+        yield
+
+
+@contextlib.contextmanager
+def _joined(address: str, name: str, **how: Any) -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        join(found)
+        join(address, **how)
     except Exception as error:  # whatever Ray raises: there are many kinds
-        raise _refused(address, error) from None
+        raise _refused(name, error) from None
     finally:
         if threading.current_thread() is threading.main_thread():
             for number, handler in handlers.items():  # Ray sets one of its own
@@ -65,8 +92,11 @@ def connected(address: str) -> Iterator[None]:
         ray.shutdown()
 
 
-def join(address: str) -> str:
+def join(address: str, **how: Any) -> str:
     """Joins a cluster without a bound of time, quietly; returns the address of its head.
+
+    Args:
+      how: more of `ray.init`'s arguments.
 
     Raises:
       Exception: whatever Ray raises.
@@ -77,7 +107,7 @@ def join(address: str) -> str:
     import ray
 
     _silence()
-    ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
+    ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **how)
     return str(ray.get_runtime_context().gcs_address)
 
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from agents.config.model import DqnConfig
 from envs import Envs, Vectorization, make_envs
-from envs.in_graph.resident import ResidentEnvs
-from envs.in_graph.table import make_rules
 
 
 def training_envs(config: DqnConfig) -> Envs:
@@ -17,6 +15,10 @@ def training_envs(config: DqnConfig) -> Envs:
       EnvError: the config's env cannot be made or trained on.
     """
     if config.loop == "compiled":
+        # Imports TensorFlow, which actors do without.
+        from envs.in_graph.resident import ResidentEnvs
+        from envs.in_graph.table import make_rules
+
         rules = make_rules(config.env_id, config.env_kwargs)
         return ResidentEnvs(config.env_id, rules, config.num_envs)
     return make_envs(

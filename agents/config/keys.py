@@ -78,6 +78,11 @@ PAPERS = (
     Paper("Hessel et al. 2018", "https://arxiv.org/abs/1710.02298", "n_step"),
     Paper("Daley & Amato 2021", "https://arxiv.org/abs/2111.01264", "loop"),
     Paper("Jaderberg et al. 2017", "https://arxiv.org/abs/1711.09846", "period share factors"),
+    Paper(
+        "Horgan et al. 2018",
+        "https://arxiv.org/abs/1803.00933",
+        "loop actor_pace actor_alpha actor_priorities",
+    ),
 )
 # Values of keys that are neither numbers nor words nor true or false.
 _VALUES = {

@@ -183,6 +183,11 @@ def require_one_form(configs: Mapping[str, DqnConfig]) -> None:
     """
     if not configs:
         raise ConfigError("a population needs at least one member")
+    if any(config.loop == "remote" for config in configs.values()):
+        raise ConfigError(
+            "loop = 'remote' has actors of its own and cannot be a population's; train its members "
+            "as runs of their own"
+        )
     (first, of_first), *_ = configs.items()
     for name, config in configs.items():
         # A value such as 0 may switch off what others have in the graph, and is not live then.

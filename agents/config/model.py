@@ -35,7 +35,9 @@ class EnvKeys(Settings):
     env_kwargs: dict[str, Any] = key(
         {}, "arguments of the env; `max_episode_steps` changes its time limit"
     )
-    num_envs: int = key(1, "copies of the env that step together", "envs", ge=1)
+    num_envs: int = key(
+        1, "copies of the env that step together; with loop = 'remote', of each actor", "envs", ge=1
+    )
     vectorization: Literal["sync", "async", "vector_entry_point", "envpool"] = key(
         "sync", "kind of vector env, see docs/loops.md"
     )
@@ -380,10 +382,45 @@ class CheckpointKeys(Settings):
 class LoopKeys(Settings):
     """The loop that trains the agent, see agents/loops/choice.py."""
 
-    loop: Literal["plain", "concurrent", "compiled"] = key(
+    loop: Literal["plain", "concurrent", "compiled", "remote"] = key(
         "plain", "the loop that trains the agent, see docs/loops.md"
     )
     chunk: int = key(500, "time steps per call of the compiled loop", "time steps", ge=1)
+
+
+class ActorKeys(Settings):
+    """Actors of the remote loop: processes that step the envs, perhaps on other machines.
+
+    Each has `num_envs` envs of its own. See docs/many.md.
+    """
+
+    actors: int = key(4, "number of actors", "actors", ge=1, le=10_000)
+    actor_steps: int = key(
+        50, "time steps that an actor makes for one delivery of rows", "time steps", ge=1, le=10_000
+    )
+    actor_pace: Literal["phases", "free"] = key(
+        "phases",
+        "phases: all actors make one delivery, then the next; free: no actor waits for another one",
+    )
+    actor_ahead: int = key(
+        2,
+        "deliveries that a free-running actor may be ahead of the learner",
+        "deliveries",
+        ge=1,
+        le=64,
+    )
+    actor_alpha: float = key(
+        7.0,
+        "actor i of A explores with probability epsilon ** (1 + actor_alpha * i / (A - 1)); with 0 "
+        "all explore alike",
+        "1",
+        ge=0,
+    )
+    actor_priorities: bool = key(
+        False,
+        "rows enter a prioritized replay with the TD error that their actor found, not with the "
+        "largest priority so far",
+    )
 
 
 class MachineKeys(Settings):
@@ -422,6 +459,7 @@ class OwnKeys(Settings):
 class DqnConfig(
     OwnKeys,
     MachineKeys,
+    ActorKeys,
     LoopKeys,
     CheckpointKeys,
     SinkKeys,
@@ -464,7 +502,37 @@ class DqnConfig(
             )
         if self.munchausen and self.n_step != 1:
             raise ValueError("munchausen needs n_step = 1, because it adds a bonus to each reward")
+        if self.loop == "remote":
+            self._check_actors()
         return self
+
+    def _check_actors(self) -> None:
+        if self.vectorization != "sync":
+            raise ValueError(
+                "loop = 'remote' brings the envs of a lost actor back, which needs vectorization = "
+                f"'sync', got {self.vectorization!r}"
+            )
+        if self.boltzmann:
+            raise ValueError("loop = 'remote' explores by epsilon alone; leave boltzmann out")
+        if self.actor_priorities and not (self.prioritized and self.head == "scalar"):
+            raise ValueError(
+                "actor_priorities needs prioritized = true, and head = 'scalar', whose priority is "
+                "a TD error"
+            )
+        if self.actor_priorities and self.munchausen:
+            raise ValueError("actor_priorities are of Q-learning; leave munchausen out")
+        rows = self.delivered_at_once * self.num_envs
+        if self.replay_capacity < 3 * rows:
+            raise ValueError(
+                f"loop = 'remote' stores {rows:,} rows at once, and needs replay_capacity >= "
+                f"{3 * rows:,}, got {self.replay_capacity:,}; lower actor_steps, actors or num_envs"
+            )
+
+    @property
+    def delivered_at_once(self) -> int:
+        """Time steps of rows that the remote loop stores between two safe points."""
+        # A delivery has one row more than its actor made steps: what they led to.
+        return (self.actor_steps + 1) * (self.actors if self.actor_pace == "phases" else 1)
 
     def without_effect(self) -> dict[str, str]:
         """Returns the live values that do nothing in this run, each with the setting it needs."""

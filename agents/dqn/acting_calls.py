@@ -52,7 +52,7 @@ class ActingCalls:
         self._exploration, self._networks, self._own = exploration, networks, own
         self._num_envs = memory.rows.num_envs
         self._build_step(engine, memory)
-        self._build_store(engine, memory)
+        self._build_store(engine, memory, exploration.gives_priorities)
         if networks.behaviour:
             self._build_apart(engine)
         observations = networks.observations
@@ -81,11 +81,15 @@ class ActingCalls:
         self.step = engine.callable(chosen["action"], feeds, [write])
         self.drawn = [chosen["action"].op, write]
 
-    def _build_store(self, engine: Engine, memory: ReplayMemory) -> None:
+    def _build_store(self, engine: Engine, memory: ReplayMemory, priorities: bool) -> None:
         """Builds the call that stores many time steps that were acted on before."""
-        rows = memory.placeholders([None, self._num_envs])
-        self.columns = tuple(rows)
-        self.store = engine.callable(None, [*rows.values()], [memory.write_steps(rows)])
+        lead = [None, self._num_envs]
+        rows, priority = memory.placeholders(lead), {}
+        if priorities:
+            priority["priority"] = tf.placeholder(tf.float32, lead, "priority")
+        write = memory.write_steps(rows, priority.get("priority"))
+        self.columns = (*rows, *priority)
+        self.store = engine.callable(None, [*rows.values(), *priority.values()], [write])
         self.time_step = engine.callable(memory.rows.rows_written.read_value())
 
     def _build_apart(self, engine: Engine) -> None:

@@ -95,9 +95,11 @@ class Exploration:
 
     Attributes:
       knobs: names of the live values that it reads, in the order in which they are fed.
+      gives_priorities: whether actors give the rows priorities to begin with.
     """
 
     def __init__(self, config: DqnConfig, keys: Keys, num_actions: int) -> None:
+        self.gives_priorities = config.loop == "remote" and config.actor_priorities
         self._config, self._keys, self._num_actions = config, keys, num_actions
         self.knobs = tuple(k.name for k in live_knobs(config) if k.name in KNOBS)
 

@@ -77,11 +77,12 @@ def needs(
     """Returns lower bounds for the replay, the networks and a batch."""
     each = f" for each of {members:,} members" if members > 1 else ""
     n = math.prod(observation_shape)
-    row = n * dtype.itemsize + 4 + 4 + 2  # action, reward, two flags
+    row = _row_bytes(observation_shape, dtype)
     size = network_size(config, observation_shape, num_actions)
     copies, batch = weight_copies(config), config.batch_size
     transition = 2 * n * dtype.itemsize + _FLOAT * (2 * size.units + _pairs(config))
     weights = f"{size.weights:,}" if size.weights < 10**18 else f"{min(size.weights, 10**99):.3g}"
+    actors = [on_the_way(config, observation_shape, dtype, num_actions)]
     return [
         Need(
             f"a replay of {config.replay_capacity:,} rows{each}",
@@ -94,7 +95,31 @@ def needs(
             _largest_of_networks(config),
         ),
         Need(f"batches of {batch:,}", batch * transition, _largest_of_batches(config)),
+        *(actors if config.loop == "remote" else []),
     ]
+
+
+def on_the_way(
+    config: DqnConfig, observation_shape: Sequence[int], dtype: np.dtype, num_actions: int
+) -> Need:
+    """Returns what the deliveries of a remote loop's actors need while they wait to be stored.
+
+    Each is asked for with weights; free running, all of them may be of different ones.
+    """
+    free = config.actor_pace == "free"
+    deliveries = config.actors * (config.actor_ahead if free else 1)
+    rows = deliveries * (config.actor_steps + 1) * config.num_envs
+    weights = network_size(config, observation_shape, num_actions).weights * _FLOAT
+    return Need(
+        f"{deliveries:,} deliveries of {config.actors:,} actors",
+        rows * _row_bytes(observation_shape, dtype) + weights * (deliveries if free else 1),
+        "actor_ahead" if free and config.actor_ahead > config.actors else "actors",
+    )
+
+
+def _row_bytes(observation_shape: Sequence[int], dtype: np.dtype) -> int:
+    # An action, a reward, two flags.
+    return math.prod(observation_shape) * dtype.itemsize + 4 + 4 + 2
 
 
 def weight_copies(config: DqnConfig) -> int:

@@ -47,6 +47,7 @@ class AgentState:
       contents: reads the rows of the replay; call `flush` first.
       learned: reads and replaces what was learned.
       learned_variables: full names of its variables.
+      replaced: how often the weights were replaced by others, and not learned.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class AgentState:
         self._engine, self._config, self._memory = engine, config, memory
         self._acting, self._learner, self._live = acting, learner, hyperparameters
         self.snapshots: tuple[int, ...] = ()
+        self.replaced = 0
         self._weights = ScopeWeights(engine, networks.online)
         self._averaged = ScopeWeights(engine, networks.ema) if networks.ema else None
 
@@ -103,7 +105,7 @@ class AgentState:
         variables = place.copy(self._variables)
         return place.copy(
             self, _config=config, _acting=acting, _learner=learner, _live=hyperparameters,
-            snapshots=(), past=self.past and place.copy(self.past),
+            snapshots=(), replaced=0, past=self.past and place.copy(self.past),
             _weights=place.copy(self._weights), _variables=variables,
             learned=self.learned.of_member(variables, acting, learner),
             _averaged=self._averaged and place.copy(self._averaged),
@@ -128,6 +130,7 @@ class AgentState:
         Raises:
           ScopeMismatch: names, shapes or dtypes differ; says which.
         """
+        self.replaced += 1
         self._weights.load(weights)
         self._learner.begin()
 
@@ -159,6 +162,7 @@ class AgentState:
           ScopeMismatch: another network was saved; says what differs.
         """
         self._acting.forget()
+        self.replaced += 1
         self._learner.moments.to_slots()
         self._variables.load(saved.variables)
         written, tail = (int(saved.variables[name].item()) for name in self._counters)
@@ -216,6 +220,7 @@ class AgentState:
         self.snapshot()
         self._learner.moments.to_slots()
         self.past.restore(back + 1)
+        self.replaced += 1
         self._learner.clock.now = None
         return update
 

@@ -3,6 +3,7 @@
 plain       one tick per time step, exactly the classical order      agents.loops.plain
 concurrent  one thread steps the envs, another makes the updates      agents.loops.concurrent
 compiled    envs in the graph, many time steps in one call            agents.loops.compiled
+remote      actors step the envs, perhaps on other machines           agents.loops.remote
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from agents.dqn.agent import DqnAgent
 from agents.loops.compiled import compiled_loop, longest_chunk
 from agents.loops.concurrent import concurrent_loop, longest_phase
 from agents.loops.plain import LoopState, Tick, training_loop
+from agents.loops.remote import remote_loop
 from envs import Envs
 
 Loop = Callable[[DqnAgent, Envs, LoopState | None], Iterator[Tick]]
@@ -20,6 +22,7 @@ LOOPS: dict[str, Loop] = {
     "plain": training_loop,
     "concurrent": concurrent_loop,
     "compiled": compiled_loop,
+    "remote": remote_loop,
 }
 
 
@@ -30,4 +33,6 @@ def longest_tick(agent: DqnAgent) -> int:
             return longest_phase(agent)
         case "compiled":
             return longest_chunk(agent)
+        case "remote":
+            return agent.config.delivered_at_once
     return 1

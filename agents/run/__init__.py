@@ -5,6 +5,7 @@ making.py        makes the agent of a config
 going_on.py      GoingOn: a run that goes on, checked and brought back
 run.py           Run: puts the parts together, trains, saves, evaluates, ends
 loop_runner.py   LoopRunner: the loop, and the work that is due between its time steps
+actors.py        the actors of a remote loop, and their part of a checkpoint
 control.py       RunControl: the commands that a run takes
 evaluating.py    greedy evaluations between two time steps
 saving.py        checkpoints on the way, weights and digest at the end
@@ -31,5 +32,6 @@ repeat.py        runs a recorded run again, and compares
 signals.py       Ctrl-C and SIGTERM as requests
 quiet.py         imports TensorFlow without its log lines, timed
 
-Imports: agents.config, agents.dqn, agents.loops, agents.policy, agents.saved, envs, rl_core.
+Imports: agents.config, agents.dqn, agents.loops, agents.policy, agents.remote,
+agents.saved, envs, rl_core.
 """

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.dqn.state import SavedAgent
+from agents.run.actors import split_variables
 from agents.saved.host import Resumed, RunHost, read_host
 from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, FileRecord
 from rl_core.control.steering import Due
@@ -76,6 +78,7 @@ class Checkpoints:
         env_step: int,
         host: RunHost,
         files: Sequence[Path] = (),
+        more: Mapping[str, np.ndarray] = MappingProxyType({}),
         *,
         score: float | None = None,
         must: bool = False,
@@ -85,6 +88,7 @@ class Checkpoints:
         Args:
           host: kept beside the agent.
           files: synced first, because `host` tells their present lengths.
+          more: arrays beside the agent's variables.
           score: of an evaluation that was just made.
           must: waits if the one before is still being written; without it, this one is left out.
         """
@@ -106,7 +110,7 @@ class Checkpoints:
         rows = iter(list(rows)) if at_once else self._while_there(rows)
         self._writing_env_step = env_step
         self._writing = self._writer.submit(
-            self._write, files, tick, state.variables | newest,
+            self._write, files, tick, {**state.variables, **newest, **more},
             host.model_dump() | {"agent": state.host}, kept, rows, score,
         )  # fmt: skip
 
@@ -173,7 +177,7 @@ def restore_agent(agent: DqnAgent, checkpoint: Checkpoint, store: CheckpointStor
       ScopeMismatch: the checkpoint comes from another network.
       CheckpointError: a chunk is not what it was, or the host state is damaged.
     """
-    variables, host = dict(checkpoint.variables), read_host(checkpoint)
+    (variables, _), host = split_variables(checkpoint.variables), read_host(checkpoint)
     if not host.raw_rewards and _PENDING in variables:
         variables[_PENDING] = _as_paid(variables[_PENDING], agent)
     newest = {n.removeprefix(_NEWEST): variables.pop(n) for n in [*variables] if _NEWEST in n}

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agents.dqn.agent import DqnAgent
+from agents.run.actors import problem_of_actors
 from agents.saved.directory import DIGEST, RESULT, RunDir
 from agents.saved.host import Resumed, RunHost
 from envs import Envs
 from rl_core.checkpoint.store import CheckpointError
+from rl_core.control.arrivals import require_arrivals
 from rl_core.control.log import read_log, require_length
 from rl_core.control.state import require_answers
 from rl_core.control.trace import require_trace
@@ -38,6 +40,8 @@ def require_as_it_was(run: RunDir, host: RunHost | None) -> list[str]:
         return []
     require_length(run.control.log, host.log.bytes)
     require_trace(run.control.trace, host.trace.time_steps, host.trace.crc)
+    if host.actors is not None:
+        require_arrivals(run.control.arrivals, *host.actors.arrivals)
     short = [name for name, size in host.events.items() if _size(run.path / name) < size]
     return [f"{run.path / name} is shorter than it was: curves lack points" for name in short]
 
@@ -65,6 +69,8 @@ def require_fits(resumed: Resumed, agent: DqnAgent, envs: Envs) -> None:
     elif host.agent.freeze[0] >= len(agent.learner.freeze.arms):
         arm, arms = host.agent.freeze[0], len(agent.learner.freeze.arms)
         problem = f"is of arm {arm} of a freeze schedule, and this run has {arms}"
+    elif wrong := problem_of_actors(resumed, agent):
+        problem = wrong
     else:
         return
     raise CheckpointError(f"checkpoint {number} {problem}")

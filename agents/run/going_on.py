@@ -12,6 +12,7 @@ from agents.config.early_ends import early_ends
 from agents.config.files import as_config, changed_config, require_can_go_on
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
+from agents.run.actors import split_variables
 from agents.run.checkpoints import restore_agent
 from agents.run.going_back import go_back, require_as_it_was, require_fits
 from agents.run.initial_weights import load_initial
@@ -148,5 +149,7 @@ def _with_envs(resumed: Resumed, envs: Envs) -> tuple[Resumed, list[str]]:
     # Before the first time step there is nothing to bring back.
     if not resumed.checkpoint.tick:
         return resumed, []
-    step, problems = envs.restore(resumed.host.envs_state())
+    weights = {"weights": split_variables(resumed.checkpoint.variables)[1]}
+    actors = weights if resumed.host.actors else {}
+    step, problems = envs.restore(resumed.host.envs_state() | actors)
     return replace(resumed, step=step), problems

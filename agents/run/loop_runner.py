@@ -24,6 +24,7 @@ from agents.run.terminal import Display
 from agents.run.trace import Tracer
 from agents.saved.directory import RunDir
 from envs import Envs
+from rl_core.control.arrivals import Arrival
 from rl_core.control.log import Entry
 from rl_core.control.steering import Due, Steering
 
@@ -38,6 +39,7 @@ class Repeat(Protocol):
     directory: RunDir
     note: str  # "repeats runs/cartpole-1"
     script: list[Entry]
+    arrivals: list[Arrival]  # in whose order actors that ran freely delivered
     end_tick: int  # where it ended
     failed: bool  # an env or diverging learning ended it
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from agents.run.actors import recorded_order
 from agents.run.initial_weights import load_initial
 from agents.run.outcome import RunOutcome
 from agents.run.screen import ConsoleChoice
@@ -74,6 +75,7 @@ class Recording:
         self.end_tick = end.tick if end else len(self._trace) + 1
         if end is None and not len(self._trace):
             raise NothingRecorded(f"{run.path} recorded no step, so there is nothing to replay")
+        self.arrivals = recorded_order(run.config(), run.control, self.end_tick)
         self.first_difference: int | None = None
 
     def compare(self, first: int, checksums: np.ndarray, env_steps: np.ndarray) -> None:

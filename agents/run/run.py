@@ -12,6 +12,7 @@ from agents.dqn.agent import DqnAgent
 from agents.loops.choice import longest_tick
 from agents.loops.evaluation import Returns
 from agents.loops.plain import LoopState
+from agents.run.actors import keep_order, memory_on_the_way
 from agents.run.checkpoints import Checkpoints
 from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
@@ -83,15 +84,16 @@ class Run:
             directory.path, agent, display.line, host.reporter, clock, sinks
         )
         files.make()
+        arrivals = repeat.arrivals if repeat else None
+        keep_order(envs, config, files, host, arrivals, display.line)
         stride = longest_tick(agent)
         compare = repeat.compare if repeat else None
         self._tracer = Tracer(agent, files.trace, display.line, compare, host.trace, stride)
         self._control = control = RunControl(
             agent, state, say=display.line, show=reporter.control, progress=self._progress,
             checkpoint=lambda: self._saver.checkpoint(must=True), copy=self._copy,
-            interrupt=interrupt,
-            repeats=repeat.note if repeat else None, evaluations_asked=host.evaluations_asked,
-            snapshot_tick=host.snapshot_tick,
+            interrupt=interrupt, repeats=repeat.note if repeat else None,
+            evaluations_asked=host.evaluations_asked, snapshot_tick=host.snapshot_tick,
         )  # fmt: skip
         self._exchanges = exchanges or Alone(repeat.directory if repeat else directory)
         to_do = [] if repeat else entries_to_do(files.log, host.log.model_dump())
@@ -154,6 +156,8 @@ class Run:
             f"{what}: {config.env_id}, replay of {rows.capacity:,} rows "
             f"({format_bytes(rows.nbytes)} once full)"
         )
+        if config.loop == "remote":
+            self._display.detail(memory_on_the_way(config, self._envs))
         if not self._envs.has_time_limit and not self._repeat:
             self._display.detail(
                 f"{config.env_id} is registered without a time limit: an episode may last "

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.dqn.agent import DqnAgent
+from agents.run.actors import actors_part, requested_weights
 from agents.run.checkpoints import Checkpoints
 from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
@@ -59,9 +60,12 @@ class Saver:
             self.display.line(f"no checkpoint: {error}")
             return
         files = [self.directory.path / name for name in host.events]
-        files.append(self.directory.control.trace)
+        files += [self.directory.control.trace, self.directory.control.arrivals]
         there = [path for path in files if path.exists()]
-        self.checkpoints.take(state.tick, state.env_step, host, there, score=score, must=must)
+        weights = requested_weights(self.envs)
+        self.checkpoints.take(
+            state.tick, state.env_step, host, there, weights, score=score, must=must
+        )
 
     def end(self, *, whole: bool) -> str:
         """Saves the weights and the digest, and returns the digest.
@@ -118,4 +122,5 @@ class Saver:
             raw_rewards=True,
             # Before the first time step there is nothing to come back to.
             envs=self.envs.state() if state.tick else None,
+            actors=actors_part(self.envs) if state.tick else None,
         )

@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 
 from agents.config.early_ends import early_ends
-from agents.config.envs import training_envs
 from agents.config.files import as_config, config_name
 from agents.config.model import DqnConfig
+from agents.run.actors import envs_of_run
 from agents.run.exchanging import require_alone
 from agents.run.going_on import GoingOn
 from agents.run.initial_weights import save_initial
@@ -46,6 +46,7 @@ def train(
     initial: Initial | None = None,
     startup: Startup | None = None,
     sinks: Sequence[OwnSink] = (),
+    ray: str | None = None,
 ) -> RunOutcome:
     """Trains one agent and leaves config, curves, weights and result in a run directory.
 
@@ -67,6 +68,8 @@ def train(
       startup: how long the start took, shown at the first env step.
       sinks: objects of your own that take curves, by `scalars(values, env_step)` and `close()`;
         docs/sinks.md has an example.
+      ray: where the actors of loop = "remote" live: HOST:PORT of a Ray cluster that this machine
+        belongs to, "auto", or "off" for this process. None starts Ray on this machine.
 
     Raises:
       RlCoreError: a mistake that the user can mend; nothing is left on disk.
@@ -79,7 +82,7 @@ def train(
     if path is not None:
         require_free(path)
     require_sinks(config.log_to, sinks)
-    envs = training_envs(config)
+    envs = envs_of_run(config, "off" if repeat and config.loop == "remote" else ray)
     try:
         agent = agent_for(config, envs)
         part = initial_weights(initial, agent)
@@ -109,6 +112,7 @@ def resume(
     startup: Startup | None = None,
     who: Who = "api",
     sinks: Sequence[OwnSink] = (),
+    ray: str | None = None,
 ) -> RunOutcome:
     """Goes on with a run from its last whole checkpoint, bit for bit.
 
@@ -122,7 +126,7 @@ def resume(
         `{"sync_period": 50}`; or texts, as in `["sync_period=50"]`. Live values are set by commands
         in the run's inbox, like those of `targetnet set`: at its first time step, or, where the log
         has later changes of the same value that are applied again, after the last of them.
-      console, on_start, on_tick, startup, sinks: as for `train`.
+      console, on_start, on_tick, startup, sinks, ray: as for `train`.
       who: the sender of these commands in the log.
 
     Raises:
@@ -142,7 +146,7 @@ def resume(
     try:
         going = GoingOn.read(directory, config, changes, who)
         require_sinks(going.config.log_to, sinks)
-        envs = training_envs(going.config)
+        envs = envs_of_run(going.config, ray)
         with contextlib.closing(envs), stop_on_interrupt() as stop:
             agent = agent_for(going.config, envs)
             going.bring_back(agent, envs, lambda line: warn(screen.console, line))

@@ -79,6 +79,29 @@ class LanePart(_Part):
     observations: Count
 
 
+class RequestPart(_Part):
+    """A delivery that an actor was asked for and that was not taken yet."""
+
+    number: Count
+    weights: Count
+    updates: Count
+    live: dict[str, float]
+
+
+class ActorsPart(_Part):
+    """The actors of a remote loop. The weights of their requests are in the checkpoint's variables.
+
+    Attributes:
+      delivered: deliveries of each that were taken.
+      requests: of each, those that it has not answered.
+      arrivals: length of the file of arrivals, and the seal of its last record; 0 in phases.
+    """
+
+    delivered: list[Count]
+    requests: list[list[RequestPart]]
+    arrivals: Pair = (0, 0)
+
+
 class AgentPart(_Part):
     """The part of an agent that is no variable (`SavedAgent.host`)."""
 
@@ -101,6 +124,7 @@ class RunHost(_Part):
       raw_rewards: False in files of version 0.1, whose rows hold scaled and clipped rewards.
       envs: empty if the envs cannot be brought back or are in the graph; None before the first
         time step.
+      actors: None but with loop = "remote".
     """
 
     loop: LoopPart
@@ -115,6 +139,7 @@ class RunHost(_Part):
     reporter: ReporterPart | None
     raw_rewards: bool = False
     envs: dict[str, list[LanePart]] | None
+    actors: ActorsPart | None = None
 
 
 class HostState(RunHost):
@@ -124,7 +149,8 @@ class HostState(RunHost):
 
     def envs_state(self) -> dict[str, Any]:
         """The state of the envs, as they gave it; empty before the first time step."""
-        return self.model_dump(include={"envs"})["envs"] or {}
+        found = self.model_dump(include={"envs", "actors"})
+        return (found["envs"] or {}) | (found["actors"] or {})
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
     control/log.jsonl                every command, taken or refused; only the run appends to it
     control/state.json               state of the run, at most a second old
     control/trace.bin                a checksum per time step, to find where a repeat differs
+    control/arrivals.bin             the order in which deliveries of free-running actors came
     control/token                    the secret for steering from another machine's browser
     control/lock                     locked while the run is alive
 

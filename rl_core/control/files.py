@@ -28,6 +28,7 @@ class ControlFiles:
         self.log = self.directory / "log.jsonl"
         self.state = self.directory / "state.json"
         self.trace = self.directory / "trace.bin"
+        self.arrivals = self.directory / "arrivals.bin"
         self.token = self.directory / "token"
         self.lock = self.directory / "lock"
 

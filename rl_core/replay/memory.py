@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import tensorflow.compat.v1 as tf
@@ -60,15 +61,19 @@ class ReplayMemory:
             now = self.rows.rows_written.read_value() if now is None else now
             return self.rows.write(rows, now, self.sampler.written)
 
-    def write_steps(self, rows: Mapping[str, Any]) -> tf.Operation:
+    def write_steps(
+        self, rows: Mapping[str, Any], priority: tf.Tensor | None = None
+    ) -> tf.Operation:
         """Appends P time steps at once, as P calls of `write` one after the other would.
 
         Args:
           rows: column name -> tensor [P, N, ...], 1 <= P < steps, which need not be known before
             the call.
+          priority: [P, N] float32, with which the rows enter the sampler; None: it chooses.
         """
         with tf.name_scope("write_steps"):
-            return self.rows.write_steps(rows, self.sampler.written)
+            given = None if priority is None else tf.reshape(priority, [-1])  # [P N]
+            return self.rows.write_steps(rows, partial(self.sampler.written, priority=given))
 
     def sample(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Transitions:
         """A batch of exactly `batch_size` items; an empty memory gives anything.

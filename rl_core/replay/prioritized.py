@@ -30,8 +30,8 @@ _UNIT = 2.0**-20
 class PrioritizedSampler:
     """Draws rows by priority, stratified, with the importance weights above.
 
-    A row enters with the largest priority seen so far (1 in the beginning), and leaves when it
-    is overwritten.
+    A row enters with the largest priority seen so far (1 in the beginning), or with one that it
+    brings, and leaves when it is overwritten.
 
     Args:
       rows: where they are stored.
@@ -74,19 +74,32 @@ class PrioritizedSampler:
         return Drawn(row, (tf.reduce_min(leaf) / leaf) ** self._beta())
 
     def written(
-        self, before: tf.Tensor, written: tf.Tensor, entering: tf.Tensor
+        self,
+        before: tf.Tensor,
+        written: tf.Tensor,
+        entering: tf.Tensor,
+        priority: tf.Tensor | None = None,
     ) -> list[tf.Operation]:
-        """Gives rows that enter the largest priority, and all others 0."""
+        """Gives rows that enter their priority, or else the largest, and all others 0."""
         numbers = tf.concat([before, written], axis=0)  # [(P + 1) N]
         # The newest row has no outcome yet, so it may not be sampled.
         enters = tf.concat([entering, [0] * self._num_envs], axis=0)
         enters = tf.cast(enters, tf.float32)
-        largest = self.max_priority.read_value()
-        leaf = self._leaf_of(largest, self.alpha.read_value())
-        return [
-            write_at(self.priority, numbers, enters * largest),
+        largest = entered = self.max_priority.read_value()
+        if priority is not None:
+            new = tf.abs(priority) + _LEAST  # [P N]
+            new = tf.where_v2(tf.math.is_finite(new), new, largest)
+            # Nothing is known of the rows before.
+            entered = tf.concat([tf.fill([self._num_envs], largest), new], axis=0)
+        leaf = self._leaf_of(entered, self.alpha.read_value())
+        writes = [
+            write_at(self.priority, numbers, enters * entered),
             self._tree.set(self._tree.at(numbers), enters * leaf),
         ]
+        if priority is not None:
+            largest = tf.maximum(largest, tf.reduce_max(enters * entered))
+            writes.append(self.max_priority.assign(largest, read_value=False))
+        return writes
 
     def update(
         self, row: tf.Tensor, priority: tf.Tensor, only_if: tf.Tensor | None = None

@@ -38,9 +38,17 @@ class Sampler(Protocol):
         """
 
     def written(
-        self, before: tf.Tensor, written: tf.Tensor, entering: tf.Tensor
+        self,
+        before: tf.Tensor,
+        written: tf.Tensor,
+        entering: tf.Tensor,
+        priority: tf.Tensor | None = None,
     ) -> list[tf.Operation]:
-        """Takes in P time steps that are written; see `rl_core.replay.valid_rows.AlsoWrites`."""
+        """Takes in P time steps that are written; see `rl_core.replay.valid_rows.AlsoWrites`.
+
+        Args:
+          priority: [P N] float32 of the rows `written`, as for `update`; None: not known.
+        """
 
     def update(
         self, row: tf.Tensor, priority: tf.Tensor, only_if: tf.Tensor | None = None
@@ -72,7 +80,11 @@ class UniformSampler:
         return Drawn(self._rows.queue_at(place), None)
 
     def written(
-        self, before: tf.Tensor, written: tf.Tensor, entering: tf.Tensor
+        self,
+        before: tf.Tensor,
+        written: tf.Tensor,
+        entering: tf.Tensor,
+        priority: tf.Tensor | None = None,
     ) -> list[tf.Operation]:
         """Does nothing: the rows themselves keep the queue of valid ones."""
         return []

@@ -36,6 +36,7 @@ _BYTES_AT_MOST = 2_000_000  # of variables: a larger agent is not kept
 # What of a config no agent is built from, unless its loop is in the graph too: what runs read, and
 # live values that are looked up among the live values alone.
 _OF_RUNS = (
+    "actor_ahead", "actor_alpha", "actor_pace",
     "checkpoint_keep", "checkpoint_seconds", "checkpoint_steps", "env_id", "env_kwargs",
     "env_steps", "eval_episodes", "eval_max_steps", "eval_period", "final_eval_episodes",
     "log_period", "vectorization",

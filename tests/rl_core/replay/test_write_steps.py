@@ -69,3 +69,42 @@ def test_steps_written_at_once_are_what_single_writes_leave(kind, num_envs):
         for one, many in zip(single.kept(), pieces.kept(), strict=True):
             np.testing.assert_array_equal(many, one)
         begin = end
+
+
+def test_rows_may_enter_with_priorities_of_their_own():
+    engine = Engine()
+    with engine.building():
+        replay = prioritized(20, 2, [2], np.float32, num_actions=None)
+        rows = replay.placeholders([None, 2])
+        given = tf.placeholder(tf.float32, [None, 2])
+        write = replay.write_steps(rows, given)
+        kept = [replay.sampler.priority, replay.sampler.max_priority, replay.sampler.leaf]
+        kept = [v.read_value() for v in kept]
+    engine.start()
+    steps = engine.callable(None, [*rows.values(), given], [write])
+    read = engine.callable(kept)
+
+    def store(priorities, autoreset):
+        count = len(priorities)
+        columns = {
+            "observation": np.zeros((count, 2, 2), np.float32),
+            "action": np.zeros((count, 2), np.int32),
+            "reward": np.zeros((count, 2), np.float32),
+            "terminated": np.zeros((count, 2), bool),
+            "autoreset": np.array(autoreset),
+        }
+        steps(*(columns[name] for name in rows), np.float32(priorities))
+
+    first = [[True, True], [False, False], [False, True]]
+    store([[0.5, 3.0], [2.0, 9.0], [7.0, 7.0]], first)
+    priority, largest, leaf = read()
+    # Row 3 leads to an autoreset, rows 4 and 5 have no outcome: none of them is sampled.
+    np.testing.assert_allclose(priority[:6], [0.5, 3.0, 2.0, 0, 0, 0], atol=2e-6)
+    assert largest == np.float32(3.000001)  # 9 and 7 did not enter
+    # What brings no number enters as the largest; the rows before are not asked for theirs.
+    store([[-4.0, np.nan], [1.0, np.inf], [0.0, 0.0]], first)
+    priority, largest, leaf = read()
+    np.testing.assert_allclose(priority[4:12], [0, 0, 4.0, 3.0, 1.0, 0, 0, 0], atol=2e-6)
+    assert largest == np.float32(4.000001)
+    np.testing.assert_array_equal(leaf.reshape(-1)[:20] > 0, priority > 0)
+    engine.close()

@@ -1,0 +1,150 @@
+"""The remote loop: actors step the envs, perhaps on other machines; the learner is here.
+
+In phases. In phase p every actor makes one delivery with the weights from the beginning of the
+phase, while the learner makes the updates that were due at the end of phase p - 1. Then the
+deliveries are stored, in the order of the actors. Neither side sees the other's work during a
+phase, so the same seed gives the same bits, whatever the network does.
+
+Free running, after Horgan et al. (2018), https://arxiv.org/abs/1803.00933. Each actor has up to
+`actor_ahead` requests. Whenever a delivery arrives, it is stored, the updates that are due then are
+made, and its actor is asked again with the present weights. All of that follows from the order of
+the arrivals, which is recorded: `agents/remote/order.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from agents.config.model import DqnConfig
+from agents.dqn.agent import DqnAgent, LearnStats
+from agents.loops.plain import LoopState, Tick, telling_env_step
+from agents.remote.deliveries import Delivery, delivered, sent_beside_epsilon
+from agents.remote.fleet import Fleet
+from agents.remote.remote_envs import RemoteEnvs
+from envs import Envs, Episode
+from rl_core.arguments import require_a
+
+_NONE = np.zeros(0, np.int32)
+
+
+def remote_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
+    """Trains like `training_loop`, but yields one tick per phase, or free running per delivery.
+
+    A live value that is set at a safe point holds for the updates and the requests after it;
+    schedules are read there too.
+
+    Args:
+      envs: a `RemoteEnvs`.
+    """
+    require_a(RemoteEnvs, "envs", envs, "the envs of actors, a RemoteEnvs")
+    assert isinstance(envs, RemoteEnvs)
+    state = state or LoopState(next_log=agent.config.log_period)
+    agent.hyperparameters.env_step = state.env_step
+    way = _in_phases if agent.config.actor_pace == "phases" else _freely
+    with telling_env_step(state):
+        yield from way(agent, envs, state)
+
+
+def _in_phases(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tick]:
+    config, fleet, ask = agent.config, envs.fleet, _Asking(agent, envs.fleet)
+    while state.env_step < config.env_steps:
+        for actor in fleet.actors:
+            ask(actor)
+        stats = _learn(agent, state.due_updates, state)
+        state.due_updates = 0
+        answers = [fleet.take(actor)[0] for actor in fleet.actors]
+        stored = _Stored(agent, state)
+        for answer in answers:
+            stored.add(delivered(answer))
+        state.due_updates = stored.updates_due()
+        yield stored.tick(stats)
+
+
+def _freely(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tick]:
+    config, fleet, ask = agent.config, envs.fleet, _Asking(agent, envs.fleet)
+    assert envs.order is not None
+    for actor in fleet.actors:
+        while fleet.pending(actor) < config.actor_ahead:
+            ask(actor)
+    while state.env_step < config.env_steps:
+        delivery = envs.order.take(fleet)
+        stored = _Stored(agent, state)
+        stored.add(delivery)
+        stats = _learn(agent, stored.updates_due(), state)
+        ask(delivery.actor)
+        yield stored.tick(stats)
+
+
+def _learn(agent: DqnAgent, updates: int, state: LoopState) -> LearnStats | None:
+    """Makes the updates that are due; returns statistics where a point of the curves is due."""
+    if not updates:
+        return None
+    log_due = state.env_step >= state.next_log
+    stats = agent.learn(updates, stats=log_due)
+    state.next_log += log_due * agent.config.log_period
+    return stats
+
+
+class _Asking:
+    """Asks actors for one more delivery, with the present weights and live values."""
+
+    def __init__(self, agent: DqnAgent, fleet: Fleet) -> None:
+        self._agent, self._fleet = agent, fleet
+        self._sent = sent_beside_epsilon(agent.config)
+        self._published: tuple[int, int] | None = None  # which weights the actors were given last
+
+    def __call__(self, actor: int) -> None:
+        agent, live = self._agent, self._agent.hyperparameters
+        now = agent.updates, agent.state.replaced
+        if now != self._published:
+            self._fleet.publish(agent.state.weights())
+            self._published = now
+        epsilon = epsilon_of(actor, live["epsilon"], agent.config)
+        sent = {name: float(live[name]) for name in self._sent}
+        self._fleet.ask(actor, agent.updates, {"epsilon": epsilon} | sent)
+
+
+class _Stored:
+    """Deliveries that are stored between two safe points."""
+
+    def __init__(self, agent: DqnAgent, state: LoopState) -> None:
+        self._agent, self._state, self._begin = agent, state, state.env_step
+        self._episodes: list[Episode] = []
+        self._ended_at: list[int] = []
+
+    def add(self, delivery: Delivery) -> None:
+        """Stores one, and counts its env steps."""
+        state, made = self._state, delivery.transitions
+        after = (state.env_step + np.cumsum(made)).tolist()  # [T]
+        self._agent.store(delivery.rows)
+        state.tick += len(made) + 1
+        state.env_step = after[-1]
+        self._agent.hyperparameters.env_step = state.env_step
+        self._episodes += [episode for _, episode in delivery.episodes]
+        self._ended_at += [after[t] for t, _ in delivery.episodes]
+
+    def updates_due(self) -> int:
+        """Asks the learn clock; call it once, after all were added."""
+        state, live = self._state, self._agent.hyperparameters
+        phases = state.clock.phases_due(state.env_step - self._begin, live["learn_period"])
+        if state.env_step < self._agent.config.learn_start:
+            return 0
+        return phases * int(live["updates_per_learn"])
+
+    def tick(self, stats: LearnStats | None) -> Tick:
+        """Returns the tick of the safe point after them."""
+        episodes, ended_at = tuple(self._episodes), tuple(self._ended_at)
+        return Tick(self._state.env_step, episodes, ended_at, stats, _NONE, None)
+
+
+def epsilon_of(actor: int, epsilon: float, config: DqnConfig) -> float:
+    """Returns the probability with which an actor explores, the value of a float32.
+
+        epsilon ** (1 + actor_alpha * actor / (actors - 1))
+
+    Horgan et al. (2018), https://arxiv.org/abs/1803.00933, section 4.1.
+    """
+    share = actor / (config.actors - 1) if config.actors > 1 else 0.0
+    return float(np.float32(epsilon ** (1 + config.actor_alpha * share)))

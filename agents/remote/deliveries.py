@@ -1,0 +1,148 @@
+"""Requests to an actor, and its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from agents.config.model import NETWORKS, DqnConfig
+from agents.remote.priorities import LIVE
+from envs import Episode
+from rl_core.errors import (
+    EnvContractError,
+    EnvError,
+    EnvFailed,
+    EnvFault,
+    EnvNotFinite,
+    EnvWorkerLost,
+    in_one_line,
+)
+
+Weights = Mapping[str, np.ndarray]  # name -> array
+
+_FAULTS: dict[str, type[EnvFault | EnvError]] = {
+    of.__name__: of for of in (EnvContractError, EnvError, EnvFailed, EnvNotFinite, EnvWorkerLost)
+}
+
+
+class Request(NamedTuple):
+    """One delivery that is asked for.
+
+    Attributes:
+      number: of the delivery within its actor, from 0.
+      weights: number of the weights to act with; see `Transport.publish`.
+      updates: gradient steps that had been made when it was asked for.
+      live: epsilon of this actor, and the values of `sent_beside_epsilon`.
+    """
+
+    number: int
+    weights: int
+    updates: int
+    live: dict[str, float]
+
+
+def sent_beside_epsilon(config: DqnConfig) -> tuple[str, ...]:
+    """Returns the names of the live values that actors need: the user's own, and of priorities."""
+    own = () if config.network in NETWORKS else tuple(config.live)
+    return (*own, *(LIVE if config.actor_priorities else ()))
+
+
+class Delivery(NamedTuple):
+    """The rows of T time steps of one actor's M envs.
+
+    Row t < T holds an observation and the action taken on it; row T holds what the last action led
+    to, and its action means nothing. Row 0 shows what row T of the delivery before showed. It says
+    `autoreset`: it was not reached by an action on the row that is stored before it. So the replay
+    never samples the step between two deliveries, and a return over several steps ends at row T
+    and bootstraps from it, as at a time limit.
+
+    Attributes:
+      actor, number: whose, and of which request.
+      rows: column name -> array [T + 1, M, ...].
+      episodes: those that ended, each with the time step in [0, T) that ended it.
+      lanes: for each env what `Envs.state` says after it, but for the actions.
+    """
+
+    actor: int
+    number: int
+    rows: dict[str, np.ndarray]
+    episodes: tuple[tuple[int, Episode], ...]
+    lanes: tuple[dict[str, Any], ...]
+
+    @property
+    def transitions(self) -> np.ndarray:
+        """[T] number of transitions of each time step."""
+        autoreset = self.rows["autoreset"][1:]
+        counts: np.ndarray = autoreset.shape[1] - np.count_nonzero(autoreset, axis=1)
+        return counts
+
+    def checksum(self) -> int:
+        """Returns a CRC-32 of all rows."""
+        crc = 0
+        for name in sorted(self.rows):
+            crc = crc32(np.ascontiguousarray(self.rows[name]).view(np.uint8).data, crc)
+        return crc
+
+
+class Fault(NamedTuple):
+    """An env's fault in place of a delivery. A `Delivery` comes in one piece or not at all.
+
+    Attributes:
+      actor, number: as of a delivery.
+      kind: name of the error's class.
+      text: its message.
+      env_steps: transitions of this delivery up to and including the faulty one.
+    """
+
+    actor: int
+    number: int
+    kind: str
+    text: str
+    env_steps: int
+
+    def checksum(self) -> int:
+        """Returns a CRC-32 of the message."""
+        return crc32(self.text.encode())
+
+    def error(self) -> EnvFault | EnvError:
+        """Returns the error that ends the run."""
+        error = _FAULTS.get(self.kind, EnvFault)(in_one_line(self.text, 2_000))
+        if isinstance(error, EnvFault):
+            error.env_steps = self.env_steps
+        return error
+
+
+def fault_of(error: EnvFault | EnvError, actor: int, number: int, seed: int) -> Fault:
+    """Returns an error of an actor's envs as a fault, which names the actor and the run's seed."""
+    env_steps = error.env_steps if isinstance(error, EnvFault) else 0
+    text = f"actor {actor} (seed {seed}), {error}"
+    return Fault(actor, number, type(error).__name__, text, env_steps)
+
+
+Answer = Delivery | Fault
+
+
+def delivered(answer: Answer) -> Delivery:
+    """Returns an answer that is a delivery.
+
+    Raises:
+      EnvFault: it is a fault.
+    """
+    if isinstance(answer, Delivery):
+        return answer
+    raise answer.error()
+
+
+class ActorLost(Exception):
+    """An actor ended without an answer. It ends no run: another one takes its place.
+
+    Attributes:
+      actor: its number; reason: in a few words.
+    """
+
+    def __init__(self, actor: int, reason: str) -> None:
+        super().__init__(f"actor {actor}: {reason}")
+        self.actor, self.reason = actor, reason

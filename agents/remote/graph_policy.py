@@ -1,0 +1,67 @@
+"""Action values of a network by a graph of its own, for the networks that NumPy does not serve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from agents.config.envs import byte_bounds
+from agents.config.model import NETWORKS, DqnConfig
+from agents.dqn.networks import build_network
+from agents.remote.deliveries import Weights
+from envs import Envs
+from rl_core.graph.engine import Engine
+from rl_core.graph.weights import ScopeWeights
+from rl_core.networks import ByteBounds, Conditions, of_scaled_bytes
+from rl_core.random import Draws
+
+_SCOPE = "online"
+
+
+class GraphPolicy:
+    """Action values of a config's network, with noise if it is noisy.
+
+    Args:
+      config: of the run.
+      envs: of the actor.
+      actor: its number; each actor draws noise of its own.
+    """
+
+    def __init__(self, config: DqnConfig, envs: Envs, actor: int) -> None:
+        names = () if config.network in NETWORKS else tuple(config.live)
+        self._engine = Engine(threads=config.threads, onednn=config.onednn)
+        with self._engine.building():
+            shape = [None, *envs.observation_shape]
+            observation = tf.placeholder(envs.observation_dtype, shape, "observation")
+            now = tf.placeholder(tf.int64, [1], "time_step")
+            live = {name: tf.placeholder(tf.float32, [], f"live_{name}") for name in names}
+            bounds = byte_bounds(config, envs)
+            network = of_scaled_bytes(
+                build_network(config, envs.num_actions), bounds and ByteBounds(*bounds)
+            )
+            draws = Draws(config.seed, f"act/{actor}", now) if config.noisy else None
+            with tf.variable_scope(_SCOPE):
+                values, _ = network(observation, conditions=Conditions(draws, live))
+            self._weights = ScopeWeights(self._engine, _SCOPE)
+            self._call = self._engine.callable(values.q, [observation, now, *live.values()])
+        self._names = names
+        self._engine.start()
+
+    def load(self, weights: Weights) -> None:
+        """Acts by these weights from now on."""
+        self._weights.load(weights)
+
+    def values(
+        self, observation: np.ndarray, time_step: int, live: Mapping[str, float]
+    ) -> np.ndarray:
+        """[M, ...] observations -> [M, A] float32.
+
+        Args:
+          time_step: of the actor; it picks the noise.
+          live: the user's own live values.
+        """
+        own = [np.float32(live[name]) for name in self._names]
+        values: np.ndarray = self._call(observation, np.array([time_step], np.int64), *own)
+        return values

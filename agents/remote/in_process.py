@@ -1,0 +1,61 @@
+"""Actors in this process: for repeating a run, for tests, and for looking inside."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+
+from agents.config.model import DqnConfig
+from agents.remote.collector import Collector
+from agents.remote.deliveries import Answer, Request, Weights
+from agents.remote.transport import Since
+
+
+class InProcess:
+    """A transport without any way: an actor works when its answer is taken.
+
+    `take_any` takes the answers in turn.
+    """
+
+    def __init__(self, config: DqnConfig) -> None:
+        self._config = config
+        self._collectors: dict[int, Collector] = {}
+        self._weights: dict[int, Weights] = {}
+        self._requests: dict[int, deque[Request]] = {}
+        self._turn: deque[int] = deque()  # the actors, in the order in which they are asked
+
+    def start(self, since: dict[int, Since]) -> list[str]:
+        problems: list[str] = []
+        for actor, begin in since.items():
+            if actor not in self._collectors:
+                self._collectors[actor] = Collector(self._config, actor)
+            self._requests[actor] = deque()
+            problems += self._collectors[actor].restore(*begin)
+        self._turn = deque(sorted(self._collectors))
+        return problems
+
+    def publish(self, number: int, weights: Weights) -> None:
+        self._weights[number] = weights
+
+    def forget(self, number: int) -> None:
+        del self._weights[number]
+
+    def ask(self, actor: int, request: Request) -> None:
+        self._requests[actor].append(request)
+
+    def take(self, actor: int) -> Answer:
+        request = self._requests[actor].popleft()
+        return self._collectors[actor].collect(request, self._weights[request.weights])
+
+    def take_any(self) -> Answer:
+        while not self._requests[self._turn[0]]:
+            self._turn.rotate(-1)
+        actor = self._turn[0]
+        self._turn.rotate(-1)
+        return self.take(actor)
+
+    def close(self) -> None:
+        with contextlib.ExitStack() as last:
+            for collector in self._collectors.values():
+                last.callback(collector.close)
+            self._collectors = {}

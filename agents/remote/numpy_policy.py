@@ -1,0 +1,103 @@
+"""Action values of a network in NumPy, for actors that do without TensorFlow.
+
+It serves dense torsos with a scalar, a categorical or a quantile head. Its values agree with those
+of the graph except for rounding, and its bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from agents.config.model import DqnConfig
+from agents.remote.deliveries import Weights
+
+_EPSILON = np.float32(1e-5)  # of a layer norm
+_HEADS = ("scalar", "categorical", "quantile")
+
+
+def can_serve(config: DqnConfig) -> bool:
+    """Says whether NumPy computes this config's network. The machine does not matter."""
+    return config.network == "mlp" and config.head in _HEADS and not config.noisy
+
+
+class NumpyPolicy:
+    """Action values of a config's network.
+
+    Args:
+      config: for which `can_serve` is true.
+      num_actions: A.
+      byte_bounds: that scale observations of bytes to [0, 1]; None: 0 and 255.
+    """
+
+    def __init__(
+        self,
+        config: DqnConfig,
+        num_actions: int,
+        byte_bounds: tuple[np.ndarray, np.ndarray] | None,
+    ) -> None:
+        self._config, self._num_actions = config, num_actions
+        self._low: np.ndarray | None = None
+        if byte_bounds is not None:
+            low, high = (np.asarray(bound, np.float32) for bound in byte_bounds)
+            self._low, self._span = low, np.where(high > low, high - low, np.float32(1))
+        self._support = np.linspace(config.v_min, config.v_max, config.atoms, dtype=np.float32)
+        self._weights: Weights = {}
+
+    def load(self, weights: Weights) -> None:
+        """Acts by these weights from now on."""
+        self._weights = weights
+
+    def values(
+        self, observation: np.ndarray, time_step: int, live: Mapping[str, float]
+    ) -> np.ndarray:
+        """[M, ...] observations -> [M, A] float32; time step and live values change nothing."""
+        x = self._as_float(observation).reshape(len(observation), -1)
+        for i in range(len(self._config.hidden)):
+            x = self._dense(x, f"torso/dense_{i}")
+            if self._config.layer_norm:
+                x = self._normal(x, f"torso/norm_{i}")
+            x = np.maximum(x, np.float32(0))
+        match self._config.head:
+            case "categorical":
+                logits = self._streams(x, self._config.atoms)  # [M, A, N]
+                p = np.exp(logits - logits.max(axis=2, keepdims=True))
+                q = (p / p.sum(axis=2, keepdims=True) * self._support).sum(axis=2)
+            case "quantile":
+                q = self._streams(x, self._config.quantiles).mean(axis=2)
+            case _:
+                q = self._streams(x, 1)[:, :, 0]
+        values: np.ndarray = q
+        return values
+
+    def _as_float(self, observation: np.ndarray) -> np.ndarray:
+        x = observation.astype(np.float32)
+        if observation.dtype != np.uint8:
+            return x
+        return x / np.float32(255) if self._low is None else (x - self._low) / self._span
+
+    def _streams(self, x: np.ndarray, n: int) -> np.ndarray:
+        """[M, F] features -> [M, A, n]."""
+        if not self._config.dueling:
+            return self._stream("head", "q", x, self._num_actions, n)
+        value = self._stream("value", "v", x, 1, n)
+        advantage = self._stream("advantage", "a", x, self._num_actions, n)
+        return value + advantage - advantage.mean(axis=1, keepdims=True)
+
+    def _stream(self, block: str, last: str, x: np.ndarray, actions: int, n: int) -> np.ndarray:
+        for i in range(len(self._config.head_hidden)):
+            x = np.maximum(self._dense(x, f"{block}/dense_{i}"), np.float32(0))
+        return self._dense(x, f"{block}/{last}").reshape(len(x), actions, n)
+
+    def _dense(self, x: np.ndarray, layer: str) -> np.ndarray:
+        # Not `x @ w`: BLAS sums in another order if it has another number of threads.
+        product: np.ndarray = np.einsum("bi,ij->bj", x, self._weights[f"{layer}/w"])
+        return product + self._weights[f"{layer}/b"]
+
+    def _normal(self, x: np.ndarray, layer: str) -> np.ndarray:
+        mean = x.mean(axis=1, keepdims=True)
+        variance = np.square(x - mean).mean(axis=1, keepdims=True)
+        scale, offset = self._weights[f"{layer}/scale"], self._weights[f"{layer}/offset"]
+        normal: np.ndarray = (x - mean) / np.sqrt(variance + _EPSILON) * scale + offset
+        return normal

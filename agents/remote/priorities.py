@@ -1,0 +1,53 @@
+"""Priorities with which an actor's rows enter the replay: TD errors by the values it acted on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+LIVE = ("discount", "n_step", "reward_scale", "reward_clip")  # live values that they depend on
+
+
+def td_errors(
+    q: np.ndarray, rows: Mapping[str, np.ndarray], live: Mapping[str, float]
+) -> np.ndarray:
+    """Returns the absolute n-step TD error of each row of a delivery.
+
+        |r_t + discount_t * max_a q[destination, a] - q[t, action]|
+
+    with r_t, discount_t and the destination as in `rl_core.replay.items.n_step_span`. Horgan et
+    al. (2018), https://arxiv.org/abs/1803.00933, algorithm 1: the actor's network stands for the
+    target too.
+
+    Args:
+      q: [T + 1, M, A] action values, the lowest float where an action is illegal.
+      rows: of a delivery, [T + 1, M, ...].
+      live: the values of `LIVE`.
+
+    Returns:
+      [T + 1, M] float32; 0 in the last row, which begins no step.
+    """
+    T = len(q) - 1
+    clip = np.float32(live["reward_clip"] or np.inf)
+    reward = np.clip(rows["reward"] * np.float32(live["reward_scale"]), -clip, clip)
+    terminated, autoreset = rows["terminated"], rows["autoreset"]
+    total = np.zeros(q.shape[:2], np.float32)[:T]
+    discount, alive = np.ones_like(total), np.ones(total.shape, np.bool_)
+    destination = np.zeros(total.shape, np.int64)
+    for k in range(min(int(live["n_step"]), T)):
+        after = np.minimum(np.arange(T) + k + 1, T)  # [T] the row to which the k-th step leads
+        inside = (np.arange(T) + k < T)[:, None]
+        alive &= inside & ~autoreset[after]
+        total += np.where(alive, discount * reward[after], np.float32(0))
+        further = np.where(
+            terminated[after], np.float32(0), discount * np.float32(live["discount"])
+        )
+        discount = np.where(alive, further, discount)
+        destination = np.where(alive, after[:, None], destination)
+        alive &= ~terminated[after]
+    taken = np.take_along_axis(q[:T], rows["action"][:T, :, None], axis=2)[:, :, 0]
+    best = np.take_along_axis(q.max(axis=2), destination, axis=0)
+    errors = np.zeros(q.shape[:2], np.float32)
+    errors[:T] = np.abs(total + discount * best - taken)
+    return errors

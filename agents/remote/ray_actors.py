@@ -1,0 +1,174 @@
+"""Actors in a Ray cluster, or in a Ray instance on this machine.
+
+Ray's own transport pickles what goes to and fro; nothing pickled is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import deque
+from typing import Any
+
+from agents.cluster.connect import connected, started_here
+from agents.cluster.nodes import all_nodes, differing_processors, require_same_versions
+from agents.config.model import DqnConfig
+from agents.remote.collector import Collector
+from agents.remote.deliveries import ActorLost, Answer, Fault, Request, Weights, fault_of
+from agents.remote.transport import Since
+from rl_core.errors import EnvError, EnvFault, in_one_line
+
+_START_SECONDS = 300.0  # until an actor is ready: its node may have to repeat a long episode
+_STORE_BYTES = 200_000_000  # that Ray shares between its processes, beside what is on the way
+
+
+class RemoteCollector:
+    """A `Collector` in a Ray actor. It imports no TensorFlow, unless its network needs it."""
+
+    def __init__(self, config: DqnConfig, actor: int) -> None:
+        self._config, self._actor = config, actor
+        self._collector: Collector | None = None
+
+    def restore(self, delivered: int, lanes: list[dict[str, Any]]) -> list[str] | Fault:
+        """Makes the envs where there are none yet, and brings them back.
+
+        Returns:
+          What `Collector.restore` does; or what is wrong with the envs on this node.
+        """
+        try:
+            if self._collector is None:
+                self._collector = Collector(self._config, self._actor)
+            return self._collector.restore(delivered, lanes)
+        except (EnvError, EnvFault) as error:
+            return fault_of(error, self._actor, delivered, self._config.seed)
+
+    def collect(self, request: Request, weights: Weights) -> Answer:
+        """Makes the time steps of one delivery."""
+        assert self._collector is not None
+        return self._collector.collect(request, weights)
+
+
+class RayActors:
+    """A transport to Ray actors. They reserve nothing; Ray spreads them over its nodes.
+
+    Args:
+      config: of the run.
+      address: HOST:PORT of a cluster that this machine belongs to, or "auto"; None starts Ray here.
+      on_the_way: bytes of deliveries and weights that are on their way at once.
+
+    Attributes:
+      note: a line about nodes with other processors; None where all are alike.
+
+    Raises:
+      ClusterError: there is no such cluster, a node has other versions, or Ray is not installed.
+    """
+
+    def __init__(self, config: DqnConfig, address: str | None, on_the_way: int) -> None:
+        self._config, self.note = config, None
+        self._handles: dict[int, Any] = {}
+        self._asked: dict[int, deque[Any]] = {}
+        self._weights: dict[int, Any] = {}
+        self._turn: list[int] = []  # the actor that was served longest ago comes first
+        self._last = contextlib.ExitStack()
+        with contextlib.ExitStack() as opened:
+            if address is None:
+                cpus = max(config.actors, os.cpu_count() or 1)
+                opened.enter_context(started_here(cpus, _STORE_BYTES + 2 * on_the_way))
+            else:
+                opened.enter_context(connected(address))
+                nodes = all_nodes()
+                require_same_versions(nodes)
+                self.note = differing_processors(nodes)
+            self._last = opened.pop_all()
+
+    def start(self, since: dict[int, Since]) -> list[str]:
+        import ray
+
+        make = ray.remote(
+            num_cpus=0, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
+        )(RemoteCollector)
+        for actor in since:
+            self._asked[actor] = deque()
+            if actor not in self._handles:
+                self._handles[actor] = make.remote(self._config, actor)
+        ready = {actor: self._handles[actor].restore.remote(*of) for actor, of in since.items()}
+        self._turn = sorted(self._handles)
+        problems: list[str] = []
+        for actor, answer in ready.items():
+            found = self._got(actor, answer, _START_SECONDS)
+            if isinstance(found, Fault):
+                raise found.error()
+            problems += found
+        return problems
+
+    def publish(self, number: int, weights: Weights) -> None:
+        import ray
+
+        self._weights[number] = ray.put(dict(weights))
+
+    def forget(self, number: int) -> None:
+        del self._weights[number]
+
+    def ask(self, actor: int, request: Request) -> None:
+        weights = self._weights[request.weights]
+        self._asked[actor].append(self._handles[actor].collect.remote(request, weights))
+
+    def take(self, actor: int) -> Answer:
+        answer: Answer = self._got(actor, self._asked[actor][0])
+        self._asked[actor].popleft()
+        self._turn.remove(actor)
+        self._turn.append(actor)
+        return answer
+
+    def take_any(self) -> Answer:
+        import ray
+
+        first = {self._asked[actor][0]: actor for actor in self._turn if self._asked[actor]}
+        # In the order in which they are given, so that no actor is left out for long.
+        ready, _ = ray.wait(list(first), num_returns=1, fetch_local=False)
+        return self.take(first[ready[0]])
+
+    def close(self) -> None:
+        import ray
+
+        for handle in self._handles.values():
+            with contextlib.suppress(ray.exceptions.RayError):
+                ray.kill(handle)
+        self._handles, self._asked, self._weights = {}, {}, {}
+        self._last.close()
+
+    def _got(self, actor: int, answer: Any, seconds: float | None = None) -> Any:
+        """Waits for an answer.
+
+        Raises:
+          ActorLost: it will not come. The actor, or what is left of it, is ended.
+        """
+        import ray
+
+        try:
+            return ray.get(answer, timeout=seconds)
+        except ray.exceptions.RayError as error:
+            handle = self._handles.pop(actor)
+            with contextlib.suppress(ray.exceptions.RayError):
+                ray.kill(handle)
+            self._asked[actor] = deque()
+            raise ActorLost(actor, _why(error)) from None
+
+
+def _why(error: Exception) -> str:
+    """Returns the reason in Ray's long message, in a few words."""
+    import ray
+
+    of = ray.exceptions
+    if isinstance(error, of.RayTaskError):
+        return in_one_line(f"{type(error.cause).__name__}: {error.cause}", 200)
+    if isinstance(error, of.GetTimeoutError):
+        return f"no answer within {_START_SECONDS:.0f} s"
+    text = str(error)
+    if isinstance(error, of.OutOfMemoryError):
+        return "its node is out of memory"
+    if "node has died" in text or "node was terminated" in text:
+        return "its node is dead"
+    if isinstance(error, of.RayActorError):
+        return "its process ended"
+    return in_one_line(f"{type(error).__name__}: {text.partition(chr(10))[0]}", 200)

@@ -1,0 +1,90 @@
+"""The envs of a run with actors, as the rest of the run sees them."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from agents.config.envs import envs_beside
+from agents.config.model import DqnConfig
+from agents.remote.deliveries import Request
+from agents.remote.fleet import Fleet
+from agents.remote.order import Order
+from agents.remote.transport import Transport
+from envs import Envs, Episode, Step
+
+
+class RemoteEnvs(Envs):
+    """The envs of all actors. The loop asks the actors; nobody steps these envs here.
+
+    One env is made here too, to read its spaces.
+
+    Args:
+      config: of the run.
+      transport: to its actors, which start at once; it is closed with the envs.
+
+    Attributes:
+      fleet: the actors.
+      note: a line about where they are, for the run to show; None if there is nothing to say.
+      order: of free-running actors; whoever runs the loop sets it before. None in phases.
+
+    Raises:
+      EnvError: the config's env cannot be made.
+      EnvWorkerLost: an actor ended again and again.
+    """
+
+    def __init__(self, config: DqnConfig, transport: Transport) -> None:
+        try:
+            here = envs_beside(config)
+            here.close()
+            num_envs = config.actors * config.num_envs
+            super().__init__(
+                config.env_id, num_envs, here.spaces, has_action_masks=here.has_action_masks
+            )
+            self.frames_per_second, self.has_time_limit = (
+                here.frames_per_second, here.has_time_limit,
+            )  # fmt: skip
+            self.order: Order | None = None
+            self.note: str | None = None
+            self.fleet = Fleet(transport, config.actors, config.num_envs)
+        except BaseException:
+            transport.close()
+            raise
+
+    def state(self) -> dict[str, Any]:
+        """Returns where the envs were after the last deliveries; see `Fleet` for the rest."""
+        return {"lanes": self.fleet.lanes()}
+
+    def restore(self, state: dict[str, Any]) -> tuple[None, list[str]]:
+        """Brings the actors back.
+
+        Args:
+          state: `lanes`, and of the fleet `delivered`, `requests` and `weights`.
+        """
+        requests = [[Request(**request) for request in of] for of in state["requests"]]
+        problems = self.fleet.restore(
+            state["delivered"], state["lanes"], requests, state["weights"]
+        )
+        return None, problems
+
+    def close(self) -> None:
+        self.fleet.close()
+        if self.order is not None:
+            self.order.file.close()
+            self.order = None
+
+    def reset(self) -> Step:
+        self._refuse()
+
+    def step(self, actions: np.ndarray) -> Step:
+        self._refuse()
+
+    def cut(self, which: np.ndarray) -> tuple[Episode, ...]:
+        self._refuse()
+
+    def render(self) -> Any:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise TypeError(f"the envs of {self.env_id!r} are with actors; loop = 'remote' asks these")

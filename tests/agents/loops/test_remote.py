@@ -1,0 +1,295 @@
+"""The remote loop: against the same work written out, and against everything that may go wrong."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from agents.dqn.agent import DqnAgent
+from agents.loops.plain import LearnClock, LoopState
+from agents.loops.remote import epsilon_of, remote_loop
+from agents.remote.collector import Collector
+from agents.remote.deliveries import Request
+from agents.remote.in_process import InProcess
+from agents.remote.remote_envs import RemoteEnvs
+from agents.run import actors
+from agents.run.making import arguments_for
+from agents.run.repeat import repeat
+from agents.run.train import resume, train
+from rl_core.checkpoint.store import CheckpointError
+from rl_core.control.arrivals import ArrivalsFile, read_arrivals
+from rl_core.control.files import ControlFiles
+from rl_core.control.log import read_log
+from rl_core.errors import ArgumentError, ConfigError, EnvFailed, RunDirError
+from tests.agents.remote.helpers import Unreliable, config
+
+FREE = {"actor_pace": "free", "actor_ahead": 2}
+
+
+class Crash(Exception):
+    """A kill, as far as one can do it within a process."""
+
+
+def on(monkeypatch, transport):
+    """Runs with actors in this process get this transport."""
+    monkeypatch.setattr("agents.run.actors.InProcess", transport)
+
+
+def unreliable(seed, losses=0.1):
+    return lambda of: Unreliable(of, seed, losses)
+
+
+def run(path, on_tick=None, **settings):
+    return train(config(**settings), path, on_tick=on_tick, ray="off", console=None)
+
+
+def steer(agent, tick):
+    """Changes at odd places, of what is learned and of what actors do."""
+    live, span = agent.hyperparameters, agent.config.delivered_at_once * agent.config.num_envs
+    changes = {120: ("epsilon", 0.2), 190: ("learn_period", 3), 270: ("epsilon", "auto")}
+    for env_step, (name, value) in changes.items():
+        if tick.env_step - span < env_step <= tick.env_step and live[name] != value:
+            live[name] = value
+
+
+# In phases.
+
+
+def written_out(of):
+    """The definition: all actors with the weights of before, then the updates, then the rows."""
+    envs = RemoteEnvs(of, InProcess(of))
+    agent = DqnAgent(of, **arguments_for(of, envs))
+    envs.close()
+    actors = [Collector(of, actor) for actor in range(of.actors)]
+    live, clock = agent.hyperparameters, LearnClock()
+    tick = env_step = due = 0
+    for phase in itertools.count():
+        weights = agent.state.weights()
+        deliveries = []
+        for actor, collector in enumerate(actors):
+            epsilon = epsilon_of(actor, live["epsilon"], of)
+            asked = Request(phase, phase, agent.updates, {"epsilon": epsilon})
+            deliveries.append(collector.collect(asked, weights))
+        if due:
+            agent.learn(due)
+        made = 0
+        for delivery in deliveries:
+            agent.store(delivery.rows)
+            made += int((~delivery.rows["autoreset"][1:]).sum())
+            tick += of.actor_steps + 1
+        env_step += made
+        live.env_step = env_step
+        due = clock.phases_due(made, live["learn_period"]) * (env_step >= of.learn_start)
+        if env_step >= of.env_steps:
+            break
+    position = LoopState(tick=tick, env_step=env_step, due_updates=due, clock=clock).position()
+    return agent.state.digest(**position), agent.updates
+
+
+SCHEDULE = {"schedule": "linear", "start": 1.0, "end": 0.1, "steps": 300}
+
+
+@pytest.fixture(scope="module")
+def phases(tmp_path_factory, pool):
+    """A run in phases that nothing disturbed; look, do not touch."""
+    with pool.open():
+        return run(tmp_path_factory.mktemp("runs") / "phases", epsilon=SCHEDULE)
+
+
+def test_phases_are_the_loop_written_out(phases):
+    digest, updates = written_out(config(epsilon=SCHEDULE))
+    assert (phases.digest, phases.updates) == (digest, updates) and updates > 60
+
+
+def test_phases_have_the_same_bits_whatever_becomes_of_the_actors(tmp_path, monkeypatch, phases):
+    on(monkeypatch, unreliable(seed=5))
+    assert run(tmp_path / "run", epsilon=SCHEDULE).digest == phases.digest
+
+
+def test_a_replay_of_phases_needs_no_actors_elsewhere(phases):
+    assert repeat(phases.run, console=None).identical
+
+
+def crashed(path, moments, **settings):
+    """A run that crashes at these env steps, each time resumed, and then goes to its end."""
+
+    def until(moment):
+        def on_tick(agent, tick):
+            steer(agent, tick)
+            if tick.env_step >= moment:
+                raise Crash
+
+        return on_tick
+
+    go = lambda on_tick: run(path, on_tick, **settings)  # noqa: E731
+    for moment in moments:
+        with pytest.raises(Crash):
+            go(until(moment))
+        go = lambda on_tick: resume(path, on_tick=on_tick, ray="off", console=None)  # noqa: E731
+    return go(steer)
+
+
+OFTEN = {"checkpoint_steps": 90, "env_steps": 500}
+
+
+def test_a_learner_that_was_killed_in_phases_becomes_the_run_that_was_not(tmp_path):
+    straight = run(tmp_path / "straight", steer, **OFTEN)
+    broken = crashed(tmp_path / "broken", (150, 330), **OFTEN)
+    assert broken.digest == straight.digest and broken.returns == straight.returns
+    assert repeat(broken.run, console=None).identical
+
+
+# Free running.
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        pytest.param({"prioritized": True, "n_step": 3, "xla": True}, marks=pytest.mark.slow),
+        pytest.param({"prioritized": True, "actor_priorities": True}, marks=pytest.mark.slow),
+        pytest.param({"noisy": True, "env_kwargs": {"masks": True}}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_free_running_actors_deliver_in_any_order_and_a_replay_follows_it(
+    tmp_path, monkeypatch, settings
+):
+    digests = set()
+    for seed in range(3):
+        on(monkeypatch, unreliable(seed, losses=0.05))
+        outcome = run(tmp_path / str(seed), steer, **FREE, **settings)
+        monkeypatch.undo()
+        # The replay's actors are not lost: so nothing was lost or doubled with those that were.
+        verdict = repeat(outcome.run, console=None)
+        assert verdict.identical and verdict.complete
+        digests.add(outcome.digest)
+    assert len(digests) == 3  # or orders do not matter, and the replay shows nothing
+
+
+def test_arrivals_tell_the_weights_that_were_acted_with(tmp_path, monkeypatch):
+    on(monkeypatch, unreliable(1, losses=0.0))
+    outcome = run(tmp_path / "run", **FREE)
+    arrivals = read_arrivals(ControlFiles(outcome.run).arrivals, 10)
+    assert {arrival.actor for arrival in arrivals} == {0, 1, 2}
+    # Two ahead, of random weights: they are asked for before there were updates.
+    assert [a.updates for a in arrivals[:3]] == [0, 0, 0]
+    assert 0 < arrivals[-1].updates < outcome.updates
+    for actor in range(3):
+        updates = [a.updates for a in arrivals if a.actor == actor]
+        assert updates == sorted(updates)
+
+
+@pytest.mark.parametrize("moments", [(60,), (150, 330)])
+def test_a_killed_learner_follows_what_had_arrived_and_the_whole_run_replays(
+    tmp_path, monkeypatch, moments
+):
+    chance = itertools.count(10)  # other orders after each resume
+    on(monkeypatch, lambda of: Unreliable(of, next(chance), losses=0.05))
+    path = tmp_path / "run"
+    broken = crashed(path, moments, **OFTEN, **FREE)
+    monkeypatch.undo()
+    assert repeat(broken.run, console=None).identical
+    entries = [e for e in read_log(ControlFiles(path).log) if e.taken and e.who == "api"]
+    names = [name for name, _ in itertools.groupby(entry.name for entry in entries)]
+    assert names == ["epsilon", "learn_period", "epsilon"]
+
+
+def test_what_had_arrived_before_a_kill_arrives_again(tmp_path, monkeypatch):
+    path, chance, lines = tmp_path / "run", itertools.count(), []
+    on(monkeypatch, lambda of: Unreliable(of, next(chance)))
+
+    def crash(agent, tick):
+        if tick.env_step >= 260:
+            raise Crash
+
+    with pytest.raises(Crash):
+        run(path, crash, checkpoint_steps=100, **FREE)
+    before = read_arrivals(ControlFiles(path).arrivals, 20)
+
+    def until_then(agent, tick):
+        lines.append(read_arrivals(ControlFiles(path).arrivals, 0)[: len(before)])
+
+    resume(path, on_tick=until_then, ray="off", console=None)
+    # At every moment: were it killed there again, it would still know all of them.
+    assert all(found == before for found in lines)
+    assert read_arrivals(ControlFiles(path).arrivals, len(before) + 1)[: len(before)] == before
+
+
+def test_a_longer_run_goes_on_with_the_requests_that_were_open(tmp_path, monkeypatch):
+    on(monkeypatch, unreliable(3))
+    first = run(tmp_path / "run", **FREE)
+    again = resume(first.run, changes={"env_steps": 700}, ray="off", console=None)
+    monkeypatch.undo()
+    assert again.env_steps >= 700 and repeat(again.run, console=None).identical
+
+
+def test_a_replay_in_another_order_is_not_identical(tmp_path, monkeypatch):
+    on(monkeypatch, unreliable(1, losses=0.0))
+    outcome = run(tmp_path / "run", **FREE)
+    other = run(tmp_path / "other", **FREE, seed=0)
+    monkeypatch.undo()
+    files, others = ControlFiles(outcome.run), ControlFiles(other.run)
+    assert outcome.digest == other.digest  # the same chance, the same order
+    arrivals = read_arrivals(files.arrivals, 30)
+    files.arrivals.unlink()
+    file = ArrivalsFile(files.arrivals)
+    i = next(i for i in range(10, 30) if arrivals[i].actor != arrivals[i + 1].actor)
+    arrivals[i], arrivals[i + 1] = arrivals[i + 1], arrivals[i]
+    for arrival in arrivals:
+        file.append(arrival)
+    file.close()
+    assert not repeat(outcome.run, console=None).identical
+    others.arrivals.write_bytes(others.arrivals.read_bytes()[:100])
+    with pytest.raises(RunDirError, match=r"arrivals\.bin is damaged: it has 5 whole records"):
+        repeat(other.run, console=None)
+
+
+def test_a_checkpoint_with_other_requests_is_refused(tmp_path, monkeypatch):
+    outcome = run(tmp_path / "run", **FREE)
+    split = actors.split_variables
+    monkeypatch.setattr(actors, "split_variables", lambda v: (split(v)[0], {}))
+    with pytest.raises(CheckpointError, match="has no weights"):
+        resume(outcome.run, changes={"env_steps": 700}, ray="off", console=None)
+
+
+# Both.
+
+
+@pytest.mark.parametrize("settings", [{}, FREE], ids=["phases", "free"])
+def test_a_fault_of_an_env_ends_the_run_in_one_line_and_replays(tmp_path, settings):
+    broken = {"env_kwargs": {"fails": 97}, "seed": 1, "env_steps": 2_000, **settings}
+    with pytest.raises(
+        EnvFailed, match=r"at env step [\d,]+, actor \d \(seed 1\), env \d"
+    ) as error:
+        run(tmp_path / "run", checkpoint_steps=50, **broken)
+    assert "the toy is broken" in str(error.value) and "where resume goes on" in str(error.value)
+    assert repeat(tmp_path / "run", console=None).first_difference is None
+
+
+def test_actors_explore_less_and_less():
+    of = config(actors=5, actor_alpha=7.0)
+    # 0.4 ** (1 + 7 i / 4)
+    wanted = [0.4, 0.0805, 0.0162, 0.00326, 0.000655]
+    np.testing.assert_allclose([epsilon_of(i, 0.4, of) for i in range(5)], wanted, rtol=2e-3)
+    alike = config(actors=5, actor_alpha=0.0)
+    assert {epsilon_of(i, 0.3, alike) for i in range(5)} == {float(np.float32(0.3))}
+    assert epsilon_of(0, 0.3, config(actors=1)) == float(np.float32(0.3))
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"vectorization": "async"}, "needs vectorization = 'sync'"),
+        ({"boltzmann": True}, "explores by epsilon alone"),
+        ({"replay_capacity": 100}, "stores 36 rows at once, and needs replay_capacity >= 108"),
+    ],
+)
+def test_what_actors_cannot_do_is_refused_in_one_line(settings, why):
+    with pytest.raises(ConfigError, match=why):
+        config().model_copy(update=settings)
+
+
+def test_other_envs_than_those_of_actors_are_refused():
+    with pytest.raises(ArgumentError, match="envs must be the envs of actors, a RemoteEnvs"):
+        next(remote_loop(type("A", (), {"config": config()})(), object()))

@@ -1,0 +1,65 @@
+"""Small runs with actors, and a transport on which everything goes wrong that can."""
+
+import random
+
+from agents.config.model import DqnConfig
+from agents.remote.deliveries import ActorLost
+from agents.remote.in_process import InProcess
+from tests.agents.remote.toy import ID
+
+SETTINGS = {
+    "env_id": ID,
+    "env_steps": 400,
+    "loop": "remote",
+    "actors": 3,
+    "actor_steps": 5,
+    "num_envs": 2,
+    "hidden": (8,),
+    "batch_size": 8,
+    "replay_capacity": 300,
+    "learn_start": 50,
+    "learn_period": 4,
+    "sync_period": 7,
+    "log_period": 100,
+    "eval_period": 10_000,
+    "eval_episodes": 1,
+    "final_eval_episodes": 1,
+    "checkpoint_seconds": 0.0,
+    "past_states": 1,
+    "xla": False,
+}
+
+
+def config(**settings):
+    return DqnConfig(**(SETTINGS | settings))
+
+
+class Unreliable(InProcess):
+    """Answers come in any order, are late, or are lost together with their actor.
+
+    Args:
+      seed: of its chance.
+      losses: share of the answers that are lost.
+    """
+
+    def __init__(self, config, seed, losses=0.0):
+        super().__init__(config)
+        self._rng, self._losses, self.lost = random.Random(seed), losses, 0
+
+    def take(self, actor):
+        # An actor may be lost before it has worked, and after it.
+        if self._rng.random() < self._losses:
+            self._lose(actor)
+        answer = super().take(actor)
+        if self._rng.random() < self._losses:
+            self._lose(actor)
+        return answer
+
+    def take_any(self):
+        busy = [actor for actor, requests in self._requests.items() if requests]
+        return self.take(self._rng.choice(busy))
+
+    def _lose(self, actor):
+        self.lost += 1
+        self._collectors.pop(actor).close()
+        raise ActorLost(actor, "by chance")

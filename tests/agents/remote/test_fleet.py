@@ -1,0 +1,131 @@
+"""All actors of a run, on a transport that loses them."""
+
+import numpy as np
+import pytest
+
+from agents.remote.deliveries import ActorLost
+from agents.remote.fleet import Fleet
+from agents.remote.in_process import InProcess
+from rl_core.errors import EnvWorkerLost
+from tests.agents.remote.helpers import Unreliable, config
+from tests.agents.remote.test_collector import network
+
+
+def deliveries(fleet, phases):
+    """In phases, with new weights in each: (actor, number, checksum)."""
+    found = []
+    for phase in range(phases):
+        fleet.publish(network(phase))
+        for actor in fleet.actors:
+            fleet.ask(actor, phase, {"epsilon": 0.3})
+        answers = [fleet.take(actor)[0] for actor in fleet.actors]
+        found += [(a.actor, a.number, a.checksum()) for a in answers]
+    return found
+
+
+def test_actors_that_are_lost_and_replaced_deliver_the_same_rows_once():
+    of = config()
+    straight = deliveries(Fleet(InProcess(of), 3, 2), 20)
+    transport = Unreliable(of, seed=1, losses=0.15)
+    said = []
+    fleet = Fleet(transport, 3, 2)
+    fleet.say = said.append
+    assert deliveries(fleet, 20) == straight
+    assert transport.lost > 10 and len(said) == transport.lost
+    assert said[0].startswith("actor ") and "was lost (by chance); another one goes on" in said[0]
+
+
+def test_requests_ahead_are_asked_again_with_the_weights_that_they_name():
+    of = config()
+
+    def ahead(transport):
+        fleet = Fleet(transport, 3, 2)
+        for seed in range(4):
+            fleet.publish(network(seed))
+            for actor in fleet.actors:
+                fleet.ask(actor, seed, {"epsilon": 0.3})
+        return [
+            (a.actor, a.number, r.updates, a.checksum())
+            for actor in fleet.actors
+            for a, r in (fleet.take(actor) for _ in range(4))
+        ]
+
+    transport = Unreliable(of, seed=3, losses=0.25)
+    assert ahead(transport) == ahead(InProcess(of))
+    assert transport.lost > 3
+
+
+def test_weights_are_kept_as_long_as_a_request_names_them():
+    transport = InProcess(config())
+    fleet = Fleet(transport, 2, 2)
+    for seed in range(5):
+        fleet.publish(network(seed))
+        fleet.ask(seed % 2, seed, {"epsilon": 1.0})
+    assert list(transport._weights) == [0, 1, 2, 3, 4]
+    fleet.take(0)  # named 0
+    fleet.take(1)  # named 1
+    fleet.take(0)
+    assert list(transport._weights) == [3, 4] and list(fleet.weights()) == [3, 4]
+    fleet.take(1)
+    fleet.take(0)
+    assert list(transport._weights) == [4] and fleet.weights() == {}
+
+
+def test_a_fleet_that_is_brought_back_goes_on_with_its_requests():
+    of = config()
+
+    def two_ahead(fleet):
+        for seed in range(2):
+            fleet.publish(network(seed))
+            for actor in fleet.actors:
+                fleet.ask(actor, seed, {"epsilon": 0.3})
+
+    first = Fleet(InProcess(of), 3, 2)
+    two_ahead(first)
+    for actor in (2, 0, 0):
+        first.take(actor)
+    second = Fleet(InProcess(of), 3, 2)
+    kept = first.delivered(), first.lanes(), first.requests(), first.weights()
+    assert second.restore(*kept) == []
+    for actor in (1, 2, 1):
+        (one, _), (other, _) = first.take(actor), second.take(actor)
+        assert one.checksum() == other.checksum() and one.number == other.number
+    assert first.lanes() == second.lanes()
+
+
+def test_an_actor_that_is_lost_again_and_again_ends_the_run_in_one_line():
+    class Dead(InProcess):
+        def take(self, actor):
+            raise ActorLost(actor, "its machine is\non fire")
+
+    fleet = Fleet(Dead(config()), 3, 2)
+    fleet.publish(network())
+    fleet.ask(1, 0, {"epsilon": 1.0})
+    wanted = "actor 1 was lost 6 times without a delivery: its machine is on fire"
+    with pytest.raises(EnvWorkerLost, match=wanted):
+        fleet.take(1)
+
+
+def test_an_env_that_does_not_come_back_the_same_is_told():
+    of = config(env_kwargs={"forgets": True})
+    transport, said = InProcess(of), []
+    fleet = Fleet(transport, 2, 2)
+    fleet.say = said.append
+    fleet.publish(network())
+    for _ in range(2):
+        fleet.ask(0, 0, {"epsilon": 1.0})
+    fleet.take(0)
+    transport._collectors.pop(0).close()
+    take = transport.take
+    transport.take = lambda actor: (_ for _ in ()).throw(ActorLost(actor, "gone"))
+    original, transport.start = transport.start, None
+
+    def start(since):
+        transport.take = take
+        return original(since)
+
+    transport.start = start
+    answer, _ = fleet.take(0)
+    assert answer.rows["autoreset"][0].all()
+    assert "gave other results" in said[1]
+    assert np.isfinite(answer.rows["observation"]).all()

@@ -1,0 +1,242 @@
+"""Actors in a real Ray cluster of several nodes on this machine, which are killed."""
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from agents.remote.deliveries import Request
+from agents.remote.fleet import Fleet
+from agents.remote.in_process import InProcess
+from agents.remote.ray_actors import RayActors
+from agents.run.repeat import repeat
+from agents.run.train import resume, train
+from rl_core.errors import EnvFailed
+from tests.agents.remote.helpers import config
+from tests.agents.remote.test_collector import network
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_800)]
+FREE = {"actor_pace": "free", "actor_ahead": 2}
+QUICK = {  # nodes that are dead are noticed within a second
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 200,
+    "health_check_timeout_ms": 500,
+    "health_check_failure_threshold": 3,
+}
+
+
+class Nodes:
+    """A cluster: a head, where the learner is, and nodes that can be killed."""
+
+    def __init__(self, count=2):
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        from ray.cluster_utils import Cluster
+
+        head = {"num_cpus": 1, "_system_config": QUICK, "object_store_memory": 100_000_000}
+        self.cluster = Cluster(initialize_head=True, head_node_args=head)
+        self.address = self.cluster.address
+        self.nodes = []
+        for _ in range(count):
+            self.add()
+
+    def add(self):
+        self.nodes.append(self.cluster.add_node(num_cpus=1, object_store_memory=100_000_000))
+
+    def kill(self, number=0):
+        self.cluster.remove_node(self.nodes.pop(number), allow_graceful=False)
+
+    def close(self):
+        self.cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    with contextlib.closing(Nodes()) as nodes:
+        yield nodes
+
+
+def processes(address):
+    """The processes of all actors of the cluster at this address: no other cluster's."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if b"RemoteCollector" in (directory / "cmdline").read_bytes():
+                parent = (directory / "stat").read_text().rpartition(")")[2].split()[1]
+                if address.encode() in Path("/proc", parent, "cmdline").read_bytes():
+                    found.append(int(directory.name))
+    return found
+
+
+def deliveries(fleet, phases, disturb=lambda phase: None):
+    """In phases, with new weights in each, two ahead: (actor, number, checksum)."""
+    found = []
+    for phase in range(phases):
+        fleet.publish(network(phase))
+        for actor in fleet.actors:
+            fleet.ask(actor, phase, {"epsilon": 0.3})
+        disturb(phase)
+        if phase == 0:
+            continue  # so that one request is always ahead
+        answers = [fleet.take(actor)[0] for actor in fleet.actors]
+        found += [(a.actor, a.number, a.checksum()) for a in answers]
+    return found
+
+
+@pytest.fixture(scope="module")
+def straight():
+    return deliveries(Fleet(InProcess(config()), 3, 2), 130)
+
+
+def test_actors_that_are_killed_lose_and_double_no_row(nodes, straight):
+    """40 kills -9 of actors at random moments."""
+    transport, rng = RayActors(config(), nodes.address, 1_000_000), random.Random(0)
+    fleet, killed = Fleet(transport, 3, 2), []
+
+    def disturb(phase):
+        if phase % 3:
+            for pid in processes(nodes.address):
+                if rng.random() < 0.4:
+                    time.sleep(rng.uniform(0, 0.02))
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
+
+    try:
+        assert deliveries(fleet, 130, disturb) == straight
+    finally:
+        fleet.close()
+    print(f"{len(set(killed))} actors were killed")
+    assert len(set(killed)) >= 40
+
+
+def test_nodes_that_are_killed_lose_and_double_no_row(nodes, straight):
+    """10 nodes that die, with the actors on them; new ones take their place."""
+    transport = RayActors(config(), nodes.address, 1_000_000)
+    fleet, killed = Fleet(transport, 3, 2), []
+
+    def disturb(phase):
+        if phase % 6 == 5:
+            nodes.kill(len(killed) % 2)
+            killed.append(phase)
+            nodes.add()
+
+    try:
+        assert deliveries(fleet, 60, disturb) == straight[: 3 * 59]
+    finally:
+        fleet.close()
+    assert len(killed) == 10
+
+
+def test_phases_have_the_same_bits_with_actors_elsewhere_that_die(tmp_path, nodes):
+    wanted = train(config(env_steps=3_000), tmp_path / "here", ray="off", console=None)
+    with killing(nodes, seconds=1.0):
+        got = train(config(env_steps=3_000), tmp_path / "there", ray=nodes.address, console=None)
+    assert got.digest == wanted.digest
+
+
+@contextlib.contextmanager
+def killing(nodes, seconds=2.0):
+    """Kills an actor of this process's run every so often."""
+    over, killed = threading.Event(), []
+
+    def work():
+        while not over.wait(seconds):
+            if found := processes(nodes.address):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(random.choice(found), signal.SIGKILL)
+                    killed.append(found)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+    assert killed
+
+
+@pytest.mark.parametrize("disturbed", [False, True])
+def test_free_running_replays_the_same_20_of_20(tmp_path, nodes, disturbed):
+    digests = set()
+    for number in range(10):  # ten undisturbed, ten with actors that are killed
+        settings = {"env_steps": 2_000, "checkpoint_steps": 300, **FREE}
+        with killing(nodes) if disturbed else contextlib.nullcontext():
+            outcome = train(
+                config(**settings), tmp_path / str(number), ray=nodes.address, console=None
+            )
+        verdict = repeat(outcome.run, console=None)
+        assert verdict.identical and verdict.complete
+        digests.add(outcome.digest)
+    assert len(digests) > 1
+
+
+def test_a_run_goes_on_in_another_place(tmp_path, nodes):
+    first = train(config(env_steps=500, **FREE), tmp_path / "run", ray=nodes.address, console=None)
+    resume(first.run, changes={"env_steps": 800}, ray="off", console=None)
+    again = resume(first.run, changes={"env_steps": 1_100}, ray=nodes.address, console=None)
+    assert again.env_steps >= 1_100 and repeat(again.run, console=None).identical
+
+
+def test_an_actor_imports_no_tensorflow(nodes):
+    transport = RayActors(config(actors=1), nodes.address, 1_000_000)
+    fleet = Fleet(transport, 1, 2)
+    import ray
+
+    def modules(_):
+        import sys
+
+        return "tensorflow" in sys.modules, "agents.remote.collector" in sys.modules
+
+    try:
+        assert ray.get(transport._handles[0].__ray_call__.remote(modules)) == (False, True)
+    finally:
+        fleet.close()
+
+
+def test_a_fault_on_another_machine_is_the_same_line(tmp_path, nodes):
+    broken = {"env_kwargs": {"fails": 97}, "seed": 1, "env_steps": 2_000}
+    said = []
+    for ray, name in (("off", "here"), (nodes.address, "there")):
+        with pytest.raises(EnvFailed) as caught:
+            train(config(**broken), tmp_path / name, ray=ray, console=None)
+        said.append(str(caught.value).replace(str(tmp_path / name), ""))
+    assert said[0] == said[1] and "actor 2 (seed 1), env 4" in said[0]
+
+
+def test_requests_go_to_the_actors_in_turn(nodes):
+    transport = RayActors(config(), nodes.address, 1_000_000)
+    fleet = Fleet(transport, 3, 2)
+    try:
+        import ray
+
+        fleet.publish(network())
+        served = []
+        for _ in range(10):
+            for actor in fleet.actors:
+                while fleet.pending(actor) < 2:
+                    fleet.ask(actor, 0, {"epsilon": 1.0})
+            ray.wait([asked[0] for asked in transport._asked.values()], num_returns=3)
+            served += [fleet.take()[0].actor for _ in range(3)]
+        assert all(sorted(served[i : i + 3]) == [0, 1, 2] for i in range(0, 30, 3))
+    finally:
+        fleet.close()
+
+
+def test_numbers_of_requests_are_checked(nodes):
+    transport = RayActors(config(actors=1), nodes.address, 1_000_000)
+    fleet = Fleet(transport, 1, 2)
+    try:
+        fleet.publish(network())
+        handle = transport._handles[0]
+        import ray
+
+        with pytest.raises(ray.exceptions.RayTaskError, match="AssertionError"):
+            ray.get(handle.collect.remote(Request(5, 0, 0, {"epsilon": 1.0}), network()))
+    finally:
+        fleet.close()
