@@ -37,7 +37,7 @@ from rl_core.control.steering import Due
 from rl_core.errors import RunDirError
 from rl_core.hyperparameters import as_text
 
-_LOOK_SECONDS = 0.2  # between two looks at who is missing
+_LOOK_SECONDS = 0.2  # between two looks at who is missing, and two attempts on a full disk
 
 
 class Recorded:
@@ -131,7 +131,10 @@ class Exchanging:
         """Makes the next exchange if nobody is missing."""
         meeting = self.meeting
         if meeting.waiting != meeting.active:
-            self._tell_who_is_missing()
+            if self._is_time_to_look():
+                self._tell_who_is_missing()
+        elif self._writing.failing and not self._is_time_to_look():
+            return
         elif meeting.are_still(meeting.waiting):
             runs = {name: meeting.runs[name] for name in sorted(meeting.waiting)}
             made: Exchange | None = None
@@ -188,10 +191,14 @@ class Exchanging:
             )  # fmt: skip
         return Exchange(number=number, time=time.time(), members=parts)
 
+    def _is_time_to_look(self) -> bool:
+        now = time.monotonic()
+        if now < self._next_look:
+            return False
+        self._next_look = now + _LOOK_SECONDS
+        return True
+
     def _tell_who_is_missing(self) -> None:
-        if time.monotonic() < self._next_look:
-            return
-        self._next_look = time.monotonic() + _LOOK_SECONDS
         paused = self.meeting.tell(self.number)
         told, self._told = self._told, paused
         if paused and paused != told:

@@ -267,6 +267,24 @@ def test_members_go_on_from_checkpoints_before_and_after_an_exchange(trained, tm
 
 
 @pytest.mark.slow  # a population of its own
+def test_on_a_full_disk_all_wait_and_the_exchange_is_the_same(trained, tmp_path, monkeypatch):
+    append, tried, said = ExchangeRecord.append, [], []
+
+    def full(self, exchange):
+        tried.append(exchange.number)
+        if len(tried) in (2, 3):
+            raise RunDirError("cannot write it: No space left on device")
+        append(self, exchange)
+
+    monkeypatch.setattr(ExchangeRecord, "append", full)
+    monkeypatch.setattr("agents.run.screen.Screen.line", lambda self, text: said.append(text))
+    train_population(members(), tmp_path / "run", on_tick=steer)
+    assert tried == [1, 2, 2, 2, 3, 4]
+    assert sum("No space left on device; the run goes on" in text for text in said) == 1
+    assert digests(tmp_path / "run") == digests(trained[0])
+
+
+@pytest.mark.slow  # a population of its own
 def test_a_population_that_is_made_longer_goes_on_with_exchanges(trained, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(trained[0], run)
