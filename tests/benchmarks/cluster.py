@@ -5,7 +5,7 @@
 
 CartPole for 6,000 env steps, two runs at once: at home with `--jobs 2`, and on two Ray nodes of one
 CPU each on this machine, in turns. The nodes are started before. Wall clock of the whole command;
-with the cluster also the CPU time of the command itself, which keeps the runs' directories up. Every
+with the cluster also the CPU time of the command itself, which keeps the directories up. Every
 digest has to be the same in all rounds.
 """
 
