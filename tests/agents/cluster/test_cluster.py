@@ -20,7 +20,7 @@ from tests.agents.cluster.toys import wait_for
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(3_600),
     # Of Ray's own, in the process that starts the nodes.
     pytest.mark.filterwarnings("ignore"),
 ]
