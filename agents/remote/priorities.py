@@ -38,6 +38,7 @@ def td_errors(
     for k in range(min(int(live["n_step"]), T)):
         after = np.minimum(np.arange(T) + k + 1, T)  # [T] the row to which the k-th step leads
         inside = (np.arange(T) + k < T)[:, None]
+        # The step after one that terminated is an autoreset.
         alive &= inside & ~autoreset[after]
         total += np.where(alive, discount * reward[after], np.float32(0))
         further = np.where(
@@ -45,7 +46,6 @@ def td_errors(
         )
         discount = np.where(alive, further, discount)
         destination = np.where(alive, after[:, None], destination)
-        alive &= ~terminated[after]
     taken = np.take_along_axis(q[:T], rows["action"][:T, :, None], axis=2)[:, :, 0]
     best = np.take_along_axis(q.max(axis=2), destination, axis=0)
     errors = np.zeros(q.shape[:2], np.float32)

@@ -68,7 +68,7 @@ class RayActors:
         self._handles: dict[int, Any] = {}
         self._asked: dict[int, deque[Any]] = {}
         self._weights: dict[int, Any] = {}
-        self._turn: list[int] = []  # the actor that was served longest ago comes first
+        self._answered: deque[int] = deque()  # actors whose oldest request is answered
         self._last = contextlib.ExitStack()
         with contextlib.ExitStack() as opened:
             if address is None:
@@ -87,12 +87,12 @@ class RayActors:
         make = ray.remote(
             num_cpus=0, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
         )(RemoteCollector)
+        self._answered = deque(actor for actor in self._answered if actor not in since)
         for actor in since:
             self._asked[actor] = deque()
             if actor not in self._handles:
                 self._handles[actor] = make.remote(self._config, actor)
         ready = {actor: self._handles[actor].restore.remote(*of) for actor, of in since.items()}
-        self._turn = sorted(self._handles)
         problems: list[str] = []
         for actor, answer in ready.items():
             found = self._got(actor, answer, _START_SECONDS)
@@ -114,19 +114,24 @@ class RayActors:
         self._asked[actor].append(self._handles[actor].collect.remote(request, weights))
 
     def take(self, actor: int) -> Answer:
+        with contextlib.suppress(ValueError):
+            self._answered.remove(actor)
         answer: Answer = self._got(actor, self._asked[actor][0])
         self._asked[actor].popleft()
-        self._turn.remove(actor)
-        self._turn.append(actor)
         return answer
 
     def take_any(self) -> Answer:
         import ray
 
-        first = {self._asked[actor][0]: actor for actor in self._turn if self._asked[actor]}
-        # In the order in which they are given, so that no actor is left out for long.
-        ready, _ = ray.wait(list(first), num_returns=1, fetch_local=False)
-        return self.take(first[ready[0]])
+        if not self._answered:
+            # All that have answered are served before anybody is again: so no actor is left out,
+            # and many are looked at once for many answers.
+            oldest = {asked[0]: actor for actor, asked in self._asked.items() if asked}
+            refs = list(oldest)
+            found, _ = ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
+            found = found or ray.wait(refs, num_returns=1, fetch_local=False)[0]
+            self._answered.extend(oldest[ref] for ref in found)
+        return self.take(self._answered[0])
 
     def close(self) -> None:
         import ray
@@ -152,6 +157,8 @@ class RayActors:
             with contextlib.suppress(ray.exceptions.RayError):
                 ray.kill(handle)
             self._asked[actor] = deque()
+            with contextlib.suppress(ValueError):
+                self._answered.remove(actor)
             raise ActorLost(actor, _why(error)) from None
 
 

@@ -52,7 +52,7 @@ class ArrivalsFile:
         self.length, self.seal = length, require_arrivals(path, length, seal)
         self._path, self.ahead = path, _whole_records(_read(path))[length:]
         self._expected = iter(self.ahead)
-        self._unwritten, self._end, self._cut = b"", _BYTES * length, False
+        self._unwritten, self._end = b"", _BYTES * length
         with self._writing():
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             os.ftruncate(self._file, _BYTES * (length + len(self.ahead)))
@@ -61,7 +61,7 @@ class ArrivalsFile:
         """Adds the next arrival in memory; `write` writes it, unless the file has it already.
 
         Returns:
-          False if the file has another one there: `write` drops it and all after it.
+          False if the file has another one there: `write` puts this one in its place.
         """
         expected = next(self._expected, None)
         data = _RECORD.pack(*arrival)
@@ -69,7 +69,8 @@ class ArrivalsFile:
         if arrival == expected:
             self._end += _BYTES
             return True
-        self._expected, self._cut = iter(()), self._cut or expected is not None
+        # The seals of all that the file has beyond this one are wrong from now on.
+        self._expected = iter(())
         self._unwritten += data + _SEAL.pack(self.seal)
         return expected is None
 
@@ -80,9 +81,6 @@ class ArrivalsFile:
           RunDirError: the disk cannot be written; the next call tries again.
         """
         with self._writing():
-            if self._cut:
-                os.ftruncate(self._file, self._end)
-                self._cut = False
             while self._unwritten:
                 # At a fixed position, so the next write overwrites a half-written one.
                 written = os.pwrite(self._file, self._unwritten, self._end)

@@ -1,11 +1,15 @@
 """The remote loop: against the same work written out, and against everything that may go wrong."""
 
+import io
 import itertools
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from agents.config.members import load_members
 from agents.dqn.agent import DqnAgent
+from agents.dqn.needs import needs
 from agents.loops.plain import LearnClock, LoopState
 from agents.loops.remote import epsilon_of, remote_loop
 from agents.remote.collector import Collector
@@ -16,11 +20,12 @@ from agents.run import actors
 from agents.run.making import arguments_for
 from agents.run.repeat import repeat
 from agents.run.train import resume, train
+from agents.saved.directory import RunDir
 from rl_core.checkpoint.store import CheckpointError
-from rl_core.control.arrivals import ArrivalsFile, read_arrivals
+from rl_core.control.arrivals import Arrival, ArrivalsFile, read_arrivals
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import read_log
-from rl_core.errors import ArgumentError, ConfigError, EnvFailed, RunDirError
+from rl_core.errors import ArgumentError, ConfigError, EnvFailed, RlCoreError, RunDirError
 from tests.agents.remote.helpers import Unreliable, config
 
 FREE = {"actor_pace": "free", "actor_ahead": 2}
@@ -253,6 +258,39 @@ def test_a_checkpoint_with_other_requests_is_refused(tmp_path, monkeypatch):
         resume(outcome.run, changes={"env_steps": 700}, ray="off", console=None)
 
 
+def test_arrivals_of_other_actors_are_refused(tmp_path):
+    outcome = run(tmp_path / "run", **FREE)
+    files = ControlFiles(outcome.run)
+    file = ArrivalsFile(files.arrivals, len(read_arrivals(files.arrivals, 0)))
+    file.append(Arrival(3, 0, 0))
+    file.close()
+    with pytest.raises(RunDirError, match=r"arrivals\.bin is damaged: it is of more than 3 actors"):
+        repeat(outcome.run, console=None)
+    with pytest.raises(RunDirError, match=r"arrivals\.bin is damaged: it is of more than 3 actors"):
+        resume(outcome.run, changes={"env_steps": 700}, ray="off", console=None)
+
+
+def test_an_env_that_is_another_one_after_a_kill_is_told(tmp_path):
+    settings = {"env_kwargs": {"forgets": True}, "checkpoint_steps": 90, **FREE}
+    path, shown = tmp_path / "run", io.StringIO()
+
+    def crash(agent, tick):
+        if tick.env_step >= 260:
+            raise Crash
+
+    with pytest.raises(Crash):
+        run(path, crash, **settings)
+    resume(path, ray="off", console=Console(file=shown, width=300))
+    assert "gave other results when episode" in shown.getvalue()
+    assert "is not what it was: not the same bits from here on" in shown.getvalue()
+    # What is recorded is what really came.
+    assert len(read_arrivals(ControlFiles(path).arrivals, 0)) * 6 == read_end(path)
+
+
+def read_end(path):
+    return RunDir.open(path).load_digest().tick
+
+
 # Both.
 
 
@@ -288,6 +326,39 @@ def test_actors_explore_less_and_less():
 def test_what_actors_cannot_do_is_refused_in_one_line(settings, why):
     with pytest.raises(ConfigError, match=why):
         config().model_copy(update=settings)
+
+
+@pytest.mark.parametrize(
+    ("ray", "settings", "why"),
+    [
+        ("off", {"loop": "plain"}, "ray says where the actors of loop = 'remote' live"),
+        (6379, {}, "ray must be an address"),
+        ("here", {}, "--ray wants HOST:PORT or auto, got 'here'"),
+    ],
+)
+def test_a_place_for_actors_that_is_none_is_refused(tmp_path, ray, settings, why):
+    with pytest.raises(RlCoreError, match=why):
+        train(config(**settings), tmp_path / "run", ray=ray, console=None)
+    assert not (tmp_path / "run").exists()
+
+
+def test_members_have_no_actors():
+    with pytest.raises(ConfigError, match="cannot be a population's"):
+        load_members("cartpole", ["loop=remote"], ["sync_period=25,100"])
+
+
+def test_what_may_be_on_the_way_is_counted_and_told(tmp_path):
+    shown = io.StringIO()
+    train(config(**FREE), tmp_path / "run", ray="off", console=Console(file=shown, width=200))
+    # 6 deliveries of 6 time steps of 2 envs; a row has 2 floats, an action, a reward, two flags;
+    # the weights of 2 * 8 + 8 + 8 * 3 + 3 floats may be others for each.
+    nbytes = 6 * 6 * 2 * (8 + 4 + 4 + 2) + 6 * 51 * 4
+    assert f"6 deliveries of 3 actors may be on their way: up to {nbytes / 1e3:.3g} kB" in (
+        shown.getvalue()
+    )
+    of = config(**FREE, hidden=(8,))
+    need = needs(of, (2,), np.dtype("f4"), 3)[-1]
+    assert (need.nbytes, need.lower) == (nbytes, "actors")
 
 
 def test_other_envs_than_those_of_actors_are_refused():

@@ -165,7 +165,7 @@ def killing(nodes, seconds=2.0):
 def test_free_running_replays_the_same_20_of_20(tmp_path, nodes, disturbed):
     digests = set()
     for number in range(10):  # ten undisturbed, ten with actors that are killed
-        settings = {"env_steps": 2_000, "checkpoint_steps": 300, **FREE}
+        settings = {"env_steps": 1_200, "checkpoint_steps": 300, **FREE}
         with killing(nodes) if disturbed else contextlib.nullcontext():
             outcome = train(
                 config(**settings), tmp_path / str(number), ray=nodes.address, console=None

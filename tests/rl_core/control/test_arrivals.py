@@ -40,7 +40,7 @@ def test_a_file_that_goes_on_has_what_the_run_did_after_its_checkpoint(path):
     assert read_arrivals(path, 4) == [*SOME, Arrival(9, 9, 9)]
 
 
-def test_another_arrival_than_the_recorded_one_drops_what_followed(path):
+def test_another_arrival_than_the_recorded_one_voids_what_followed(path):
     file = ArrivalsFile(path, 1)
     assert not file.append(Arrival(2, 5, 7))
     file.close()
