@@ -33,7 +33,7 @@ from rl_core.errors import RunDirError
 ENV = "PullTheLever-v0"
 SHORT = {
     "env_id": ENV, "env_steps": 260, "hidden": (8,), "batch_size": 8, "replay_capacity": 100,
-    "learn_start": 20, "xla": False, "eval_period": 50, "eval_episodes": 2,
+    "learn_start": 20, "xla": False, "eval_period": 60, "eval_episodes": 2,
     "final_eval_episodes": 1, "checkpoint_steps": 35, "checkpoint_seconds": 0, "log_period": 50,
     "past_states": 2, "sync_period": 7, "epsilon": 0.2, "learning_rate": 0.01,
 }  # fmt: skip
@@ -208,7 +208,8 @@ def test_a_repeat_that_differs_says_so(trained, tmp_path, capsys):
     assert main(["replay", str(run)]) == 1
     said = capsys.readouterr().out
     assert f"{of}: different: the first difference is at env step" in said
-    assert said.count(": identical ") == 3
+    # Who copied it later differs too.
+    assert 1 <= said.count(": identical ") == 4 - said.count(": different: ")
 
 
 class Killed(BaseException):
