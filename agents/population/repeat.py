@@ -105,6 +105,7 @@ class _Met(NamedTuple):
 
     number: int
     tick: int
+    copies: bool  # another member; else it is copied
 
 
 class RepeatedExchanges:
@@ -142,7 +143,8 @@ class RepeatedExchanges:
         if taking_part - waiting:
             return
         with meeting.together(waiting):
-            for name in sorted(waiting):
+            # Those that copy first: the others may go on with changes of the same time step.
+            for name in sorted(waiting, key=lambda name: not self.left[name][0].copies):
                 self.left[name].pop(0)
                 meeting.runs[name].steering.exchange()
 
@@ -188,7 +190,7 @@ def _met(recording: Recording) -> Iterator[_Met]:
     Raises:
       RunDirError: they are not in order.
     """
-    before = _Met(0, -1)
+    before = _Met(0, -1, False)
     for entry in recording.script:
         number = number_in(entry)
         if number is None or number == before.number:
@@ -196,5 +198,5 @@ def _met(recording: Recording) -> Iterator[_Met]:
         if number < before.number or entry.tick <= before.tick:
             log = recording.directory.control.log
             raise RunDirError(f"{log} is damaged: exchange {number:,} is not where it was made")
-        before = _Met(number, entry.tick)
+        before = _Met(number, entry.tick, entry.name == "copy")
         yield before

@@ -15,6 +15,7 @@ from agents.config.members import as_members
 from agents.config.model import DqnConfig
 from agents.dqn.population import Population
 from agents.population.exchanging import Exchanging
+from agents.population.meeting import Meeting
 from agents.population.repeat import repeat_population
 from agents.population.train import resume_population, train_population
 from agents.run.repeat import repeat
@@ -33,7 +34,7 @@ from rl_core.errors import RunDirError
 ENV = "PullTheLever-v0"
 SHORT = {
     "env_id": ENV, "env_steps": 260, "hidden": (8,), "batch_size": 8, "replay_capacity": 100,
-    "learn_start": 20, "xla": False, "eval_period": 50, "eval_episodes": 2,
+    "learn_start": 20, "xla": False, "eval_period": 60, "eval_episodes": 2,
     "final_eval_episodes": 1, "checkpoint_steps": 35, "checkpoint_seconds": 0, "log_period": 50,
     "past_states": 2, "sync_period": 7, "epsilon": 0.2, "learning_rate": 0.01,
 }  # fmt: skip
@@ -208,7 +209,8 @@ def test_a_repeat_that_differs_says_so(trained, tmp_path, capsys):
     assert main(["replay", str(run)]) == 1
     said = capsys.readouterr().out
     assert f"{of}: different: the first difference is at env step" in said
-    assert said.count(": identical ") == 3
+    # Who copied it later differs too.
+    assert 1 <= said.count(": identical ") == 4 - said.count(": different: ")
 
 
 class Killed(BaseException):
@@ -309,9 +311,9 @@ def test_what_is_changed_right_after_an_exchange_is_repeated_after_it(tmp_path, 
         assert train_population(members(), run).signal == signal.SIGINT
     ended = repeat_population(run)
     assert {name: of.digest for name, of in ended.items()} == digests(run)
-    name, copied = taker_of(run)
-    for of in (name, copied.member):
-        submit(ControlFiles(run / of), do_command("sync", "api"))
+    _, copied = taker_of(run)
+    # The taker has the target as it was before that.
+    submit(ControlFiles(run / copied.member), do_command("sync", "api"))
     with monkeypatch.context() as patch:
         patch.setattr(Exchanging, "_carry_out", ends)
         resume_population(run)
@@ -324,14 +326,17 @@ def test_what_is_changed_right_after_an_exchange_is_repeated_after_it(tmp_path, 
 
 def test_an_exchange_waits_for_a_member_that_is_paused(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(steering, "POLL_SECONDS", 0.0)
-    first, said, notes = ControlFiles(tmp_path / "run/m00"), [], []
-    tell = "agents.run.screen.Screen.line"
-    monkeypatch.setattr(tell, lambda self, text: said.append(text) or when(text))
+    first, said, notes, tell = ControlFiles(tmp_path / "run/m00"), [], [], Meeting.tell
+    monkeypatch.setattr("agents.run.screen.Screen.line", lambda self, text: said.append(text))
 
-    def when(text):
-        if "waits for m00, which is paused" in text:
+    def told(self, number):
+        paused = tell(self, number)
+        if paused and len(self.waiting) == 3 and not notes:
             notes.append(read_state(first)[0].status)
             submit(first, do_command("resume", "api"))
+        return paused
+
+    monkeypatch.setattr(Meeting, "tell", told)
 
     def pause(agent, tick):
         steer(agent, tick)
@@ -340,6 +345,7 @@ def test_an_exchange_waits_for_a_member_that_is_paused(trained, tmp_path, monkey
 
     train_population(members(), tmp_path / "run", on_tick=pause)
     assert notes == ["paused"]
+    assert "exchange 1 waits for m00, which is paused" in said
     assert digests(tmp_path / "run") == digests(trained[0])
 
 
