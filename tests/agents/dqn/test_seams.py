@@ -20,7 +20,7 @@ from agents.loops.compiled import compiled_loop
 from agents.loops.evaluation import evaluate
 from envs.in_graph import table
 from envs.in_graph.interface import InGraphEnv, Moved
-from rl_core.losses import TdLoss, squared
+from rl_core.losses import TdLoss, blend, squared
 from rl_core.losses.td import at_action, at_best
 from rl_core.networks import Values
 from rl_core.replay import Column, transition_columns
@@ -58,12 +58,20 @@ def mean_of_members(values):
     return Values(q, z=z)
 
 
+def blend_of_members(target, online, *weights):
+    lower = online.q < target.q
+    return Values(
+        blend(target.q, online.q, lower, *weights), z=blend(target.z, online.z, lower, *weights)
+    )
+
+
 MEMBERS = HeadKind(
     build=lambda config, streams: members_head(streams, 3),
     hard=members_q_learning,
     soft=None,
     priority=lambda td: tf.abs(td.td_error),
     average=mean_of_members,
+    blend=blend_of_members,
 )
 
 

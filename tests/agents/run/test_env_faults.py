@@ -21,7 +21,7 @@ AT = 120  # env step of the fault, in each env's first episode
 
 # A worker imports it too.
 MODULE = """
-import os, pathlib, signal
+import contextlib, os, pathlib, signal
 import gymnasium as gym, numpy as np
 
 class Faulty(gym.Env):
@@ -50,9 +50,10 @@ class Faulty(gym.Env):
                 reward = None
             if self.fault == "nan":
                 reward = float("nan")
-            if pathlib.Path(self.fault).is_absolute() and os.path.exists(self.fault):
-                os.unlink(self.fault)
-                os.kill(os.getpid(), signal.SIGKILL)
+            if pathlib.Path(self.fault).is_absolute():
+                with contextlib.suppress(FileNotFoundError):  # the other env may have taken it
+                    os.unlink(self.fault)
+                    os.kill(os.getpid(), signal.SIGKILL)
             if self.fault == "inf":
                 seen[1] = np.inf
         return seen, reward, False, self.t == 200, {}

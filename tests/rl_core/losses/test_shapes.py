@@ -51,6 +51,16 @@ FUNCTIONS = [
         {**SOFT, "kappa": 1.0},
     ),
     (
+        losses.blend,
+        {"of_target": "BAN", "of_online": "BAN", "online_is_lower": "BA"},
+        {"online_weight": 0.5, "min_weight": 0.5},
+    ),
+    (
+        losses.functional_penalty,
+        {"q_tm1": "BA", "a_tm1": "B", "q_tm1_target": "BA"},
+        {"weight": 1.0},
+    ),
+    (
         exploration.epsilon_greedy,
         {"best": "B", "coin": "B", "die": "B", "legal": "BA"},
         {"epsilon": 0.1, "num_actions": 3},
@@ -63,7 +73,7 @@ every_function = pytest.mark.parametrize(
 
 
 def dtype_of(name):
-    if name.startswith("legal"):
+    if name.startswith("legal") or name == "online_is_lower":
         return tf.bool
     return tf.int32 if name in ("a_tm1", "best") else tf.float32
 
