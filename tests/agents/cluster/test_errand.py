@@ -263,18 +263,21 @@ def test_a_full_disk_at_home_is_one_line(scratch, small_disk):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_home_is_killed_at_any_moment_and_the_same_job_goes_on(monkeypatch, tmp_path, seed):
-    draw, code, kills = random.Random(seed), None, 0
+    draw, code, kills, begin = random.Random(seed), None, 0, time.monotonic()
+    (tmp_path / "whole").mkdir()
+    subprocess.run([sys.executable, HOME, str(tmp_path / "whole")], cwd=ROOT, check=True)
+    usual = time.monotonic() - begin
     while code is None:
         at_home = subprocess.Popen([sys.executable, HOME, str(tmp_path)], cwd=ROOT)
         try:
             # Longer and longer, so that on any machine it comes to its end.
-            code = at_home.wait((0.6 + 2 * draw.random()) * 1.1**kills)
+            code = at_home.wait(draw.uniform(0.15, 0.35) * usual * 1.1**kills)
         except subprocess.TimeoutExpired:
             at_home.kill()
             at_home.wait()
             kills += 1
     assert code == 0, (tmp_path / "log").read_text()
-    assert kills >= 3
+    assert kills >= 2
     assert "cannot go on" not in (tmp_path / "log").read_text()
     require_whole(tmp_path / "run", 150)
     # The next job on a node removes what is left of those whose home was killed.

@@ -54,7 +54,7 @@ def test_a_sweep_that_is_killed_at_random_moments_is_the_one_that_nothing_killed
         _wait_for_the_end_of_children(tmp_path / "killed")
         if process.returncode == 0:
             break
-    assert kills >= 4, "it came to its end before it was killed a few times"
+    assert kills >= 2, "it came to its end before it was killed a few times"
     assert _outcome(tmp_path / "killed") == _outcome(tmp_path / "whole")
 
 
