@@ -45,7 +45,7 @@ class Journal(JournalFileBackend):
         Raises:
           RunDirError: the disk cannot be written.
         """
-        end = 0
+        end: int | None = None
         try:
             with self._path.open("ab") as file:
                 position = end = file.tell()
@@ -56,8 +56,9 @@ class Journal(JournalFileBackend):
                 os.fsync(file.fileno())
         except OSError as error:
             # Otherwise the next line would follow half a line.
-            with contextlib.suppress(OSError):
-                os.truncate(self._path, end)
+            if end is not None:
+                with contextlib.suppress(OSError):
+                    os.truncate(self._path, end)
             raise RunDirError(f"cannot write {self._path}: {error.strerror}") from None
 
 

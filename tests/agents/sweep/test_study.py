@@ -184,6 +184,22 @@ def test_on_a_full_disk_the_study_has_whole_lines_and_goes_on_later(plan, tmp_pa
     assert again.best().number == 0
 
 
+def test_a_study_that_cannot_be_opened_any_more_keeps_what_it_has(plan, tmp_path, monkeypatch):
+    path = tmp_path / "study.log"
+    study = Study(path, plan())
+    study.ask(2, 0)
+    whole = path.read_bytes()
+
+    def too_many(*_, **__):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as system:
+        system.setattr("pathlib.Path.open", too_many)
+        with pytest.raises(RunDirError, match="Too many open files"):
+            study.tell(0, [1.0], 1.0, {})
+    assert path.read_bytes() == whole
+
+
 def test_a_study_of_other_keys_is_refused(plan, tmp_path):
     path = tmp_path / "study.log"
     Study(path, plan()).ask(1, 0)
