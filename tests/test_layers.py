@@ -253,6 +253,7 @@ OF_PLAIN_VALUES = {
         "variable.dtype.base_dtype != tf.float32",
     },
     "agents/dqn/agent.py": {"self.rows() == 0"},
+    "agents/dqn/copy_rule.py": {"reading.counts.grown_from == period"},
     "agents/dqn/choosing.py": {"COLUMNS != ('action',)", "self.knobs != ('epsilon',)"},
     "agents/dqn/q_values.py": {"rows.ndim == self._rank - 1", "self._dtype == np.float32"},
     "agents/dqn/population.py": {"one.tobytes() == other.tobytes()"},

@@ -31,7 +31,7 @@ _MOST_CHARACTERS, _MOST_OF_ENTRY = 300, 600
 _MOST_LOG_BYTES = 1 << 22  # of the entries that are read; a real one has some hundred
 _PROGRESS = (
     "env_id", "env_step", "env_steps", "update", "env_steps_per_second", "eta_seconds",
-    "episodes", "mean_return", "target_age", "note",
+    "episodes", "mean_return", "target_age", "next_copy", "note",
 )  # fmt: skip
 
 

@@ -132,7 +132,11 @@ def status_table(run: Path, state: RunState, alive: bool) -> Group:
     lines = [
         [f"{name}: {env_id}", status_word(state, alive).plain, in_one_line(state.note or "")],
         [f"env step {state.env_step:,} of {state.env_steps:,}", speed, left],
-        [f"update {state.update:,}", f"target age {state.target_age} updates"],
+        [
+            f"update {state.update:,}",
+            f"target age {state.target_age} updates",
+            f"next copy {in_one_line(state.next_copy)}" if state.next_copy else "",
+        ],
         [
             f"return {_number(state.mean_return)} (mean of the last episodes)",
             f"{state.episodes:,} episodes",

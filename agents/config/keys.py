@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from agents.config.model import DqnConfig
+from agents.config.model import PREPARED, DqnConfig
 from agents.config.pbt import PbtKeys
 from agents.config.settings import Settings
 from rl_core.hyperparameters import Knob
@@ -56,6 +56,7 @@ PAPERS = (
         "functional_weight online_weight",
     ),
     Paper("Asadi et al. 2021", "https://arxiv.org/abs/2112.05848", "proximal_weight"),
+    Paper("Weissmann et al. 2026", "https://arxiv.org/abs/2602.03911", "sync_growth"),
     Paper(
         "Vieillard et al. 2020",
         "https://arxiv.org/abs/2007.14430",
@@ -93,7 +94,7 @@ _VALUES = {
     "head_hidden": "list of whole numbers >= 1",
     "freeze": "list of `{ exempt = [...], updates = N }`",
     "on_sync": 'list of `"reset_moments"`, `"reset_time"`',
-    "prepared": "list of `online_weight`, `min_weight`, `functional_weight`, `proximal_weight`",
+    "prepared": "list of " + ", ".join(f"`{name}`" for name in PREPARED),
     "log_to": "list of texts",
     "live": "tables `[live.NAME]`",
     "share": "in (0, 0.5]",

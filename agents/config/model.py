@@ -18,6 +18,9 @@ _HIDDEN = {"mlp": (256, 256), "minatar": (128,), "nature": (512,), "impala": (25
 NETWORKS = tuple(_HIDDEN)
 # Weights of other ways to hold a target still than copies; 0 turns each off.
 STILLNESS = ("online_weight", "min_weight", "functional_weight", "proximal_weight")
+# Other rules for when the target is copied than its age; 0 turns each off.
+SYNC_RULES = ("sync_growth", "sync_fit", "sync_distance")
+PREPARED = STILLNESS + SYNC_RULES
 LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/sinks.md
 
 
@@ -146,6 +149,49 @@ class TargetKeys(Settings):
         meaning="weight of the online network in a sync; 1 is a full copy",
         effect="next sync",
     )
+    sync_growth: LiveFloat = live(
+        0.0,
+        ge=0,
+        unit="1",
+        meaning="share by which the period grows at each sync that an update makes, from "
+        "sync_period on; a new sync_period begins again",
+        effect="next sync",
+    )
+    sync_fit: LiveFloat = live(
+        0.0,
+        ge=0,
+        le=1,
+        unit="1",
+        meaning="syncs early once the mean squared TD error is below this share of what it was "
+        "after the last sync; 0 is never",
+        effect="next update",
+    )
+    sync_fit_updates: int = key(
+        100, "updates over which sync_fit takes its means", "updates", ge=1, le=1_000_000
+    )
+    sync_distance: LiveFloat = live(
+        0.0,
+        ge=0,
+        unit="1",
+        meaning="syncs early once the norm of online - target is this share of the target's; 0 is "
+        "never",
+        effect="next update",
+    )
+    min_target_age: LiveInt = live(
+        1,
+        ge=1,
+        unit="updates",
+        meaning="smallest age at which sync_fit or sync_distance syncs the target",
+        effect="next update",
+    )
+    max_target_age: LiveInt = live(
+        0,
+        ge=0,
+        unit="updates",
+        meaning="age at which the target is synced at the latest, however long its period has "
+        "grown; 0 is no limit",
+        effect="next update",
+    )
     on_sync: tuple[Literal["reset_moments", "reset_time"], ...] = key(
         (),
         "done to Adam at each sync: reset_moments makes it new, reset_time only its step counter",
@@ -183,8 +229,8 @@ class TargetKeys(Settings):
     )
     prepared: tuple[str, ...] = key(
         (),
-        "weights of this table that are 0 at first and may be set during the run; each costs what "
-        "it needs from the start",
+        "weights and sync rules that are 0 at first and may be set during the run; each costs "
+        "what it needs from the start",
         strict=False,
     )
     munchausen: bool = key(False, "Munchausen DQN: the scaled log policy is added to the reward")
@@ -202,15 +248,15 @@ class TargetKeys(Settings):
     @classmethod
     def _check_prepared(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
-            if name not in STILLNESS:
+            if name not in PREPARED:
                 raise ValueError(
-                    f"{shown(name)} is no weight that can be prepared ({', '.join(STILLNESS)})"
-                    f"{did_you_mean(name, STILLNESS)}"
+                    f"{shown(name)} is no value that can be prepared ({', '.join(PREPARED)})"
+                    f"{did_you_mean(name, PREPARED)}"
                 )
         return tuple(dict.fromkeys(names))
 
     def holds_by(self, name: str) -> bool:
-        """Returns True if updates are built with this weight, one of STILLNESS."""
+        """Returns True if updates are built with this live value, one of PREPARED."""
         return name in self.prepared or getattr(self, name) != 0
 
 
@@ -494,6 +540,11 @@ class DqnConfig(
             raise ValueError(
                 f"loss = {self.loss!r} is for head = 'scalar'; a {self.head} head has its own loss"
             )
+        if self.holds_by("sync_growth") and not isinstance(self.sync_period, int):
+            raise ValueError(
+                "sync_growth lengthens a sync_period that is a number; leave its schedule out, or "
+                "sync_growth"
+            )
         if self.munchausen and self.head == "categorical":
             raise ValueError("munchausen needs head = 'scalar', 'quantile' or 'implicit'")
         if self.munchausen and self.double:
@@ -548,6 +599,10 @@ class DqnConfig(
             "munchausen_temperature": (self.munchausen, "munchausen = true"),
             "munchausen_clip": (self.munchausen, "munchausen = true"),
         }
-        for name in STILLNESS:
+        early = self.holds_by("sync_fit") or self.holds_by("sync_distance")
+        needs["min_target_age"] = early, "sync_fit > 0 or sync_distance > 0"
+        ruled = early or self.holds_by("sync_growth")
+        needs["max_target_age"] = ruled, "sync_growth, sync_fit or sync_distance > 0"
+        for name in PREPARED:
             needs[name] = self.holds_by(name), f'{name} > 0, or prepared = ["{name}"]'
         return {name: wanted for name, (there, wanted) in needs.items() if not there}

@@ -78,7 +78,8 @@ class ChunkRunner:
             learn_period=np.int64(live["learn_period"]),
             updates_per_learn=np.int64(live["updates_per_learn"]),
         )
-        updates, age, period = learner.updates, learner.target_age, live["sync_period"]
+        updates, period = learner.updates, live["sync_period"]
+        age = None if learner.clock.rule else learner.target_age
         chunk = self._made(feeds, fed)
         learner.goes_on_from(int(chunk.updates), chunk.arm.tolist())
         learner.clock.now = age

@@ -10,6 +10,7 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.live_values import arm_name
 from agents.config.model import DqnConfig
+from agents.dqn.copy_rule import CopyWatch, copy_rule
 from agents.dqn.diverging import diverged
 from agents.dqn.fused_calls import fused_calls
 from agents.dqn.gradients import Gradients
@@ -56,6 +57,7 @@ class Learner:
       ops: applies the gradients of an update in a call of its own.
       blocks: names of the network's blocks.
       clock: of the target's age.
+      watch: reads what the clock's rule keeps; None without a rule.
       update: builds one update.
       learned: outcome of the update in a call of its own.
       moments: Adam's.
@@ -74,7 +76,11 @@ class Learner:
     ) -> None:
         self._engine, self._config, self._live = engine, config, live
         self.updates = 0
-        self.clock = TargetClock(live.reader("sync_period"), lambda: networks.sync(live["tau"]))
+        self.clock = TargetClock(
+            live.reader("sync_period"),
+            lambda: networks.sync(live["tau"]),
+            copy_rule(config, live, networks),
+        )
         self.update = Update(config, keys, live, networks, memory, self.clock)
         alone = self.update.alone(
             lambda loss: self._apply_alone(loss, networks),
@@ -103,6 +109,8 @@ class Learner:
         distance = tf.global_norm([of.read_value() - to.read_value() for of, to in pairs])
         self._inspect = engine.callable(Inspection(self.clock.age.read_value(), distance))
         self._count = engine.callable(self.update.count.read_value())
+        rule = self.clock.rule
+        self.watch = CopyWatch(engine, rule, self.clock.age) if rule else None
 
     def of_member(
         self, place: Place, config: DqnConfig, live: LiveFeeds, joined: Jointly | None
@@ -113,6 +121,7 @@ class Learner:
             self, _config=config, _live=live, updates=0, freeze=_freeze(config, self.ops),
             clock=clock, moments=moments, gradients=self.gradients.of_member(place, live),
             _calls=self._calls.of_member(place, moments, clock, joined),
+            watch=self.watch and self.watch.of_member(place),
         )  # fmt: skip
 
     # Learning.
@@ -135,8 +144,8 @@ class Learner:
         live, phases = self._live.values(), tuple(self._phases(hyperparameters, updates))
         # Read here: acting may go on while the updates are made.
         period, env_step = hyperparameters["sync_period"], hyperparameters.env_step
-        if self.clock.now is None:
-            self.clock.now = self.target_age
+        if self.clock.now is None and not self.clock.rule:
+            self.clock.know(self.target_age)
 
         def learn() -> LearnStats | None:
             result, first = None, self.updates
@@ -167,7 +176,7 @@ class Learner:
     def begin(self) -> None:
         """Copies online to every other network; the target's age is 0 then."""
         self._begin_now()
-        self.clock.now = 0
+        self.clock.know(0)
 
     def goes_on_from(self, updates: int, position: Sequence[int]) -> None:
         """Takes over the counts of an agent whose variables were restored.

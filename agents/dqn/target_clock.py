@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
+from agents.dqn.copy_rule import CopyRule
 from rl_core.graph.xla import when
 
 # Copies that nobody has asked for yet: a run asks many times a second.
@@ -39,6 +40,8 @@ class TargetClock:
     Args:
       period: returns an int64 scalar: the age at which the target is copied.
       copy: builds the copy.
+      rule: says when the target is copied, instead of its age alone; None: nothing does. With a
+        rule only the graph knows the age.
 
     Attributes:
       age: int64 scalar variable.
@@ -48,8 +51,13 @@ class TargetClock:
         them takes them out.
     """
 
-    def __init__(self, period: Callable[[], tf.Tensor], copy: Callable[[], tf.Operation]) -> None:
-        self._period, self._copy = period, copy
+    def __init__(
+        self,
+        period: Callable[[], tf.Tensor],
+        copy: Callable[[], tf.Operation],
+        rule: CopyRule | None = None,
+    ) -> None:
+        self._period, self._copy, self.rule = period, copy, rule
         with tf.variable_scope("counters"):
             self.age = tf.get_variable(
                 "target_age", [], tf.int64, tf.zeros_initializer(), trainable=False
@@ -62,25 +70,34 @@ class TargetClock:
     def of_member(self) -> TargetClock:
         """The same variable as another agent knows it, whose target was copied now."""
         other = copy.copy(self)
-        other.now, other.copies, other._copied_at = 0, deque(maxlen=_MOST_COPIES), None
+        other.copies, other._copied_at = deque(maxlen=_MOST_COPIES), None
+        other.know(0)
         return other
 
     # In the graph.
 
-    def advance(self, updates: Any, made: tf.Tensor | None) -> Advanced:
+    def advance(
+        self, updates: Any, made: tf.Tensor | None, update: tf.Tensor, td_error: tf.Tensor
+    ) -> Advanced:
         """One update older; copied, and of age 0, if that is the period or more.
 
         Args:
           updates: int64 scalar: 1, or 0 if the update was not made.
           made: bool scalar: whether it was; None: it is never otherwise.
+          update: int64 scalar: updates before it.
+          td_error: [B] of its batch.
         """
         older = self.age.read_value() + updates
-        due = older >= self._period()
+        ruling = self.rule and self.rule.ruling(older, update + 1, td_error)
+        due = ruling.due if ruling else older >= self._period()
         if made is not None:
             due = tf.logical_and(made, due)
         copied = when(due, self._copy)
         age = tf.where(copied, tf.zeros_like(older), older)
-        return Advanced(copied, self.age.assign(age, read_value=False))
+        end = self.age.assign(age, read_value=False)
+        if self.rule and ruling:
+            end = tf.group(end, self.rule.kept(ruling, copied, made))
+        return Advanced(copied, end)
 
     def advance_as_known(self) -> tf.Operation:
         """Sets the age that Python fed; copies nothing."""
@@ -92,6 +109,10 @@ class TargetClock:
             return self.age.assign(0, read_value=False)
 
     # In Python.
+
+    def know(self, age: int) -> None:
+        """Takes in the age, unless a rule changes it unseen."""
+        self.now = None if self.rule else age
 
     def pass_one(self, period: int) -> int | None:
         """One update later; the new age, or None if it was copied or nobody knows."""
@@ -116,7 +137,8 @@ class TargetClock:
 
     def copied(self, age: int) -> None:
         """Takes in that it was copied at this age."""
-        self._copied_at, self.now = age, 0
+        self._copied_at = age
+        self.know(0)
 
     def note(self, env_step: int, *, made: bool = True) -> None:
         """Keeps the copy since the last call, if there was one.

@@ -133,7 +133,7 @@ class Update:
                 share = tf.subtract(1.0, self._live["ema_decay"])
                 online, ema = self._networks.online, self._networks.ema
                 changes.append(copy_vars(online, ema, tau=share, only_if=made))
-            copied, end = self._clock.advance(one, made)
+            copied, end = self._clock.advance(one, made, counter, td.td_error)
             if self._config.on_sync:
                 moments, more = at_copy(copied, moments)
                 end = tf.group(end, *more)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.dqn.agent import DqnAgent
+from agents.dqn.copy_rule import next_copy
 from agents.loops.plain import LoopState
 from agents.run.signals import StopRequest
 from rl_core.control.log import Entry
@@ -125,10 +126,19 @@ class RunControl:
             "env_id": config.env_id,
             "env_steps": config.env_steps,
             "eta_seconds": left / speed if speed else None,
-            "target_age": self.agent.learner.target_age,
+            **self._target(),
             "note": self.repeats or self.waits_for,
             **progress,
         }
+
+    def _target(self) -> dict[str, Any]:
+        """The target's age, and what copies it next."""
+        live, learner = dict(self.agent.hyperparameters), self.agent.learner
+        if learner.watch is None:
+            age = learner.target_age
+            return {"target_age": age, "next_copy": f"at age {live['sync_period']:,}"}
+        reading = learner.watch.read()
+        return {"target_age": reading.age, "next_copy": next_copy(live, reading)}
 
     def _pause(self, paused: bool) -> None:
         if paused == self.paused:

@@ -14,6 +14,7 @@ from agents.dqn.agent import DqnAgent
 from agents.loops.evaluation import Returns
 from agents.loops.plain import Tick
 from agents.run.clock import TrainingClock
+from agents.run.copies_drawn import CopiesDrawn
 from agents.run.histograms import Histograms, histogram_tags
 from agents.run.points import Points
 from agents.run.sink_choice import open_sinks
@@ -24,8 +25,6 @@ from rl_core.control.exchanges import copy_of
 from rl_core.control.log import Entry
 from rl_core.graph.picture import picture
 from rl_core.hyperparameters import Hyperparameters
-
-_COPIES_PER_POINT = 10  # copies of the target that are drawn for each point of other curves
 
 
 class Reporter:
@@ -71,6 +70,7 @@ class Reporter:
         opened = open_sinks(SinkStart(run, agent.config, tags, after, warn, drawing), sinks)
         self._points = Points(opened, state.recent if state else None)
         self._histograms = Histograms(agent, self._points)
+        self._copies = CopiesDrawn(agent, self._points)
         self._changed: set[str] = set()
         self.episodes = 0
         self.due = agent.config.log_period
@@ -91,7 +91,7 @@ class Reporter:
 
     def tick(self, tick: Tick) -> None:
         """Reports one tick of the loop."""
-        self._write_copies()
+        self._copies.tick(tick.env_step)
         for episode, env_step in zip(tick.episodes, tick.ended_at, strict=True):
             self.episodes += 1
             self._points.scalars(
@@ -152,7 +152,7 @@ class Reporter:
         Raises:
           RunDirError: the event file cannot be written.
         """
-        self._write_copies()  # a command may have made one since the last tick
+        self._copies.draw()  # a command may have made one since the last tick
         self._points.flush_all()
 
     def close(self) -> None:
@@ -174,16 +174,6 @@ class Reporter:
         # Of two points at one env step TensorBoard shows the second, and a slope before it.
         self._points.extend(tag, entry.env_step - 1, plotted_number(entry.old))
         self._points.scalars({tag: plotted_number(entry.new)}, entry.env_step)
-
-    def _write_copies(self) -> None:
-        """Reports a tooth for each copy of the target, unless the last one is too near."""
-        copies, tag = self._agent.learner.clock.copies, "target/sync"
-        apart = max(2, self._agent.config.log_period // _COPIES_PER_POINT)
-        while copies:
-            env_step, age = copies.popleft()
-            if env_step >= self.recent.get(tag, (-apart, 0.0))[0] + apart:
-                self._points.extend(tag, env_step - 1, age)
-                self._points.scalars({tag: 0.0}, env_step)
 
     def _write_learning(self, tick: Tick) -> None:
         stats = tick.stats
@@ -221,7 +211,8 @@ class Reporter:
                 "target/age": state.target_age,
                 "target/distance": state.divergence,
             }
-            | {f"live/{name}": live[name] for name in self._scheduled},
+            | {f"live/{name}": live[name] for name in self._scheduled}
+            | self._copies.state(dict(live)),
             env_step,
         )
 

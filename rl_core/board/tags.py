@@ -81,6 +81,17 @@ TAGS = (
         "it to 0.",
     ),
     Tag(
+        "target/period",
+        "updates",
+        "With sync_growth: the age at which online is copied to the target, as it has grown.",
+    ),
+    Tag(
+        "target/fit",
+        "1",
+        "With sync_fit: mean squared TD error of the latest updates, over what it was after the "
+        "last copy; below sync_fit the target is copied.",
+    ),
+    Tag(
         "target/distance",
         "1",
         "Global L2 norm of online - target over all their variables; 0 right after a hard copy.",

@@ -56,6 +56,7 @@ class RunState(BaseModel):
       env_steps: planned env steps of the whole run.
       recent: tag -> [env step, value], the last point of some curves.
       actions: actions that the run accepts.
+      next_copy: what will copy the target next, such as "at age 500".
       log_bytes: length of the run's log at this moment.
       note: further information, such as "repeats runs/cartpole-1".
     """
@@ -80,6 +81,7 @@ class RunState(BaseModel):
     recent: dict[str, tuple[_Count, FiniteFloat | None]]
     values: list[LiveValue]
     actions: list[str]
+    next_copy: str | None = None
     log_bytes: _Count = 0
     note: str | None = None
 

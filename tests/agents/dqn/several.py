@@ -18,6 +18,7 @@ KINDS = {
         "head": "categorical", "v_min": 0.0, "v_max": 9.0, "atoms": 5, "dueling": True,
         "noisy": True, "prioritized": True, "double": True, "n_step": 3, "loss": "huber",
     },
+    "ruled": {"sync_growth": 0.2, "sync_fit": 0.9, "sync_fit_updates": 2, "sync_distance": 0.3},
     "implicit": {"head": "implicit", "tau_samples": 4, "tau_samples_acting": 3},
 }  # fmt: skip
 

@@ -145,6 +145,9 @@ KINDS = {
         "env_id": "InGraph/MountainCar-v0", "env_steps": 450,
         "freeze": [{"exempt": ["head"], "updates": 7}, {"exempt": ["torso"], "updates": 5}],
     },
+    "copies by a rule": {
+        "sync_growth": 0.2, "sync_fit": 0.9, "sync_fit_updates": 5, "sync_distance": 0.3,
+    },
     "another game": {"env_id": "InGraph/Catch-v0"},
 }  # fmt: skip
 

@@ -61,12 +61,17 @@ def outcome(folder, pool):
 
 @pytest.fixture(scope="module")
 def curves(outcome):
-    """Its events, read as TensorBoard does without TensorFlow."""
+    """Its events."""
+    return events(outcome.run)
+
+
+def events(run):
+    """Reads them as TensorBoard does without TensorFlow."""
     notf = "tensorboard.compat.notf"
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(sys.modules, notf, types.ModuleType(notf))
         guidance = {"scalars": 0, "tensors": 0}
-        return EventAccumulator(str(outcome.run), size_guidance=guidance).Reload()
+        return EventAccumulator(str(run), size_guidance=guidance).Reload()
 
 
 # What a run leaves.
@@ -151,12 +156,16 @@ def test_a_run_of_many_envs_counts_the_env_steps_of_all(folder):
 # Curves.
 
 
+OF_OTHER_RUNS = "control/changes", "play/episode", "population/copied"
+OF_RULES = "target/period", "target/fit"
+
+
 def test_every_tag_of_the_table_is_written(curves):
     tags = curves.Tags()
     written = {"scalar": set(tags["scalars"]), "histogram": set(), "text": set()}
     for tag in TAGS:
         # Nobody changed, played or copied anything.
-        if tag.name in ("control/changes", "play/episode", "population/copied"):
+        if tag.name in (*OF_OTHER_RUNS, *OF_RULES):
             assert tag.name not in tags["tensors"]
         elif tag.kind == "scalar":
             assert tag.name in written["scalar"] | set(tags["tensors"]), tag.name
@@ -166,6 +175,19 @@ def test_every_tag_of_the_table_is_written(curves):
 
 def points(curves, tag):
     return {point.step: point.value for point in curves.Scalars(tag)}
+
+
+def test_a_rule_for_copies_has_curves_of_its_own(folder):
+    ruled = changed(sync_period=5, sync_growth=0.5, sync_fit=0.1, sync_fit_updates=2, past_states=0)
+    curves = events(train(ruled, folder / "ruled").run)
+    # 50 updates: copies at 5, 5 + 7.5 -> 8, 13 + 11.25 -> 11, 24 + 16.875 -> 17, unless it fits.
+    periods = points(curves, "target/period")
+    assert list(periods) == [50, 100, 150, 200, 250, 300]
+    assert periods[300] in {5 * 1.5**k for k in range(3, 12)}
+    fits = points(curves, "target/fit")
+    assert fits and all(fit >= 0 for fit in fits.values())
+    teeth = curves.Scalars("target/sync")
+    assert any(tooth.value >= 5 for tooth in teeth) and teeth[-1].value in (0.0, *periods.values())
 
 
 def test_state_is_written_once_every_log_period(curves):

@@ -80,6 +80,7 @@ export class Run {
       ['update', count(state.update)],
       ['mean return', mean === null ? '–' : number(Number(mean.toFixed(1)))],
       ['target age', age === null ? '–' : `${count(age)} updates`],
+      ...(state.next_copy ? [['next copy', state.next_copy]] : []),
       ['speed', going ? `${count(state.env_steps_per_second)} env steps/s` : '–'],
       ['time left', going ? duration(state.eta_seconds) : '–'],
     ];

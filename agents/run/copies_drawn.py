@@ -1,0 +1,63 @@
+"""The curves of the target network's copies."""
+
+from __future__ import annotations
+
+import math
+
+from agents.dqn.agent import DqnAgent
+from agents.dqn.target_clock import Copy
+from agents.run.points import Points
+
+_PER_POINT = 10  # copies that are drawn for each point of other curves
+
+
+class CopiesDrawn:
+    """Draws a tooth for each copy of the target, unless the last one is too near.
+
+    Args:
+      agent: whose target it is.
+      points: take the curves.
+    """
+
+    def __init__(self, agent: DqnAgent, points: Points) -> None:
+        self._learner, self._points = agent.learner, points
+        self._apart = max(2, agent.config.log_period // _PER_POINT)
+        self._next_look: float = 0 if agent.learner.watch else math.inf
+
+    def tick(self, env_step: int) -> None:
+        """Draws the copies that were made up to this env step."""
+        if env_step >= self._next_look:
+            self._look(env_step)
+        self.draw()
+
+    def draw(self) -> None:
+        """Draws the copies of which Python knows."""
+        copies, tag = self._learner.clock.copies, "target/sync"
+        while copies:
+            env_step, age = copies.popleft()
+            if env_step >= self._points.last.get(tag, (-self._apart, 0.0))[0] + self._apart:
+                self._points.extend(tag, env_step - 1, age)
+                self._points.scalars({tag: 0.0}, env_step)
+
+    def state(self, live: dict[str, float]) -> dict[str, float]:
+        """Returns what the present point of other curves has besides: tag -> value.
+
+        Args:
+          live: `sync_growth` and `sync_fit`, as far as they have an effect.
+        """
+        watch = self._learner.watch
+        if watch is None:
+            return {}
+        numbers, values = watch.read().numbers, {}
+        if live.get("sync_growth"):
+            values["target/period"] = numbers.period
+        if live.get("sync_fit") and numbers.error_after:
+            values["target/fit"] = numbers.error / numbers.error_after
+        return values
+
+    def _look(self, env_step: int) -> None:
+        """Finds the last copy that a rule has made, of which Python is not told."""
+        assert self._learner.watch is not None
+        self._next_look = env_step + self._apart
+        if found := self._learner.watch.look(env_step, self._learner.updates):
+            self._learner.clock.copies.append(Copy(*found))
