@@ -82,7 +82,9 @@ class Learner:
         )
         self.learned = alone.learned
         self.blocks = self.ops.names
-        self.gradients = Gradients(engine, self.ops, networks.online, live, memory)
+        self.gradients = Gradients(
+            engine, self.ops, self.update.observed, networks.online, live, memory
+        )
         self.moments = LoopMoments(engine, self.ops)
         self.freeze = _freeze(config, self.ops)
         fused, fewest = fused_calls(
