@@ -50,7 +50,7 @@ class WeightAction(Settings):
 
     @property
     def words(self) -> Words:
-        """What follows the action."""
+        """The words that follow the action."""
         return words_of(self.do, self.value)
 
     @property
@@ -61,7 +61,7 @@ class WeightAction(Settings):
 
     @property
     def planned(self) -> Planned:
-        """What a run makes of it."""
+        """The same for the timetable of a run."""
         return Planned(self.do, self.value, self.every, self.until)
 
     @model_validator(mode="after")

@@ -67,6 +67,10 @@ class Learned:
         self._learner.moments.to_slots()
         self._variables.set_some(values)
 
+    def host(self) -> dict[str, int]:
+        """Returns what Python knows of it; nothing without renewals, for the digests of before."""
+        return {"renewals": self.renewals} if self.renewals else {}
+
     def is_replaced(self) -> None:
         """Takes note that the variables are about to be replaced."""
         self._learner.moments.to_slots()

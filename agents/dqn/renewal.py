@@ -6,24 +6,22 @@ has no operation for them, and an agent that never uses them is what it was with
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from agents.config.model import DqnConfig
+from agents.dqn.fresh_weights import FreshWeights
 from agents.dqn.learner import Learner
 from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.networks import Networks
-from agents.dqn.own_network import ancestors
 from agents.dqn.state import AgentState
 from rl_core.control.weight_actions import ALL_BLOCKS, THRESHOLD
 from rl_core.errors import ConfigError, RlCoreError, UnknownName, did_you_mean, shown
 from rl_core.graph.engine import Engine
 from rl_core.graph.members import Place
 from rl_core.graph.scopes import Root, blocks_of, variables_in
-from rl_core.philox import stream_key
 
 _LEAST = 1e-9  # added to the mean activation of a layer, all of whose units may give 0
 
@@ -64,12 +62,7 @@ class Renewal:
     ) -> None:
         self._engine, self._config, self._networks = engine, config, networks
         self._learner, self._own, self._state = learner, own, state
-        variables = variables_in(networks.online)
-        self._seed, self._first = root.seed, [of.initial_value for of in variables.values()]
-        # Stateful operations would go on with their numbers, which no resumed run could repeat.
-        self._apart = any(
-            "seed2" in op.node_def.attr for v in self._first for op in ancestors(v.op)
-        )
+        self._fresh, variables = FreshWeights(engine, root, networks), variables_in(networks.online)
         self._online = {name: root.relative(v.op.name) for name, v in variables.items()}
         self._copies = [root.relative(scope) for scope in networks.copies]
         self._blocks = {
@@ -196,18 +189,10 @@ class Renewal:
     # Parts of these.
 
     def _draw(self) -> dict[str, np.ndarray]:
-        """Returns first weights by a seed that no draw of this agent had before."""
+        """Returns first weights that no draw of this agent had before."""
         learned = self._state.learned
-        key = stream_key(self._config.seed, f"renewal {learned.renewals}")
-        seed = int(key[0] >> np.uint64(1))  # seeds are below 2 ** 63
         learned.renewals += 1
-        if self._apart:
-            return self._networks.first_weights(seed)
-        return dict(zip(self._online, self._drawn(np.int64(seed)), strict=True))
-
-    @functools.cached_property
-    def _drawn(self) -> Any:
-        return self._engine.callable(self._first, [self._seed])
+        return self._fresh.draw(self._config.seed, learned.renewals)
 
     def _given(self) -> dict[str, np.ndarray]:
         """Returns what the units of each hidden layer give for the next update's batch."""

@@ -227,9 +227,7 @@ class AgentState:
 
     def _host(self) -> dict[str, Any]:
         overrides = {name: plain(v) for name, v in self._live.overrides().items()}
-        # None in a run without any, so that its digest is what it was before there were renewals.
-        renewals = {"renewals": self.learned.renewals} if self.learned.renewals else {}
-        return renewals | {
+        return self.learned.host() | {
             "updates": self._learner.updates,
             "snapshots": list(self.snapshots),
             "freeze": list(self._learner.freeze.position),

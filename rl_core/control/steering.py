@@ -196,15 +196,14 @@ class Steering:
         any_new = False
         for letter in letters:
             if not self._recorder.knows(letter.id):
-                self._recorder.wait(self._answer(letter))
-                any_new = True
+                of, any_new = letter.command, True
+                self._recorder.wait(
+                    self._tried(of.id, *of.what, of.who, of.value, asked=of.time)
+                    if of
+                    else self._recorder.unreadable(letter)
+                )
         self._recorder.record(letters=letters)
         return any_new
-
-    def _answer(self, letter: Letter) -> Entry:
-        if (of := letter.command) is None:
-            return self._recorder.unreadable(letter)
-        return self._tried(of.id, *of.what, of.who, of.value, asked=of.time)
 
     def _tried(self, new_id: str, kind: str, name: str, who: str, value: Any, **how: Any) -> Entry:
         """Carries out a command, or refuses it; returns the entry that says so."""

@@ -7,6 +7,7 @@ layers, perhaps flattened or multiplied elementwise on the way.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -45,7 +46,8 @@ def hidden_layers(built: Sequence[Layer]) -> list[HiddenLayer]:
     Args:
       built: by the network, in the order of `layers_built`.
     """
-    once = [of for of in built if sum(other.scope == of.scope for other in built) == 1]
+    calls = Counter(layer.scope for layer in built)
+    once = [layer for layer in built if calls[layer.scope] < 2]
     found = []
     for layer in once:
         if layer.kind == "layer_norm":

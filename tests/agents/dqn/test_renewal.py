@@ -267,7 +267,8 @@ NETWORKS = {
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_every_head_can_be_reset_perturbed_and_recycled(kind):
     agent = made(configs("scalar", **NETWORKS[kind])[0])
-    train(agent, 12)
+    fresh = learned(agent)
+    train(agent, 8)
     operations = len(agent.engine.graph.get_operations())
     before = learned(agent)
     assert agent.renewal.recycle(1e9) == (units := agent.renewal.recycle(1e9))
@@ -278,12 +279,11 @@ def test_every_head_can_be_reset_perturbed_and_recycled(kind):
     agent.renewal.perturb(0.5)
     agent.renewal.reset("all")
     assert len(agent.engine.graph.get_operations()) == operations
-    fresh = learned(made(configs("scalar", **NETWORKS[kind])[0]))
     for name, value in learned(agent).items():
         if name.startswith("online/") and not is_adam(name):
             assert not np.array_equal(value, before[name]) or np.all(value == value.flat[0]), name
             np.testing.assert_allclose(abs(value).max(), abs(fresh[name]).max(), rtol=0.6)
-    train(agent, 12)
+    train(agent, 8)
 
 
 def test_convolutions_are_recycled_with_their_places(lab):
