@@ -257,11 +257,17 @@ OF_PLAIN_VALUES = {
     "agents/dqn/choosing.py": {"COLUMNS != ('action',)", "self.knobs != ('epsilon',)"},
     "agents/dqn/q_values.py": {"rows.ndim == self._rank - 1", "self._dtype == np.float32"},
     "agents/dqn/population.py": {"one.tobytes() == other.tobytes()"},
+    "agents/dqn/renewal.py": {
+        "block != ALL_BLOCKS", "block == ALL_BLOCKS", "name.split('/')[0] == block",
+    },
     "agents/population/deciding.py": {"near == value", "wanted != value"},
     "agents/policy/load.py": {"given == one", "given[1:] != one"},
     "agents/dqn/live_feeds.py": {"k.whole == whole", "self._live.revision != self._revision"},
     "rl_core/graph/engine.py": {"int(_direct_call(session, options)(())[0]) == 0"},
     "rl_core/graph/feeds.py": {"kinds != last"},
+    "rl_core/networks/hidden.py": {
+        "int(last) % units == 0", "last == tensor.shape[-1]", "last == units",
+    },
     "rl_core/optimizers/phase.py": {"i == updates - 1", "updates == 1"},
     "rl_core/graph/members.py": {"member != self.sitting"},
     "rl_core/graph/weights.py": {"wanted.get(name) != given.get(name)"},

@@ -146,15 +146,19 @@ class Tools:
         given = number_or_text(value) if isinstance(value, str) else value
         return _entry(self._client(run).set(name, given))
 
-    def do(self, run: str, action: _Action, back: int | None = None) -> dict[str, Any]:
+    def do(
+        self, run: str, action: _Action, value: StrictInt | StrictFloat | StrictStr | None = None
+    ) -> dict[str, Any]:
         """Lets a run that is at work do something.
 
         Args:
           run: a name from list_runs.
           action: ACTIONS
-          back: for rewind, to the snapshot of how many changes ago; by default 1.
+          value: what follows it: 2 for `rewind 2`, "head" for `reset head`, 0.8 for `perturb 0.8`,
+            "0.8 torso" for `perturb 0.8 torso`; nothing for most.
         """
-        return _entry(self._client(run).do(action, back))
+        given = number_or_text(value) if isinstance(value, str) else value
+        return _entry(self._client(run).do(action, given))
 
     def _client(self, run: str) -> RunClient:
         return RunClient(self._files(run).run, who="mcp", timeout=self._timeout)

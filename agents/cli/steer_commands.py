@@ -64,13 +64,13 @@ class Set:
 
 @dataclass(frozen=True)
 class Do:
-    """Send an action to a running job: sync, rewind, pause, evaluate, stop and others."""
+    """Send an action to a running job: sync, rewind, reset, pause, evaluate, stop and others."""
 
     run: RunArgument
     """A run directory."""
     action: Annotated[Positional[str], arg(metavar="ACTION", help=_ACTIONS)]
-    back: Annotated[Positional[int | None], arg(metavar="K")] = None
-    """For rewind: return to the K-th last snapshot. By default 1, the last one."""
+    value: Annotated[Positional[tuple[str, ...]], arg(metavar="VALUE ...")] = ()
+    """What follows it: K for rewind, BLOCK for reset, FACTOR for perturb, and so on."""
     all: bool = False
     """Of a population: to all its members that are running."""
     wait: bool = True
@@ -79,9 +79,10 @@ class Do:
     """Longest time to wait for the answer, in seconds."""
 
     def __call__(self, console: Console) -> int:
+        value = number_or_text(" ".join(self.value)) if self.value else None
         return _ask(
             _runs(self.run, self.all),
-            lambda: [do_command(self.action, "cli", self.back)],
+            lambda: [do_command(self.action, "cli", value)],
             self.wait, self.timeout, console,
         )  # fmt: skip
 

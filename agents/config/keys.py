@@ -48,6 +48,9 @@ PAPERS = (
     Paper("Lillicrap et al. 2016", "https://arxiv.org/abs/1509.02971", "tau"),
     Paper("Asadi et al. 2023", "https://arxiv.org/abs/2306.17833", "on_sync"),
     Paper("Ellis et al. 2024", "https://arxiv.org/abs/2412.17113", "on_sync"),
+    Paper("Nikishin et al. 2022", "https://arxiv.org/abs/2205.07802", "actions"),
+    Paper("Ash & Adams 2020", "https://arxiv.org/abs/1910.08475", "actions"),
+    Paper("Sokar et al. 2023", "https://arxiv.org/abs/2302.12902", "actions"),
     Paper("Anschel et al. 2017", "https://arxiv.org/abs/1611.01929", "averaged_targets"),
     Paper("Hendawy et al. 2025", "https://arxiv.org/abs/2510.02590", "min_weight"),
     Paper(
@@ -93,6 +96,8 @@ _VALUES = {
     "hidden": "list of whole numbers >= 1",
     "head_hidden": "list of whole numbers >= 1",
     "freeze": "list of `{ exempt = [...], updates = N }`",
+    "actions": 'list of `{ do = "reset", block = ..., every = N }`, `{ do = "perturb", factor = '
+    'A, every = N }`, `{ do = "recycle", threshold = T, every = N }`',
     "on_sync": 'list of `"reset_moments"`, `"reset_time"`',
     "prepared": "list of " + ", ".join(f"`{name}`" for name in PREPARED),
     "log_to": "list of texts",

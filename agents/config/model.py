@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from agents.config.own_live import OwnLive, check_names
 from agents.config.settings import LiveFloat, LiveInt, Settings, key, live
+from agents.config.weight_actions import WeightAction
 from rl_core.errors import did_you_mean, shown
 from rl_core.schedules import Linear
 
@@ -331,6 +332,19 @@ class LearningKeys(Settings):
     freeze: tuple[FreezeArm, ...] = key(
         (), "arms that take turns; without arms all blocks are trained", strict=False
     )
+
+    actions: tuple[WeightAction, ...] = key(
+        (),
+        "actions on the weights that are made again and again, see docs/family.md",
+        strict=False,
+    )
+
+    @field_validator("actions", mode="before")
+    @classmethod
+    def _check_action_keys(cls, actions: Any) -> Any:
+        for action in actions if isinstance(actions, list | tuple) else ():
+            WeightAction.require_keys(action)
+        return actions
 
     @field_validator("freeze", mode="before")
     @classmethod

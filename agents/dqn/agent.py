@@ -55,6 +55,7 @@ class DqnAgent:
       hyperparameters: the live values; read and set them by name.
       state: weights, snapshots, digest; reads and restores all of it.
       q_values: action values of one input now, by the target, and at earlier snapshots.
+      renewal: draws weights anew, shrinks and perturbs them, recycles dormant units.
       engine: graph and session, for looking inside.
       replay: the replay memory.
       networks, acting, learner: the parts, with everything that the methods here leave out.
@@ -111,6 +112,7 @@ class DqnAgent:
         self.acting: Acting = parts.acting
         self.learner, self.chunks = parts.learner, parts.chunks
         self.hyperparameters, self.state, self.q_values = parts.values, parts.state, parts.q_values
+        self.renewal = parts.renewal
 
     def member(self, number: int, config: DqnConfig, joint: Joint | None = None) -> DqnAgent:
         """Returns a member that begins; see `agents.dqn.population.Population`.

@@ -67,6 +67,11 @@ class CopyWatch:
         self._call = engine.callable([*kept, rule.distance])
         self._last: tuple[int, int, int] | None = None
 
+    @classmethod
+    def of(cls, engine: Engine, rule: CopyRule | None, age: tf.Variable) -> CopyWatch | None:
+        """Makes it; None without a rule."""
+        return cls(engine, rule, age) if rule else None
+
     def of_member(self, place: Place) -> CopyWatch:
         """The same for a member that begins."""
         return place.copy(self, _last=None)

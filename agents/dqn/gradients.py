@@ -1,4 +1,4 @@
-"""Gradients of the next update, to be looked at."""
+"""The next update, to be looked at: its gradients, and what its batch has observed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import tensorflow.compat.v1 as tf
 
 from agents.dqn.live_feeds import LiveFeeds
+from agents.dqn.networks import Networks
 from rl_core.graph.engine import Engine
 from rl_core.graph.members import Place
 from rl_core.graph.scopes import variables_in
@@ -21,19 +23,25 @@ class Gradients:
     Make it while the graph is being built. Frozen blocks have gradients here too.
 
     Args:
-      engine, live, memory: of the agent.
+      engine, networks, live, memory: of the agent.
       ops: of the update in a call of its own.
-      online: scope of the weights.
+      observation: [B, ...] of its batch.
 
     Attributes:
       names: of the weights, after the scope.
     """
 
     def __init__(
-        self, engine: Engine, ops: ApplyOps, online: str, live: LiveFeeds, memory: ReplayMemory
+        self,
+        engine: Engine,
+        ops: ApplyOps,
+        observation: tf.Tensor,
+        networks: Networks,
+        live: LiveFeeds,
+        memory: ReplayMemory,
     ) -> None:
-        self._engine, self._live = engine, live
-        named = {v.op.name: name for name, v in variables_in(online).items()}
+        self._engine, self._live, self._observation = engine, live, observation
+        named = {v.op.name: name for name, v in variables_in(networks.online).items()}
         gradients = {named[name]: gradient for name, gradient in ops.gradients().items()}
         self.names, self._gradients = tuple(gradients), tuple(gradients.values())
         self._alpha = memory.sampler.alpha
@@ -48,11 +56,23 @@ class Gradients:
         They are of the values that are live now, but for `priority_alpha`: another exponent would
         have all priorities recomputed, which is the update's part. It is that of the last update.
         """
+        return dict(zip(self.names, self._call(*self._fed()), strict=True))
+
+    def observation(self) -> np.ndarray:
+        """Returns what the batch that the next update draws has observed: [B, ...].
+
+        The replay must have a transition; store waiting rows first.
+        """
+        call = self._engine.callable(self._observation, self._live.tensors)
+        observation: np.ndarray = call(*self._fed())
+        return observation
+
+    def _fed(self) -> Sequence[np.ndarray]:
         live = self._live.values()
         if self._alpha is not None:
             alpha = self._engine.run(self._alpha)
             live = self._live.with_value(live, "priority_alpha", float(alpha))
-        return dict(zip(self.names, self._call(*live), strict=True))
+        return live
 
     @functools.cached_property
     def _call(self) -> Callable[..., Sequence[np.ndarray]]:

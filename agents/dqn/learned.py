@@ -6,7 +6,7 @@ optimizer with its step counters, and the target's age.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -23,6 +23,9 @@ class Learned:
       variables: all of the agent's.
       acting, learner: of the agent.
       names: of the variables that it learns, as `variables` has them.
+
+    Attributes:
+      renewals: how often first weights were drawn again; it counts on after a rewind.
     """
 
     def __init__(
@@ -30,6 +33,7 @@ class Learned:
     ) -> None:
         self._variables, self._acting, self._learner = variables, acting, learner
         self._names = tuple(sorted(names))
+        self.renewals = 0
 
     def of_member(self, variables: VariableValues, acting: Acting, learner: Learner) -> Learned:
         """The same for a member that begins."""
@@ -52,6 +56,20 @@ class Learned:
         values = self._all()
         self.is_replaced()
         self._variables.load(values | dict(learned))
+
+    def read_some(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Returns some of it, by name."""
+        self.is_copied()
+        return self._variables.read_some(names)
+
+    def change(self, values: Mapping[str, np.ndarray]) -> None:
+        """Sets some of it, by name."""
+        self._learner.moments.to_slots()
+        self._variables.set_some(values)
+
+    def host(self) -> dict[str, int]:
+        """Returns what Python knows of it; nothing without renewals, for the digests of before."""
+        return {"renewals": self.renewals} if self.renewals else {}
 
     def is_replaced(self) -> None:
         """Takes note that the variables are about to be replaced."""

@@ -88,7 +88,7 @@ class Learner:
         )
         self.learned = alone.learned
         self.blocks = self.ops.names
-        self.gradients = Gradients(engine, self.ops, networks.online, live, memory)
+        self.gradients = Gradients(engine, self.ops, self.update.observed, networks, live, memory)
         self.moments = LoopMoments(engine, self.ops)
         self.freeze = _freeze(config, self.ops)
         fused, fewest = fused_calls(
@@ -109,8 +109,7 @@ class Learner:
         distance = tf.global_norm([of.read_value() - to.read_value() for of, to in pairs])
         self._inspect = engine.callable(Inspection(self.clock.age.read_value(), distance))
         self._count = engine.callable(self.update.count.read_value())
-        rule = self.clock.rule
-        self.watch = CopyWatch(engine, rule, self.clock.age) if rule else None
+        self.watch = CopyWatch.of(engine, self.clock.rule, self.clock.age)
 
     def of_member(
         self, place: Place, config: DqnConfig, live: LiveFeeds, joined: Jointly | None

@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.heads import HEADS
 from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.own_network import OwnNetwork
-from rl_core.graph.scopes import stop_gradient_getter
+from rl_core.graph.layers import layers_built
+from rl_core.graph.scopes import root_scope, stop_gradient_getter, variables_in
 from rl_core.graph.sync import copy_vars
 from rl_core.networks import (
     PLAIN,
@@ -35,6 +37,7 @@ from rl_core.networks import (
     of_scaled_bytes,
     q_network,
 )
+from rl_core.networks.hidden import hidden_layers
 from rl_core.networks.network import STATELESS, State, Torso
 
 TORSOS: dict[str, Callable[..., Torso]] = {
@@ -64,6 +67,7 @@ class Networks:
       greedy: values of the online network for `observations`, without noise.
       greedy_target: the same of the target network.
       greedy_ema: the same of the averaged weights, or None.
+      hidden: layers of rectified units of the online network, as `greedy` has them.
     """
 
     def __init__(
@@ -76,10 +80,12 @@ class Networks:
     ) -> None:
         self._network = of_scaled_bytes(build_network(config, num_actions), byte_bounds)
         self.observations, self._greedily = observations, Conditions(live=own.tensors)
+        self._own_live = tuple(own.tensors)
         # Scopes, not their names: a name would be looked for below the scope that is open.
         self._scopes: dict[str, tf.VariableScope] = {}
-        with tf.variable_scope("online") as online:
+        with tf.variable_scope("online") as online, layers_built() as built:
             self.greedy, _ = self._network(observations, conditions=self._greedily)
+        self.hidden = hidden_layers(built)
         self.online = self._kept(online)
         names = ["target", *(f"past_target/{i}" for i in range(config.averaged_targets - 1))]
         # From the newest to the oldest.
@@ -93,6 +99,28 @@ class Networks:
         self.behaviour: str | None = None
         if config.loop == "concurrent":
             self.behaviour, _ = self._copy_of_online("behaviour", observations)
+
+    @property
+    def copies(self) -> list[str]:
+        """Full names of the scopes that follow the online network, but for the one that acts."""
+        return [*self._targets, *filter(None, [self.ema])]
+
+    def first_weights(self, seed: int) -> dict[str, np.ndarray]:
+        """Returns first weights of the online network, drawn by another seed in a graph apart.
+
+        Initializers of TensorFlow's own would go on with their random numbers in this graph.
+        """
+        shown = self.observations
+        with tf.Graph().as_default(), root_scope("", seed):
+            tf.set_random_seed(seed)
+            live = {name: tf.placeholder(tf.float32, []) for name in self._own_live}
+            with tf.variable_scope("online", use_resource=True) as online:
+                observation = tf.placeholder(shown.dtype, shown.shape)
+                self._network(observation, conditions=Conditions(live=live))
+            variables = variables_in(online.name)
+            with tf.Session() as session:
+                session.run(tf.global_variables_initializer())
+                return {name: np.array(v) for name, v in session.run(variables).items()}
 
     def greedy_by(self, getter: Any = None) -> Values:
         """Builds `greedy` once more, with the online weights that a custom getter gives."""

@@ -151,7 +151,7 @@ class OwnNetwork:
     def _require_repeatable(self, features: tf.Tensor) -> None:
         """Requires that no random numbers have a state, which no checkpoint could keep."""
         # Only what the features are made of: initializers draw once, before the first step.
-        used = [op.node_def for op in _ancestors(features.op)]
+        used = [op.node_def for op in ancestors(features.op)]
         bodies = features.graph.as_graph_def().library.function
         for node in itertools.chain(used, *(body.node_def for body in bodies)):
             if "seed2" in node.attr:  # which every operation with a random state has
@@ -252,7 +252,7 @@ def _short(file: str) -> str:
     return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
 
 
-def _ancestors(op: tf.Operation) -> set[tf.Operation]:
+def ancestors(op: tf.Operation) -> set[tf.Operation]:
     """Returns `op` and the operations that it depends on."""
     found, waiting = {op}, [op]
     while waiting:

@@ -22,6 +22,7 @@ from agents.dqn.live_feeds import LiveFeeds, OwnFeeds
 from agents.dqn.memory import build_memory
 from agents.dqn.networks import Networks
 from agents.dqn.q_values import QValues
+from agents.dqn.renewal import Renewal
 from agents.dqn.state import AgentState
 from envs.in_graph.interface import InGraphEnv
 from rl_core.graph.engine import Call, Engine
@@ -56,6 +57,7 @@ class Parts:
     chunks: ChunkRunner | None
     state: AgentState
     q_values: QValues
+    renewal: Renewal
     rows: Call
     set_keys: Call
 
@@ -112,9 +114,21 @@ class AgentGraph:
             None if chunks is None else chunks.envs,
         )  # fmt: skip
         q_values = QValues(engine, networks, own, state)
+        renewal = Renewal(engine, config, root, networks, learner, own, state)
         set_keys = engine.callable(None, [keys.fed], keys.assign)
         self.parts = Parts(
-            engine, values, live, own, learner, acting, chunks, state, q_values, rows, set_keys
+            engine,
+            values,
+            live,
+            own,
+            learner,
+            acting,
+            chunks,
+            state,
+            q_values,
+            renewal,
+            rows,
+            set_keys,
         )
         self._seat: Seat | None = None
         self.joint: Joint | None = None
@@ -161,6 +175,7 @@ class AgentGraph:
         parts = place.copy(
             of, values=values, live=live, own=own, learner=learner, acting=acting, state=state,
             chunks=chunks, q_values=of.q_values.of_member(place, own, state),
+            renewal=of.renewal.of_member(place, config, learner, own, state),
         )  # fmt: skip
         place.begin(config.seed)
         self.begin(parts, config.seed)

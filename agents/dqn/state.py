@@ -171,6 +171,7 @@ class AgentState:
             self._rebuild()
         self._learner.goes_on_from(saved.host["updates"], saved.host["freeze"])
         self.snapshots = tuple(saved.host["snapshots"])
+        self.learned.renewals = saved.host.get("renewals", 0)
         for name, value in saved.host["overrides"].items():
             self._live.set(name, value)
 
@@ -226,7 +227,7 @@ class AgentState:
 
     def _host(self) -> dict[str, Any]:
         overrides = {name: plain(v) for name, v in self._live.overrides().items()}
-        return {
+        return self.learned.host() | {
             "updates": self._learner.updates,
             "snapshots": list(self.snapshots),
             "freeze": list(self._learner.freeze.position),

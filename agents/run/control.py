@@ -15,6 +15,7 @@ from rl_core.control.recorder import Position
 from rl_core.control.state import RunStatus
 from rl_core.control.steering import Refused
 from rl_core.control.timetable import PBT
+from rl_core.control.weight_actions import words_of
 
 
 @dataclass
@@ -85,6 +86,8 @@ class RunControl:
                 self.agent.state.snapshot()
             case "rewind":
                 return self.agent.updates, self.agent.state.rewind(value or 1)
+            case "reset" | "perturb" | "recycle":
+                return self._renew(action, value)
             case "copy":
                 self.changed()
                 self.copy(value)
@@ -139,6 +142,20 @@ class RunControl:
             return {"target_age": age, "next_copy": f"at age {live['sync_period']:,}"}
         reading = learner.watch.read()
         return {"target_age": reading.age, "next_copy": next_copy(live, reading)}
+
+    def _renew(self, action: str, value: Any) -> tuple[Any, Any]:
+        number, block = words_of(action, value)
+        renewal = self.agent.renewal
+        renewal.check(action, block)  # first: a refused one takes no snapshot
+        self.changed()
+        if action == "reset":
+            renewal.reset(block)
+            return None, None
+        assert number is not None
+        if action == "perturb":
+            renewal.perturb(number, block)
+            return None, None
+        return renewal.recycle(number, block)
 
     def _pause(self, paused: bool) -> None:
         if paused == self.paused:

@@ -99,8 +99,9 @@ class Run:
         to_do = [] if repeat else entries_to_do(files.log, host.log.model_dump())
         script = repeat.script if repeat else [*to_do, *self._exchanges.missing]
         self._steering = steering = Steering(
-            agent.hyperparameters, files, control, script, repeats=repeat is not None, lock=lock
-        )
+            agent.hyperparameters, files, control, script, repeats=repeat is not None, lock=lock,
+            planned=[action.planned for action in config.actions],
+        )  # fmt: skip
         self._exchanges.begin(Exchanged(agent, directory, control, steering, reporter, display))
         store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
         self._checkpoints = Checkpoints(

@@ -103,12 +103,17 @@ class ActorsPart(_Part):
 
 
 class AgentPart(_Part):
-    """The part of an agent that is no variable (`SavedAgent.host`)."""
+    """The part of an agent that is no variable (`SavedAgent.host`).
+
+    Attributes:
+      renewals: how often first weights were drawn again.
+    """
 
     updates: Count
     snapshots: list[Count]
     freeze: Pair
     overrides: dict[str, Any]  # checked as live values when they are set
+    renewals: Count = 0
 
 
 class RunHost(_Part):

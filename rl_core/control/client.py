@@ -53,8 +53,13 @@ class RunClient:
         """
         return self.ask([set_command(name, value, self._who)])[0]
 
-    def do(self, action: str, value: int | None = None) -> Entry:
-        """Runs one of ACTIONS, with `value` snapshots for `rewind`; raises the errors of `set`."""
+    def do(self, action: str, value: float | str | None = None) -> Entry:
+        """Runs one of ACTIONS; raises the errors of `set`.
+
+        Args:
+          value: what follows it: 2 for `rewind`, "head" for `reset`, 0.8 or "0.8 torso" for
+            `perturb`, as on the command line.
+        """
         return self.ask([do_command(action, self._who, value)])[0]
 
     def send(self, commands: Sequence[Command]) -> None:

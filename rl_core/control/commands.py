@@ -13,15 +13,25 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from rl_core.errors import RlCoreError, did_you_mean, in_one_line, shown
+from rl_core.control.weight_actions import WEIGHT_ACTIONS, words_of
+from rl_core.errors import BoundsError, RlCoreError, did_you_mean, in_one_line, shown
 
-Action = Literal["sync", "snapshot", "rewind", "checkpoint", "evaluate", "pause", "resume", "stop"]
+Action = Literal[
+    "sync", "snapshot", "rewind", "reset", "perturb", "recycle", "checkpoint", "evaluate", "pause",
+    "resume", "stop",
+]  # fmt: skip
 ACTIONS: dict[Action, str] = {
     "sync": "copies online to target now, with a hard copy for any tau; the target's age becomes 0",
     "snapshot": "keeps both networks, the optimizer and the target's age in memory; a snapshot is "
-    "also taken before each change of a live value takes effect",
+    "also taken before each change of a live value, and of weights by an action, takes effect",
     "rewind": "`rewind K` restores the K-th last snapshot (K is 1 by default); counters, replay "
     "and live values stay unchanged, and the state before the rewind becomes the last snapshot",
+    "reset": "`reset BLOCK` draws the weights of a block anew, in every copy of the network, and "
+    "makes its optimizer new; `reset all` for all blocks",
+    "perturb": "`perturb A` or `perturb A BLOCK`: shrink and perturb; each weight becomes A times "
+    "itself plus (1 - A) times a newly drawn one, in every copy of the network, with 0 < A < 1",
+    "recycle": "`recycle`, `recycle T` or `recycle T BLOCK`: ReDo; hidden units whose score is at "
+    "most T (0.1 by default) get new incoming weights, and outgoing weights 0",
     "checkpoint": "writes a checkpoint now; the run does not wait for the disk",
     "evaluate": "plays the greedy policy on separate envs, without any effect on training; the "
     "answer comes when the evaluation begins, the return appears later in the run's terminal and "
@@ -66,10 +76,15 @@ class SetCommand(_Command):
 
 
 class DoCommand(_Command):
-    """A command that runs an action; `value` is the number of snapshots for a rewind."""
+    """A command that runs an action.
+
+    Attributes:
+      value: number of snapshots for `rewind`; for an action on the weights what
+        `rl_core.control.weight_actions` parses; None for all others.
+    """
 
     do: Action
-    value: Annotated[int, Field(ge=1)] | None = None
+    value: int | FiniteFloat | Text | None = None
 
     @property
     def what(self) -> tuple[str, str]:
@@ -89,8 +104,11 @@ def set_command(name: str, value: Any, who: Who) -> SetCommand:
     return _made(SetCommand, who, name=name, value=value)
 
 
-def do_command(action: str, who: Who, value: int | None = None) -> DoCommand:
+def do_command(action: str, who: Who, value: float | str | None = None) -> DoCommand:
     """Returns the command that runs an action.
+
+    Args:
+      value: what follows it: 2 for `rewind`, "head" for `reset`, 0.8 or "0.8 torso" for `perturb`.
 
     Raises:
       BadCommand: there is no such action, or the action does not take this value.
@@ -100,9 +118,8 @@ def do_command(action: str, who: Who, value: int | None = None) -> DoCommand:
             f"cannot do {shown(action)}: there are {', '.join(ACTIONS)}"
             f"{did_you_mean(action, ACTIONS)}"
         )
-    if value is not None and action != "rewind":
-        raise BadCommand(f"{action} takes no number, got {shown(value)}")
-    return _made(DoCommand, who, do=action, value=value)
+    command: DoCommand = _made(DoCommand, who, do=action, value=value)
+    return _checked(command)
 
 
 def dump(command: Command) -> bytes:
@@ -128,9 +145,27 @@ def parse_command(data: bytes) -> Command:
     """
     fields = read_object(data)
     try:
-        return (DoCommand if "do" in fields else SetCommand).model_validate(fields)
+        if "do" in fields:
+            return _checked(DoCommand.model_validate(fields))
+        return SetCommand.model_validate(fields)
     except ValidationError as error:
         raise BadCommand(_first_problem(error)) from None
+
+
+def _checked(command: DoCommand) -> DoCommand:
+    """Returns a command whose value fits its action."""
+    action, value = command.do, command.value
+    if action in WEIGHT_ACTIONS:
+        try:
+            words_of(action, value)
+        except BoundsError as error:
+            raise BadCommand(str(error)) from None
+    elif action == "rewind":
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise BadCommand(f"rewind takes a whole number of snapshots >= 1, got {shown(value)}")
+    elif value is not None:
+        raise BadCommand(f"{action} takes nothing after it, got {shown(value)}")
+    return command
 
 
 def read_object(data: bytes) -> dict[str, Any]:

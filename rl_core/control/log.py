@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
+from rl_core.control.weight_actions import WEIGHT_ACTIONS
 from rl_core.errors import RunDirError, reason_of
 from rl_core.hyperparameters import as_text
 from rl_core.regular_file import open_regular
@@ -43,7 +44,7 @@ class Entry(BaseModel):
       name: name of the live value or of the action.
       value: the requested value; a replay sets it again.
       old, new: value before and after; for `do sync` the target's age; for `do rewind` the
-        present update and the snapshot's update.
+        present update and the snapshot's update; for `do recycle` the dormant units and all.
       taken: False if the command was refused; `reason` says why.
       tick: time steps of all envs when it was applied; a replay applies it there.
       env_step, update: env steps and updates when it was applied.
@@ -78,12 +79,20 @@ class Entry(BaseModel):
             return f"{self.name} {as_text(self.old)} -> {as_text(self.new)}{auto} {where}"
         if self.name == "rewind":
             return f"rewind to the snapshot of update {as_text(self.new)}, {where}"
+        if self.name == "recycle" and self.value is None:
+            return f"recycle: {self._units()} {where}"
+        if self.name in WEIGHT_ACTIONS:
+            units = f": {self._units()}" if self.name == "recycle" else ""
+            return f"{self.name} {as_text(self.value)}{units} {where}"
         if self.name == "copy" and isinstance(self.value, dict):
             update = as_text(self.value.get("update"))
             return f"copy of {as_text(self.value.get('member'))} (its update {update}) {where}"
         if self.name == "lend" and isinstance(self.value, dict):
             return f"copied by {as_text(self.value.get('members'))} {where}"
         return f"{self.name} {where}"
+
+    def _units(self) -> str:
+        return f"{as_text(self.old)} of {as_text(self.new)} units"
 
 
 class ControlLog:

@@ -84,6 +84,11 @@ class Recorder:
             **self._position()._asdict(),
         )
 
+    def unreadable(self, letter: Letter) -> Entry:
+        """Makes the entry of a letter that cannot be read."""
+        name = letter.path.name.encode(errors="replace").decode()[:100]
+        return self.entry(letter.id, "unreadable", name, "?", reason=letter.problem)
+
     def wait(self, entry: Entry) -> None:
         """Takes in an entry, to be written later."""
         self._unwritten.append(entry)

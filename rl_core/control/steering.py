@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from rl_core.control.commands import ACTIONS, set_command
@@ -15,7 +15,7 @@ from rl_core.control.log import ControlLog, Entry
 from rl_core.control.recorder import Position, Recorder
 from rl_core.control.retry import Retried
 from rl_core.control.state import RunStatus, StatePublisher
-from rl_core.control.timetable import REPEATED_ACTIONS, Timetable
+from rl_core.control.timetable import REPEATED_ACTIONS, SCHEDULE, Planned, Timetable
 from rl_core.errors import RlCoreError
 from rl_core.hyperparameters import Hyperparameters, plain
 
@@ -69,11 +69,10 @@ class Steering:
             for tick in loop:
                 steering.safe_point()
 
-    Live values set from Python are logged like commands. A value set in the thread that made this
-    object is applied at once; a value set in another thread goes through the inbox.
+    Live values set from Python are logged like commands. In the thread that made this object they
+    are applied at once; from another thread they go through the inbox.
 
-    On a full disk the run continues: answered commands wait until the log can be written, no
-    further commands are taken, and heartbeats are skipped.
+    On a full disk the run continues: no further commands are taken, and heartbeats are skipped.
 
     Args:
       live: the values that may be set.
@@ -83,6 +82,7 @@ class Steering:
       repeats: True if the script is another run's log; then every other change is refused. False
         if the script is what this run logged after the checkpoint from which it was resumed.
       lock: the directory's lock, if the caller already holds it; `close` releases it.
+      planned: actions that the config makes by itself.
 
     Attributes:
       refusal: the reason for which changes are refused now; None if changes are accepted.
@@ -100,6 +100,7 @@ class Steering:
         *,
         repeats: bool = False,
         lock: RunLock | None = None,
+        planned: Sequence[Planned] = (),
     ) -> None:
         self._live, self._files, self._steered = live, files, steered
         files.make()
@@ -112,7 +113,7 @@ class Steering:
             self._log, self._inbox, lambda: steered.position, steered.answered, steered.warn
         )
         self.refusal: str | None = "this run repeats another one" if repeats else None
-        self._timetable = Timetable(live, script, repeats=repeats)
+        self._timetable = Timetable(live, script, repeats=repeats, planned=planned)
         self._applied_again: set[tuple[int, str, str]] = set()  # tick, name, repr of value
         self._next_poll, self._thread = 0.0, threading.get_ident()
         live.door = self._from_python
@@ -141,10 +142,11 @@ class Steering:
     def safe_point(self) -> None:
         """Applies the due commands and changes. Call it between two calls into the graph."""
         position = self._steered.position
+        # First what the config plans: in the recorded run too it came before every command here.
+        if position.env_step >= self._timetable.env_step:
+            self._pass_schedules(position.env_step)
         if position.tick >= self._timetable.tick:
             self._repeat(position.tick)
-        if position.env_step >= self._timetable.env_step:
-            self._pass_corners(position.env_step)
         if _now() >= self._next_poll:
             self.poll()
 
@@ -164,8 +166,7 @@ class Steering:
     def log_state(self) -> dict[str, Any]:
         """Returns the log's length and the ids of entries still to apply, for a checkpoint.
 
-        First logs every command that was applied so far, including those of the same poll as the
-        command that asks for the checkpoint.
+        First logs every command that was applied so far, also those of the poll that is going on.
 
         Raises:
           RunDirError: the log cannot be written.
@@ -195,28 +196,26 @@ class Steering:
         any_new = False
         for letter in letters:
             if not self._recorder.knows(letter.id):
-                self._recorder.wait(self._answer(letter))
-                any_new = True
+                of, any_new = letter.command, True
+                self._recorder.wait(
+                    self._tried(of.id, *of.what, of.who, of.value, asked=of.time)
+                    if of
+                    else self._recorder.unreadable(letter)
+                )
         self._recorder.record(letters=letters)
         return any_new
 
-    def _answer(self, letter: Letter) -> Entry:
-        command = letter.command
-        if command is None:
-            name = letter.path.name.encode(errors="replace").decode()[:100]
-            return self._recorder.entry(letter.id, "unreadable", name, "?", reason=letter.problem)
-        kind, name = command.what
+    def _tried(self, new_id: str, kind: str, name: str, who: str, value: Any, **how: Any) -> Entry:
+        """Carries out a command, or refuses it; returns the entry that says so."""
         old, new, reason = None, None, None
         try:
-            if kind == "set" or name in REPEATED_ACTIONS:
+            if who != SCHEDULE and (kind == "set" or name in REPEATED_ACTIONS):
                 self._refuse_changes()
-            old, new = self._carry_out(kind, name, command.value)
+            old, new = self._carry_out(kind, name, value)
         except RlCoreError as error:
             reason = str(error)
-        return self._recorder.entry(
-            command.id, kind, name, command.who, command.value, old, new,
-            asked=command.time, reason=reason,
-        )  # fmt: skip
+        entry = self._recorder.entry
+        return entry(new_id, kind, name, who, value, old, new, reason=reason, **how)
 
     def _carry_out(self, kind: str, name: str, value: Any) -> tuple[Any, Any]:
         if kind != "set":
@@ -251,12 +250,12 @@ class Steering:
             entries.append(self._recorder.entry(e.id, e.kind, e.name, e.who, e.value, old, new))
         self._recorder.record(entries)
 
-    def _pass_corners(self, env_step: int) -> None:
+    def _pass_schedules(self, env_step: int) -> None:
         entries, entry = [], self._recorder.entry
-        for step, name, old, new in self._timetable.corners(env_step):
-            if self._live.source(name) == "schedule":
-                corner = f"schedule-{name}-{step}"
-                entries.append(entry(corner, "set", name, "schedule", "auto", old, new))
+        for new_id, name, old, new in self._timetable.corners(env_step):
+            entries.append(entry(new_id, "set", name, SCHEDULE, "auto", old, new))
+        for new_id, planned in self._timetable.planned(env_step):
+            entries.append(self._tried(new_id, "do", planned.do, SCHEDULE, planned.value))
         self._recorder.record(entries)
 
     def _refuse_changes(self) -> None:

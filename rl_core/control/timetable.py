@@ -1,46 +1,88 @@
-"""Changes of a run that are known beforehand: recorded entries, and corners of schedules."""
+"""Changes of a run that are known beforehand: recorded entries, schedules' corners and actions."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from rl_core.control.log import Entry
+from rl_core.control.weight_actions import WEIGHT_ACTIONS
 from rl_core.hyperparameters import Hyperparameters
 
+SCHEDULE = "schedule"  # who makes the changes that the config plans
 PBT = "pbt"  # who makes the changes of an exchange between members of a population
 # Actions of such an exchange: to copy another member, and to be copied, which changes nothing.
 EXCHANGES = ("copy", "lend")
 # Actions that a repeat of the run applies again; the other actions do not change the training.
-REPEATED_ACTIONS = ("sync", "snapshot", "rewind", *EXCHANGES)
+REPEATED_ACTIONS = ("sync", "snapshot", "rewind", *WEIGHT_ACTIONS, *EXCHANGES)
 # A resumed run also evaluates again, because an evaluation adds a point to a curve.
 RESUMED_ACTIONS = (*REPEATED_ACTIONS, "evaluate")
 
 
+class Planned(NamedTuple):
+    """An action that the config makes again and again.
+
+    It is made at the first safe point at which as many env steps are done as a multiple of
+    `every`; once, if several multiples were passed since the last safe point.
+
+    Attributes:
+      do: one of ACTIONS; value: what follows it.
+      every: env steps.
+      until: last env step at which it may be due; None: the run's end.
+    """
+
+    do: str
+    value: Any
+    every: int
+    until: int | None = None
+
+    def last(self, env_step: int) -> int:
+        """Returns the last env step up to `env_step` at which it was due; 0: none was."""
+        end = env_step if self.until is None else min(env_step, self.until)
+        return end // self.every * self.every
+
+    def next(self, env_step: int) -> float:
+        """Returns the first env step after `env_step` at which it is due; infinity: none is."""
+        due = (env_step // self.every + 1) * self.every
+        return due if self.until is None or due <= self.until else math.inf
+
+
 class Timetable:
-    """Entries of a log to apply again, and corners of schedules to log, each at its time.
+    """Entries of a log to apply again, corners of schedules to log, and actions of the config.
+
+    What is due up to the present env step when this is made counts as done: a safe point, and
+    after it a checkpoint, came there.
 
     Args:
       live: whose schedules.
+      planned: the config's actions.
       script: entries of a log.
       repeats: True if the script is another run's log; False if it is what this run logged after
         the checkpoint from which it was resumed.
 
     Attributes:
       tick: of the next entry; infinity after the last one.
-      env_step: of the next corner; infinity after the last one.
+      env_step: of the next corner or action; infinity after the last one.
     """
 
-    def __init__(self, live: Hyperparameters, script: Iterable[Entry], *, repeats: bool) -> None:
+    def __init__(
+        self,
+        live: Hyperparameters,
+        script: Iterable[Entry],
+        *,
+        repeats: bool,
+        planned: Sequence[Planned] = (),
+    ) -> None:
         # Sort by tick: a change made after a resume may have an earlier tick than an entry that
         # was logged before the crash.
         actions = REPEATED_ACTIONS if repeats else RESUMED_ACTIONS
         again = sorted((e for e in script if is_repeated(e, actions)), key=lambda e: e.tick)
         self._script = deque(again)
         self._corners = deque(c for c in _corners(live) if c[0] > live.env_step)
+        self._live, self._planned, self._planned_to = live, planned, live.env_step
         self._look_ahead()
 
     @property
@@ -71,20 +113,34 @@ class Timetable:
             yield self._script.popleft()
         self._look_ahead()
 
-    def corners(self, env_step: int) -> Iterator[tuple[int, str, Any, Any]]:
-        """Yields the corners up to `env_step`, each once: env step, name, value before and here."""
+    def corners(self, env_step: int) -> Iterator[tuple[str, str, Any, Any]]:
+        """Yields the corners up to `env_step`, each once, but those of values that were set.
+
+        Of each its id, the name, the value at the corner before and here.
+        """
         while self._corners and self._corners[0][0] <= env_step:
-            yield self._corners.popleft()
+            step, name, old, new = self._corners.popleft()
+            if self._live.source(name) == "schedule":
+                yield f"schedule-{name}-{step}", name, old, new
+        self._look_ahead()
+
+    def planned(self, env_step: int) -> Iterator[tuple[str, Planned]]:
+        """Yields the config's actions that are due up to `env_step`, each with an id of its own."""
+        before, self._planned_to = self._planned_to, env_step
+        for number, planned in enumerate(self._planned):
+            if planned.next(before) <= env_step:
+                yield f"schedule-{planned.do}-{number}-{planned.last(env_step)}", planned
         self._look_ahead()
 
     def _look_ahead(self) -> None:
         self.tick = self._script[0].tick if self._script else math.inf
-        self.env_step = self._corners[0][0] if self._corners else math.inf
+        actions = [planned.next(self._planned_to) for planned in self._planned]
+        self.env_step = min([*actions, self._corners[0][0] if self._corners else math.inf])
 
 
 def is_repeated(entry: Entry, actions: Collection[str] = REPEATED_ACTIONS) -> bool:
     """Returns True if a repeat of the run applies this entry; schedules act by themselves."""
-    if not entry.taken or entry.who == "schedule":
+    if not entry.taken or entry.who == SCHEDULE:
         return False
     return entry.kind == "set" or (entry.kind == "do" and entry.name in actions)
 

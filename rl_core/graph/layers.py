@@ -5,10 +5,12 @@ Keras layers ignore custom getters, which is what guards a target network here.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import math
 import zlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -18,6 +20,37 @@ from rl_core.errors import ScopeMismatch, ShapeError
 from rl_core.graph.scopes import current_root
 from rl_core.graph.xla import add_bias, convolve, product
 from rl_core.random import Draws
+
+
+class Layer(NamedTuple):
+    """A layer that was built.
+
+    Attributes:
+      kind: dense, conv2d or layer_norm.
+      scope: full name of its variables' scope.
+      inputs, outputs: [..., n] and [..., units].
+    """
+
+    kind: str
+    scope: str
+    inputs: tf.Tensor
+    outputs: tf.Tensor
+
+
+_BUILT: contextvars.ContextVar[tuple[tf.Graph, list[Layer]] | None] = contextvars.ContextVar(
+    "built", default=None
+)
+
+
+@contextlib.contextmanager
+def layers_built() -> Iterator[list[Layer]]:
+    """Gives a list to which each layer is added that is built in this graph inside this context."""
+    built: list[Layer] = []
+    token = _BUILT.set((tf.get_default_graph(), built))
+    try:
+        yield built
+    finally:
+        _BUILT.reset(token)
 
 
 def dense(inputs: tf.Tensor, units: int, name: str, *, initializer: Any = None) -> tf.Tensor:
@@ -35,7 +68,7 @@ def dense(inputs: tf.Tensor, units: int, name: str, *, initializer: Any = None) 
     with tf.variable_scope(name):
         w = _variable("w", [fan_in, units], initializer or _uniform(fan_in, "w"))
         b = _variable("b", [units], _uniform(fan_in, "b"))
-        return add_bias(product(inputs, w), b)
+        return _built("dense", inputs, add_bias(product(inputs, w), b))
 
 
 def noisy_dense(
@@ -107,7 +140,7 @@ def conv2d(
     with tf.variable_scope(name):
         w = _variable("w", [kernel, kernel, channels, filters], _uniform(fan_in, "w"))
         b = _variable("b", [filters], _uniform(fan_in, "b"))
-        return add_bias(convolve(inputs, w, stride, padding), b)
+        return _built("conv2d", inputs, add_bias(convolve(inputs, w, stride, padding), b))
 
 
 def layer_norm(inputs: tf.Tensor, name: str, *, epsilon: float = 1e-5) -> tf.Tensor:
@@ -120,7 +153,16 @@ def layer_norm(inputs: tf.Tensor, name: str, *, epsilon: float = 1e-5) -> tf.Ten
         scale = _variable("scale", [size], tf.ones_initializer())
         offset = _variable("offset", [size], tf.zeros_initializer())
         mean, variance = tf.nn.moments(inputs, axes=[-1], keepdims=True)
-        return (inputs - mean) * tf.rsqrt(variance + epsilon) * scale + offset
+        normal = (inputs - mean) * tf.rsqrt(variance + epsilon) * scale + offset
+        return _built("layer_norm", inputs, normal)
+
+
+def _built(kind: str, inputs: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+    """Returns the outputs of the layer whose scope is open, and takes note of it."""
+    graph, built = _BUILT.get() or (None, [])
+    if outputs.graph is graph:
+        built.append(Layer(kind, tf.get_variable_scope().name, inputs, outputs))
+    return outputs
 
 
 def _variable(name: str, shape: Sequence[int], initializer: Any) -> tf.Variable:

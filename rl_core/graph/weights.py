@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,7 +35,9 @@ class VariableValues:
             ]
             pairs = zip(self._variables.values(), self._values, strict=True)
             self._now = [v.read_value() for v in self._variables.values()]
-            self._load = tf.group(*[v.assign(value, read_value=False) for v, value in pairs])
+            self._assigned = [v.assign(value, read_value=False) for v, value in pairs]
+            self._load = tf.group(*self._assigned)
+        self._places = {name: i for i, name in enumerate(self._variables)}
 
     def read(self) -> dict[str, np.ndarray]:
         """Returns the values by name."""
@@ -57,6 +59,24 @@ class VariableValues:
         # Copies, because an assigned feed may share its memory with the variable.
         values = [np.array(weights[name]) for name in self._variables]
         self._engine.callable(None, self._values, [self._load])(*values)
+
+    def read_some(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Returns the values of some variables by name."""
+        names = list(names)
+        found = self._engine.callable([self._now[self._places[name]] for name in names])()
+        return {name: np.array(value) for name, value in zip(names, found, strict=True)}
+
+    def set_some(self, values: Mapping[str, np.ndarray]) -> None:
+        """Sets some variables.
+
+        Raises:
+          ScopeMismatch: shapes or dtypes differ; the message lists them.
+        """
+        require_same_kinds({name: self._variables[name] for name in values}, values, self._what)
+        places = [self._places[name] for name in values]
+        feeds, targets = ([of[i] for i in places] for of in (self._values, self._assigned))
+        copies = [np.array(value) for value in values.values()]
+        self._engine.callable(None, feeds, targets)(*copies)
 
 
 class ScopeWeights(VariableValues):

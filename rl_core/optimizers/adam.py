@@ -46,10 +46,14 @@ class Adam(tf.train.AdamOptimizer):
         Args:
           variables: the step counters, after which the next step counts as the first one, or all.
         """
-        first = {self.counters[0].op.name: self._beta1, self.counters[1].op.name: self._beta2}
+        first = self.first_powers()
         starts = [first.get(of.op.name, tf.zeros(of.shape)) for of in variables]
         pairs = zip(variables, starts, strict=True)
         return tf.group(*[of.assign(start, read_value=False) for of, start in pairs])
+
+    def first_powers(self) -> dict[str, float]:
+        """Returns the values of the step counters before the first step, by their full names."""
+        return {self.counters[0].op.name: self._beta1, self.counters[1].op.name: self._beta2}
 
     def _prepare(self) -> None:
         super()._prepare()

@@ -90,6 +90,11 @@ class ReplayContents:
         """Time steps written so far."""
         return int(np.reshape(self._read_written(), []))
 
+    def valid_rows(self) -> int:
+        """Rows that may be sampled."""
+        _, head, tail = (int(np.reshape(c, [])) for c in self._engine.run(self._counters))
+        return tail - head
+
     def put(self, pieces: Iterable[tuple[int, Rows]], written: int, queue_tail: int) -> None:
         """Puts back the rows that a replay of the same shape held.
 

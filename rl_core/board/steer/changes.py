@@ -64,8 +64,8 @@ def as_command(run: Path, entry: Entry) -> str | None:
         words.append(f"{entry.name}={value}")
     elif entry.kind == "do" and entry.name in ACTIONS:
         words.append(entry.name)
-        if isinstance(entry.value, int):
-            words.append(str(entry.value))
+        if isinstance(entry.value, int | float | str):
+            words += str(entry.value).split()
     else:
         return None
     command = shlex.join(words)

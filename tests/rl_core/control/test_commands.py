@@ -48,7 +48,8 @@ def test_a_value_comes_back_with_its_type(value):
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_an_action_comes_back_as_it_was_sent(action):
-    command = do_command(action, "cli")
+    value = {"reset": "head", "perturb": 0.5}.get(action)
+    command = do_command(action, "cli", value)
     assert parse_command(dump(command)) == command and command.do == action
 
 

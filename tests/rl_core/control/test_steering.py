@@ -92,7 +92,7 @@ def test_a_change_from_outside_is_not_overwritten_by_a_schedule_at_the_next_step
 def test_an_action_is_done_once(bench, action):
     if action == "resume":
         bench.run.paused = True
-    bench.command(do=action)
+    bench.command(do=action, value={"reset": "head", "perturb": 0.5}.get(action))
     bench.move(3)
     assert bench.run.done == [action]
     assert [(e.kind, e.name, e.taken) for e in bench.log] == [("do", action, True)]

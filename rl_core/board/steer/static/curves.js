@@ -5,7 +5,7 @@ import {Plot} from './plot.js';
 import {recall, remember} from './surroundings.js';
 
 const STANDARD = ['episode/return', 'target/age', 'learn/q_mean', 'learn/td_error_mean_abs'];
-const MARKED = ['sync', 'rewind', 'copy']; // actions that bend a curve
+const MARKED = ['sync', 'rewind', 'copy', 'reset', 'perturb', 'recycle']; // actions that bend a curve
 
 export class Curves {
   /** load() is called when a plot needs another curve. */

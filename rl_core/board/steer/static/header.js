@@ -2,17 +2,22 @@
 
 import {el, say} from './dom.js';
 import {RewindForm} from './rewind.js';
+import {WeightsForm} from './weights.js';
 
 const ACTIONS = [
   ['sync', 'Sync now', 'Copy online to target now'],
   ['snapshot', 'Snapshot', 'Keep the networks and the optimizer in memory'],
   ['rewind', 'Rewind …', 'Go back to a snapshot; asks how far'],
+  ['reset', 'Reset …', 'Draw the weights of a block anew; asks which'],
+  ['perturb', 'Perturb …', 'Shrink and perturb the weights; asks how much'],
+  ['recycle', 'Recycle …', 'Recycle dormant units (ReDo); asks up to which score'],
   ['checkpoint', 'Checkpoint', 'Write a checkpoint to disk'],
   ['pause', 'Pause', 'Stop stepping and learning, and wait'],
   ['resume', 'Resume', 'Go on after a pause'], // for members, of which some are paused and some not
   ['evaluate', 'Evaluate', 'Play the greedy policy, without any effect on training'],
   ['stop', 'Stop', 'End the run now and save its weights'],
 ];
+const WEIGHTS = ['reset', 'perturb', 'recycle'];
 const SURE_FOR = 3000; // ms
 
 export class Header {
@@ -29,6 +34,7 @@ export class Header {
     }, text)]));
     this.said = el('p', {class: 'note', role: 'status'});
     this.rewind = new RewindForm((k) => this.act('rewind', k));
+    this.weights = new WeightsForm((action, value) => this.act(action, value));
     this.runToken = el('input', {
       id: 'run-token', type: 'password', autocomplete: 'off', oninput: () => { this.chooser.steered.token = this.runToken.value; },
     });
@@ -42,7 +48,7 @@ export class Header {
       el('div', {class: 'pick'}, el('label', {for: 'run'}, 'Run'), chooser.picker, this.status, this.heartbeat, chooser.button),
       chooser.panel, chooser.legend, this.progress, this.facts,
       el('div', {class: 'actions', role: 'group', 'aria-label': 'commands'}, this.whom, ...this.buttons.values(), this.said),
-      this.rewind.node, this.tokenRow, this.banner);
+      this.rewind.node, this.weights.node, this.tokenRow, this.banner);
   }
 
   /** Clears all facts: a new run's state is not loaded yet, and a damaged run has none. */
@@ -56,6 +62,7 @@ export class Header {
     this.showWhom();
     this.showFacts([]);
     this.rewind.close();
+    this.weights.close();
     this.relax();
     this.tell('', '');
   }
@@ -71,6 +78,7 @@ export class Header {
     say(this.buttons.get('pause'), this.paused ? 'Resume' : 'Pause');
     this.actions = state.actions;
     this.rewind.update(state.values);
+    this.weights.update(state.values);
     this.showFacts(run.facts);
     this.showWhom();
   }
@@ -102,6 +110,7 @@ export class Header {
       this.buttons.get('resume').disabled ||= !steered.has(true);
     }
     this.rewind.go.disabled = this.buttons.get('rewind').disabled;
+    this.weights.go.disabled = this.buttons.get('reset').disabled;
   }
 
   complain(text) {
@@ -110,7 +119,11 @@ export class Header {
   }
 
   press(action) {
-    if (action === 'rewind') return this.rewind.open();
+    if (action === 'rewind' || WEIGHTS.includes(action)) {
+      this.rewind.close();
+      this.weights.close();
+      return action === 'rewind' ? this.rewind.open() : this.weights.open(action);
+    }
     if (action === 'stop' && !this.sure()) return;
     this.act(action === 'pause' && this.paused ? 'resume' : action);
   }
