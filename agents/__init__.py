@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agents.config.members import Members, load_members
     from agents.config.model import DqnConfig, FreezeArm
     from agents.config.own_live import OwnLive
+    from agents.controllers.seen import Controller, Seen
     from agents.dqn.agent import DqnAgent, LearnStats
     from agents.loops.evaluation import evaluate
     from agents.loops.plain import LoopState, Tick, training_loop
@@ -33,6 +34,7 @@ _NAMES_OF = {
     "config.files": "load_config",
     "config.members": "Members load_members",
     "config.own_live": "OwnLive",
+    "controllers.seen": "Controller Seen",
     "dqn.agent": "DqnAgent LearnStats",
     "loops.evaluation": "evaluate",
     "loops.plain": "LoopState Tick training_loop",

@@ -15,8 +15,9 @@ from rl_core.lazy import ONEDNN_VARIABLE, choose_log_level, lazy_names
 if TYPE_CHECKING:
     from rl_core.board.events import EventWriter
     from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore
+    from rl_core.control.changes import Refused
     from rl_core.control.client import NotRunning, RunClient
-    from rl_core.control.steering import Refused, Steering
+    from rl_core.control.steering import Steering
     from rl_core.digest import Digest
     from rl_core.errors import (
         ArgumentError,
@@ -87,7 +88,8 @@ choose_log_level()
 _NAMES_OF = {
     "checkpoint.store": "Checkpoint CheckpointError CheckpointStore",
     "control.client": "NotRunning RunClient",
-    "control.steering": "Refused Steering",
+    "control.changes": "Refused",
+    "control.steering": "Steering",
     "digest": "Digest",
     "errors": (
         "ArgumentError BoundsError ConfigError EnvError FeedError MemoryLimitError RlCoreError "

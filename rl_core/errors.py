@@ -66,10 +66,23 @@ class EnvError(RlCoreError, ValueError):
     """An env that does not exist or cannot be trained on."""
 
 
-class EnvFault(RlCoreError, RuntimeError):
-    """A fault of an env after its first reset; it ends the run.
+class Fault(RlCoreError, RuntimeError):
+    """Something that a run is given failed while it trained; it ends the run.
 
     Each caller that passes the fault on adds its own facts: the env, the env step, the checkpoint.
+    """
+
+    def add(self, *, before: str = "", after: str = "") -> None:
+        """Adds text before and after the message."""
+        self.args = (f"{before}{self}{after}",)
+
+
+class ControllerFault(Fault):
+    """A controller raised an exception or answered with something that is no change."""
+
+
+class EnvFault(Fault):
+    """A fault of an env after its first reset.
 
     Attributes:
       env: index of the env among the rows of a vector env; None if unknown.
@@ -78,10 +91,6 @@ class EnvFault(RlCoreError, RuntimeError):
 
     env: int | None = None
     env_steps: int = 0
-
-    def add(self, *, before: str = "", after: str = "") -> None:
-        """Adds text before and after the message."""
-        self.args = (f"{before}{self}{after}",)
 
 
 class EnvContractError(EnvFault, EnvError):

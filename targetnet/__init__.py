@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from agents.config.model import DqnConfig as DqnConfig
     from agents.config.model import FreezeArm as FreezeArm
     from agents.config.own_live import OwnLive as OwnLive
+    from agents.controllers.seen import Controller as Controller
+    from agents.controllers.seen import Seen as Seen
     from agents.dqn.agent import DqnAgent as DqnAgent
     from agents.dqn.agent import LearnStats as LearnStats
     from agents.loops.evaluation import evaluate as evaluate
@@ -53,9 +55,9 @@ if TYPE_CHECKING:
     from rl_core.checkpoint.store import Checkpoint as Checkpoint
     from rl_core.checkpoint.store import CheckpointError as CheckpointError
     from rl_core.checkpoint.store import CheckpointStore as CheckpointStore
+    from rl_core.control.changes import Refused as Refused
     from rl_core.control.client import NotRunning as NotRunning
     from rl_core.control.client import RunClient as RunClient
-    from rl_core.control.steering import Refused as Refused
     from rl_core.control.steering import Steering as Steering
     from rl_core.digest import Digest as Digest
     from rl_core.errors import ArgumentError as ArgumentError

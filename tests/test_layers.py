@@ -248,10 +248,7 @@ def test_the_rule_about_unsafe_calls_finds_what_it_should(source, unsafe):
 # tensor cannot be read from the source, so in a file that builds graph parts one operand of
 # == or != must look like a plain value, or the comparison stands below.
 OF_PLAIN_VALUES = {
-    "agents/dqn/own_network.py": {
-        "module == name.partition(':')[0]",
-        "variable.dtype.base_dtype != tf.float32",
-    },
+    "agents/dqn/own_network.py": {"variable.dtype.base_dtype != tf.float32"},
     "agents/dqn/agent.py": {"self.rows() == 0"},
     "agents/dqn/copy_rule.py": {"reading.counts.grown_from == period"},
     "agents/dqn/choosing.py": {"COLUMNS != ('action',)", "self.knobs != ('epsilon',)"},

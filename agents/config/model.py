@@ -22,6 +22,8 @@ STILLNESS = ("online_weight", "min_weight", "functional_weight", "proximal_weigh
 # Other rules for when the target is copied than its age; 0 turns each off.
 SYNC_RULES = ("sync_growth", "sync_fit", "sync_distance")
 PREPARED = STILLNESS + SYNC_RULES
+# Those of agents/controllers; a user's own is named "module:function".
+CONTROLLERS = ("copy_when_fit", "copy_when_far", "period_bandit")
 LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/sinks.md
 
 
@@ -405,6 +407,28 @@ class EvaluationKeys(Settings):
     )
 
 
+class ControllerKeys(Settings):
+    """A function that watches the run and changes live values, see docs/controllers.md."""
+
+    controller: str = key(
+        "", f'{", ".join(CONTROLLERS)}, or your own as "module:function"; empty for none'
+    )
+    controller_period: int = key(
+        1_000, "env steps from one call of the controller to the next", "env steps", ge=1
+    )
+    controller_args: dict[str, Any] = key({}, "arguments of the controller, by name")
+
+    @field_validator("controller")
+    @classmethod
+    def _check_controller(cls, name: str) -> str:
+        if name and name not in CONTROLLERS and not all(name.partition(":")):
+            raise ValueError(
+                f"there is no controller {shown(name)} ({', '.join(CONTROLLERS)}, or your own as "
+                f"'module:function'){did_you_mean(name, CONTROLLERS)}"
+            )
+        return name
+
+
 class SinkKeys(Settings):
     """Places that take the curves beside the event files."""
 
@@ -523,6 +547,7 @@ class DqnConfig(
     LoopKeys,
     CheckpointKeys,
     SinkKeys,
+    ControllerKeys,
     EvaluationKeys,
     ExplorationKeys,
     LearningKeys,

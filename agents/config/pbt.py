@@ -125,6 +125,11 @@ def checked_pbt(
       ConfigError: a key is unknown or a value is wrong.
     """
     pbt: PbtKeys = parse(PbtKeys, dict(values), where)
+    if named := [config.controller for config in configs.values() if config.controller]:
+        raise ConfigError(
+            f"{where}: members that copy one another cannot have a controller, got {named[0]!r}: "
+            "both change live values; leave one of the two out"
+        )
     if pbt.perturb is None:
         if not differ:
             raise ConfigError(

@@ -20,6 +20,7 @@ update.py          one update: sample, objective, gradients, apply, averages, sy
 objective.py       what a batch's values are regressed on
 proximal.py        the pull of the weights towards the target's
 target_clock.py    the target's age, and when the target is copied
+copy_rule.py       copies that follow the run: a growing period, a good fit, a distance
 gradients.py       gradients of the next update, to be looked at
 live_feeds.py      live values as two arrays that calls are fed
 diverging.py       the error of learning that diverged

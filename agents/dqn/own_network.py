@@ -6,17 +6,16 @@ the agent's graph has nothing of it.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import itertools
 import re
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import tensorflow.compat.v1 as tf
 
+from agents.config.own_function import MORE, failure, imported
 from agents.config.own_live import OwnLive
 from rl_core.errors import ConfigError, ShapeError, UnknownName, did_you_mean, in_one_line, shown
 from rl_core.graph.scopes import root_scope, stop_gradient_getter, variables_in
@@ -30,7 +29,6 @@ _SCOPED = (
     "target network could be neither copied nor kept from gradients; build layers with "
     "tf.get_variable, as rl_core's dense, conv2d and layer_norm do"
 )
-_MORE = "; TARGETNET_DEBUG=1 shows all"
 _VARIABLES = ("VarHandleOp", "VariableV2")  # types of operations
 # Parameters that a network function may have beside the observation.
 GIVEN = ("live", "training", "draws")
@@ -218,38 +216,27 @@ def _given_parameters(name: str, function: Callable[..., Any]) -> tuple[str, ...
 
 
 def _imported(name: str) -> Callable[..., Any]:
-    module_name, _, function = name.partition(":")
-    try:
-        # Not within the agent's graph: what a module makes when it is imported is none of it.
-        with tf.Graph().as_default():
-            module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        raise _failure(name, "cannot be imported", error) from error
-    found = getattr(module, function, None)
-    if not callable(found):
-        functions = [n for n, value in vars(module).items() if callable(value)]
-        raise ConfigError(
-            f"network {name!r} cannot be imported: module {module_name!r} has no function "
-            f"{function!r}{did_you_mean(function, functions)}"
-        )
-    return found
+    # Not within the agent's graph: what a module makes when it is imported is none of it.
+    with tf.Graph().as_default():
+        try:
+            return imported("network", name)
+        except ConfigError as error:
+            if error.__cause__ is None or not _by_keras(error.__cause__):
+                raise
+            raise _failure(name, "cannot be imported", error.__cause__) from error.__cause__
 
 
-def _failure(name: str, what: str, error: BaseException) -> ConfigError:
-    """In one line: what was raised, and the last line of the user's module that led there."""
-    text = f"network {name!r} {what} ({type(error).__name__}: {in_one_line(error)})"
-    place, by_keras = "", "keras" in str(error).lower()
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        module = frame.f_globals.get("__name__", "")
-        by_keras |= module.partition(".")[0] in ("keras", "tf_keras")
-        if module == name.partition(":")[0]:
-            place = f" at {_short(frame.f_code.co_filename)}:{line}"
-    return ConfigError(text + place + (f"; {_SCOPED}" if by_keras else _MORE))
+def _failure(name: str, how: str, error: BaseException) -> ConfigError:
+    more = f"; {_SCOPED}" if _by_keras(error) else MORE
+    return ConfigError(failure("network", name, how, error) + more)
 
 
-def _short(file: str) -> str:
-    here = Path.cwd()
-    return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
+def _by_keras(error: BaseException) -> bool:
+    modules = (
+        frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
+    of_keras = any(module.partition(".")[0] in ("keras", "tf_keras") for module in modules)
+    return of_keras or "keras" in str(error).lower()
 
 
 def ancestors(op: tf.Operation) -> set[tf.Operation]:

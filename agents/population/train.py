@@ -11,6 +11,7 @@ from typing import Any
 from agents.config.early_ends import early_ends
 from agents.config.members import Members, as_members, require_one_form
 from agents.config.model import DqnConfig
+from agents.controllers.choice import controller_of
 from agents.population.directory import PopulationDir, require_free_for
 from agents.population.exchanging import Exchanging, Recorded
 from agents.population.going import Going, PopulationOutcome, envs_of, population_of
@@ -72,6 +73,7 @@ def train_population(
     require_functions(on_start, on_tick)
     require_function("initial", initial, "weights")
     require_sinks(chosen.base.log_to, ())
+    controller_of(chosen.base)
     path = None if run is None else path_of("run", run)
     if path is not None:
         require_free_for(path, chosen)
@@ -142,7 +144,9 @@ def resume_population(
             )
         configs = {name: going.config for name, going in found.items()}
         require_one_form(configs)
-        require_sinks(next(iter(configs.values())).log_to, ())
+        one = next(iter(configs.values()))
+        require_sinks(one.log_to, ())
+        controller_of(one)
         envs = envs_of(configs, last)
         population = population_of(configs, envs, last)
         agents = dict(zip(configs, population.members, strict=True))

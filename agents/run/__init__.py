@@ -3,9 +3,11 @@
 train.py         train and resume: makes everything, and lets a Run go
 making.py        makes the agent of a config
 going_on.py      GoingOn: a run that goes on, checked and brought back
+announcing.py    the lines of a run before it trains
 run.py           Run: puts the parts together, trains, saves, evaluates, ends
 loop_runner.py   LoopRunner: the loop, and the work that is due between its time steps
 actors.py        the actors of a remote loop, and their part of a checkpoint
+controlling.py   Controlling: calls the controller of a config
 control.py       RunControl: the commands that a run takes
 evaluating.py    greedy evaluations between two time steps
 saving.py        checkpoints on the way, weights and digest at the end
@@ -14,6 +16,7 @@ going_back.py    the files of a run that goes on
 initial_weights.py  the weights with which it began, if another run gave them
 outcome.py       the result of a run
 curves.py        turns the loop's ticks into curves
+copies_drawn.py  the curves of the target's copies
 histograms.py    histograms of weights and gradients
 points.py        points of curves on their way to all sinks
 sinks.py         MetricSink: a place that takes curves and texts
@@ -32,6 +35,6 @@ repeat.py        runs a recorded run again, and compares
 signals.py       Ctrl-C and SIGTERM as requests
 quiet.py         imports TensorFlow without its log lines, timed
 
-Imports: agents.config, agents.dqn, agents.loops, agents.policy, agents.remote,
+Imports: agents.config, agents.controllers, agents.dqn, agents.loops, agents.policy, agents.remote,
 agents.saved, envs, rl_core.
 """

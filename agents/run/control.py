@@ -10,17 +10,17 @@ from agents.dqn.agent import DqnAgent
 from agents.dqn.copy_rule import next_copy
 from agents.loops.plain import LoopState
 from agents.run.signals import StopRequest
+from rl_core.control.changes import Refused
 from rl_core.control.log import Entry
 from rl_core.control.recorder import Position
 from rl_core.control.state import RunStatus
-from rl_core.control.steering import Refused
 from rl_core.control.timetable import PBT
 from rl_core.control.weight_actions import words_of
 
 
 @dataclass
 class RunControl:
-    """One run, as its `Steering` sees it (rl_core.control.steering.Steered).
+    """One run, as its `Steering` sees it (rl_core.control.changes.Steered).
 
     It knows the agent, the loop's counts and a few callables, not the run: several agents in one
     process can each have one, and are then steered one by one.

@@ -16,6 +16,7 @@ from agents.loops.choice import LOOPS
 from agents.loops.plain import LoopState, Tick
 from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
+from agents.run.controlling import Controlling
 from agents.run.curves import Reporter
 from agents.run.evaluating import Evaluations
 from agents.run.exchanging import Exchanges
@@ -95,6 +96,7 @@ class LoopRunner:
     repeat: Repeat | None
     turns: Turns
     exchanges: Exchanges
+    controlling: Controlling
     _news: deque[Tick] = field(default_factory=deque)  # not shown yet
 
     def run(self) -> None:
@@ -112,7 +114,7 @@ class LoopRunner:
         if not self._goes_on():
             return
         self._do_what_is_due()  # a checkpoint may have been taken before it was done
-        self._exchange()
+        self._let_others_act()
         next_tick, next_env_step, next_time = self._next_due()
         agent, state, on_tick = self.agent, self.state, self.on_tick
         news, control, interrupt = self._news, self.control, self.control.interrupt
@@ -133,12 +135,12 @@ class LoopRunner:
             if on_tick:
                 on_tick(agent, tick)
             if not goes_on:
-                if self.repeat:  # the run that it repeats may have ended right after one
-                    self._exchange()
+                if self.repeat:  # the run that it repeats may have ended right after them
+                    self._let_others_act()
                 return
             if is_due:
                 self._do_what_is_due()
-                self._exchange()
+                self._let_others_act()
                 next_tick, next_env_step, next_time = self._next_due()
             # A stop may have come meanwhile, say during an evaluation.
             if interrupt.signal or (is_due and control.stop_asked):
@@ -155,7 +157,13 @@ class LoopRunner:
             return Due(min(steering.tick, end), min(steering.env_step, shown), steering.time)
         return Due(
             min(steering.tick, self.tracer.due),
-            min(steering.env_step, shown, checkpoints.env_step, self.evaluations.due),
+            min(
+                steering.env_step,
+                shown,
+                checkpoints.env_step,
+                self.evaluations.due,
+                self.controlling.due,
+            ),
             min(steering.time, checkpoints.time),
         )
 
@@ -172,6 +180,15 @@ class LoopRunner:
                 self.saver.checkpoint(score=float(np.mean(returns)), must=True)
         elif self.saver.checkpoints.is_due(env_step):
             self.saver.checkpoint()
+
+    def _let_others_act(self) -> None:
+        """Asks the controller and takes part in an exchange, if these are due here or recorded."""
+        if self.control.stopped:
+            return
+        if self.controlling.due <= self.state.env_step < self.agent.config.env_steps:
+            self.steering.control(self.controlling.decide())
+            self._serve_while_halted()
+        self._exchange()
 
     def _exchange(self) -> None:
         """Takes part in an exchange with other members, if one is due here, or is recorded."""

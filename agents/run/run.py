@@ -12,10 +12,12 @@ from agents.dqn.agent import DqnAgent
 from agents.loops.choice import longest_tick
 from agents.loops.evaluation import Returns
 from agents.loops.plain import LoopState
-from agents.run.actors import keep_order, memory_on_the_way
+from agents.run.actors import keep_order
+from agents.run.announcing import announce
 from agents.run.checkpoints import Checkpoints
 from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
+from agents.run.controlling import Controlling, Watched
 from agents.run.curves import Reporter
 from agents.run.evaluating import Evaluations
 from agents.run.exchanging import Alone, Exchanged, Exchanges
@@ -35,8 +37,7 @@ from rl_core.control.files import RunLock
 from rl_core.control.log import entries_to_do
 from rl_core.control.state import RunStatus
 from rl_core.control.steering import Steering
-from rl_core.errors import Diverged, EnvFault
-from rl_core.replay import format_bytes
+from rl_core.errors import ControllerFault, Diverged, EnvFault
 
 
 class Run:
@@ -111,30 +112,34 @@ class Run:
             agent, control, clock=clock, reporter=reporter, display=display,
             safe_point=steering.safe_point, due=host.next_evaluation, give_turn=turns.give,
         )  # fmt: skip
+        controlling = Controlling.of(
+            config, Watched(agent, state, reporter, display), host.controller,
+            repeats=repeat is not None,
+        )  # fmt: skip
         self._saver = saver = Saver(
             directory, self._checkpoints, agent=agent, envs=envs, clock=clock, control=control,
             steering=steering, evaluations=evaluations, reporter=reporter, display=display,
-            tracer=self._tracer,
+            tracer=self._tracer, controlling=controlling,
         )  # fmt: skip
         self._loop = LoopRunner(
             agent, envs, state, clock=clock, control=control, steering=steering,
             evaluations=evaluations, saver=saver, reporter=reporter, display=display,
             tracer=self._tracer, on_tick=on_tick, repeat=repeat, turns=turns,
-            exchanges=self._exchanges,
+            exchanges=self._exchanges, controlling=controlling,
         )  # fmt: skip
 
     def go(self) -> RunOutcome:
         """Trains, saves, evaluates."""
-        self._announce()
+        announce(self._display, self._agent, self._envs, self._directory, self._repeat)
         ended: RunStatus = "failed"
         returns = Returns()
         try:
             self._train()
             returns = self._final_evaluation()
             ended = self._how_it_ended()
-        except (EnvFault, Diverged) as fault:
+        except (EnvFault, Diverged, ControllerFault) as fault:
             if self._repeat is None:
-                if isinstance(fault, EnvFault):
+                if not isinstance(fault, Diverged):
                     fault.add(after=self._saver.kept())
                 raise
             if not self._repeat.failed:  # else it came to the same end
@@ -150,22 +155,6 @@ class Run:
             self._interrupt.signal,
         )
 
-    def _announce(self) -> None:
-        rows, config = self._agent.replay, self._agent.config
-        what = self._repeat.note if self._repeat else self._directory.path
-        self._display.detail(
-            f"{what}: {config.env_id}, replay of {rows.capacity:,} rows "
-            f"({format_bytes(rows.nbytes)} once full)"
-        )
-        if config.loop == "remote":
-            self._display.detail(memory_on_the_way(config, self._envs))
-        if not self._envs.has_time_limit and not self._repeat:
-            self._display.detail(
-                f"{config.env_id} is registered without a time limit: an episode may last "
-                f"for ever; an evaluation cuts it after {config.eval_max_steps:,} env steps "
-                "(eval_max_steps); for a limit: --set env_kwargs={max_episode_steps=1000}"
-            )
-
     def _train(self) -> None:
         """Runs the loop, and keeps what was learned, whatever ends it."""
         whole = False  # whether training ended between two time steps
@@ -176,6 +165,9 @@ class Run:
                     by = "interrupted" if self._interrupt else "stopped"
                     self._display.line(f"{by} at env step {self._state.env_step:,}")
             whole = True
+        except ControllerFault:
+            whole = True  # it is called between two time steps
+            raise
         finally:
             self._digest = self._keep(whole or self._evaluations.failed)
 
@@ -188,7 +180,7 @@ class Run:
                 self._saver.checkpoint(must=True)
         finally:
             self._control.training_over = True
-            self._steering.refusal = "the training of this run is over"
+            self._steering.refuse("the training of this run is over")
             digest = self._saver.end(whole=whole)
             if not self._repeat:
                 self._display.detail(f"weights saved: {self._saver.weights}")

@@ -10,6 +10,7 @@ from agents.run.actors import actors_part, requested_weights
 from agents.run.checkpoints import Checkpoints
 from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
+from agents.run.controlling import Controlling
 from agents.run.curves import Reporter
 from agents.run.evaluating import Evaluations
 from agents.run.terminal import Display
@@ -43,6 +44,7 @@ class Saver:
     reporter: Reporter
     display: Display
     tracer: Tracer
+    controlling: Controlling
     weights: Path | None = None
 
     def checkpoint(self, *, score: float | None = None, must: bool = False) -> None:
@@ -123,4 +125,5 @@ class Saver:
             # Before the first time step there is nothing to come back to.
             envs=self.envs.state() if state.tick else None,
             actors=actors_part(self.envs) if state.tick else None,
+            controller=self.controlling.part(),
         )

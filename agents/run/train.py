@@ -13,6 +13,7 @@ from rich.console import Console
 from agents.config.early_ends import early_ends
 from agents.config.files import as_config, config_name
 from agents.config.model import DqnConfig
+from agents.controllers.choice import controller_of
 from agents.run.actors import envs_of_run
 from agents.run.exchanging import require_alone
 from agents.run.going_on import GoingOn
@@ -82,6 +83,8 @@ def train(
     if path is not None:
         require_free(path)
     require_sinks(config.log_to, sinks)
+    if not repeat:
+        controller_of(config)  # a mistake there is told before anything is written
     envs = envs_of_run(config, "off" if repeat and config.loop == "remote" else ray)
     try:
         agent = agent_for(config, envs)
@@ -146,6 +149,7 @@ def resume(
     try:
         going = GoingOn.read(directory, config, changes, who)
         require_sinks(going.config.log_to, sinks)
+        controller_of(going.config)
         envs = envs_of_run(going.config, ray)
         with contextlib.closing(envs), stop_on_interrupt() as stop:
             agent = agent_for(going.config, envs)

@@ -102,6 +102,13 @@ class ActorsPart(_Part):
     arrivals: Pair = (0, 0)
 
 
+class ControllerPart(_Part):
+    """A run's controller: the env step of its next call, and what it remembers."""
+
+    due: Count
+    memory: dict[str, Any]
+
+
 class AgentPart(_Part):
     """The part of an agent that is no variable (`SavedAgent.host`).
 
@@ -130,6 +137,7 @@ class RunHost(_Part):
       envs: empty if the envs cannot be brought back or are in the graph; None before the first
         time step.
       actors: None but with loop = "remote".
+      controller: None if the config names none.
     """
 
     loop: LoopPart
@@ -145,6 +153,7 @@ class RunHost(_Part):
     raw_rewards: bool = False
     envs: dict[str, list[LanePart]] | None
     actors: ActorsPart | None = None
+    controller: ControllerPart | None = None
 
 
 class HostState(RunHost):

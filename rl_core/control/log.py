@@ -38,7 +38,7 @@ class Entry(BaseModel):
     Attributes:
       id: id of the command.
       asked, time: when it was sent and when it was answered, in seconds since the epoch.
-      who: cli, board, api, mcp, schedule for a schedule that passed a corner, or pbt for an
+      who: cli, board, api, mcp, schedule for what the config plans, controller, or pbt for an
         exchange between members of a population.
       kind: set, do, or unreadable.
       name: name of the live value or of the action.

@@ -6,20 +6,30 @@ import math
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rl_core.control.log import Entry
 from rl_core.control.weight_actions import WEIGHT_ACTIONS
 from rl_core.hyperparameters import Hyperparameters
 
 SCHEDULE = "schedule"  # who makes the changes that the config plans
+CONTROLLER = "controller"  # who makes the changes of a controller
 PBT = "pbt"  # who makes the changes of an exchange between members of a population
 # Actions of such an exchange: to copy another member, and to be copied, which changes nothing.
 EXCHANGES = ("copy", "lend")
+_LATE = (CONTROLLER, PBT)  # they act after what is due at a time step, such as an evaluation
 # Actions that a repeat of the run applies again; the other actions do not change the training.
 REPEATED_ACTIONS = ("sync", "snapshot", "rewind", *WEIGHT_ACTIONS, *EXCHANGES)
 # A resumed run also evaluates again, because an evaluation adds a point to a curve.
 RESUMED_ACTIONS = (*REPEATED_ACTIONS, "evaluate")
+
+
+class Decision(NamedTuple):
+    """A change that a controller wants: as `SetCommand` or `DoCommand` has it."""
+
+    kind: Literal["set", "do"]
+    name: str
+    value: Any
 
 
 class Planned(NamedTuple):
@@ -100,15 +110,15 @@ class Timetable:
         self._script.extend(entries)
         self._look_ahead()
 
-    def entries(self, tick: int, *, exchange: bool = False) -> Iterator[Entry]:
+    def entries(self, tick: int, *, late: bool = False) -> Iterator[Entry]:
         """Yields the entries up to `tick`, each once.
 
         Args:
-          exchange: it is time for those of an exchange too; else they are left, and with them
-            what was logged after them.
+          late: it is time for those of a controller or an exchange too; else they are left, and
+            with them what was logged after them.
         """
         while self._script and self._script[0].tick <= tick:
-            if self._script[0].who == PBT and not exchange:
+            if self._script[0].who in _LATE and not late:
                 break
             yield self._script.popleft()
         self._look_ahead()

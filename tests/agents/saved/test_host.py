@@ -42,7 +42,7 @@ def test_a_host_state_of_version_0_1_lacks_what_has_a_default():
     assert (host.evaluations_asked, host.seconds, host.loop.due_updates) == (0, 0.0, 0)
     assert host.reporter.recent["episode/return"] == (195, 25.0)
     assert host.envs_state() == HOST["envs"]
-    assert host.agent.model_dump() == HOST["agent"] | {"freeze": (0, 0)}
+    assert host.agent.model_dump() == HOST["agent"] | {"freeze": (0, 0), "renewals": 0}
 
 
 def test_what_is_written_is_read_again_as_it_was():

@@ -9,9 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+from rl_core.control.changes import Refused
 from rl_core.control.files import ControlFiles
 from rl_core.control.recorder import Position
-from rl_core.control.steering import Refused, Steering
+from rl_core.control.steering import Steering
 from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
 from rl_core.schedules import Linear
 

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
+from rl_core.control.changes import Refused
 from rl_core.control.commands import ACTIONS, do_command, set_command
 from rl_core.control.files import submit
 from rl_core.control.log import read_log
-from rl_core.control.steering import Refused
 from rl_core.errors import BoundsError, StaticHyperparameter, UnknownName
 
 

@@ -1,0 +1,74 @@
+"""A controller that chooses the sync period by what episodes return."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agents.controllers.seen import Seen
+from rl_core.errors import ConfigError, shown
+
+
+def period_bandit(
+    seen: Seen,
+    memory: dict[str, Any],
+    *,
+    periods: Sequence[int] = (30, 100, 300, 1_000),
+    window: int = 40,
+    bonus: float = 1.0,
+) -> Mapping[str, Any] | None:
+    """Chooses `sync_period` anew at each call, by a bandit with a sliding window.
+
+    The gain of a period is the mean return of the episodes that ended while it ruled, less the mean
+    of the call before. The next period is the one with the largest
+
+        mean gain in the window + bonus * scale * sqrt(log(plays in the window) / plays of it)
+
+    where scale is the mean size of the gains in the window; a period that was not played there
+    comes first. Sliding-window UCB, Garivier & Moulines (2011), https://arxiv.org/abs/0805.3415,
+    with gains in the place of rewards, as what a period does to an agent outlasts its turn.
+
+    Args:
+      periods: to choose from, in updates.
+      window: of how many of the latest calls the gains count.
+      bonus: weight of the doubt; 0 is greedy.
+    """
+    _require(periods, window, bonus)
+    ended = seen.episodes - memory.get("episodes", 0)
+    if not ended:
+        return None
+    returns = seen.returns[-ended:]
+    mean, plays = sum(returns) / len(returns), memory.get("plays", [])
+    if "playing" in memory:
+        plays = [*plays, [memory["playing"], mean - memory["mean"]]][-window:]
+    arm = _best(plays, len(periods), bonus)
+    memory.update(episodes=seen.episodes, mean=mean, plays=plays, playing=arm)
+    return None if seen.live["sync_period"] == periods[arm] else {"sync_period": periods[arm]}
+
+
+def _best(plays: Sequence[Sequence[Any]], arms: int, bonus: float) -> int:
+    """Returns the arm with the largest upper bound; the first one of several."""
+    gains: list[list[float]] = [[] for _ in range(arms)]
+    for arm, gain in plays:
+        gains[arm].append(gain)
+    for arm, its in enumerate(gains):
+        if not its:
+            return arm
+    scale = sum(abs(gain) for _, gain in plays) / len(plays)
+    doubt = bonus * scale * math.sqrt(math.log(len(plays)))
+    bounds = [sum(its) / len(its) + doubt / math.sqrt(len(its)) for its in gains]
+    return bounds.index(max(bounds))
+
+
+def _require(periods: Sequence[int], window: int, bonus: float) -> None:
+    whole = all(isinstance(p, int) and not isinstance(p, bool) and p >= 1 for p in periods)
+    if len(periods) < 2 or not whole or len(set(periods)) != len(periods):
+        raise ConfigError(
+            f"periods must be at least two different whole numbers >= 1, got {shown(list(periods))}"
+        )
+    if window < len(periods) or bonus < 0:
+        raise ConfigError(
+            f"window must be at least the number of periods, {len(periods)}, and bonus >= 0, got "
+            f"{shown(window)} and {shown(bonus)}"
+        )

@@ -1,0 +1,55 @@
+"""The controller that a config names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from agents.config.model import CONTROLLERS, DqnConfig
+from agents.config.own_function import imported
+from agents.controllers.bandit import period_bandit
+from agents.controllers.copies import copy_when_far, copy_when_fit
+from rl_core.errors import ConfigError, did_you_mean, shown
+
+_SHIPPED = (copy_when_fit, copy_when_far, period_bandit)
+
+
+def controller_of(config: DqnConfig) -> Callable[..., Any] | None:
+    """Returns the controller of a config, which takes (seen, memory, **arguments); or None.
+
+    Raises:
+      ConfigError: it cannot be imported, or does not take these arguments.
+    """
+    name = config.controller
+    if not name:
+        return None
+    shipped: dict[str, Callable[..., Any]] = dict(zip(CONTROLLERS, _SHIPPED, strict=True))
+    function = shipped.get(name) or imported("controller", name)
+    _require_arguments(name, function, config.controller_args)
+    return function
+
+
+def _require_arguments(name: str, function: Callable[..., Any], given: dict[str, Any]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # a function of C; calling it says what is wrong
+    named = [
+        p.name
+        for p in [*signature.parameters.values()][2:]
+        if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    for argument in given:
+        if argument not in named and not takes_any:
+            raise ConfigError(
+                f"controller_args: controller {name!r} takes no {shown(argument)}; it takes "
+                f"{', '.join(named) or 'none'}{did_you_mean(argument, named)}"
+            )
+    try:
+        signature.bind(None, {}, **given)
+    except TypeError as error:
+        raise ConfigError(
+            f"controller {name!r} must take (seen, memory) and controller_args: {error}"
+        ) from None

@@ -1,0 +1,45 @@
+"""Controllers that copy the target: the rules `sync_fit` and `sync_distance`, in Python.
+
+With `controller_period = 1` and one update per env step they copy at the updates at which the graph
+would. The graph also does so in the middle of a phase or a chunk, where no controller is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agents.controllers.seen import Fit, Seen
+from rl_core.errors import ConfigError
+
+_SYNC = {"do": "sync"}
+
+
+def copy_when_fit(
+    seen: Seen, memory: dict[str, Any], *, share: float = 0.5, min_age: int = 1
+) -> Mapping[str, Any] | None:
+    """Copies once the mean squared TD error is below `share` of what it was after the last copy.
+
+    Needs `prepared = ["sync_fit"]`.
+    """
+    fit = _fit(seen, "sync_fit")
+    old_enough = seen.target_age >= max(1, min_age)
+    return _SYNC if old_enough and fit.error < share * fit.error_after else None
+
+
+def copy_when_far(
+    seen: Seen, memory: dict[str, Any], *, distance: float = 0.1, min_age: int = 1
+) -> Mapping[str, Any] | None:
+    """Copies once the norm of online - target is at least `distance` of the target's.
+
+    Needs `prepared = ["sync_distance"]`.
+    """
+    fit = _fit(seen, "sync_distance")
+    old_enough = seen.target_age >= max(1, min_age)
+    return _SYNC if old_enough and fit.distance >= distance else None
+
+
+def _fit(seen: Seen, rule: str) -> Fit:
+    if seen.fit is None:
+        raise ConfigError(f'this controller needs prepared = ["{rule}"], which measures for it')
+    return seen.fit

@@ -1,0 +1,30 @@
+"""The lines of a run before it trains."""
+
+from __future__ import annotations
+
+from agents.dqn.agent import DqnAgent
+from agents.run.actors import memory_on_the_way
+from agents.run.loop_runner import Repeat
+from agents.run.terminal import Display
+from agents.saved.directory import RunDir
+from envs import Envs
+from rl_core.replay import format_bytes
+
+
+def announce(
+    display: Display, agent: DqnAgent, envs: Envs, directory: RunDir, repeat: Repeat | None
+) -> None:
+    """Shows what is trained, the memory that it needs, and an env that may go on for ever."""
+    rows, config = agent.replay, agent.config
+    display.detail(
+        f"{repeat.note if repeat else directory.path}: {config.env_id}, replay of "
+        f"{rows.capacity:,} rows ({format_bytes(rows.nbytes)} once full)"
+    )
+    if config.loop == "remote":
+        display.detail(memory_on_the_way(config, envs))
+    if not envs.has_time_limit and not repeat:
+        display.detail(
+            f"{config.env_id} is registered without a time limit: an episode may last "
+            f"for ever; an evaluation cuts it after {config.eval_max_steps:,} env steps "
+            "(eval_max_steps); for a limit: --set env_kwargs={max_episode_steps=1000}"
+        )

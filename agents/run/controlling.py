@@ -1,0 +1,153 @@
+"""The controller of a run: called at safe points, it answers with changes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from agents.config.model import DqnConfig
+from agents.config.own_function import MORE, failure
+from agents.controllers.choice import controller_of
+from agents.controllers.seen import Fit, Seen
+from agents.dqn.agent import DqnAgent
+from agents.loops.plain import LoopState
+from agents.run.curves import Reporter
+from agents.run.terminal import Display
+from agents.saved.host import ControllerPart
+from rl_core.control.commands import do_command, set_command
+from rl_core.control.timetable import Decision
+from rl_core.errors import ControllerFault, RlCoreError, in_one_line, shown
+
+_DO = "do"
+_TIMED = "speed/"  # curves that tell of the machine, not of the run
+
+
+class Watched(NamedTuple):
+    """The parts of a run that a controller sees."""
+
+    agent: DqnAgent
+    state: LoopState
+    reporter: Reporter
+    display: Display
+
+
+@dataclass
+class Controlling:
+    """Calls one run's controller.
+
+    Attributes:
+      due: env step of the next call; infinity without a controller.
+      memory: of the controller.
+    """
+
+    due: float
+    memory: dict[str, Any]
+    _config: DqnConfig
+    _function: Callable[..., Any] | None
+    _watched: Watched
+
+    @classmethod
+    def of(
+        cls, config: DqnConfig, watched: Watched, part: ControllerPart | None, *, repeats: bool
+    ) -> Controlling:
+        """Makes it.
+
+        Args:
+          part: of the checkpoint; None if the run begins.
+          repeats: the run repeats another one, whose log has all changes: nothing is called.
+        """
+        function = None if repeats else controller_of(config)
+        due = part.due if part else config.controller_period
+        memory = dict(part.memory) if part else {}
+        return cls(due if function else math.inf, memory, config, function, watched)
+
+    def part(self) -> ControllerPart | None:
+        """Its part of a checkpoint."""
+        if self._function is None:
+            return None
+        return ControllerPart(due=int(self.due), memory=self.memory)
+
+    def decide(self) -> list[Decision]:
+        """Calls the controller; returns the changes that it wants.
+
+        Raises:
+          ControllerFault: it failed, or its answer or its memory is of another kind.
+        """
+        period = self._config.controller_period
+        env_step = self._watched.state.env_step
+        assert self._function is not None
+        memory = dict(self.memory)
+        try:
+            answer = self._function(self._seen(), memory, **self._config.controller_args)
+        except (Exception, SystemExit) as error:
+            name = self._config.controller
+            raise ControllerFault(failure("controller", name, "failed", error) + MORE) from error
+        decisions = self._decisions(answer)
+        # Only now: a call that failed is made again after a resume.
+        self.memory, self.due = self._kept(memory), (env_step // period + 1) * period
+        return decisions
+
+    def _seen(self) -> Seen:
+        agent, state, reporter, display = self._watched
+        fit = None
+        if agent.learner.watch:
+            numbers, distance = (reading := agent.learner.watch.read()).numbers, reading.distance
+            fit = Fit(numbers.error, numbers.error_after, distance)
+        return Seen(
+            env_step=state.env_step,
+            env_steps=agent.config.env_steps,
+            update=agent.updates,
+            target_age=agent.learner.target_age,
+            live=dict(agent.hyperparameters),
+            episodes=reporter.episodes,
+            returns=tuple(display.recent_returns),
+            curves={n: at for n, at in reporter.recent.items() if not n.startswith(_TIMED)},
+            fit=fit,
+        )
+
+    def _decisions(self, answer: Any) -> list[Decision]:
+        if answer is None:
+            return []
+        if not isinstance(answer, Mapping):
+            raise self._fault(f"must return live values by name, or None, got {shown(answer)}")
+        found = []
+        for name, value in answer.items():
+            if name != _DO:
+                found.append(self._set(name, value))
+                continue
+            several = value if isinstance(value, list | tuple) else [value]
+            found += [self._action(words) for words in several]
+        return found
+
+    def _set(self, name: Any, value: Any) -> Decision:
+        try:
+            plain = value.item() if hasattr(value, "item") else value
+            command = set_command(name, plain, "api")
+        except RlCoreError as error:
+            raise self._fault(f"cannot set {shown(name)}: {in_one_line(error)}") from None
+        return Decision("set", command.name, command.value)
+
+    def _action(self, words: Any) -> Decision:
+        action, *rest = words.split(maxsplit=1) if isinstance(words, str) and words else ("",)
+        value: Any = rest[0] if rest else None
+        if action == "rewind" and value is not None and value.isdigit():
+            value = int(value)
+        try:
+            command = do_command(action, "api", value)
+        except RlCoreError as error:
+            raise self._fault(f"cannot do {shown(words)}: {in_one_line(error)}") from None
+        return Decision("do", command.do, command.value)
+
+    def _kept(self, memory: dict[str, Any]) -> dict[str, Any]:
+        """The memory as a checkpoint brings it back, so that it is the same with and without."""
+        try:
+            kept: dict[str, Any] = json.loads(json.dumps(memory, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise self._fault(f"keeps in its memory what is no JSON: {error}") from None
+        return kept
+
+    def _fault(self, what: str) -> ControllerFault:
+        return ControllerFault(f"controller {self._config.controller!r} {what}")
