@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from rl_core.graph.weights import ScopeWeights, VariableValues, variables_to_restore
     from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
     from rl_core.losses.categorical import categorical_projection, categorical_q_learning, support
+    from rl_core.losses.hl_gauss import gaussian_histogram, hl_gauss
     from rl_core.losses.masking import legal_only
     from rl_core.losses.munchausen import (
         log_policy,
@@ -105,6 +106,7 @@ _NAMES_OF = {
     "graph.weights": "ScopeWeights VariableValues variables_to_restore",
     "hyperparameters": "BlocksKnob Hyperparameters Knob",
     "losses.categorical": "categorical_projection categorical_q_learning support",
+    "losses.hl_gauss": "gaussian_histogram hl_gauss",
     "losses.masking": "legal_only",
     "losses.munchausen": (
         "log_policy munchausen_bonus munchausen_q_learning munchausen_quantile soft_bootstrap"

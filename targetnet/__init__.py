@@ -95,6 +95,8 @@ if TYPE_CHECKING:
     from rl_core.losses.categorical import categorical_projection as categorical_projection
     from rl_core.losses.categorical import categorical_q_learning as categorical_q_learning
     from rl_core.losses.categorical import support as support
+    from rl_core.losses.hl_gauss import gaussian_histogram as gaussian_histogram
+    from rl_core.losses.hl_gauss import hl_gauss as hl_gauss
     from rl_core.losses.masking import legal_only as legal_only
     from rl_core.losses.munchausen import log_policy as log_policy
     from rl_core.losses.munchausen import munchausen_bonus as munchausen_bonus

@@ -65,6 +65,8 @@ PAPERS = (
     Paper("Fortunato et al. 2018", "https://arxiv.org/abs/1706.10295", "noisy"),
     Paper("Bellemare et al. 2017", "https://arxiv.org/abs/1707.06887", "head atoms v_min v_max"),
     Paper("Dabney et al. 2018", "https://arxiv.org/abs/1710.10044", "head quantiles"),
+    Paper("Imani & White 2018", "https://arxiv.org/abs/1806.04613", "loss hl_gauss_sigma"),
+    Paper("Farebrother et al. 2024", "https://arxiv.org/abs/2403.03950", "loss hl_gauss_sigma"),
     Paper(
         "Dabney et al. 2018b",
         "https://arxiv.org/abs/1806.06923",

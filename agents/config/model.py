@@ -93,11 +93,17 @@ class NetworkKeys(Settings):
     )
     noisy: bool = key(False, "noisy layers in the head")
     head: Literal["scalar", "categorical", "quantile", "implicit"] = key(
-        "scalar", "scalar: the expected return; categorical: C51; quantile: QR-DQN; implicit: IQN"
+        "scalar",
+        "scalar: the expected return; categorical: C51, or HL-Gauss by `loss`; quantile: QR-DQN; "
+        "implicit: IQN",
     )
     atoms: int = key(51, "atoms of a categorical head", "atoms", ge=2)
-    v_min: float = key(-10.0, "return at the first atom", "reward")
-    v_max: float = key(10.0, "return at the last atom", "reward")
+    v_min: float = key(
+        -10.0, "return at the first atom; with HL-Gauss the lower edge of its bin", "reward"
+    )
+    v_max: float = key(
+        10.0, "return at the last atom; with HL-Gauss the upper edge of its bin", "reward"
+    )
     quantiles: int = key(200, "quantiles of a quantile head", "quantiles", ge=1)
     tau_samples: int = key(
         64, "fractions that an implicit head draws in an update", "fractions", ge=1
@@ -264,9 +270,20 @@ class LearningKeys(Settings):
     adam_epsilon: float = key(
         1e-8, "number that is added to the divisor of a step of Adam", "1", ge=1e-30
     )
-    loss: Literal["huber", "squared"] = key("huber", "loss of a scalar head")
+    loss: Literal["huber", "squared", "hl_gauss"] = key(
+        "huber",
+        "loss of a scalar head; hl_gauss: a categorical head learns means by cross-entropy with a "
+        "histogram around the target",
+    )
     huber_delta: LiveFloat = live(
         1.0, gt=0, unit="reward", meaning="absolute TD error above which the Huber loss is linear"
+    )
+    hl_gauss_sigma: LiveFloat = live(
+        0.75,
+        ge=0.01,
+        le=100,
+        unit="bins",
+        meaning="standard deviation of HL-Gauss's histogram; a bin is (v_max - v_min) / atoms wide",
     )
     max_grad_norm: LiveFloat = live(
         10.0,
@@ -490,12 +507,18 @@ class DqnConfig(
     def _check_combinations(self) -> DqnConfig:
         if self.v_min >= self.v_max:
             raise ValueError(f"v_min must be below v_max, got {self.v_min:g} and {self.v_max:g}")
-        if self.head != "scalar" and self.loss != "huber":
+        if self.loss == "hl_gauss" and self.head != "categorical":
+            raise ValueError(
+                f"loss = 'hl_gauss' needs head = 'categorical', got head = {self.head!r}"
+            )
+        if self.head != "scalar" and self.loss == "squared":
             raise ValueError(
                 f"loss = {self.loss!r} is for head = 'scalar'; a {self.head} head has its own loss"
             )
-        if self.munchausen and self.head == "categorical":
-            raise ValueError("munchausen needs head = 'scalar', 'quantile' or 'implicit'")
+        if self.munchausen and self.head == "categorical" and self.loss != "hl_gauss":
+            raise ValueError(
+                "munchausen needs head = 'scalar', 'quantile' or 'implicit', or loss = 'hl_gauss'"
+            )
         if self.munchausen and self.double:
             raise ValueError(
                 "munchausen takes no maximum over actions, so double does not apply; leave one out"
@@ -534,12 +557,21 @@ class DqnConfig(
         # A delivery has one row more than its actor made steps: what they led to.
         return (self.actor_steps + 1) * (self.actors if self.actor_pace == "phases" else 1)
 
+    @property
+    def ends_of_support(self) -> tuple[float, float]:
+        """Returns of the first and the last atom; HL-Gauss has them in the middle of its bins."""
+        if self.loss != "hl_gauss":
+            return self.v_min, self.v_max
+        half = (self.v_max - self.v_min) / (2 * self.atoms)
+        return self.v_min + half, self.v_max - half
+
     def without_effect(self) -> dict[str, str]:
         """Returns the live values that do nothing in this run, each with the setting it needs."""
         huber = self.loss == "huber" and self.head != "categorical"
         needs = {
             "ema_decay": (self.ema_decay != 0, "ema_decay > 0"),
             "huber_delta": (huber, "a Huber loss"),
+            "hl_gauss_sigma": (self.loss == "hl_gauss", 'loss = "hl_gauss"'),
             "n_step": (not self.munchausen, "munchausen = false"),
             "priority_alpha": (self.prioritized, "prioritized = true"),
             "priority_beta": (self.prioritized, "prioritized = true"),

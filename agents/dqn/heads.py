@@ -18,6 +18,7 @@ from rl_core.losses import (
     blend,
     categorical_q_learning,
     double_q_learning,
+    hl_gauss,
     huber,
     munchausen_q_learning,
     munchausen_quantile,
@@ -98,18 +99,23 @@ def _soft(terms: Terms) -> dict[str, Any]:
 
 
 def _means(terms: Terms, choice: tf.Tensor) -> TdLoss:
-    now, then = terms.now, terms.then
-    if terms.config.double:
-        td = double_q_learning(now.q, *terms.transition, then.q, choice)
-    else:
-        td = q_learning(now.q, *terms.transition, choice)
-    return _of_size(terms, td)
+    return _of_size(terms, _td_of_means(terms, choice))
 
 
 def _soft_means(terms: Terms, before: Values) -> TdLoss:
+    return _of_size(terms, _soft_td_of_means(terms, before))
+
+
+def _td_of_means(terms: Terms, choice: tf.Tensor) -> TdLoss:
     now, then = terms.now, terms.then
-    td = munchausen_q_learning(now.q, *terms.transition, then.q, before.q, **_soft(terms))
-    return _of_size(terms, td)
+    if terms.config.double:
+        return double_q_learning(now.q, *terms.transition, then.q, choice)
+    return q_learning(now.q, *terms.transition, choice)
+
+
+def _soft_td_of_means(terms: Terms, before: Values) -> TdLoss:
+    now, then = terms.now, terms.then
+    return munchausen_q_learning(now.q, *terms.transition, then.q, before.q, **_soft(terms))
 
 
 def _of_size(terms: Terms, td: TdLoss) -> TdLoss:
@@ -128,12 +134,12 @@ def _blend_of_means(target: Values, online: Values, *weights: Weight) -> Values:
 
 
 def _categorical(config: DqnConfig, streams: Streams) -> Head:
-    return categorical_head(streams, support(config.v_min, config.v_max, config.atoms))
+    return categorical_head(streams, support(*config.ends_of_support, config.atoms))
 
 
 def _probabilities(terms: Terms, choice: tf.Tensor) -> TdLoss:
     config = terms.config
-    atoms = support(config.v_min, config.v_max, config.atoms)
+    atoms = support(*config.ends_of_support, config.atoms)
     p_t = tf.nn.softmax(terms.then.logits)
     return categorical_q_learning(terms.now.logits, *terms.transition, p_t, choice, atoms)
 
@@ -156,6 +162,23 @@ def _blend_of_probabilities(target: Values, online: Values, *weights: Weight) ->
 
 def _logits(probabilities: tf.Tensor) -> tf.Tensor:
     return tf.math.log(tf.maximum(probabilities, 1e-30))
+
+
+# A categorical head that learns a mean: HL-Gauss. All targets are those of a scalar head.
+
+
+def _histogram(terms: Terms, choice: tf.Tensor) -> TdLoss:
+    return _around(terms, _td_of_means(terms, choice).target)
+
+
+def _soft_histogram(terms: Terms, before: Values) -> TdLoss:
+    return _around(terms, _soft_td_of_means(terms, before).target)
+
+
+def _around(terms: Terms, target: tf.Tensor) -> TdLoss:
+    config, sigma = terms.config, terms.live["hl_gauss_sigma"]
+    atoms = support(*config.ends_of_support, config.atoms)
+    return hl_gauss(terms.now.logits, terms.batch.a_tm1, target, atoms, sigma)
 
 
 # A quantile or an implicit head: quantiles, whose fractions are fixed or drawn.
@@ -235,3 +258,18 @@ HEADS = {
         blocks=frozenset({"embedding"}),
     ),
 }
+# Heads whose loss has another kind of target than their own.
+BY_LOSS = {
+    "hl_gauss": HEADS["categorical"]._replace(
+        hard=_histogram,
+        soft=_soft_histogram,
+        priority=lambda td: tf.abs(td.td_error),
+        average=_mean_of_means,
+        blend=_blend_of_means,
+    )
+}
+
+
+def head_of(config: DqnConfig) -> HeadKind:
+    """Returns the head of a config, and how its values are learned."""
+    return BY_LOSS.get(config.loss) or HEADS[config.head]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agents.config.model import NETWORKS, DqnConfig
-from agents.dqn.heads import HEADS
+from agents.dqn.heads import head_of
 from rl_core.arguments import require_a, require_whole
 from rl_core.errors import ArgumentError, shown
 from rl_core.memory import Need, check_needs
@@ -178,7 +178,7 @@ _CONVOLUTIONS = {
 
 def _head(config: DqnConfig, features: int, num_actions: int) -> NetworkSize:
     """One stream, or two, of dense layers."""
-    by_fraction = "embedding" in HEADS[config.head].blocks
+    by_fraction = "embedding" in head_of(config).blocks
     numbers = 1 if by_fraction else _numbers_of_the_head(config)[1] or 1
     weights = units = 0
     for actions in (1, num_actions) if config.dueling else (num_actions,):
@@ -201,7 +201,7 @@ def _pairs(config: DqnConfig) -> int:
 
 def _numbers_of_the_head(config: DqnConfig) -> tuple[str, int]:
     """Returns the key of the config that sets the numbers per action, and how many they are."""
-    name = HEADS[config.head].numbers
+    name = head_of(config).numbers
     return name, getattr(config, name) if name else 0
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
-from agents.dqn.heads import HEADS
+from agents.dqn.heads import head_of
 from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.own_network import OwnNetwork
 from rl_core.graph.scopes import stop_gradient_getter
@@ -159,7 +159,7 @@ def build_network(config: DqnConfig, num_actions: int) -> Network:
       ConfigError: the user's own network cannot be imported.
     """
     streams = Streams(num_actions, config.dueling, config.head_hidden, config.noisy)
-    kind = HEADS[config.head]
+    kind = head_of(config)
     head = kind.build(config, streams)
     if config.network in TORSOS:
         torso = TORSOS[config.network](config.hidden, normalise=config.layer_norm)

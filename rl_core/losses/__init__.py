@@ -4,6 +4,7 @@ Imports: rl_core.errors.
 """
 
 from rl_core.losses.categorical import categorical_projection, categorical_q_learning, support
+from rl_core.losses.hl_gauss import gaussian_histogram, hl_gauss
 from rl_core.losses.masking import legal_only
 from rl_core.losses.munchausen import (
     log_policy,
@@ -23,6 +24,8 @@ __all__ = [
     "categorical_q_learning",
     "double_q_learning",
     "functional_penalty",
+    "gaussian_histogram",
+    "hl_gauss",
     "huber",
     "legal_only",
     "log_policy",

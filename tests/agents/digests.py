@@ -45,6 +45,7 @@ KINDS = {
     "noisy, Boltzmann": {"noisy": "true", "boltzmann": "true"},
     "categorical, double": {**C51, "double": "true", "n_step": 3},
     "categorical, three targets": {**C51, "averaged_targets": 3},
+    "HL-Gauss": {**C51, "loss": "hl_gauss"},
     "quantile": {"head": "quantile", "quantiles": 8},
     "implicit": {"head": "implicit", "tau_samples": 8, "tau_samples_acting": 4},
     "munchausen": {"munchausen": "true"},

@@ -30,6 +30,12 @@ FUNCTIONS = [
         {"logits_tm1": "BAN", **STEP, "p_t": "BAN", "q_t_selector": "BA", "atoms_z": "N"},
         {},
     ),
+    (losses.gaussian_histogram, {"target": "B", "atoms_z": "N"}, {"sigma": 0.75}),
+    (
+        losses.hl_gauss,
+        {"logits_tm1": "BAN", "a_tm1": "B", "target": "B", "atoms_z": "N"},
+        {"sigma": 0.75},
+    ),
     (losses.quantile_huber, {"z": "BN", "taus": "BN", "target": "BM"}, {"kappa": 1.0}),
     (
         losses.quantile_q_learning,
