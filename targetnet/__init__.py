@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from rl_core.losses.quantile import quantile_huber as quantile_huber
     from rl_core.losses.quantile import quantile_midpoints as quantile_midpoints
     from rl_core.losses.quantile import quantile_q_learning as quantile_q_learning
+    from rl_core.losses.returns import lambda_returns as lambda_returns
     from rl_core.losses.stillness import blend as blend
     from rl_core.losses.stillness import functional_penalty as functional_penalty
     from rl_core.losses.td import TdLoss as TdLoss
@@ -134,6 +135,7 @@ if TYPE_CHECKING:
     from rl_core.random import Draws as Draws
     from rl_core.random import Stream as Stream
     from rl_core.replay.contents import ReplayContents as ReplayContents
+    from rl_core.replay.epochs import EpochSampler as EpochSampler
     from rl_core.replay.items import NStepTransitions as NStepTransitions
     from rl_core.replay.items import Transitions as Transitions
     from rl_core.replay.memory import ReplayMemory as ReplayMemory

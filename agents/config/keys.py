@@ -78,6 +78,8 @@ PAPERS = (
         "prioritized priority_alpha priority_beta",
     ),
     Paper("Hessel et al. 2018", "https://arxiv.org/abs/1710.02298", "n_step"),
+    Paper("Gallici et al. 2024", "https://arxiv.org/abs/2407.04811", "rollout epochs q_lambda"),
+    Paper("Peng & Williams 1996", "https://doi.org/10.1007/BF00114731", "q_lambda"),
     Paper("Daley & Amato 2021", "https://arxiv.org/abs/2111.01264", "loop"),
     Paper("Jaderberg et al. 2017", "https://arxiv.org/abs/1711.09846", "period share factors"),
     Paper(

@@ -18,6 +18,12 @@ _HIDDEN = {"mlp": (256, 256), "minatar": (128,), "nature": (512,), "impala": (25
 NETWORKS = tuple(_HIDDEN)
 # Weights of other ways to hold a target still than copies; 0 turns each off.
 STILLNESS = ("online_weight", "min_weight", "functional_weight", "proximal_weight")
+# Keys that need a replay or a target network, which rollouts do without.
+_NOT_OF_ROLLOUTS = (
+    *("replay_capacity", "prioritized", "n_step", "learn_start", "learn_period"),
+    *("updates_per_learn", "double", "averaged_targets", "sync_period", "tau", "on_sync"),
+    *("prepared", "munchausen", *STILLNESS),
+)
 LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/sinks.md
 
 
@@ -248,6 +254,27 @@ class ReplayKeys(Settings):
         le=1,
         unit="1",
         meaning="share of the sampling bias that importance weights remove",
+    )
+
+
+class RolloutKeys(Settings):
+    """Rollouts instead of a replay and a target network: PQN.
+
+    After each rollout of all envs the network gives its steps their returns, and updates are made
+    of batches of that rollout alone.
+    """
+
+    rollout: int = key(
+        0, "length of a rollout; 0: there is a replay and a target network", "time steps", ge=0
+    )
+    epochs: int = key(1, "passes over a rollout, in batches of `batch_size`", "passes", ge=1)
+    q_lambda: LiveFloat = live(
+        0.65,
+        ge=0,
+        le=1,
+        unit="1",
+        meaning="lambda of the Q(lambda) returns of a rollout; 0 is one step, 1 all steps",
+        effect="next rollout's updates",
     )
 
 
@@ -483,6 +510,7 @@ class DqnConfig(
     EvaluationKeys,
     ExplorationKeys,
     LearningKeys,
+    RolloutKeys,
     ReplayKeys,
     TargetKeys,
     NetworkKeys,
@@ -525,9 +553,41 @@ class DqnConfig(
             )
         if self.munchausen and self.n_step != 1:
             raise ValueError("munchausen needs n_step = 1, because it adds a bonus to each reward")
+        if self.rollout:
+            self._check_rollout()
+        elif self.epochs != 1:
+            raise ValueError(f"epochs needs rollout > 0, got epochs = {self.epochs}")
         if self.loop == "remote":
             self._check_actors()
         return self
+
+    def _check_rollout(self) -> None:
+        rows = self.rollout * self.num_envs
+        if self.rollout < 2:
+            raise ValueError(f"rollout must be 0, or at least 2 time steps, got {self.rollout}")
+        for name in _NOT_OF_ROLLOUTS:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    "rollout > 0 learns without a replay and without a target network; leave "
+                    f"{name} out"
+                )
+        if self.loop not in ("plain", "compiled"):
+            raise ValueError(f"rollout > 0 needs loop = 'plain' or 'compiled', got {self.loop!r}")
+        if self.head != "scalar" and self.loss != "hl_gauss":
+            raise ValueError(
+                "rollout > 0 learns expected returns, and needs head = 'scalar', or loss = "
+                f"'hl_gauss', got head = {self.head!r}"
+            )
+        if rows % self.batch_size:
+            raise ValueError(
+                f"rollout * num_envs = {rows:,} must be a multiple of batch_size, got "
+                f"{self.batch_size:,}"
+            )
+
+    @property
+    def updates_per_rollout(self) -> int:
+        """Updates that are made of each rollout; 0 with a replay."""
+        return self.epochs * self.rollout * self.num_envs // self.batch_size if self.rollout else 0
 
     def _check_actors(self) -> None:
         if self.vectorization != "sync":
@@ -572,7 +632,10 @@ class DqnConfig(
             "ema_decay": (self.ema_decay != 0, "ema_decay > 0"),
             "huber_delta": (huber, "a Huber loss"),
             "hl_gauss_sigma": (self.loss == "hl_gauss", 'loss = "hl_gauss"'),
-            "n_step": (not self.munchausen, "munchausen = false"),
+            "n_step": (
+                not self.munchausen and not self.rollout,
+                "rollout = 0" if self.rollout else "munchausen = false",
+            ),
             "priority_alpha": (self.prioritized, "prioritized = true"),
             "priority_beta": (self.prioritized, "prioritized = true"),
             "temperature": (self.boltzmann, "boltzmann = true"),
@@ -580,6 +643,9 @@ class DqnConfig(
             "munchausen_temperature": (self.munchausen, "munchausen = true"),
             "munchausen_clip": (self.munchausen, "munchausen = true"),
         }
+        for name in ("sync_period", "tau", "learn_period", "updates_per_learn"):
+            needs[name] = self.rollout == 0, "rollout = 0"
+        needs["q_lambda"] = self.rollout > 0, "rollout > 0"
         for name in STILLNESS:
             needs[name] = self.holds_by(name), f'{name} > 0, or prepared = ["{name}"]'
         return {name: wanted for name, (there, wanted) in needs.items() if not there}

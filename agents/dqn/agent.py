@@ -18,8 +18,8 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.actor import Acting
+from agents.dqn.copies import Inspection
 from agents.dqn.joining import Joint
-from agents.dqn.learner import Inspection
 from agents.dqn.needs import require_memory
 from agents.dqn.parts import AgentGraph, Parts
 from agents.dqn.update import LearnStats
@@ -195,13 +195,22 @@ class DqnAgent:
         """Reads what is live now, and returns the `learn` that goes by it, for any thread."""
         self.acting.flush()
         if not self._can_learn:
+            T = self.config.rollout
+            if T and self.state.contents.written() <= T:
+                raise RlCoreError(
+                    f"nothing to learn from: a rollout of {T} time steps is not there yet"
+                )
             if self.rows() == 0:
                 raise RlCoreError("nothing to learn from: no transition is in the replay yet")
             self._can_learn = True  # a ring of three time steps or more never runs empty again
         return self.learner.plan(self.hyperparameters, updates, stats=stats)
 
     def sync(self) -> None:
-        """Copies online to target at once; the target's age is 0 then."""
+        """Copies online to target at once; the target's age is 0 then.
+
+        Raises:
+          RlCoreError: there is no target network, because the agent learns from rollouts.
+        """
         self.learner.sync(self.hyperparameters.env_step)
 
     def inspect(self) -> Inspection:

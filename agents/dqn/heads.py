@@ -27,6 +27,7 @@ from rl_core.losses import (
     squared,
     support,
 )
+from rl_core.losses.td import at_action
 from rl_core.networks import (
     Streams,
     Values,
@@ -46,7 +47,7 @@ class Terms(NamedTuple):
     live: LiveFeeds
     batch: Transitions
     now: Values  # of the online network at s_tm1
-    then: Values  # of the target network at s_t
+    then: Values  # of the target network at s_t; without one, no other than `now`
 
     @property
     def transition(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -70,6 +71,7 @@ class HeadKind(NamedTuple):
       average: the mean of several targets' values of the same observations and fractions.
       blend: the values that bootstrap, of the target's, the online network's, and two weights; see
         `rl_core.losses.blend`.
+      towards: the TD loss of given targets, numbers [B]; None where targets are distributions.
       numbers: key of the config that says how many numbers it has for each action; empty for one.
       blocks: scopes that it has beside those of the streams.
     """
@@ -80,6 +82,7 @@ class HeadKind(NamedTuple):
     priority: Callable[[TdLoss], tf.Tensor]
     average: Callable[[list[Values]], Values]
     blend: Callable[[Values, Values, Weight, Weight], Values]
+    towards: Callable[[Terms, tf.Tensor], TdLoss] | None = None
     numbers: str = ""
     blocks: frozenset[str] = frozenset()
 
@@ -116,6 +119,11 @@ def _td_of_means(terms: Terms, choice: tf.Tensor) -> TdLoss:
 def _soft_td_of_means(terms: Terms, before: Values) -> TdLoss:
     now, then = terms.now, terms.then
     return munchausen_q_learning(now.q, *terms.transition, then.q, before.q, **_soft(terms))
+
+
+def _means_towards(terms: Terms, target: tf.Tensor) -> TdLoss:
+    td_error = target - at_action(terms.now.q, terms.batch.a_tm1)  # [B]
+    return _of_size(terms, TdLoss(squared(td_error), target, td_error))
 
 
 def _of_size(terms: Terms, td: TdLoss) -> TdLoss:
@@ -226,6 +234,7 @@ HEADS = {
         priority=lambda td: tf.abs(td.td_error),
         average=_mean_of_means,
         blend=_blend_of_means,
+        towards=_means_towards,
     ),
     "categorical": HeadKind(
         build=_categorical,
@@ -266,6 +275,7 @@ BY_LOSS = {
         priority=lambda td: tf.abs(td.td_error),
         average=_mean_of_means,
         blend=_blend_of_means,
+        towards=_around,
     )
 }
 

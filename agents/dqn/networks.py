@@ -60,9 +60,9 @@ class Networks:
 
     Attributes:
       online, target, ema, behaviour: full names of their scopes; the last two are None if there
-        are none.
+        are none. So is `target` where rollouts do without.
       greedy: values of the online network for `observations`, without noise.
-      greedy_target: the same of the target network.
+      greedy_target: the same of the target network, or None.
       greedy_ema: the same of the averaged weights, or None.
     """
 
@@ -82,10 +82,15 @@ class Networks:
             self.greedy, _ = self._network(observations, conditions=self._greedily)
         self.online = self._kept(online)
         names = ["target", *(f"past_target/{i}" for i in range(config.averaged_targets - 1))]
+        if config.rollout:
+            names = []
         # From the newest to the oldest.
         copies = [self._copy_of_online(name, observations) for name in names]
         self._targets = [scope for scope, _ in copies]
-        self.target, self.greedy_target = copies[0]
+        self.target: str | None = None
+        self.greedy_target: Values | None = None
+        if copies:
+            self.target, self.greedy_target = copies[0]
         self.ema: str | None = None
         self.greedy_ema: Values | None = None
         if config.ema_decay:

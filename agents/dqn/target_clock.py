@@ -128,3 +128,34 @@ class TargetClock:
         if self._copied_at is not None and made:
             self.copies.append(Copy(env_step, self._copied_at))
         self._copied_at = None
+
+
+class NoTarget(TargetClock):
+    """The clock of an agent without a target network: nothing is ever copied, and it has no age."""
+
+    def __init__(self) -> None:
+        self.now, self.copies, self._copied_at = None, deque(), None
+        self.known_age = tf.placeholder(tf.int64, [], "known_age")
+
+    def of_member(self) -> TargetClock:
+        """The same."""
+        return self
+
+    def advance(self, updates: Any, made: tf.Tensor | None) -> Advanced:
+        """Does nothing."""
+        return Advanced(tf.constant(False), tf.no_op())
+
+    def advance_as_known(self) -> tf.Operation:
+        """Does nothing."""
+        return tf.no_op()
+
+    def copied_by(self, copy: tf.Operation) -> tf.Operation:
+        """`copy`, which is of other networks."""
+        return copy
+
+    def pass_one(self, period: int | None) -> int | None:
+        """Does nothing."""
+        return None
+
+    def pass_by(self, updates: int, period: int | None) -> None:
+        """Does nothing."""

@@ -153,8 +153,8 @@ class Run:
         rows, config = self._agent.replay, self._agent.config
         what = self._repeat.note if self._repeat else self._directory.path
         self._display.detail(
-            f"{what}: {config.env_id}, replay of {rows.capacity:,} rows "
-            f"({format_bytes(rows.nbytes)} once full)"
+            f"{what}: {config.env_id}, {'rollouts' if config.rollout else 'replay'} of "
+            f"{rows.capacity:,} rows ({format_bytes(rows.nbytes)} once full)"
         )
         if config.loop == "remote":
             self._display.detail(memory_on_the_way(config, self._envs))

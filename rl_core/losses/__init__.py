@@ -14,6 +14,7 @@ from rl_core.losses.munchausen import (
     soft_bootstrap,
 )
 from rl_core.losses.quantile import quantile_huber, quantile_midpoints, quantile_q_learning
+from rl_core.losses.returns import lambda_returns
 from rl_core.losses.stillness import blend, functional_penalty
 from rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
 
@@ -27,6 +28,7 @@ __all__ = [
     "gaussian_histogram",
     "hl_gauss",
     "huber",
+    "lambda_returns",
     "legal_only",
     "log_policy",
     "munchausen_bonus",

@@ -25,7 +25,7 @@ def gaussian_histogram(
     last atom. A target beyond them counts as one at the edge.
 
     Imani & White (2018), https://arxiv.org/abs/1806.04613; Farebrother et al. (2024),
-    https://arxiv.org/abs/2403.03950, equation 8 and appendix A, who do not clip.
+    https://arxiv.org/abs/2403.03950, section 3.1 and appendix A, who do not clip.
 
     Args:
       target: [B] float.
@@ -67,7 +67,7 @@ def hl_gauss(
 
     The target is a number, such as that of Q-learning, and no distribution: the return's
     distribution is not learned. Farebrother et al. (2024), https://arxiv.org/abs/2403.03950,
-    equations 5 to 8.
+    section 3.1.
 
     Args:
       logits_tm1: [B, A, N] float. The only input that receives gradient.

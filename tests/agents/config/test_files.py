@@ -312,7 +312,14 @@ def test_settings_do_not_guess_types_and_know_their_live_fields():
         *("reward_scale", "reward_clip", "sync_period", "tau", "discount"),
         *("online_weight", "min_weight", "functional_weight", "proximal_weight"),
         *("munchausen_alpha", "munchausen_temperature", "munchausen_clip"),
-        *("n_step", "priority_alpha", "priority_beta", "learn_period", "updates_per_learn"),
+        *(
+            "n_step",
+            "priority_alpha",
+            "priority_beta",
+            "q_lambda",
+            "learn_period",
+            "updates_per_learn",
+        ),
         *("learning_rate", "huber_delta", "hl_gauss_sigma", "max_grad_norm", "ema_decay"),
         *("epsilon", "temperature", "histograms"),
     ]
