@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from rl_core.graph.weights import ScopeWeights, VariableValues, variables_to_restore
     from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
     from rl_core.losses.categorical import categorical_projection, categorical_q_learning, support
+    from rl_core.losses.hl_gauss import gaussian_histogram, hl_gauss
     from rl_core.losses.masking import legal_only
     from rl_core.losses.munchausen import (
         log_policy,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         soft_bootstrap,
     )
     from rl_core.losses.quantile import quantile_huber, quantile_midpoints, quantile_q_learning
+    from rl_core.losses.returns import lambda_returns
     from rl_core.losses.stillness import blend, functional_penalty
     from rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
     from rl_core.networks.heads import (
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from rl_core.optimizers.phase import PhaseCalls
     from rl_core.random import Draws, Stream
     from rl_core.replay.contents import ReplayContents
+    from rl_core.replay.epochs import EpochSampler
     from rl_core.replay.items import NStepTransitions, Transitions
     from rl_core.replay.memory import ReplayMemory
     from rl_core.replay.prioritized import PrioritizedSampler
@@ -107,11 +110,13 @@ _NAMES_OF = {
     "graph.weights": "ScopeWeights VariableValues variables_to_restore",
     "hyperparameters": "BlocksKnob Hyperparameters Knob",
     "losses.categorical": "categorical_projection categorical_q_learning support",
+    "losses.hl_gauss": "gaussian_histogram hl_gauss",
     "losses.masking": "legal_only",
     "losses.munchausen": (
         "log_policy munchausen_bonus munchausen_q_learning munchausen_quantile soft_bootstrap"
     ),
     "losses.quantile": "quantile_huber quantile_midpoints quantile_q_learning",
+    "losses.returns": "lambda_returns",
     "losses.stillness": "blend functional_penalty",
     "losses.td": "TdLoss double_q_learning huber q_learning squared",
     "networks.heads": "Streams categorical_head implicit_head q_head quantile_head",
@@ -123,6 +128,7 @@ _NAMES_OF = {
     "optimizers.phase": "PhaseCalls",
     "random": "Draws Stream",
     "replay.contents": "ReplayContents",
+    "replay.epochs": "EpochSampler",
     "replay.items": "NStepTransitions Transitions",
     "replay.memory": "ReplayMemory",
     "replay.prioritized": "PrioritizedSampler",

@@ -97,6 +97,8 @@ if TYPE_CHECKING:
     from rl_core.losses.categorical import categorical_projection as categorical_projection
     from rl_core.losses.categorical import categorical_q_learning as categorical_q_learning
     from rl_core.losses.categorical import support as support
+    from rl_core.losses.hl_gauss import gaussian_histogram as gaussian_histogram
+    from rl_core.losses.hl_gauss import hl_gauss as hl_gauss
     from rl_core.losses.masking import legal_only as legal_only
     from rl_core.losses.munchausen import log_policy as log_policy
     from rl_core.losses.munchausen import munchausen_bonus as munchausen_bonus
@@ -106,6 +108,7 @@ if TYPE_CHECKING:
     from rl_core.losses.quantile import quantile_huber as quantile_huber
     from rl_core.losses.quantile import quantile_midpoints as quantile_midpoints
     from rl_core.losses.quantile import quantile_q_learning as quantile_q_learning
+    from rl_core.losses.returns import lambda_returns as lambda_returns
     from rl_core.losses.stillness import blend as blend
     from rl_core.losses.stillness import functional_penalty as functional_penalty
     from rl_core.losses.td import TdLoss as TdLoss
@@ -134,6 +137,7 @@ if TYPE_CHECKING:
     from rl_core.random import Draws as Draws
     from rl_core.random import Stream as Stream
     from rl_core.replay.contents import ReplayContents as ReplayContents
+    from rl_core.replay.epochs import EpochSampler as EpochSampler
     from rl_core.replay.items import NStepTransitions as NStepTransitions
     from rl_core.replay.items import Transitions as Transitions
     from rl_core.replay.memory import ReplayMemory as ReplayMemory

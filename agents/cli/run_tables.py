@@ -129,12 +129,13 @@ def status_table(run: Path, state: RunState, alive: bool) -> Group:
     speed = f"{_number(state.env_steps_per_second, 0)} env steps/s" if alive else ""
     left = f"{_duration(state.eta_seconds)} left" if alive and state.eta_seconds else ""
     name, env_id = in_one_line(run, 200), in_one_line(state.env_id)
+    target = "" if state.target_age is None else f"target age {state.target_age} updates"
     lines = [
         [f"{name}: {env_id}", status_word(state, alive).plain, in_one_line(state.note or "")],
         [f"env step {state.env_step:,} of {state.env_steps:,}", speed, left],
         [
             f"update {state.update:,}",
-            f"target age {state.target_age} updates",
+            target,
             f"next copy {in_one_line(state.next_copy)}" if state.next_copy else "",
         ],
         [

@@ -69,6 +69,8 @@ PAPERS = (
     Paper("Fortunato et al. 2018", "https://arxiv.org/abs/1706.10295", "noisy"),
     Paper("Bellemare et al. 2017", "https://arxiv.org/abs/1707.06887", "head atoms v_min v_max"),
     Paper("Dabney et al. 2018", "https://arxiv.org/abs/1710.10044", "head quantiles"),
+    Paper("Imani & White 2018", "https://arxiv.org/abs/1806.04613", "loss hl_gauss_sigma"),
+    Paper("Farebrother et al. 2024", "https://arxiv.org/abs/2403.03950", "loss hl_gauss_sigma"),
     Paper(
         "Dabney et al. 2018b",
         "https://arxiv.org/abs/1806.06923",
@@ -80,6 +82,8 @@ PAPERS = (
         "prioritized priority_alpha priority_beta",
     ),
     Paper("Hessel et al. 2018", "https://arxiv.org/abs/1710.02298", "n_step"),
+    Paper("Gallici et al. 2024", "https://arxiv.org/abs/2407.04811", "rollout epochs q_lambda"),
+    Paper("Peng & Williams 1996", "https://doi.org/10.1007/BF00114731", "q_lambda"),
     Paper("Daley & Amato 2021", "https://arxiv.org/abs/2111.01264", "loop"),
     Paper("Jaderberg et al. 2017", "https://arxiv.org/abs/1711.09846", "period share factors"),
     Paper(

@@ -24,6 +24,12 @@ SYNC_RULES = ("sync_growth", "sync_fit", "sync_distance")
 PREPARED = STILLNESS + SYNC_RULES
 # Those of agents/controllers; a user's own is named "module:function".
 CONTROLLERS = ("copy_when_fit", "copy_when_far", "period_bandit")
+# Keys that need a replay or a target network, which rollouts do without.
+_NOT_OF_ROLLOUTS = (
+    *("replay_capacity", "prioritized", "n_step", "learn_start", "learn_period"),
+    *("updates_per_learn", "double", "averaged_targets", "sync_period", "tau", "on_sync"),
+    *("prepared", "munchausen", *PREPARED, "sync_fit_updates", "min_target_age", "max_target_age"),
+)
 LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/sinks.md
 
 
@@ -99,11 +105,17 @@ class NetworkKeys(Settings):
     )
     noisy: bool = key(False, "noisy layers in the head")
     head: Literal["scalar", "categorical", "quantile", "implicit"] = key(
-        "scalar", "scalar: the expected return; categorical: C51; quantile: QR-DQN; implicit: IQN"
+        "scalar",
+        "scalar: the expected return; categorical: C51, or HL-Gauss by `loss`; quantile: QR-DQN; "
+        "implicit: IQN",
     )
     atoms: int = key(51, "atoms of a categorical head", "atoms", ge=2)
-    v_min: float = key(-10.0, "return at the first atom", "reward")
-    v_max: float = key(10.0, "return at the last atom", "reward")
+    v_min: float = key(
+        -10.0, "return at the first atom; with HL-Gauss the lower edge of its bin", "reward"
+    )
+    v_max: float = key(
+        10.0, "return at the last atom; with HL-Gauss the upper edge of its bin", "reward"
+    )
     quantiles: int = key(200, "quantiles of a quantile head", "quantiles", ge=1)
     tau_samples: int = key(
         64, "fractions that an implicit head draws in an update", "fractions", ge=1
@@ -294,6 +306,27 @@ class ReplayKeys(Settings):
     )
 
 
+class RolloutKeys(Settings):
+    """Rollouts instead of a replay and a target network: PQN.
+
+    After each rollout of all envs the network gives its steps their returns, and updates are made
+    of batches of that rollout alone.
+    """
+
+    rollout: int = key(
+        0, "length of a rollout; 0: there is a replay and a target network", "time steps", ge=0
+    )
+    epochs: int = key(1, "passes over a rollout, in batches of `batch_size`", "passes", ge=1)
+    q_lambda: LiveFloat = live(
+        0.65,
+        ge=0,
+        le=1,
+        unit="1",
+        meaning="lambda of the Q(lambda) returns of a rollout; 0 is one step, 1 all steps",
+        effect="next rollout's updates",
+    )
+
+
 class LearningKeys(Settings):
     """The updates: their schedule, the optimizer, the loss, the frozen blocks."""
 
@@ -313,9 +346,20 @@ class LearningKeys(Settings):
     adam_epsilon: float = key(
         1e-8, "number that is added to the divisor of a step of Adam", "1", ge=1e-30
     )
-    loss: Literal["huber", "squared"] = key("huber", "loss of a scalar head")
+    loss: Literal["huber", "squared", "hl_gauss"] = key(
+        "huber",
+        "loss of a scalar head; hl_gauss: a categorical head learns means by cross-entropy with a "
+        "histogram around the target",
+    )
     huber_delta: LiveFloat = live(
         1.0, gt=0, unit="reward", meaning="absolute TD error above which the Huber loss is linear"
+    )
+    hl_gauss_sigma: LiveFloat = live(
+        0.75,
+        ge=0.01,
+        le=100,
+        unit="bins",
+        meaning="standard deviation of HL-Gauss's histogram; a bin is (v_max - v_min) / atoms wide",
     )
     max_grad_norm: LiveFloat = live(
         10.0,
@@ -551,6 +595,7 @@ class DqnConfig(
     EvaluationKeys,
     ExplorationKeys,
     LearningKeys,
+    RolloutKeys,
     ReplayKeys,
     TargetKeys,
     NetworkKeys,
@@ -575,7 +620,11 @@ class DqnConfig(
     def _check_combinations(self) -> DqnConfig:
         if self.v_min >= self.v_max:
             raise ValueError(f"v_min must be below v_max, got {self.v_min:g} and {self.v_max:g}")
-        if self.head != "scalar" and self.loss != "huber":
+        if self.loss == "hl_gauss" and self.head != "categorical":
+            raise ValueError(
+                f"loss = 'hl_gauss' needs head = 'categorical', got head = {self.head!r}"
+            )
+        if self.head != "scalar" and self.loss == "squared":
             raise ValueError(
                 f"loss = {self.loss!r} is for head = 'scalar'; a {self.head} head has its own loss"
             )
@@ -584,17 +633,51 @@ class DqnConfig(
                 "sync_growth lengthens a sync_period that is a number; leave its schedule out, or "
                 "sync_growth"
             )
-        if self.munchausen and self.head == "categorical":
-            raise ValueError("munchausen needs head = 'scalar', 'quantile' or 'implicit'")
+        if self.munchausen and self.head == "categorical" and self.loss != "hl_gauss":
+            raise ValueError(
+                "munchausen needs head = 'scalar', 'quantile' or 'implicit', or loss = 'hl_gauss'"
+            )
         if self.munchausen and self.double:
             raise ValueError(
                 "munchausen takes no maximum over actions, so double does not apply; leave one out"
             )
         if self.munchausen and self.n_step != 1:
             raise ValueError("munchausen needs n_step = 1, because it adds a bonus to each reward")
+        if self.rollout:
+            self._check_rollout()
+        elif self.epochs != 1:
+            raise ValueError(f"epochs needs rollout > 0, got epochs = {self.epochs}")
         if self.loop == "remote":
             self._check_actors()
         return self
+
+    def _check_rollout(self) -> None:
+        rows = self.rollout * self.num_envs
+        if self.rollout < 2:
+            raise ValueError(f"rollout must be 0, or at least 2 time steps, got {self.rollout}")
+        for name in _NOT_OF_ROLLOUTS:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    "rollout > 0 learns without a replay and without a target network; leave "
+                    f"{name} out"
+                )
+        if self.loop not in ("plain", "compiled"):
+            raise ValueError(f"rollout > 0 needs loop = 'plain' or 'compiled', got {self.loop!r}")
+        if self.head != "scalar" and self.loss != "hl_gauss":
+            raise ValueError(
+                "rollout > 0 learns expected returns, and needs head = 'scalar', or loss = "
+                f"'hl_gauss', got head = {self.head!r}"
+            )
+        if rows % self.batch_size:
+            raise ValueError(
+                f"rollout * num_envs = {rows:,} must be a multiple of batch_size, got "
+                f"{self.batch_size:,}"
+            )
+
+    @property
+    def updates_per_rollout(self) -> int:
+        """Updates that are made of each rollout; 0 with a replay."""
+        return self.epochs * self.rollout * self.num_envs // self.batch_size if self.rollout else 0
 
     def _check_actors(self) -> None:
         if self.vectorization != "sync":
@@ -624,13 +707,25 @@ class DqnConfig(
         # A delivery has one row more than its actor made steps: what they led to.
         return (self.actor_steps + 1) * (self.actors if self.actor_pace == "phases" else 1)
 
+    @property
+    def ends_of_support(self) -> tuple[float, float]:
+        """Returns of the first and the last atom; HL-Gauss has them in the middle of its bins."""
+        if self.loss != "hl_gauss":
+            return self.v_min, self.v_max
+        half = (self.v_max - self.v_min) / (2 * self.atoms)
+        return self.v_min + half, self.v_max - half
+
     def without_effect(self) -> dict[str, str]:
         """Returns the live values that do nothing in this run, each with the setting it needs."""
         huber = self.loss == "huber" and self.head != "categorical"
         needs = {
             "ema_decay": (self.ema_decay != 0, "ema_decay > 0"),
             "huber_delta": (huber, "a Huber loss"),
-            "n_step": (not self.munchausen, "munchausen = false"),
+            "hl_gauss_sigma": (self.loss == "hl_gauss", 'loss = "hl_gauss"'),
+            "n_step": (
+                not self.munchausen and not self.rollout,
+                "rollout = 0" if self.rollout else "munchausen = false",
+            ),
             "priority_alpha": (self.prioritized, "prioritized = true"),
             "priority_beta": (self.prioritized, "prioritized = true"),
             "temperature": (self.boltzmann, "boltzmann = true"),
@@ -642,6 +737,9 @@ class DqnConfig(
         needs["min_target_age"] = early, "sync_fit > 0 or sync_distance > 0"
         ruled = early or self.holds_by("sync_growth")
         needs["max_target_age"] = ruled, "sync_growth, sync_fit or sync_distance > 0"
+        for name in ("sync_period", "tau", "learn_period", "updates_per_learn"):
+            needs[name] = self.rollout == 0, "rollout = 0"
+        needs["q_lambda"] = self.rollout > 0, "rollout > 0"
         for name in PREPARED:
             needs[name] = self.holds_by(name), f'{name} > 0, or prepared = ["{name}"]'
         return {name: wanted for name, (there, wanted) in needs.items() if not there}

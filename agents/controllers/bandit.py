@@ -35,6 +35,8 @@ def period_bandit(
       bonus: weight of the doubt; 0 is greedy.
     """
     _require(periods, window, bonus)
+    if "sync_period" not in seen.live:
+        raise ConfigError("period_bandit needs a target network, so rollout = 0")
     ended = seen.episodes - memory.get("episodes", 0)
     if not ended:
         return None

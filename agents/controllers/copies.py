@@ -23,8 +23,7 @@ def copy_when_fit(
     Needs `prepared = ["sync_fit"]`.
     """
     fit = _fit(seen, "sync_fit")
-    old_enough = seen.target_age >= max(1, min_age)
-    return _SYNC if old_enough and fit.error < share * fit.error_after else None
+    return _SYNC if _is_old(seen, min_age) and fit.error < share * fit.error_after else None
 
 
 def copy_when_far(
@@ -35,8 +34,11 @@ def copy_when_far(
     Needs `prepared = ["sync_distance"]`.
     """
     fit = _fit(seen, "sync_distance")
-    old_enough = seen.target_age >= max(1, min_age)
-    return _SYNC if old_enough and fit.distance >= distance else None
+    return _SYNC if _is_old(seen, min_age) and fit.distance >= distance else None
+
+
+def _is_old(seen: Seen, min_age: int) -> bool:
+    return (seen.target_age or 0) >= max(1, min_age)
 
 
 def _fit(seen: Seen, rule: str) -> Fit:

@@ -29,7 +29,7 @@ class Seen:
     Attributes:
       env_step, env_steps: done so far, and planned.
       update: updates made so far.
-      target_age: updates since the target was copied.
+      target_age: updates since the target was copied; None without a target network.
       live: present values of all live values, by name.
       episodes: ended so far.
       returns: of the last 20 episodes at most, the latest one last.
@@ -40,7 +40,7 @@ class Seen:
     env_step: int
     env_steps: int
     update: int
-    target_age: int
+    target_age: int | None
     live: Mapping[str, Any]
     episodes: int
     returns: tuple[float, ...]

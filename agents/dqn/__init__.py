@@ -8,7 +8,7 @@ joining.py         what Python knows around these calls
 networks.py        online, target and averaged networks, each under its scope
 heads.py           the table of heads: how each is built, and how it learns
 own_network.py     a network function of the user's own
-memory.py          the replay memory that the config says
+memory.py          the replay memory that the config says, or that of one rollout
 acting_calls.py    the calls into the graph that store what envs show and choose actions
 actor.py           what one agent knows of its acting, around these calls
 choosing.py        greedy and exploring choice of actions in the graph
@@ -19,8 +19,10 @@ fused_calls.py     the calls that make several updates at once
 update.py          one update: sample, objective, gradients, apply, averages, sync
 objective.py       what a batch's values are regressed on
 proximal.py        the pull of the weights towards the target's
+rollout.py         what batches of a rollout are regressed on (PQN)
 target_clock.py    the target's age, and when the target is copied
 copy_rule.py       copies that follow the run: a growing period, a good fit, a distance
+copies.py          copies of the online network by hand and at the beginning
 gradients.py       gradients of the next update, to be looked at
 live_feeds.py      live values as two arrays that calls are fed
 diverging.py       the error of learning that diverged

@@ -68,6 +68,7 @@ class Acting:
         self._most = min(_WAITING_AT_MOST, fitting, memory.steps // 2)
         # Env steps from one phase to the next from which on they wait.
         many = _WORTH_WAITING * config.num_envs
+        self._rollout = config.rollout * config.num_envs  # rows between two phases; 0: a replay
         self._worth_waiting = many if self._most >= _WORTH_WAITING else math.inf
 
     def step(
@@ -119,7 +120,9 @@ class Acting:
         than one for each, and random actions skip the network. The answer depends on live values
         alone, so a run and its replay do the same.
         """
-        return self._buffer is not None and self._live["learn_period"] >= self._worth_waiting
+        if self._buffer is None:
+            return False
+        return (self._rollout or self._live["learn_period"]) >= self._worth_waiting
 
     def forget(self) -> None:
         """Drops the time steps that wait, because the replay was restored."""

@@ -18,8 +18,8 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.actor import Acting
+from agents.dqn.copies import Inspection
 from agents.dqn.joining import Joint
-from agents.dqn.learner import Inspection
 from agents.dqn.needs import require_memory
 from agents.dqn.parts import AgentGraph, Parts
 from agents.dqn.update import LearnStats
@@ -56,8 +56,7 @@ class DqnAgent:
       state: weights, snapshots, digest; reads and restores all of it.
       q_values: action values of one input now, by the target, and at earlier snapshots.
       renewal: draws weights anew, shrinks and perturbs them, recycles dormant units.
-      engine: graph and session, for looking inside.
-      replay: the replay memory.
+      engine, replay: graph and session, and the replay memory, for looking inside.
       networks, acting, learner: the parts, with everything that the methods here leave out.
       chunks: makes many time steps in one call; None without `rules`.
       joint: makes updates of several members on its graph together; None where nobody does.
@@ -197,13 +196,22 @@ class DqnAgent:
         """Reads what is live now, and returns the `learn` that goes by it, for any thread."""
         self.acting.flush()
         if not self._can_learn:
+            T = self.config.rollout
+            if T and self.state.contents.written() <= T:
+                raise RlCoreError(
+                    f"nothing to learn from: a rollout of {T} time steps is not there yet"
+                )
             if self.rows() == 0:
                 raise RlCoreError("nothing to learn from: no transition is in the replay yet")
             self._can_learn = True  # a ring of three time steps or more never runs empty again
         return self.learner.plan(self.hyperparameters, updates, stats=stats)
 
     def sync(self) -> None:
-        """Copies online to target at once; the target's age is 0 then."""
+        """Copies online to target at once; the target's age is 0 then.
+
+        Raises:
+          RlCoreError: there is no target network, because the agent learns from rollouts.
+        """
         self.learner.sync(self.hyperparameters.env_step)
 
     def inspect(self) -> Inspection:

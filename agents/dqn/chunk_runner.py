@@ -39,7 +39,7 @@ class ChunkRunner:
         live: LiveFeeds,
         hyperparameters: Hyperparameters,
     ) -> None:
-        self._learner, self._knobs = learner, loop.knobs
+        self._config, self._learner, self._knobs = loop.config, learner, loop.knobs
         self._live, self._hyperparameters = live, hyperparameters
         self.longest, self.envs, self._like = loop.longest, loop.envs, loop.chunk
         self._call = engine.callable(loop.chunk.flat(), [*loop.fed.flat(), *live.tensors])
@@ -63,6 +63,7 @@ class ChunkRunner:
           ConfigError: XLA cannot compile the loop.
         """
         live, fed, learner = self._hyperparameters, self._live.values(), self._learner
+        config = self._config
         follow = live.source("exempt") != "override"
         exempt = learner.freeze.exempt if follow else live["exempt"]
         learner.set_arms(live)
@@ -75,10 +76,10 @@ class ChunkRunner:
             follow_arms=np.bool_(follow),
             trained=np.array([name not in exempt for name in learner.blocks]),
             knobs=np.array([live[name] for name in self._knobs], np.float32),
-            learn_period=np.int64(live["learn_period"]),
-            updates_per_learn=np.int64(live["updates_per_learn"]),
+            learn_period=np.int64(config.rollout or live["learn_period"]),
+            updates_per_learn=np.int64(config.updates_per_rollout or live["updates_per_learn"]),
         )
-        updates, period = learner.updates, live["sync_period"]
+        updates, period = learner.updates, live.get("sync_period")
         age = None if learner.clock.rule else learner.target_age
         chunk = self._made(feeds, fed)
         learner.goes_on_from(int(chunk.updates), chunk.arm.tolist())

@@ -54,7 +54,7 @@ class ChunkFeeds(NamedTuple):
     follow_arms: Any  # [] bool: whether the schedule says what is trained
     trained: Any  # [blocks] bool: what is trained if it does not
     knobs: Any  # [n] float32, as `Exploration.knobs` has them
-    learn_period: Any  # [] int64, in env steps
+    learn_period: Any  # [] int64, in env steps; of rollouts in time steps
     updates_per_learn: Any  # [] int64
 
     def flat(self) -> list[Any]:

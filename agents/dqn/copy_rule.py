@@ -67,11 +67,6 @@ class CopyWatch:
         self._call = engine.callable([*kept, rule.distance])
         self._last: tuple[int, int, int] | None = None
 
-    @classmethod
-    def of(cls, engine: Engine, rule: CopyRule | None, age: tf.Variable) -> CopyWatch | None:
-        """Makes it; None without a rule."""
-        return cls(engine, rule, age) if rule else None
-
     def of_member(self, place: Place) -> CopyWatch:
         """The same for a member that begins."""
         return place.copy(self, _last=None)
@@ -125,6 +120,7 @@ class CopyRule:
 
     def __init__(self, config: DqnConfig, live: LiveFeeds, networks: Networks) -> None:
         self._config, self._live = config, live
+        assert networks.target is not None
         self._pairs = paired_variables(networks.online, networks.target)
         with tf.variable_scope("counters"):
             self.numbers, self.counts = (

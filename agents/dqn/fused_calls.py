@@ -38,7 +38,7 @@ def fused_calls(
     # Only the exempt sets in the config are compiled; any other set runs plain operations. So
     # do networks of whole frames, whose convolutions are faster so, and phases of one update
     # where operations share their work between threads.
-    more_than_one = config.updates_per_learn != 1 or config.num_envs > 1
+    more_than_one = config.updates_per_learn != 1 or config.num_envs > 1 or config.rollout > 0
     one_too = config.xla and config.threads == 1
     fewest = 1 if one_too else 2
     if config.network in FRAMES or not (more_than_one or one_too):

@@ -18,6 +18,7 @@ from rl_core.losses import (
     blend,
     categorical_q_learning,
     double_q_learning,
+    hl_gauss,
     huber,
     munchausen_q_learning,
     munchausen_quantile,
@@ -26,6 +27,7 @@ from rl_core.losses import (
     squared,
     support,
 )
+from rl_core.losses.td import at_action
 from rl_core.networks import (
     Streams,
     Values,
@@ -45,7 +47,7 @@ class Terms(NamedTuple):
     live: LiveFeeds
     batch: Transitions
     now: Values  # of the online network at s_tm1
-    then: Values  # of the target network at s_t
+    then: Values  # of the target network at s_t; without one, no other than `now`
 
     @property
     def transition(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -69,6 +71,7 @@ class HeadKind(NamedTuple):
       average: the mean of several targets' values of the same observations and fractions.
       blend: the values that bootstrap, of the target's, the online network's, and two weights; see
         `rl_core.losses.blend`.
+      towards: the TD loss of given targets, numbers [B]; None where targets are distributions.
       numbers: key of the config that says how many numbers it has for each action; empty for one.
       blocks: scopes that it has beside those of the streams.
     """
@@ -79,6 +82,7 @@ class HeadKind(NamedTuple):
     priority: Callable[[TdLoss], tf.Tensor]
     average: Callable[[list[Values]], Values]
     blend: Callable[[Values, Values, Weight, Weight], Values]
+    towards: Callable[[Terms, tf.Tensor], TdLoss] | None = None
     numbers: str = ""
     blocks: frozenset[str] = frozenset()
 
@@ -98,18 +102,28 @@ def _soft(terms: Terms) -> dict[str, Any]:
 
 
 def _means(terms: Terms, choice: tf.Tensor) -> TdLoss:
-    now, then = terms.now, terms.then
-    if terms.config.double:
-        td = double_q_learning(now.q, *terms.transition, then.q, choice)
-    else:
-        td = q_learning(now.q, *terms.transition, choice)
-    return _of_size(terms, td)
+    return _of_size(terms, _td_of_means(terms, choice))
 
 
 def _soft_means(terms: Terms, before: Values) -> TdLoss:
+    return _of_size(terms, _soft_td_of_means(terms, before))
+
+
+def _td_of_means(terms: Terms, choice: tf.Tensor) -> TdLoss:
     now, then = terms.now, terms.then
-    td = munchausen_q_learning(now.q, *terms.transition, then.q, before.q, **_soft(terms))
-    return _of_size(terms, td)
+    if terms.config.double:
+        return double_q_learning(now.q, *terms.transition, then.q, choice)
+    return q_learning(now.q, *terms.transition, choice)
+
+
+def _soft_td_of_means(terms: Terms, before: Values) -> TdLoss:
+    now, then = terms.now, terms.then
+    return munchausen_q_learning(now.q, *terms.transition, then.q, before.q, **_soft(terms))
+
+
+def _means_towards(terms: Terms, target: tf.Tensor) -> TdLoss:
+    td_error = target - at_action(terms.now.q, terms.batch.a_tm1)  # [B]
+    return _of_size(terms, TdLoss(squared(td_error), target, td_error))
 
 
 def _of_size(terms: Terms, td: TdLoss) -> TdLoss:
@@ -128,12 +142,12 @@ def _blend_of_means(target: Values, online: Values, *weights: Weight) -> Values:
 
 
 def _categorical(config: DqnConfig, streams: Streams) -> Head:
-    return categorical_head(streams, support(config.v_min, config.v_max, config.atoms))
+    return categorical_head(streams, support(*config.ends_of_support, config.atoms))
 
 
 def _probabilities(terms: Terms, choice: tf.Tensor) -> TdLoss:
     config = terms.config
-    atoms = support(config.v_min, config.v_max, config.atoms)
+    atoms = support(*config.ends_of_support, config.atoms)
     p_t = tf.nn.softmax(terms.then.logits)
     return categorical_q_learning(terms.now.logits, *terms.transition, p_t, choice, atoms)
 
@@ -156,6 +170,23 @@ def _blend_of_probabilities(target: Values, online: Values, *weights: Weight) ->
 
 def _logits(probabilities: tf.Tensor) -> tf.Tensor:
     return tf.math.log(tf.maximum(probabilities, 1e-30))
+
+
+# A categorical head that learns a mean: HL-Gauss. All targets are those of a scalar head.
+
+
+def _histogram(terms: Terms, choice: tf.Tensor) -> TdLoss:
+    return _around(terms, _td_of_means(terms, choice).target)
+
+
+def _soft_histogram(terms: Terms, before: Values) -> TdLoss:
+    return _around(terms, _soft_td_of_means(terms, before).target)
+
+
+def _around(terms: Terms, target: tf.Tensor) -> TdLoss:
+    config, sigma = terms.config, terms.live["hl_gauss_sigma"]
+    atoms = support(*config.ends_of_support, config.atoms)
+    return hl_gauss(terms.now.logits, terms.batch.a_tm1, target, atoms, sigma)
 
 
 # A quantile or an implicit head: quantiles, whose fractions are fixed or drawn.
@@ -203,6 +234,7 @@ HEADS = {
         priority=lambda td: tf.abs(td.td_error),
         average=_mean_of_means,
         blend=_blend_of_means,
+        towards=_means_towards,
     ),
     "categorical": HeadKind(
         build=_categorical,
@@ -235,3 +267,19 @@ HEADS = {
         blocks=frozenset({"embedding"}),
     ),
 }
+# Heads whose loss has another kind of target than their own.
+BY_LOSS = {
+    "hl_gauss": HEADS["categorical"]._replace(
+        hard=_histogram,
+        soft=_soft_histogram,
+        priority=lambda td: tf.abs(td.td_error),
+        average=_mean_of_means,
+        blend=_blend_of_means,
+        towards=_around,
+    )
+}
+
+
+def head_of(config: DqnConfig) -> HeadKind:
+    """Returns the head of a config, and how its values are learned."""
+    return BY_LOSS.get(config.loss) or HEADS[config.head]

@@ -46,6 +46,7 @@ class InGraphLoop:
       rules: of the env.
 
     Attributes:
+      config: the same.
       longest: T.
       envs: the envs.
       knobs: names of the live values that acting reads.
@@ -64,7 +65,8 @@ class InGraphLoop:
         learner: Learner,
         rules: InGraphEnv,
     ) -> None:
-        self._config, self._keys, self._live, self._networks = config, keys, live, networks
+        self.config = self._config = config
+        self._keys, self._live, self._networks = keys, live, networks
         self._exploration, self._memory = exploration, memory
         self._update, self._like = learner.update, learner.learned
         self._blocks, self._arms = learner.blocks, learner.freeze.arms
@@ -151,7 +153,7 @@ class InGraphLoop:
         }
         write = self._memory.write(shown | chosen)
         with tf.control_dependencies([write]):
-            due, learn_age = self._due(counts)
+            due, learn_age = self._due(counts, now)
         arm, learned, made = self._learn(due, arm, learned)
         with tf.control_dependencies([made]):
             stepped, length, episode_return = self.envs.step(state, chosen["action"], now + 1)
@@ -168,11 +170,19 @@ class InGraphLoop:
         counts = Counts(env_step, new_steps, learn_age)
         return i + good, state, counts, arm, good, seen, learned
 
-    def _due(self, counts: Counts) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns how many updates are due, and the new learn age; as `LearnClock.phases_due`."""
-        period = self.fed.learn_period
-        age = tf.minimum(counts.learn_age, period - 1) + counts.new_steps
+    def _due(self, counts: Counts, now: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns how many updates are due, and the new learn age; as `LoopState.updates_due`.
+
+        Args:
+          now: [1] time steps before this one.
+        """
+        period, new_steps = self.fed.learn_period, counts.new_steps
+        if self._config.rollout:
+            new_steps = tf.minimum(now[0], 1)
+        age = tf.minimum(counts.learn_age, period - 1) + new_steps
         phases, age = age // period, age % period
+        if self._config.rollout:
+            return phases * self.fed.updates_per_learn, age
         begun = tf.cast(counts.env_step >= self._config.learn_start, tf.int64)
         return begun * phases * self.fed.updates_per_learn, age
 

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.live_values import arm_name
 from agents.config.model import DqnConfig
-from agents.dqn.copy_rule import CopyWatch, copy_rule
+from agents.dqn.copies import Copies, Inspection
 from agents.dqn.diverging import diverged
 from agents.dqn.fused_calls import fused_calls
 from agents.dqn.gradients import Gradients
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
 from agents.dqn.proximal import proximal_pull
-from agents.dqn.target_clock import TargetClock
+from agents.dqn.target_clock import target_clock
 from agents.dqn.update import LearnStats, Update
-from rl_core.errors import BoundsError, Diverged
+from rl_core.errors import BoundsError, Diverged, RlCoreError
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import NotFinite
 from rl_core.graph.members import Place
 from rl_core.graph.scopes import blocks_of
-from rl_core.graph.sync import paired_variables
 from rl_core.graph.xla import when
 from rl_core.hyperparameters import Hyperparameters
 from rl_core.optimizers.adam import Adam
@@ -34,13 +32,6 @@ from rl_core.optimizers.packed_adam import Applied, LoopMoments
 from rl_core.optimizers.phase import Jointly, PhaseCalls
 from rl_core.random import Keys
 from rl_core.replay import ReplayMemory
-
-
-class Inspection(NamedTuple):
-    """State read from the graph, for logs."""
-
-    target_age: Any  # updates since the target was copied
-    divergence: Any  # global L2 norm of online - target
 
 
 class Learner:
@@ -76,11 +67,7 @@ class Learner:
     ) -> None:
         self._engine, self._config, self._live = engine, config, live
         self.updates = 0
-        self.clock = TargetClock(
-            live.reader("sync_period"),
-            lambda: networks.sync(live["tau"]),
-            copy_rule(config, live, networks),
-        )
+        self.clock = target_clock(config, live, networks)
         self.update = Update(config, keys, live, networks, memory, self.clock)
         alone = self.update.alone(
             lambda loss: self._apply_alone(loss, networks),
@@ -99,17 +86,11 @@ class Learner:
             engine, self.ops, self.moments, alone.end, self.update.young_end,
             stats, fused, fewest, live.tensors, self.clock,
         )  # fmt: skip
-        sync, begin = self.clock.copied_by(networks.sync()), networks.all_as_online()
-        if config.on_sync:
-            sync = tf.group(sync, self._reset())
-        self.drawn = [alone.end, stats.loss.op, sync]
-        self._sync_now = engine.callable(None, targets=[sync])
-        self._begin_now = engine.callable(None, targets=[self.clock.copied_by(begin)])
-        pairs = paired_variables(networks.online, networks.target)
-        distance = tf.global_norm([of.read_value() - to.read_value() for of, to in pairs])
-        self._inspect = engine.callable(Inspection(self.clock.age.read_value(), distance))
+        reset = self._reset() if config.on_sync else None
+        self._copies = Copies(engine, networks, self.clock, reset)
+        self.drawn = [alone.end, stats.loss.op, *self._copies.drawn]
         self._count = engine.callable(self.update.count.read_value())
-        self.watch = CopyWatch.of(engine, self.clock.rule, self.clock.age)
+        self.watch = self.clock.watch(engine)
 
     def of_member(
         self, place: Place, config: DqnConfig, live: LiveFeeds, joined: Jointly | None
@@ -120,7 +101,7 @@ class Learner:
             self, _config=config, _live=live, updates=0, freeze=_freeze(config, self.ops),
             clock=clock, moments=moments, gradients=self.gradients.of_member(place, live),
             _calls=self._calls.of_member(place, moments, clock, joined),
-            watch=self.watch and self.watch.of_member(place),
+            _copies=place.copy(self._copies), watch=self.watch and self.watch.of_member(place),
         )  # fmt: skip
 
     # Learning.
@@ -139,10 +120,13 @@ class Learner:
         """
         if updates < 1:
             raise BoundsError(f"updates must be a whole number >= 1, got {updates}")
+        whole = self._config.updates_per_rollout or 1
+        if updates % whole:
+            raise BoundsError(f"a rollout has {whole} updates, and all are made, got {updates}")
         before = self.freeze.position
         live, phases = self._live.values(), tuple(self._phases(hyperparameters, updates))
         # Read here: acting may go on while the updates are made.
-        period, env_step = hyperparameters["sync_period"], hyperparameters.env_step
+        period, env_step = hyperparameters.get("sync_period"), hyperparameters.env_step
         if self.clock.now is None and not self.clock.rule:
             self.clock.know(self.target_age)
 
@@ -164,17 +148,23 @@ class Learner:
         return learn
 
     def sync(self, env_step: int) -> None:
-        """Copies online to target at once, after `env_step` env steps; its age is 0 then."""
-        age = self.target_age
+        """Copies online to target at once, after `env_step` env steps; its age is 0 then.
+
+        Raises:
+          RlCoreError: there is no target network.
+        """
+        sync, age = self._copies.sync, self.target_age
+        if sync is None or age is None:
+            raise RlCoreError("there is no target network to sync: rollout > 0 does without")
         if self._config.on_sync:
             self.moments.to_slots()
-        self._sync_now()
+        sync()
         self.clock.copied(age)
         self.clock.note(env_step)
 
     def begin(self) -> None:
         """Copies online to every other network; the target's age is 0 then."""
-        self._begin_now()
+        self._copies.begin()
         self.clock.know(0)
 
     def goes_on_from(self, updates: int, position: Sequence[int]) -> None:
@@ -190,12 +180,14 @@ class Learner:
 
     def inspect(self) -> Inspection:
         """Reads what the graph knows and the loop does not need."""
-        return Inspection(*(value.item() for value in self._inspect()))
+        return self._copies.inspect()
 
     @property
-    def target_age(self) -> int:
-        """Updates since the target was copied."""
-        return self.inspect().target_age if self.clock.now is None else self.clock.now
+    def target_age(self) -> int | None:
+        """Updates since the target was copied; None without a target network."""
+        if self._copies.sync is None or self.clock.now is None:
+            return self.inspect().target_age
+        return self.clock.now
 
     @property
     def not_compiled(self) -> str | None:

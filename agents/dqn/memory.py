@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 from agents.config.model import DqnConfig
 from agents.dqn.live_feeds import LiveFeeds
 from rl_core.replay import (
+    EpochSampler,
     NStepTransitions,
     PrioritizedSampler,
     ReplayMemory,
@@ -42,7 +43,7 @@ def build_memory(
     observations: tf.Tensor,
     legal: tf.Tensor | None,
 ) -> ReplayMemory:
-    """Builds the config's replay memory.
+    """Builds the config's replay memory, or that of one rollout.
 
     Args:
       live: what samples are fed.
@@ -55,11 +56,17 @@ def build_memory(
     """
     masked = None if legal is None else int(legal.shape[1])
     columns = transition_columns(observations.shape.as_list()[1:], observations.dtype, masked)
-    rows = ValidRows(config.replay_capacity, config.num_envs, columns)
+    capacity = config.replay_capacity
+    if config.rollout:
+        # One time step more: what the last one of a rollout led to, the first one of the next.
+        capacity = (config.rollout + 1) * config.num_envs
+    rows = ValidRows(capacity, config.num_envs, columns)
     n_step = live.reader("n_step") if "n_step" in live else None
     items = NStepTransitions(rows, live.reader("discount"), n_step, learned_rewards(live))
     sampler: Sampler = UniformSampler(rows)
-    if config.prioritized:
+    if config.rollout:
+        sampler = EpochSampler(rows, config.batch_size)
+    elif config.prioritized:
         alpha, beta = live.reader("priority_alpha"), live.reader("priority_beta")
         sampler = PrioritizedSampler(rows, alpha, beta)
     return ReplayMemory(rows, sampler, items)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agents.config.model import NETWORKS, DqnConfig
-from agents.dqn.heads import HEADS
+from agents.dqn.heads import head_of
 from rl_core.arguments import require_a, require_whole
 from rl_core.errors import ArgumentError, shown
 from rl_core.memory import Need, check_needs
@@ -83,18 +83,27 @@ def needs(
     transition = 2 * n * dtype.itemsize + _FLOAT * (2 * size.units + _pairs(config))
     weights = f"{size.weights:,}" if size.weights < 10**18 else f"{min(size.weights, 10**99):.3g}"
     actors = [on_the_way(config, observation_shape, dtype, num_actions)]
+    rows, kept = config.replay_capacity, "replay_capacity"
+    if config.rollout:
+        # The network looks at all rows of a rollout at once.
+        rows, kept = (config.rollout + 1) * config.num_envs, "rollout"
+        batch = max(batch, rows)
     return [
         Need(
-            f"a replay of {config.replay_capacity:,} rows{each}",
-            members * config.replay_capacity * row,
-            "replay_capacity",
+            f"a {'rollout' if config.rollout else 'replay'} of {rows:,} rows{each}",
+            members * rows * row,
+            kept,
         ),
         Need(
             f"networks of {weights} weights in {copies:,} copies{each}",
             members * copies * size.weights * _FLOAT,
             _largest_of_networks(config),
         ),
-        Need(f"batches of {batch:,}", batch * transition, _largest_of_batches(config)),
+        Need(
+            f"batches of {batch:,}",
+            batch * transition,
+            "rollout" if config.rollout else _largest_of_batches(config),
+        ),
         *(actors if config.loop == "remote" else []),
     ]
 
@@ -124,7 +133,8 @@ def _row_bytes(observation_shape: Sequence[int], dtype: np.dtype) -> int:
 
 def weight_copies(config: DqnConfig) -> int:
     """Returns the number of arrays of one network's size that exist during an update."""
-    networks = 1 + config.averaged_targets + bool(config.ema_decay) + (config.loop == "concurrent")
+    targets = 0 if config.rollout else config.averaged_targets
+    networks = 1 + targets + bool(config.ema_decay) + (config.loop == "concurrent")
     kept = networks + 2  # Adam's moments
     snapshots = config.past_states + 1 if config.past_states else 0
     return kept * (1 + snapshots) + 1  # the gradients
@@ -178,7 +188,7 @@ _CONVOLUTIONS = {
 
 def _head(config: DqnConfig, features: int, num_actions: int) -> NetworkSize:
     """One stream, or two, of dense layers."""
-    by_fraction = "embedding" in HEADS[config.head].blocks
+    by_fraction = "embedding" in head_of(config).blocks
     numbers = 1 if by_fraction else _numbers_of_the_head(config)[1] or 1
     weights = units = 0
     for actions in (1, num_actions) if config.dueling else (num_actions,):
@@ -201,7 +211,7 @@ def _pairs(config: DqnConfig) -> int:
 
 def _numbers_of_the_head(config: DqnConfig) -> tuple[str, int]:
     """Returns the key of the config that sets the numbers per action, and how many they are."""
-    name = HEADS[config.head].numbers
+    name = head_of(config).numbers
     return name, getattr(config, name) if name else 0
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
-from agents.dqn.heads import HEADS
+from agents.dqn.heads import head_of
 from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.own_network import OwnNetwork
 from rl_core.graph.layers import layers_built
@@ -63,9 +63,9 @@ class Networks:
 
     Attributes:
       online, target, ema, behaviour: full names of their scopes; the last two are None if there
-        are none.
+        are none. So is `target` where rollouts do without.
       greedy: values of the online network for `observations`, without noise.
-      greedy_target: the same of the target network.
+      greedy_target: the same of the target network, or None.
       greedy_ema: the same of the averaged weights, or None.
       hidden: layers of rectified units of the online network, as `greedy` has them.
     """
@@ -88,10 +88,15 @@ class Networks:
         self.hidden = hidden_layers(built)
         self.online = self._kept(online)
         names = ["target", *(f"past_target/{i}" for i in range(config.averaged_targets - 1))]
+        if config.rollout:
+            names = []
         # From the newest to the oldest.
         copies = [self._copy_of_online(name, observations) for name in names]
         self._targets = [scope for scope, _ in copies]
-        self.target, self.greedy_target = copies[0]
+        self.target: str | None = None
+        self.greedy_target: Values | None = None
+        if copies:
+            self.target, self.greedy_target = copies[0]
         self.ema: str | None = None
         self.greedy_ema: Values | None = None
         if config.ema_decay:
@@ -187,7 +192,7 @@ def build_network(config: DqnConfig, num_actions: int) -> Network:
       ConfigError: the user's own network cannot be imported.
     """
     streams = Streams(num_actions, config.dueling, config.head_hidden, config.noisy)
-    kind = HEADS[config.head]
+    kind = head_of(config)
     head = kind.build(config, streams)
     if config.network in TORSOS:
         torso = TORSOS[config.network](config.hidden, normalise=config.layer_norm)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
-from agents.dqn.heads import HEADS, Terms
+from agents.dqn.heads import Terms, head_of
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
 from rl_core.losses import TdLoss, functional_penalty, legal_only
@@ -36,7 +36,7 @@ class Objective:
     def __init__(self, config: DqnConfig, keys: Keys, networks: Networks, live: LiveFeeds) -> None:
         self._config, self._keys, self._live = config, keys, live
         self._networks = networks
-        self._head = HEADS[config.head]
+        self._head = head_of(config)
 
     def __call__(self, batch: Transitions, counter: tf.Tensor) -> Regression:
         """Returns the regression of `batch`; `counter`, of updates, picks random numbers."""

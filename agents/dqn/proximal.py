@@ -24,6 +24,7 @@ def proximal_pull(config: DqnConfig, live: LiveFeeds, networks: Networks) -> Pul
     """
     if not config.holds_by("proximal_weight"):
         return None
+    assert networks.target is not None  # the config was checked
     pairs = paired_variables(networks.online, networks.target)
     of_target = {of.op.name: to for of, to in pairs}
 

@@ -34,7 +34,9 @@ class QValues:
         self._rank = int(networks.observations.shape.rank)
         self._dtype = networks.observations.dtype.as_numpy_dtype
         feeds = [networks.observations, *own.tensors.values()]
-        values = {"online": networks.greedy, "target": networks.greedy_target}
+        values = {"online": networks.greedy}
+        if networks.greedy_target is not None:
+            values["target"] = networks.greedy_target
         if networks.greedy_ema is not None:
             values["averaged"] = networks.greedy_ema
         self._calls: dict[str, Callable[..., np.ndarray]] = {
@@ -54,8 +56,8 @@ class QValues:
 
         Args:
           observation: [M, ...] as the envs show them, or a single one; lists may be given too.
-          of: "online", "target", "averaged" (with `ema_decay`), or "past/K": the online network at
-            the K-th last snapshot, which `rewind K` would go back to.
+          of: "online", "target" (with a replay), "averaged" (with `ema_decay`), or "past/K": the
+            online network at the K-th last snapshot, which `rewind K` would go back to.
 
         Returns:
           [M, A] float32, or [A] of a single observation; noisy layers show their mean.

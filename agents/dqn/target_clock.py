@@ -9,7 +9,11 @@ from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from agents.dqn.copy_rule import CopyRule
+from agents.config.model import DqnConfig
+from agents.dqn.copy_rule import CopyRule, CopyWatch, copy_rule
+from agents.dqn.live_feeds import LiveFeeds
+from agents.dqn.networks import Networks
+from rl_core.graph.engine import Engine
 from rl_core.graph.xla import when
 
 # Copies that nobody has asked for yet: a run asks many times a second.
@@ -110,7 +114,11 @@ class TargetClock:
 
     # In Python.
 
-    def know(self, age: int) -> None:
+    def watch(self, engine: Engine) -> CopyWatch | None:
+        """Declares what reads the rule; None without a rule."""
+        return CopyWatch(engine, self.rule, self.age) if self.rule else None
+
+    def know(self, age: int | None) -> None:
         """Takes in the age, unless a rule changes it unseen."""
         self.now = None if self.rule else age
 
@@ -150,3 +158,48 @@ class TargetClock:
         if self._copied_at is not None and made:
             self.copies.append(Copy(env_step, self._copied_at))
         self._copied_at = None
+
+
+class NoTarget(TargetClock):
+    """The clock of an agent without a target network: nothing is ever copied, and it has no age."""
+
+    def __init__(self) -> None:
+        self.now, self.copies, self._copied_at = None, deque(), None
+        self.known_age = tf.placeholder(tf.int64, [], "known_age")
+        self.rule = None
+
+    def of_member(self) -> TargetClock:
+        """The same."""
+        return self
+
+    def know(self, age: int | None) -> None:
+        """Does nothing."""
+
+    def advance(
+        self, updates: Any, made: tf.Tensor | None, update: tf.Tensor, td_error: tf.Tensor
+    ) -> Advanced:
+        """Does nothing."""
+        return Advanced(tf.constant(False), tf.no_op())
+
+    def advance_as_known(self) -> tf.Operation:
+        """Does nothing."""
+        return tf.no_op()
+
+    def copied_by(self, copy: tf.Operation) -> tf.Operation:
+        """`copy`, which is of other networks."""
+        return copy
+
+    def pass_one(self, period: int | None) -> int | None:
+        """Does nothing."""
+        return None
+
+    def pass_by(self, updates: int, period: int | None) -> None:
+        """Does nothing."""
+
+
+def target_clock(config: DqnConfig, live: LiveFeeds, networks: Networks) -> TargetClock:
+    """Returns the clock of an agent."""
+    if networks.target is None:
+        return NoTarget()
+    rule = copy_rule(config, live, networks)
+    return TargetClock(live.reader("sync_period"), lambda: networks.sync(live["tau"]), rule)

@@ -11,13 +11,14 @@ import tensorflow.compat.v1 as tf
 from agents.config.model import DqnConfig
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
-from agents.dqn.objective import Objective
+from agents.dqn.objective import Objective, Regression
+from agents.dqn.rollout import RolloutObjective
 from agents.dqn.target_clock import TargetClock
 from rl_core.graph.finite import where
 from rl_core.graph.sync import copy_vars
 from rl_core.optimizers.packed_adam import Applied, LoopAdam, Moments
 from rl_core.random import Keys, Stream
-from rl_core.replay import ReplayMemory
+from rl_core.replay import ReplayMemory, Transitions
 
 # Applies the gradients of a loss [].
 Apply = Callable[[tf.Tensor], Applied]
@@ -88,7 +89,11 @@ class Update:
     ) -> None:
         self._config, self._keys, self._live, self._networks = config, keys, live, networks
         self._memory, self._clock = memory, clock
-        self._objective = Objective(config, keys, networks, live)
+        self._objective: Callable[[Transitions, tf.Tensor], Regression]
+        if config.rollout:
+            self._objective = RolloutObjective(config, keys, networks, live, memory)
+        else:
+            self._objective = Objective(config, keys, networks, live)
         with tf.variable_scope("counters"):
             self.count = tf.get_variable(
                 "updates", [], tf.int64, tf.zeros_initializer(), trainable=False

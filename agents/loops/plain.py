@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent, LearnStats
 from envs import Envs, Episode, Step
 from rl_core.arguments import require_a
@@ -51,11 +52,10 @@ def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
                 step.observation, step.reward, step.terminated, step.autoreset, legal=step.legal
             )
             # Learn after storing, so that a phase can sample every env step that it counts.
-            phases = state.clock.phases_due(state.new_steps, live["learn_period"])
-            stats = None
-            if phases and state.env_step >= config.learn_start:
+            due, stats = state.updates_due(config, live), None
+            if due:
                 log_due = state.env_step >= state.next_log
-                stats = agent.learn(phases * live["updates_per_learn"], stats=log_due)
+                stats = agent.learn(due, stats=log_due)
                 state.next_log += log_due * config.log_period
             step = envs.step(actions)
             state.count(envs.num_envs - int(np.count_nonzero(step.autoreset)))
@@ -110,6 +110,17 @@ class LoopState:
         rest = {name: count for name, count in counts.items() if name != "learn_age"}
         return cls(**rest, clock=LearnClock(counts["learn_age"]), step=step)
 
+    def updates_due(self, config: DqnConfig, live: Mapping[str, Any]) -> int:
+        """Returns how many updates are due; asks the clock, so call it once at each time step."""
+        if config.rollout:
+            # The first time step only shows where the envs begin.
+            rollouts = self.clock.phases_due(min(self.tick, 1), config.rollout)
+            return rollouts * config.updates_per_rollout
+        phases = self.clock.phases_due(self.new_steps, live["learn_period"])
+        if not phases or self.env_step < config.learn_start:
+            return 0
+        return int(phases * live["updates_per_learn"])
+
     def count(self, new_steps: int) -> None:
         """Adds one time step, which had `new_steps` transitions."""
         self.tick += 1
@@ -118,7 +129,7 @@ class LoopState:
 
 
 class LearnClock:
-    """Counts env steps and tells how many learning phases are due.
+    """Counts env steps, or with rollouts time steps, and tells how many learning phases are due.
 
     Phases are `learn_period` env steps apart. With many envs one time step may be several periods
     long; then several phases are due.

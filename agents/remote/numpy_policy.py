@@ -42,7 +42,7 @@ class NumpyPolicy:
         if byte_bounds is not None:
             low, high = (np.asarray(bound, np.float32) for bound in byte_bounds)
             self._low, self._span = low, np.where(high > low, high - low, np.float32(1))
-        self._support = np.linspace(config.v_min, config.v_max, config.atoms, dtype=np.float32)
+        self._support = np.linspace(*config.ends_of_support, config.atoms, dtype=np.float32)
         self._weights: Weights = {}
 
     def load(self, weights: Weights) -> None:

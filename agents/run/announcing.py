@@ -16,9 +16,10 @@ def announce(
 ) -> None:
     """Shows what is trained, the memory that it needs, and an env that may go on for ever."""
     rows, config = agent.replay, agent.config
+    kept = f"{rows.capacity:,} rows ({format_bytes(rows.nbytes)} once full)"
     display.detail(
-        f"{repeat.note if repeat else directory.path}: {config.env_id}, replay of "
-        f"{rows.capacity:,} rows ({format_bytes(rows.nbytes)} once full)"
+        f"{repeat.note if repeat else directory.path}: {config.env_id}, "
+        f"{'rollouts' if config.rollout else 'replay'} of {kept}"
     )
     if config.loop == "remote":
         display.detail(memory_on_the_way(config, envs))

@@ -139,7 +139,8 @@ class RunControl:
         live, learner = dict(self.agent.hyperparameters), self.agent.learner
         if learner.watch is None:
             age = learner.target_age
-            return {"target_age": age, "next_copy": f"at age {live['sync_period']:,}"}
+            then = None if age is None else f"at age {live['sync_period']:,}"
+            return {"target_age": age, "next_copy": then}
         reading = learner.watch.read()
         return {"target_age": reading.age, "next_copy": next_copy(live, reading)}
 

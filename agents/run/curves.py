@@ -192,7 +192,6 @@ class Reporter:
 
     def _write_state(self, env_step: int) -> None:
         agent, live = self._agent, self._agent.hyperparameters
-        state = agent.inspect()
         now = self._clock.seconds
         updates = agent.updates
         steps_then, updates_then, then = self._last
@@ -206,15 +205,24 @@ class Reporter:
                 "learn/updates": updates,
                 "live/epsilon": live["epsilon"],
                 "live/learning_rate": live["learning_rate"],
-                "live/sync_period": live["sync_period"],
                 "live/arm": agent.learner.freeze.arm,
-                "target/age": state.target_age,
-                "target/distance": state.divergence,
             }
+            | _of_target(agent)
             | {f"live/{name}": live[name] for name in self._scheduled}
             | self._copies.state(dict(live)),
             env_step,
         )
+
+
+def _of_target(agent: DqnAgent) -> dict[str, float]:
+    state = agent.inspect()
+    if state.target_age is None:  # there is no target network
+        return {}
+    return {
+        "live/sync_period": agent.hyperparameters["sync_period"],
+        "target/age": state.target_age,
+        "target/distance": state.divergence,
+    }
 
 
 def _scheduled(live: Hyperparameters) -> tuple[str, ...]:

@@ -117,4 +117,6 @@ class Display:
 
     def _may_learn(self) -> bool:
         config, live = self._agent.config, self._agent.hyperparameters
-        return config.loop == "compiled" or live.env_step >= config.learn_start
+        return (
+            config.loop == "compiled" or config.rollout > 0 or live.env_step >= config.learn_start
+        )

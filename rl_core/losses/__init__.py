@@ -4,6 +4,7 @@ Imports: rl_core.errors.
 """
 
 from rl_core.losses.categorical import categorical_projection, categorical_q_learning, support
+from rl_core.losses.hl_gauss import gaussian_histogram, hl_gauss
 from rl_core.losses.masking import legal_only
 from rl_core.losses.munchausen import (
     log_policy,
@@ -13,6 +14,7 @@ from rl_core.losses.munchausen import (
     soft_bootstrap,
 )
 from rl_core.losses.quantile import quantile_huber, quantile_midpoints, quantile_q_learning
+from rl_core.losses.returns import lambda_returns
 from rl_core.losses.stillness import blend, functional_penalty
 from rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
 
@@ -23,7 +25,10 @@ __all__ = [
     "categorical_q_learning",
     "double_q_learning",
     "functional_penalty",
+    "gaussian_histogram",
+    "hl_gauss",
     "huber",
+    "lambda_returns",
     "legal_only",
     "log_policy",
     "munchausen_bonus",

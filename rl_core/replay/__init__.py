@@ -2,7 +2,7 @@
 
     rows          a ring of declared columns
     valid_rows    the ring, and a queue of the rows that may be sampled
-    samplers      which rows a batch begins at: uniform; prioritized, on a sum_tree
+    samplers      which rows a batch begins at: uniform; prioritized, on a sum_tree; in epochs
     items         what a batch consists of: n-step transitions
     memory        all three as one
     contents      rows as arrays, for checkpoints and digests
@@ -12,6 +12,7 @@ Imports: rl_core.errors, rl_core.graph, rl_core.memory, rl_core.random.
 
 from rl_core.memory import check_memory, format_bytes
 from rl_core.replay.contents import ReplayContents
+from rl_core.replay.epochs import EpochSampler
 from rl_core.replay.items import Items, NStepTransitions, Transitions
 from rl_core.replay.memory import ReplayMemory
 from rl_core.replay.prioritized import PrioritizedSampler
@@ -22,6 +23,7 @@ from rl_core.replay.valid_rows import ValidRows
 __all__ = [
     "Column",
     "Drawn",
+    "EpochSampler",
     "Items",
     "NStepTransitions",
     "PrioritizedSampler",

@@ -25,6 +25,9 @@ MASKED = {"env_id": "Taxi-v4"}
 IN_GRAPH = {"loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 250}
 CONCURRENT = {"loop": "concurrent", "learn_period": 16, "updates_per_learn": 8}
 FUSED = {"learn_period": 16, "updates_per_learn": 8}
+# Without the keys of a replay and of a target network.
+ROLLOUTS = {"rollout": 20, "num_envs": 4, "epochs": 2, "layer_norm": "true", "loss": "squared",
+            "replay_capacity": 100_000, "learn_start": 1_000, "sync_period": 500}  # fmt: skip
 KINDS = {
     "plain": {},
     "plain, without XLA": {"xla": "false"},
@@ -45,6 +48,7 @@ KINDS = {
     "noisy, Boltzmann": {"noisy": "true", "boltzmann": "true"},
     "categorical, double": {**C51, "double": "true", "n_step": 3},
     "categorical, three targets": {**C51, "averaged_targets": 3},
+    "HL-Gauss": {**C51, "loss": "hl_gauss"},
     "quantile": {"head": "quantile", "quantiles": 8},
     "implicit": {"head": "implicit", "tau_samples": 8, "tau_samples_acting": 4},
     "munchausen": {"munchausen": "true"},
@@ -52,6 +56,8 @@ KINDS = {
     "rainbow": {**C51, "double": "true", "dueling": "true", "prioritized": "true", "n_step": 3,
                 "noisy": "true", "epsilon": 0.0},
     "layer norm, head layers": {"layer_norm": "true", "head_hidden": "[8]"},
+    "rollouts": ROLLOUTS,
+    "rollouts, compiled": {**ROLLOUTS, **IN_GRAPH},
     "action masks": MASKED,
     "action masks, double, n-step": {**MASKED, "double": "true", "n_step": 3},
     "async": {"num_envs": 2, "vectorization": "async"},

@@ -221,7 +221,7 @@ def test_an_unknown_key_is_refused_with_the_nearest(write):
         ("env_id=3", "str", "3"),
         ("hidden=64", "", "64"),
         ("hidden=[64, 2.5]", "whole number", "2.5"),
-        ("loss=hubber", "'huber' or 'squared'", "'hubber'"),
+        ("loss=hubber", "'huber', 'squared' or 'hl_gauss'", "'hubber'"),
         ("env_kwargs=3", "", "3"),
         ("freeze=3", "", "3"),
     ],
@@ -313,9 +313,16 @@ def test_settings_do_not_guess_types_and_know_their_live_fields():
         *("sync_distance", "min_target_age", "max_target_age", "discount"),
         *("online_weight", "min_weight", "functional_weight", "proximal_weight"),
         *("munchausen_alpha", "munchausen_temperature", "munchausen_clip"),
-        *("n_step", "priority_alpha", "priority_beta", "learn_period", "updates_per_learn"),
-        *("learning_rate", "huber_delta", "max_grad_norm", "ema_decay", "epsilon", "temperature"),
-        "histograms",
+        *(
+            "n_step",
+            "priority_alpha",
+            "priority_beta",
+            "q_lambda",
+            "learn_period",
+            "updates_per_learn",
+        ),
+        *("learning_rate", "huber_delta", "hl_gauss_sigma", "max_grad_norm", "ema_decay"),
+        *("epsilon", "temperature", "histograms"),
     ]
     assert knobs["sync_period"].whole and knobs["sync_period"].unit == "updates"
     assert all(knob.unit and knob.meaning for knob in knobs.values())

@@ -38,6 +38,18 @@ def test_a_config_has_the_keys_of_its_groups_in_their_order_and_none_twice():
         ),
         ({"freeze": [{"exempt": ["head"]}]}, "DqnConfig: freeze.updates is missing"),
         ({"v_min": 3.0, "v_max": 1.0}, "DqnConfig: v_min must be below v_max, got 3 and 1"),
+        (
+            {"loss": "hl_gauss"},
+            "DqnConfig: loss = 'hl_gauss' needs head = 'categorical', got head = 'scalar'",
+        ),
+        (
+            {"loss": "squared", "head": "categorical"},
+            "DqnConfig: loss = 'squared' is for head = 'scalar'; a categorical head has its own",
+        ),
+        (
+            {"munchausen": True, "head": "categorical"},
+            "munchausen needs head = 'scalar', 'quantile' or 'implicit', or loss = 'hl_gauss'",
+        ),
     ],
     ids=lambda given: "-".join(given) if isinstance(given, dict) else "",
 )

@@ -31,6 +31,7 @@ VARIANTS = {
     "noisy": {"noisy": True, "head_hidden": [4], "epsilon": 0.0},
     "boltzmann": {"boltzmann": True, "epsilon": 0.1},
     **{name: how for name, how in HEADS.items() if how},
+    "hl_gauss": HEADS["categorical"] | {"loss": "hl_gauss"},
     "munchausen_implicit": HEADS["implicit"] | {"munchausen": True},
     "rainbow": HEADS["categorical"]
     | {"double": True, "dueling": True, "prioritized": True, "n_step": 3}

@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from agents.config.model import DqnConfig
 from agents.dqn.chunks import Counts, chunk_placeholders
 from agents.dqn.in_graph_loop import InGraphLoop
-from agents.loops.plain import LearnClock
+from agents.loops.plain import LearnClock, LoopState
 from rl_core.optimizers.freeze_schedule import Arm, FreezeSchedule
 
 BLOCKS = ("torso", "head", "value")
 ARMS = [("torso",), (), ("head", "value")]
 
 
-def loop_of(arms, **config):
+def loop_of(arms, rollout=0, **config):
     """All of a loop that its decisions read."""
     return SimpleNamespace(
-        _config=SimpleNamespace(**config),
+        _config=SimpleNamespace(rollout=rollout, **config),
         _blocks=BLOCKS,
         _arms=arms,
         fed=chunk_placeholders(len(BLOCKS), len(arms), knobs=2),
@@ -30,7 +31,7 @@ def test_the_loop_in_the_graph_learns_when_the_learn_clock_says(engine, num_envs
     """Also while the period is shortened and lengthened, and time steps have resets."""
     with engine.building():
         loop = loop_of([Arm(frozenset(), 1)], learn_start=30)
-        due, age = InGraphLoop._due(loop, loop.fed.counts)
+        due, age = InGraphLoop._due(loop, loop.fed.counts, tf.zeros([1], tf.int64))
     engine.start()
     fed = loop.fed
     call = engine.callable((due, age), [*fed.counts, fed.learn_period, fed.updates_per_learn])
@@ -44,6 +45,25 @@ def test_the_loop_in_the_graph_learns_when_the_learn_clock_says(engine, num_envs
         some += updates
         env_step += new_steps
     assert some > 0
+
+
+def test_with_rollouts_it_counts_time_steps_whatever_was_reset(engine):
+    with engine.building():
+        loop = loop_of([Arm(frozenset(), 1)], rollout=5)
+        now = tf.placeholder(tf.int64, [1])
+        due, age = InGraphLoop._due(loop, loop.fed.counts, now)
+    engine.start()
+    fed = loop.fed
+    call = engine.callable((due, age), [*fed.counts, fed.learn_period, fed.updates_per_learn, now])
+    rng, config = np.random.default_rng(0), DqnConfig(rollout=5, batch_size=1, epochs=3)
+    state, learn_age, phases = LoopState(), 0, []
+    for t in range(40):
+        counts = Counts(*map(np.int64, (state.env_step, state.new_steps, learn_age)))
+        updates, learn_age = call(*counts, np.int64(5), np.int64(15), np.array([t]))
+        assert updates == state.updates_due(config, {}) and learn_age == state.clock.age
+        phases += [t] * int(updates // 15)
+        state.count(int(rng.integers(0, 2)))
+    assert phases == [5, 10, 15, 20, 25, 30, 35]
 
 
 @pytest.mark.parametrize("number", [2, 3])

@@ -90,10 +90,11 @@ class Twin:
 
 def train_step_by_step(config):
     """What the loop in the graph stands for: one Python statement for each thing it does."""
-    config = config.model_copy(update={"loop": "concurrent"})  # an agent that can `store`
+    config = config.model_copy(update={"loop": "plain"})
     rules = make_rules(config.env_id)
     agent = DqnAgent(config, rules.observation_shape, rules.observation_dtype, rules.num_actions)
     twin, clock, N = Twin(config), LearnClock(), config.num_envs
+    rollout = config.rollout
     state = twin.begin(np.zeros(1, np.int64))
     reward, terminated = np.zeros(N, np.float32), np.zeros(N, bool)
     autoreset, ended = np.ones(N, bool), np.zeros(N, bool)
@@ -107,8 +108,12 @@ def train_step_by_step(config):
         action = np.where(coin < np.float32(config.epsilon), random, agent.greedy(observation))
         row = observation, action.astype(np.int32), reward, terminated, autoreset
         agent.store(named(*(np.array(column)[None] for column in row)))
-        phases = clock.phases_due(new_steps, config.learn_period)
-        if phases and env_step >= config.learn_start:
+        if rollout:
+            if t and t % rollout == 0:
+                agent.learn(config.updates_per_rollout)
+        elif (phases := clock.phases_due(new_steps, config.learn_period)) and (
+            env_step >= config.learn_start
+        ):
             agent.learn(phases * config.updates_per_learn)
         counter = np.array([t + 1])
         fresh, *rest = twin.begin(counter), *twin.step(counter, *state, row[1])
@@ -127,6 +132,12 @@ def train_step_by_step(config):
         episodes += [(e, int(length[e]), env_step) for e in np.flatnonzero(ended)]
 
 
+# Without the keys of a replay and of a target network.
+ROLLOUTS = {
+    name: DqnConfig.model_fields[name].default
+    for name in ("replay_capacity", "learn_start", "learn_period", "updates_per_learn",
+                 "sync_period")
+} | {"rollout": 20, "num_envs": 2, "epochs": 3, "batch_size": 8, "layer_norm": True}  # fmt: skip
 KINDS = {
     "one env": {},
     "four envs": {"num_envs": 4},
@@ -149,10 +160,15 @@ KINDS = {
         "sync_growth": 0.2, "sync_fit": 0.9, "sync_fit_updates": 5, "sync_distance": 0.3,
     },
     "another game": {"env_id": "InGraph/Catch-v0"},
+    "rollouts": ROLLOUTS,
+    "rollouts, compiled by XLA": ROLLOUTS | {"xla": True},
+    "rollouts, plain operations, truncated": ROLLOUTS | {
+        "env_id": "InGraph/MountainCar-v0", "env_steps": 900,
+    },
 }  # fmt: skip
 
 
-FAST = ("compiled by XLA",)
+FAST = ("compiled by XLA", "rollouts")
 
 
 def slower(kinds, *fast):

@@ -21,6 +21,7 @@ KINDS = [
     {"hidden": ()},
     {"dueling": True, "head_hidden": (6,)},
     {"head": "categorical", "atoms": 11, "v_min": -1.0, "v_max": 3.0},
+    {"head": "categorical", "loss": "hl_gauss", "atoms": 4, "v_min": -1.0, "v_max": 3.0},
     {"head": "quantile", "quantiles": 13, "dueling": True},
 ]
 

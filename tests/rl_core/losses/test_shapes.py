@@ -11,7 +11,7 @@ from rl_core import exploration, losses
 from rl_core.errors import ShapeError
 from rl_core.losses.td import require_shapes
 
-SIZES = {"A": 3, "B": 4, "M": 5, "N": 6}
+SIZES = {"A": 3, "B": 4, "M": 5, "N": 6, "T": 7}
 STEP = {"a_tm1": "B", "r_t": "B", "discount_t": "B"}
 MASKS = {"legal_tm1": "BA", "legal_t": "BA"}
 SOFT = {"alpha": 0.9, "temperature": 0.3, "clip": -1.0}
@@ -29,6 +29,12 @@ FUNCTIONS = [
         losses.categorical_q_learning,
         {"logits_tm1": "BAN", **STEP, "p_t": "BAN", "q_t_selector": "BA", "atoms_z": "N"},
         {},
+    ),
+    (losses.gaussian_histogram, {"target": "B", "atoms_z": "N"}, {"sigma": 0.75}),
+    (
+        losses.hl_gauss,
+        {"logits_tm1": "BAN", "a_tm1": "B", "target": "B", "atoms_z": "N"},
+        {"sigma": 0.75},
     ),
     (losses.quantile_huber, {"z": "BN", "taus": "BN", "target": "BM"}, {"kappa": 1.0}),
     (
@@ -61,6 +67,11 @@ FUNCTIONS = [
         {"weight": 1.0},
     ),
     (
+        losses.lambda_returns,
+        {"r_t": "TB", "discount_t": "TB", "v_t": "TB", "lambda_t": "TB"},
+        {},
+    ),
+    (
         exploration.epsilon_greedy,
         {"best": "B", "coin": "B", "die": "B", "legal": "BA"},
         {"epsilon": 0.1, "num_actions": 3},
@@ -78,7 +89,7 @@ def dtype_of(name):
     return tf.int32 if name in ("a_tm1", "best") else tf.float32
 
 
-def tensors(dimensions, known="ABMN"):
+def tensors(dimensions, known="ABMNT"):
     """Placeholders: of the sizes of those letters, of any size in the other dimensions."""
     return {
         name: tf.placeholder(dtype_of(name), [SIZES[c] if c in known else None for c in letters])
