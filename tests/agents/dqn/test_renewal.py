@@ -264,7 +264,9 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize(
+    "kind", ["rainbow", "implicit", pytest.param("quantile", marks=pytest.mark.slow)]
+)
 def test_every_head_can_be_reset_perturbed_and_recycled(kind):
     agent = made(configs("scalar", **NETWORKS[kind])[0])
     fresh = learned(agent)
