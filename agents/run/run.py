@@ -84,7 +84,7 @@ class Run:
             directory.path, agent, display.line, host.reporter, clock, sinks
         )
         files.make()
-        keep_order(envs, config, files, host, repeat and repeat.arrivals, display.line)
+        keep_order(envs, config, files, host, repeat.arrivals if repeat else None, display.line)
         stride = longest_tick(agent)
         compare = repeat.compare if repeat else None
         self._tracer = Tracer(agent, files.trace, display.line, compare, host.trace, stride)

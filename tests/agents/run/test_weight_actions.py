@@ -84,7 +84,12 @@ def made(run):
     return [(e.tick, e.name, e.value, e.who, e.old, e.new, e.taken) for e in entries(run)]
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+def some(*loops):
+    """These loops in the default tests, the others in the slow ones."""
+    return [pytest.param(of, marks=() if of in loops else pytest.mark.slow) for of in LOOPS]
+
+
+@pytest.mark.parametrize("loop", some("plain", "concurrent"))
 def test_steered_and_planned_actions_are_logged_and_repeated_bit_for_bit(tmp_path, loop):
     run = tmp_path / "run"
     config = DqnConfig(**SHORT | LOOPS[loop] | {"actions": PLANNED})
@@ -112,7 +117,7 @@ def test_steered_and_planned_actions_are_logged_and_repeated_bit_for_bit(tmp_pat
     assert plain.digest != outcome.digest
 
 
-@pytest.mark.parametrize("loop", ["plain", "concurrent", "compiled"])
+@pytest.mark.parametrize("loop", some("plain", "compiled")[:3])
 def test_a_kill_neither_loses_nor_doubles_an_action(tmp_path, pool, loop):
     """Right after actions, right before them, and between them and the next checkpoint."""
     config = DqnConfig(**SHORT | LOOPS[loop] | {"actions": PLANNED})
