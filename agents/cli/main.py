@@ -89,7 +89,7 @@ _COMMANDS = {
     "do": _Command(
         _STEER,
         "Do",
-        "Send an action to a running job: sync, rewind, pause, evaluate, stop and others.",
+        "Send an action to a running job: sync, rewind, reset, pause, evaluate, stop and others.",
     ),
     "status": _Command(_STEER, "Status", "Show the progress of a run and all its live values."),
     "log": _Command(

@@ -3,6 +3,7 @@
 model.py         DqnConfig: every key with its bounds and unit
 own_live.py      live values of the user's own, [live.NAME]
 settings.py      base of all settings: strict models, live fields, one-line errors
+weight_actions.py  actions on the weights that a config makes again and again
 live_values.py   the live values that an agent has under its config
 keys.py          the docs page of all keys, with their papers
 members.py       the members of a population: configs that differ in seed and live values

@@ -23,10 +23,12 @@ rollout.py         what batches of a rollout are regressed on (PQN)
 target_clock.py    the target's age, and when the target is copied
 copy_rule.py       copies that follow the run: a growing period, a good fit, a distance
 copies.py          copies of the online network by hand and at the beginning
-gradients.py       gradients of the next update, to be looked at
+gradients.py       the next update, to be looked at: its gradients, what its batch has observed
 live_feeds.py      live values as two arrays that calls are fed
 diverging.py       the error of learning that diverged
 q_values.py        action values by the present, the target and earlier networks
+fresh_weights.py   first weights, drawn again by other seeds
+renewal.py         resets, perturbs and recycles weights
 learned.py         what an agent has learned, as arrays
 state.py           weights, digest, snapshots; saves and restores an agent
 in_graph_loop.py   many time steps in one call, for envs in the graph

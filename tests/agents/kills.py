@@ -1,7 +1,7 @@
 """Kills runs with -9 and sees whether they still become the same runs.
 
     python -m tests.agents.kills --kills 1000            one run again and again
-    python -m tests.agents.kills --torture --kills 300   ten kinds of steered runs, each run
+    python -m tests.agents.kills --torture --kills 300   eleven kinds of steered runs, each run
                                                          killed once, resumed and compared
     python -m tests.agents.kills --one-poll --kills 20   killed right after it answered several
                                                          commands at once, resumed and replayed
@@ -59,6 +59,13 @@ KINDS = {
     "categorical, dueling, double": {
         "head": "categorical", "v_min": 0.0, "v_max": 50.0, "atoms": 11, "dueling": True,
         "double": True,
+    },
+    "planned actions on the weights": {
+        "actions": [
+            {"do": "reset", "block": "head", "every": 250},
+            {"do": "recycle", "threshold": 0.3, "every": 170},
+            {"do": "perturb", "factor": 0.9, "block": "torso", "every": 90},
+        ],
     },
     "async": {"num_envs": 2, "vectorization": "async"},
     "concurrent": {"loop": "concurrent", "learn_period": 16, "updates_per_learn": 8},

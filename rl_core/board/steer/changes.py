@@ -65,7 +65,10 @@ def as_command(run: Path, entry: Entry) -> str | None:
     elif entry.kind == "do" and entry.name in ACTIONS:
         words.append(entry.name)
         if isinstance(entry.value, int | float | str):
-            words += str(entry.value).split()
+            given = str(entry.value).split()
+            if any(word.startswith("-") for word in given):  # it would be read as an option
+                return None
+            words += given
     else:
         return None
     command = shlex.join(words)

@@ -87,6 +87,8 @@ def test_a_refusal_is_an_answer_with_the_reason_of_the_run(tools):
 def test_an_action_is_done_and_an_unknown_one_is_not(tools, runs):
     assert tools.do("fake-1", "snapshot")["taken"]
     assert read_log(runs / "fake-1/control/log.jsonl")[-1].who == "mcp"
+    assert tools.do("fake-1", "perturb", "0.8 torso")["text"].startswith("perturb 0.8 torso at")
+    assert "a factor above 0 and below 1" in refused(tools.do, "fake-1", "perturb", "2")
     assert "cannot do 'dance'" in refused(tools.do, "fake-1", "dance")
     assert all(f"{action}: " in Tools.do.__doc__ for action in ACTIONS)
 

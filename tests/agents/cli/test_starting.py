@@ -300,7 +300,7 @@ class Live(dict):
 def watched(monkeypatch, ticks, *, terminal=False, learn_start=2, loop="plain"):
     """What a display prints of `ticks(agent, clock, console)`."""
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
-    config = SimpleNamespace(env_steps=1_000, learn_start=learn_start, loop=loop)
+    config = SimpleNamespace(env_steps=1_000, learn_start=learn_start, loop=loop, rollout=0)
     live = Live(epsilon=1.0)
     learner = SimpleNamespace(not_compiled=None)
     agent = SimpleNamespace(config=config, hyperparameters=live, updates=0, learner=learner)

@@ -151,6 +151,11 @@ def test_what_was_taken_is_printed_beside_what_was_refused(capsys, long):
         (["set", "RUN", "tau=1e999"], "finite"),
         (["set", "RUN", "tau=0.5", "--timeout", "0"], "--timeout"),
         (["do", "RUN", "pauze"], "did you mean 'pause'"),
+        (["do", "RUN", "pause", "3"], "pause takes nothing after it, got 3"),
+        (["do", "RUN", "rewind", "0"], "rewind takes a whole number of snapshots >= 1, got 0"),
+        (["do", "RUN", "reset"], "reset takes the name of a block"),
+        (["do", "RUN", "perturb", "1.5"], "a factor above 0 and below 1, then perhaps a block"),
+        (["do", "RUN", "recycle", "0.1", "torso", "head"], "got '0.1 torso head'"),
         (["set", "NONE", "tau=0.5"], "cannot be steered"),
         (["do", "NONE", "pause"], "cannot be steered"),
         (["status", "NONE"], "cannot be steered"),
@@ -197,6 +202,18 @@ def test_do_prints_where_it_was_done(capsys, long):
     assert "paused" in ran(capsys, "status", long)[1]
     assert re.fullmatch("sync" + WHERE, ran(capsys, "do", long, "sync")[1])
     assert re.fullmatch("resume" + WHERE, ran(capsys, "do", long, "resume")[1])
+
+
+def test_actions_on_the_weights_take_words_and_the_run_names_the_nearest_block(capsys, long):
+    for words in (["reset", "head"], ["perturb", "0.8"], ["perturb", "0.9", "torso"]):
+        assert re.fullmatch(" ".join(words) + WHERE, ran(capsys, "do", long, *words)[1])
+    said = ran(capsys, "do", long, "recycle", "0.2")[1]
+    assert re.fullmatch(r"recycle 0.2: \d of 8 units" + WHERE, said)
+    code, out, err = ran(capsys, "do", long, "reset", "haed")
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert "refused reset: no block 'haed' (torso, head, all); did you mean 'head'?" in err
+    code, _, err = ran(capsys, "do", long, "recycle", "head")
+    assert code == 2 and "block 'head' has no hidden layer of rectified units" in err
 
 
 def test_status_shows_step_speed_live_values_and_their_source(capsys, long):

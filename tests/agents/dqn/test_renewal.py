@@ -135,6 +135,7 @@ def test_the_same_seed_has_the_same_bits_and_another_one_has_others(lab):
     for agent in (one, same, other):
         agent.renewal.reset("head")
         agent.renewal.perturb(0.5)
+        assert agent.state.replaced == 2  # so actors of a remote loop are sent the new weights
     assert lab.same(one.state.weights(), same.state.weights())
     assert one.state.digest() == same.state.digest() != other.state.digest()
     assert not np.array_equal(one.state.weights()["head/q/w"], other.state.weights()["head/q/w"])
@@ -175,6 +176,19 @@ def test_shrink_and_perturb_is_a_mean_of_old_and_new_weights(lab, form):
             np.testing.assert_allclose(value, wanted, rtol=1e-6, atol=1e-8, err_msg=name)
             assert not np.array_equal(value, before[name])
     assert not np.array_equal(now["online/head/q/w"], now["target/head/q/w"])
+
+
+@IN_BOTH_FORMS
+@pytest.mark.parametrize("do", [("reset", "all"), ("recycle", 1.0)], ids=["reset", "recycle"])
+def test_learning_goes_on_by_the_optimizer_that_was_changed(lab, form, do):
+    """A twin that is given the state after the action learns the same: no old moments are left."""
+    agent, twin = lab.filled(**form), lab.agent(**form)
+    agent.learn(6)
+    getattr(agent.renewal, do[0])(do[1])
+    twin.state.restore(agent.state.read(), [(0, agent.state.contents.time_steps(0, 50))])
+    for of in (agent, twin):
+        of.learn(4)
+    assert agent.state.digest() == twin.state.digest()
 
 
 def test_a_block_is_perturbed_alone(lab):
@@ -264,7 +278,9 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize(
+    "kind", ["rainbow", "implicit", pytest.param("quantile", marks=pytest.mark.slow)]
+)
 def test_every_head_can_be_reset_perturbed_and_recycled(kind):
     agent = made(configs("scalar", **NETWORKS[kind])[0])
     fresh = learned(agent)

@@ -42,6 +42,13 @@ LOOPS = {
     "two envs, prioritized": {"num_envs": 2, "prioritized": True, "learn_period": 7},
     "concurrent": {"loop": "concurrent", "learn_period": 8},
     "compiled": {"loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 20},
+    "planned actions on the weights": {
+        "actions": [
+            {"do": "reset", "block": "head", "every": 110},
+            {"do": "recycle", "threshold": 0.3, "every": 90},
+            {"do": "perturb", "factor": 0.8, "every": 150},
+        ],
+    },
 }
 
 
@@ -382,6 +389,8 @@ def test_all_of_them_are_steered_at_once(tmp_path, capsys):
         assert main(["set", str(run), "--all", "tau=0.25"]) == 0
         said = capsys.readouterr().out
         assert [line.partition(":")[0] for line in said.splitlines()][-3:] == names[1:]
+        assert main(["do", str(run), "--all", "perturb", "0.9", "torso"]) == 0
+        assert capsys.readouterr().out.count("perturb 0.9 torso at update") == 3
         assert main(["set", str(run), "--all", "tau=7"]) == 2
         assert capsys.readouterr().err.count("tau") >= 3
         assert main(["status", str(run)]) == 0
@@ -392,7 +401,8 @@ def test_all_of_them_are_steered_at_once(tmp_path, capsys):
         assert main(["do", str(run), "--all", "stop"]) == 0
         thread.join()
     changed = {n: [e.name for e in read_log(ControlFiles(run / n).log) if e.taken] for n in names}
-    assert changed == {"m00": ["stop"]} | {name: ["tau", "stop"] for name in names[1:]}
+    done = ["tau", "perturb", "stop"]
+    assert changed == {"m00": ["stop"]} | dict.fromkeys(names[1:], done)
     assert main(["do", str(run), "--all", "stop"]) == 2
     assert "no member of" in capsys.readouterr().err
     assert main(["set", str(run / "m00"), "--all", "tau=0.25"]) == 2

@@ -54,6 +54,34 @@ def test_a_refusal_is_shown_in_its_place_and_nothing_changes(tab, run):
     assert tab.knob("tau", "input[type=text]").get_attribute("value") in ("1", "0.5")
 
 
+def test_an_action_on_the_weights_asks_for_its_block_and_number(tab, run):
+    form = "form[aria-label='action on the weights']"
+    before = len(read_log(run.log))
+    until(lambda: tab.one("[data-action=perturb]").is_enabled())
+    assert not tab.one(form).is_displayed()
+    tab.one("[data-action=perturb]").click()
+    field = tab.one("#weights-number")
+    assert field.get_attribute("value") == "0.8"
+    field.clear()
+    field.send_keys("1.5\n")
+    assert tab.text(f"{form} .refused") == "the factor must be a number above 0, below 1"
+    field.clear()
+    tab.one("#weights-block option[value=torso]").click()
+    field.send_keys("0.5\n")
+    until(lambda: "perturb 0.5 torso at update" in tab.text("header .note"))
+    tab.one("[data-action=reset]").click()
+    assert not field.is_displayed()  # it takes no number
+    tab.one(f"{form} [type=submit]").click()
+    assert tab.text(f"{form} .refused") == "choose a block"
+    names = [option.get_attribute("value") for option in tab.all("#weights-block option")]
+    assert names == ["", "torso", "head", "all"]
+    tab.one("#weights-block option[value=head]").click()
+    tab.one(f"{form} [type=submit]").click()
+    until(lambda: "reset head at update" in tab.text("header .note"))
+    asked = [(e.name, e.value, e.who, e.taken) for e in read_log(run.log)[before:]]
+    assert asked == [("perturb", "0.5 torso", "board", True), ("reset", "head", "board", True)]
+
+
 def test_everything_can_be_done_with_the_keyboard(tab, run):
     before = len(read_log(run.log))
     tab.write("sync_period", "100\ue013\n")  # 100, then up to the next round number

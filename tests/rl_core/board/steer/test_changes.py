@@ -85,6 +85,13 @@ def test_a_huge_line_is_refused_and_not_read(tmp_path, position):
         ({"name": "exempt", "value": []}, ["set", "exempt=none"]),
         ({"kind": "do", "name": "rewind", "value": 2}, ["do", "rewind", "2"]),
         ({"kind": "do", "name": "sync", "value": None}, ["do", "sync"]),
+        ({"kind": "do", "name": "reset", "value": "head"}, ["do", "reset", "head"]),
+        ({"kind": "do", "name": "perturb", "value": 0.8}, ["do", "perturb", "0.8"]),
+        (
+            {"kind": "do", "name": "perturb", "value": "0.8 torso"},
+            ["do", "perturb", "0.8", "torso"],
+        ),
+        ({"kind": "do", "name": "reset", "value": "$(rm) x"}, ["do", "reset", "$(rm)", "x"]),
     ],
 )
 def test_a_change_as_a_command(fields, words):
@@ -101,6 +108,7 @@ def test_a_change_as_a_command(fields, words):
         {"who": "schedule", "value": "auto"},
         {"kind": "unreadable"},
         {"kind": "do", "name": "rm", "value": None},
+        {"kind": "do", "name": "reset", "value": "head --all"},
         {"name": "--board"},
         {"name": "x\nrm"},
         {"name": ""},
