@@ -57,7 +57,7 @@ results: $(VENV)/.ready
 # Plain DQN and one ingredient, or all of Rainbow, where they differ; CartPole is a ceiling.
 variants: $(VENV)/.ready
 	$(BIN)/targetnet results docs/variants/zoo-lunarlander.toml docs/variants/lunarlander-*.toml \
-	  docs/variants/minatar-breakout-*.toml --seeds 5 --first-seed $(FIRST_SEED) --rows docs/rows \
+	  docs/variants/minatar-breakout-*.toml --seeds 3 --first-seed $(FIRST_SEED) --rows docs/rows \
 	  --training --page docs/results_variants.md
 
 check: $(VENV)/.ready

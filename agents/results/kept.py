@@ -96,15 +96,19 @@ def kept_row(env_id: str, name: str, files: Mapping[int, Path], *, peer: bool = 
 def require_same_config(path: Path, config: DqnConfig) -> None:
     """Checks that the seed in `path` was trained with `config`.
 
+    A key that the file lacks is newer than the file. Its default is what was done before it was
+    there.
+
     Raises:
       RunDirError: the file is damaged, or has another setting.
     """
     before = _read(path, config.env_id, config.seed).settings
-    now = _settings(config)
+    now, default = _settings(config), _settings(DqnConfig())
     for name in now:
-        if before.get(name) != now[name]:
+        there = before.get(name, default.get(name))
+        if there != now[name]:
             raise RunDirError(
-                f"{path} is a seed of another config: {name} is {shown(before.get(name))} there, "
+                f"{path} is a seed of another config: {name} is {shown(there)} there, "
                 f"not {shown(now[name])}. Delete it to train it again, or give another --rows"
             )
 

@@ -72,6 +72,15 @@ def test_the_same_config_may_be_logged_and_saved_in_another_way(kept):
     require_same_config(kept, CONFIG.model_copy(update={"checkpoint_keep": 7, "log_to": ()}))
 
 
+def test_a_key_that_is_newer_than_the_file_had_its_default(kept):
+    seed = json.loads(kept.read_text())
+    assert seed["settings"].pop("min_weight") == 0.0
+    kept.write_text(json.dumps(seed))
+    require_same_config(kept, CONFIG)
+    with pytest.raises(RunDirError, match=r"min_weight is 0\.0 there, not 0\.5"):
+        require_same_config(kept, CONFIG.model_copy(update={"min_weight": 0.5}))
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
