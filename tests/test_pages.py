@@ -58,6 +58,7 @@ SESSIONS = [
     ("tutorial.md",),
     ("cookbook.md",),
     ("many.md",),
+    ("controllers.md",),
 ]
 SLOW = [("nothing_lost.md",), ("tutorial.md",), ("cookbook.md",), ("many.md",)]
 IN_SESSIONS = [page for session in SESSIONS for page in session]
@@ -66,7 +67,8 @@ FILES = {
     "towers.py": ("family.md", "python", 0),
     "my.toml": ("family.md", "toml", 0),
     "own.py": ("family.md", "python", 1),
-    "own.toml": ("family.md", "toml", 1),
+    "own.toml": ("family.md", "toml", 2),
+    "mine.py": ("controllers.md", "python", 0),
     "corridors.py": ("cookbook.md", "python", 0),
     "corridor.toml": ("cookbook.md", "toml", 0),
 }
@@ -140,7 +142,7 @@ SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 
 def test_there_are_blocks_of_every_kind():
-    assert len(SCRIPTS) == 4 and len(CONFIGS) == 7 and len(SHELL) > 40
+    assert len(SCRIPTS) == 4 and len(CONFIGS) == 8 and len(SHELL) > 40
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=title)
