@@ -15,6 +15,7 @@ from rl_core.graph.engine import Engine
 from rl_core.graph.finite import where
 from rl_core.graph.members import Place
 from rl_core.graph.sync import paired_variables
+from rl_core.graph.xla import sum_of_squares
 
 _LONGEST = 1e15  # updates; a period that grows stays a number of float32 and of int64
 
@@ -216,8 +217,8 @@ class CopyRule:
     def _squares(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Squared norms of online - target, and of the target."""
         values = [(of.read_value(), to.read_value()) for of, to in self._pairs]
-        apart = [tf.reduce_sum(tf.square(of - to)) for of, to in values]
-        return tf.add_n(apart), tf.add_n([tf.reduce_sum(tf.square(to)) for _, to in values])
+        apart = sum_of_squares([of - to for of, to in values])
+        return apart, sum_of_squares([to for _, to in values])
 
 
 def copy_rule(config: DqnConfig, live: LiveFeeds, networks: Networks) -> CopyRule | None:
