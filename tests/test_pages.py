@@ -14,6 +14,7 @@ import itertools
 import json
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -30,7 +31,7 @@ from agents.config.files import config_name, read_config
 from agents.config.members import load_members
 from agents.config.model import DqnConfig
 from agents.config.pbt import PbtKeys
-from rl_core.control.files import ControlFiles
+from rl_core.control.files import ControlFiles, is_alive
 from rl_core.control.population import is_population
 from rl_core.control.state import read_state
 from rl_core.errors import RunDirError
@@ -147,7 +148,9 @@ def test_there_are_blocks_of_every_kind():
 
 @pytest.mark.parametrize("block", BLOCKS, ids=title)
 def test_a_block_is_of_a_language_that_is_run(block):
-    assert block.language in ("", "python", "toml", "json"), "say here how it is run"
+    # A console is of several machines, and not run.
+    languages = "", "python", "toml", "json", "console"
+    assert block.language in languages, "say here how it is run"
     if block.language == "python":
         run = [*SCRIPTS, *MODULES.values(), BEGINNING, *RECIPES]
         assert block in run or block.page in IN_SESSIONS
@@ -301,6 +304,10 @@ class Session:
             return done.returncode, done.stdout + done.stderr
         if words[1] == "train" and "--init-from" not in words:
             return 0, self._begin(words)
+        if words[1] == "replay" and is_alive(ControlFiles(_first_of(Path(words[2])))):
+            # On the page it has ended by itself.
+            self._runs[-1].send_signal(signal.SIGINT)
+            self._runs.pop().wait(60)
         more = {
             "train": [*SMALL, "env_steps=200"],
             # More than can have been made since its last heartbeat.
@@ -318,7 +325,10 @@ class Session:
             else f"runs/{config_name(words[2])}-1"
         )
         output = Path(f"{run.name}.txt")
-        command = [sys.executable, "-m", "agents.cli", *words[1:], "--set", *SMALL, ENDLESS]
+        # What the page sets itself, it sets for a reason: exchanges want evaluations before them.
+        named = {word.partition("=")[0] for word in words if "=" in word}
+        small = [setting for setting in SMALL if setting.partition("=")[0] not in named]
+        command = [sys.executable, "-m", "agents.cli", *words[1:], "--set", *small, ENDLESS]
         with output.open("w") as file:
             self._runs.append(subprocess.Popen(command, stdout=file, stderr=file))
         deadline = time.monotonic() + 200
