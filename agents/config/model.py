@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -31,6 +31,20 @@ _NOT_OF_ROLLOUTS = (
     *("prepared", "munchausen", *PREPARED, "sync_fit_updates", "min_target_age", "max_target_age"),
 )
 LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/sinks.md
+
+
+def _known_or_own(what: str, name: str, known: Sequence[str]) -> str:
+    """Returns `name` if it is known or has the form "module:function".
+
+    Raises:
+      ValueError: it is neither; names the nearest one.
+    """
+    if name not in known and not all(name.partition(":")):
+        raise ValueError(
+            f"there is no {what} {shown(name)} ({', '.join(known)}, or your own as "
+            f"'module:function'){did_you_mean(name, known)}"
+        )
+    return name
 
 
 class FreezeArm(Settings):
@@ -132,12 +146,7 @@ class NetworkKeys(Settings):
     @field_validator("network")
     @classmethod
     def _check_network(cls, name: str) -> str:
-        if name not in NETWORKS and not all(name.partition(":")):
-            raise ValueError(
-                f"there is no network {shown(name)} ({', '.join(NETWORKS)}, or your own as "
-                f"'module:function'){did_you_mean(name, NETWORKS)}"
-            )
-        return name
+        return _known_or_own("network", name, NETWORKS)
 
 
 class TargetKeys(Settings):
@@ -465,12 +474,7 @@ class ControllerKeys(Settings):
     @field_validator("controller")
     @classmethod
     def _check_controller(cls, name: str) -> str:
-        if name and name not in CONTROLLERS and not all(name.partition(":")):
-            raise ValueError(
-                f"there is no controller {shown(name)} ({', '.join(CONTROLLERS)}, or your own as "
-                f"'module:function'){did_you_mean(name, CONTROLLERS)}"
-            )
-        return name
+        return _known_or_own("controller", name, CONTROLLERS) if name else name
 
 
 class SinkKeys(Settings):

@@ -8,14 +8,16 @@ import tensorflow.compat.v1 as tf
 from rl_core.graph.large import large_variable
 from rl_core.graph.xla import when
 from rl_core.random import Stream
-from rl_core.replay.samplers import Drawn
+from rl_core.replay.samplers import Drawn, KeepsNothing
 from rl_core.replay.valid_rows import ValidRows
 
 _KEYS = np.int64(2**31 - 1)
 
 
-class EpochSampler:
+class EpochSampler(KeepsNothing):
     """Draws every valid row once in each pass, in an order that is new in each.
+
+    The order is in no checkpoint: one lies between two phases, and each begins with a new order.
 
     A pass has as many batches as fill all rows but those of the newest time step. Where fewer rows
     are valid, because some steps were resets, the first ones of the order come again at its end.
@@ -54,27 +56,3 @@ class EpochSampler:
             place = (batch * batch_size + tf.range(batch_size, dtype=tf.int64)) % (tail - head)
             order = tf.cast(tf.gather(self._order, place), tf.int64)  # [B]
         return Drawn(self._rows.queue_at(head + order), None)
-
-    def written(
-        self,
-        before: tf.Tensor,
-        written: tf.Tensor,
-        entering: tf.Tensor,
-        priority: tf.Tensor | None = None,
-    ) -> list[tf.Operation]:
-        """Does nothing: the rows themselves keep the queue of valid ones."""
-        return []
-
-    def update(
-        self, row: tf.Tensor, priority: tf.Tensor, only_if: tf.Tensor | None = None
-    ) -> list[tf.Operation]:
-        """Does nothing: there are no priorities."""
-        return []
-
-    def kept_variables(self) -> list[tf.Variable]:
-        """Returns none: a checkpoint lies between two phases, and each begins with a new order."""
-        return []
-
-    def rebuild(self) -> tf.Operation | None:
-        """Does nothing: nothing was kept."""
-        return None

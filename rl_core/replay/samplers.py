@@ -67,17 +67,8 @@ class Sampler(Protocol):
         """Recomputes what follows from `kept_variables` after these were set; None if nothing."""
 
 
-class UniformSampler:
-    """Draws every valid row with the same probability."""
-
-    def __init__(self, rows: ValidRows) -> None:
-        self._rows, self.nbytes, self.alpha = rows, 0, None
-
-    def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Drawn:
-        """Draws places of the queue of valid rows; no weights."""
-        head, tail = self._rows.queue()
-        place = stream.integers(counter, [batch_size], head, tail)  # [B]
-        return Drawn(self._rows.queue_at(place), None)
+class KeepsNothing:
+    """The part of a sampler that goes by the queue of valid rows alone."""
 
     def written(
         self,
@@ -96,9 +87,22 @@ class UniformSampler:
         return []
 
     def kept_variables(self) -> list[tf.Variable]:
-        """Returns none."""
+        """Returns none: what is drawn follows from the rows."""
         return []
 
     def rebuild(self) -> tf.Operation | None:
         """Does nothing: nothing was kept."""
         return None
+
+
+class UniformSampler(KeepsNothing):
+    """Draws every valid row with the same probability."""
+
+    def __init__(self, rows: ValidRows) -> None:
+        self._rows, self.nbytes, self.alpha = rows, 0, None
+
+    def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Drawn:
+        """Draws places of the queue of valid rows; no weights."""
+        head, tail = self._rows.queue()
+        place = stream.integers(counter, [batch_size], head, tail)  # [B]
+        return Drawn(self._rows.queue_at(place), None)
