@@ -48,7 +48,9 @@ def gaussian_histogram(
     x = tf.clip_by_value((target - atoms_z[0]) / width + 0.5, 0.0, bins)  # [B]
     edges = tf.cast(tf.range(tf.size(atoms_z) + 1), tf.float32)  # [N + 1]
     below = tf.math.erf((edges - x[:, tf.newaxis]) / (np.float32(np.sqrt(2)) * sigma))  # [B, N + 1]
-    return (below[:, 1:] - below[:, :-1]) / (below[:, -1:] - below[:, :1])
+    # Where erf is 1 but for its last bit, it may fall by that bit from one edge to the next.
+    mass = tf.maximum(below[:, 1:] - below[:, :-1], 0.0)  # [B, N]
+    return mass / (below[:, -1:] - below[:, :1])
 
 
 def hl_gauss(

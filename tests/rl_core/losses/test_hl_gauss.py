@@ -98,6 +98,12 @@ def test_histogram_is_that_of_the_slow_twin_and_a_distribution(masses, data):
     np.testing.assert_allclose(got, histogram(target, centres, sigma), atol=2e-3)
 
 
+def test_no_mass_is_negative_where_erf_falls_by_its_last_bit(masses):
+    centres = np.arange(25, dtype=np.float32) + np.float32(0.5)
+    for sigma in np.linspace(3, 8, 401, dtype=np.float32):
+        assert masses([0.0], centres, sigma).min() >= 0
+
+
 def test_the_mean_of_the_histogram_is_the_target_away_from_the_edges(masses):
     target = np.linspace(1.0, 9.0, 33, dtype=np.float32)
     centres = np.arange(11, dtype=np.float32)  # bins from -0.5 to 10.5
