@@ -58,6 +58,8 @@ PAPERS = (
         "https://arxiv.org/abs/2106.02613",
         "functional_weight online_weight",
     ),
+    Paper("Vincent et al. 2024", "https://arxiv.org/abs/2403.02107", "chain refresh_period"),
+    Paper("Vincent et al. 2025", "https://arxiv.org/abs/2506.04398", "chain chain_torso"),
     Paper("Asadi et al. 2021", "https://arxiv.org/abs/2112.05848", "proximal_weight"),
     Paper("Weissmann et al. 2026", "https://arxiv.org/abs/2602.03911", "sync_growth"),
     Paper(

@@ -28,6 +28,7 @@ CONTROLLERS = ("copy_when_fit", "copy_when_far", "period_bandit")
 _NOT_OF_ROLLOUTS = (
     *("replay_capacity", "prioritized", "n_step", "learn_start", "learn_period"),
     *("updates_per_learn", "double", "averaged_targets", "sync_period", "tau", "on_sync"),
+    *("chain", "chain_torso", "refresh_period"),
     *("prepared", "munchausen", *PREPARED, "sync_fit_updates", "min_target_age", "max_target_age"),
 )
 LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/sinks.md
@@ -158,6 +159,19 @@ class TargetKeys(Settings):
     averaged_targets: int = key(
         1, "target copies whose values are averaged; 1 turns averaging off", "copies", ge=1
     )
+    chain: int = key(
+        1,
+        "online networks in a chain: each learns from a copy of the one before, the first from "
+        "the target; each sync moves all one place on",
+        "networks",
+        ge=1,
+        le=100,
+    )
+    chain_torso: Literal["own", "shared"] = key(
+        "own",
+        "own: each network of a chain has a torso, and the target's is a copy; shared: all heads, "
+        "the target's too, stand on the online torso as it is",
+    )
     sync_period: LiveInt = live(
         500,
         ge=1,
@@ -172,6 +186,14 @@ class TargetKeys(Settings):
         unit="1",
         meaning="weight of the online network in a sync; 1 is a full copy",
         effect="next sync",
+    )
+    refresh_period: LiveInt = live(
+        1,
+        ge=1,
+        unit="updates",
+        meaning="updates between two copies of each network of a chain for the next one to learn "
+        "from, counted from the last sync",
+        effect="next update",
     )
     sync_growth: LiveFloat = live(
         0.0,
@@ -653,7 +675,22 @@ class DqnConfig(
             raise ValueError(f"epochs needs rollout > 0, got epochs = {self.epochs}")
         if self.loop == "remote":
             self._check_actors()
+        self._check_chain()
         return self
+
+    def _check_chain(self) -> None:
+        if self.chain == 1 and self.chain_torso == "own":
+            return
+        asked = f"chain = {self.chain}" if self.chain > 1 else "chain_torso = 'shared'"
+        if self.averaged_targets > 1:
+            raise ValueError(f"{asked} has one target; leave averaged_targets out")
+        if self.chain > 1 and self.tau != 1:
+            raise ValueError(f"{asked} moves whole networks at a sync; leave tau out")
+        if self.chain > 1 and self.loop == "remote":
+            raise ValueError(
+                f"{asked} acts by each of its networks in turn, and actors of loop = 'remote' get "
+                "one; take another loop"
+            )
 
     def _check_rollout(self) -> None:
         rows = self.rollout * self.num_envs
@@ -744,6 +781,9 @@ class DqnConfig(
         for name in ("sync_period", "tau", "learn_period", "updates_per_learn"):
             needs[name] = self.rollout == 0, "rollout = 0"
         needs["q_lambda"] = self.rollout > 0, "rollout > 0"
+        if self.chain > 1:
+            needs["tau"] = False, "chain = 1"
+        needs["refresh_period"] = self.chain > 1, "chain > 1"
         for name in PREPARED:
             needs[name] = self.holds_by(name), f'{name} > 0, or prepared = ["{name}"]'
         return {name: wanted for name, (there, wanted) in needs.items() if not there}

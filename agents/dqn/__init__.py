@@ -5,6 +5,7 @@ parts.py           what an agent consists of: what is in the graph, and what it 
 population.py      P agents of one form on one graph
 joint_calls.py     calls of members that need no seat: updates of many in one call
 joining.py         what Python knows around these calls
+build.py           the config's network, built once or as a chain
 networks.py        online, target and averaged networks, each under its scope
 heads.py           the table of heads: how each is built, and how it learns
 own_network.py     a network function of the user's own
@@ -22,6 +23,7 @@ proximal.py        the pull of the weights towards the target's
 rollout.py         what batches of a rollout are regressed on (PQN)
 target_clock.py    the target's age, and when the target is copied
 copy_rule.py       copies that follow the run: a growing period, a good fit, a distance
+copy_ops.py        the operations that copy the online network, and shift a chain
 copies.py          copies of the online network by hand and at the beginning
 gradients.py       the next update, to be looked at: its gradients, what its batch has observed
 live_feeds.py      live values as two arrays that calls are fed

@@ -99,7 +99,7 @@ class ActingCalls:
         feeds = [self._observation, *knobs.values(), *self._more_feeds(), now]
         chosen = self._choice(values, now, knobs)
         self.act = engine.callable([chosen[name] for name in COLUMNS], feeds)
-        greedy = values(self._observation, None)
+        greedy, *_ = values(self._observation, None)
         self.greedy_apart = GreedyPolicy(engine, greedy, self._observation, None, self._own)
         self.follow = engine.callable(None, targets=[self._networks.behave_as_online()])
 

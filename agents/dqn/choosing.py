@@ -28,8 +28,8 @@ COLUMNS = ("action",)
 
 # (what for, shape) -> float32 in [0, 1) of this shape.
 Uniform = Callable[[str, list[int]], tf.Tensor]
-# (observations [N, ...], draws) -> values.
-NetworkValues = Callable[[tf.Tensor, Draws | None], Values]
+# (observations [N, ...], draws) -> values of each network of a chain, or of the only one.
+NetworkValues = Callable[[tf.Tensor, Draws | None], list[Values]]
 
 
 class Policy(Protocol):
@@ -110,7 +110,9 @@ class Exploration:
           seed: of the agent.
           masks: whether the envs say which actions are legal.
         """
-        if masks or self._config.noisy or self.knobs != ("epsilon",) or COLUMNS != ("action",):
+        if masks or self._config.noisy or self._config.chain > 1:
+            return None
+        if self.knobs != ("epsilon",) or COLUMNS != ("action",):
             return None
         stream = Stream(seed, "act")
         return EpsilonGreedy(stream, self._config.num_envs, self._num_actions)
@@ -158,13 +160,28 @@ class Exploration:
         """
         config, N, A = self._config, self._config.num_envs, self._num_actions
         draws = Draws(self._keys, "act", now) if config.noisy else None
-        q = values(observation, draws).q  # [N, A]
+        q, *others = (of.q for of in values(observation, draws))  # [N, A]
+        if others:
+            q = one_of([q, *others], uniform("chain", [N]))
         if config.boltzmann:
             choice = boltzmann(q, live["temperature"], uniform("boltzmann", [N, A]), legal)  # [N]
         else:
             choice = best(legal_only(q, legal))  # [N]
         coin, die = tf.unstack(uniform("act", [2, N]))  # [N]
         return {"action": epsilon_greedy(choice, live["epsilon"], coin, die, A, legal)}  # [N]
+
+
+def one_of(values: list[tf.Tensor], die: tf.Tensor) -> tf.Tensor:
+    """Returns each env's row of one of K networks, each as likely: K of [N, A], [N] -> [N, A].
+
+    Args:
+      die: float32 in [0, 1).
+    """
+    chosen = tf.cast(die * np.float32(len(values)), tf.int32)  # [N]
+    q = values[0]
+    for i, other in enumerate(values[1:], 1):
+        q = tf.where_v2(tf.equal(chosen, i)[:, tf.newaxis], other, q)
+    return q
 
 
 def best(q: tf.Tensor) -> tf.Tensor:

@@ -10,7 +10,6 @@ import tensorflow.compat.v1 as tf
 from agents.dqn.networks import Networks
 from agents.dqn.target_clock import TargetClock
 from rl_core.graph.engine import Call, Engine
-from rl_core.graph.sync import paired_variables
 
 
 class Inspection(NamedTuple):
@@ -41,15 +40,15 @@ class Copies:
         self.sync: Call | None = None
         self.drawn: Sequence[tf.Operation] = ()
         if networks.target is not None:
-            sync = clock.copied_by(networks.sync())
+            sync = clock.copied_by(networks.ops.sync())
             if reset is not None:
                 sync = tf.group(sync, reset)
             self.drawn = [sync]
             self.sync = engine.callable(None, targets=[sync])
-            pairs = paired_variables(networks.online, networks.target)
+            pairs = networks.ops.target_pairs()
             distance = tf.global_norm([of.read_value() - to.read_value() for of, to in pairs])
             self._inspect = engine.callable(Inspection(clock.age.read_value(), distance))
-        begin = clock.copied_by(networks.all_as_online())
+        begin = clock.copied_by(networks.ops.all_as_online())
         self.begin = engine.callable(None, targets=[begin])
 
     def inspect(self) -> Inspection:

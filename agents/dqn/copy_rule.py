@@ -14,7 +14,6 @@ from agents.dqn.networks import Networks
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import where
 from rl_core.graph.members import Place
-from rl_core.graph.sync import paired_variables
 from rl_core.graph.xla import sum_of_squares
 
 _LONGEST = 1e15  # updates; a period that grows stays a number of float32 and of int64
@@ -121,8 +120,7 @@ class CopyRule:
 
     def __init__(self, config: DqnConfig, live: LiveFeeds, networks: Networks) -> None:
         self._config, self._live = config, live
-        assert networks.target is not None
-        self._pairs = paired_variables(networks.online, networks.target)
+        self._pairs = networks.ops.target_pairs()
         with tf.variable_scope("counters"):
             self.numbers, self.counts = (
                 tf.get_variable(name, [size], dtype, tf.zeros_initializer(), trainable=False)

@@ -140,7 +140,7 @@ class InGraphLoop:
         def uniform(name: str, shape: list[int]) -> tf.Tensor:
             return Draws(self._keys, name, now).uniform("act", shape)
 
-        def values(observation: tf.Tensor, draws: Draws | None) -> Values:
+        def values(observation: tf.Tensor, draws: Draws | None) -> list[Values]:
             return self._networks.values(observation, Conditions(draws, self._live))
 
         live = dict(zip(self.knobs, tf.unstack(self.fed.knobs), strict=True))

@@ -128,8 +128,8 @@ class OwnFeeds:
         self._live = live
 
     def given_to(
-        self, network: Callable[[tf.Tensor, Conditions], Values]
-    ) -> Callable[[tf.Tensor, Draws | None], Values]:
+        self, network: Callable[[tf.Tensor, Conditions], list[Values]]
+    ) -> Callable[[tf.Tensor, Draws | None], list[Values]]:
         """Returns a function (observations, draws) that gives `tensors` to `network`."""
         return lambda observation, draws: network(observation, Conditions(draws, self.tensors))
 

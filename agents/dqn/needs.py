@@ -78,7 +78,7 @@ def needs(
     each = f" for each of {members:,} members" if members > 1 else ""
     n = math.prod(observation_shape)
     row = _row_bytes(observation_shape, dtype)
-    size = network_size(config, observation_shape, num_actions)
+    size = chain_size(config, observation_shape, num_actions)
     copies, batch = weight_copies(config), config.batch_size
     transition = 2 * n * dtype.itemsize + _FLOAT * (2 * size.units + _pairs(config))
     weights = f"{size.weights:,}" if size.weights < 10**18 else f"{min(size.weights, 10**99):.3g}"
@@ -133,7 +133,9 @@ def _row_bytes(observation_shape: Sequence[int], dtype: np.dtype) -> int:
 
 def weight_copies(config: DqnConfig) -> int:
     """Returns the number of arrays of one network's size that exist during an update."""
-    targets = 0 if config.rollout else config.averaged_targets
+    # The heads of a target on the online torso are left out: a lower bound.
+    whole = not config.rollout and config.chain_torso == "own"
+    targets = config.averaged_targets if whole else 0
     networks = 1 + targets + bool(config.ema_decay) + (config.loop == "concurrent")
     kept = networks + 2  # Adam's moments
     snapshots = config.past_states + 1 if config.past_states else 0
@@ -144,14 +146,31 @@ def network_size(
     config: DqnConfig, observation_shape: Sequence[int], num_actions: int
 ) -> NetworkSize:
     """Weights of one network, and what one observation makes in it."""
+    torso, features = _torso_size(config, observation_shape)
+    head = _head(config, features, num_actions)
+    return NetworkSize(torso.weights + head.weights, torso.units + head.units)
+
+
+def chain_size(
+    config: DqnConfig, observation_shape: Sequence[int], num_actions: int
+) -> NetworkSize:
+    """The same of all networks of a chain together; without a chain, of the one that there is."""
+    one, more = network_size(config, observation_shape, num_actions), config.chain - 1
+    each = one
+    if config.chain_torso == "shared":
+        each = _head(config, _torso_size(config, observation_shape)[1], num_actions)
+    return NetworkSize(one.weights + more * each.weights, one.units + more * each.units)
+
+
+def _torso_size(config: DqnConfig, observation_shape: Sequence[int]) -> tuple[NetworkSize, int]:
+    """Size of the torso with its dense layers, and its features."""
     weights, units, features = _torso(config, tuple(observation_shape))
     if config.network in NETWORKS:
         for width in config.hidden:
             weights += _dense(features, width) + 2 * width * config.layer_norm
             units += width
             features = width
-    head = _head(config, features, num_actions)
-    return NetworkSize(weights + head.weights, units + head.units)
+    return NetworkSize(weights, units), features
 
 
 def _torso(config: DqnConfig, shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -228,6 +247,7 @@ def _largest_of_networks(config: DqnConfig) -> str:
         "hidden": max(config.hidden, default=0),
         "head_hidden": max(config.head_hidden, default=0),
         "past_states": config.past_states,
+        "chain": config.chain,
         "averaged_targets": config.averaged_targets,
         name or "hidden": max(numbers, *config.hidden, 0),
     }

@@ -1,7 +1,7 @@
 """Networks of an agent: builds the config's network under each scope, and copies scopes.
 
-online          learns
-target          copied from online
+online          learns; a chain's further networks are below it: online/link_2 ...
+target          copied from online; of a chain, what each of its networks learns from
 past_target/i   copied from the copy before it, if targets are averaged
 ema             follows online smoothly, if averaged weights are kept
 behaviour       copied from online before each phase of a concurrent loop, and acts in it
@@ -9,43 +9,21 @@ behaviour       copied from online before each phase of a concurrent loop, and a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
-from agents.dqn.heads import head_of
+from agents.dqn.build import Chain
+from agents.dqn.copy_ops import CopyOps
 from agents.dqn.live_feeds import OwnFeeds
-from agents.dqn.own_network import OwnNetwork
 from rl_core.graph.layers import layers_built
 from rl_core.graph.scopes import root_scope, stop_gradient_getter, variables_in
 from rl_core.graph.sync import copy_vars
-from rl_core.networks import (
-    PLAIN,
-    ByteBounds,
-    Conditions,
-    Network,
-    Streams,
-    Values,
-    as_float,
-    impala_torso,
-    minatar_torso,
-    mlp_torso,
-    nature_torso,
-    of_scaled_bytes,
-    q_network,
-)
+from rl_core.networks import ByteBounds, Conditions, Values
 from rl_core.networks.hidden import hidden_layers
-from rl_core.networks.network import STATELESS, State, Torso
-
-TORSOS: dict[str, Callable[..., Torso]] = {
-    "mlp": mlp_torso,
-    "minatar": minatar_torso,
-    "nature": nature_torso,
-    "impala": impala_torso,
-}
 
 
 class Networks:
@@ -67,6 +45,7 @@ class Networks:
       greedy: values of the online network for `observations`, without noise.
       greedy_target: the same of the target network, or None.
       greedy_ema: the same of the averaged weights, or None.
+      ops: builds the operations that copy the online network to others.
       hidden: layers of rectified units of the online network, as `greedy` has them.
     """
 
@@ -78,20 +57,23 @@ class Networks:
         own: OwnFeeds,
         byte_bounds: ByteBounds | None = None,
     ) -> None:
-        self._network = of_scaled_bytes(build_network(config, num_actions), byte_bounds)
+        self._chain = Chain(config, num_actions, byte_bounds)
+        self._shared = config.chain_torso == "shared"
         self.observations, self._greedily = observations, Conditions(live=own.tensors)
         self._own_live = tuple(own.tensors)
         # Scopes, not their names: a name would be looked for below the scope that is open.
         self._scopes: dict[str, tf.VariableScope] = {}
         with tf.variable_scope("online") as online, layers_built() as built:
-            self.greedy, _ = self._network(observations, conditions=self._greedily)
+            self.greedy, *_ = self._chain(observations, self._greedily)
         self.hidden = hidden_layers(built)
         self.online = self._kept(online)
         names = ["target", *(f"past_target/{i}" for i in range(config.averaged_targets - 1))]
         if config.rollout:
             names = []
         # From the newest to the oldest.
-        copies = [self._copy_of_online(name, observations) for name in names]
+        copies = [
+            self._copy_of_online(name, observations, whole=not self._shared) for name in names
+        ]
         self._targets = [scope for scope, _ in copies]
         self.target: str | None = None
         self.greedy_target: Values | None = None
@@ -104,11 +86,17 @@ class Networks:
         self.behaviour: str | None = None
         if config.loop == "concurrent":
             self.behaviour, _ = self._copy_of_online("behaviour", observations)
+        others = [*filter(None, (self.ema, self.behaviour))]
+        self.ops = CopyOps(self.online, self._targets, others, config)
 
-    @property
-    def copies(self) -> list[str]:
-        """Full names of the scopes that follow the online network, but for the one that acts."""
-        return [*self._targets, *filter(None, [self.ema])]
+    def everywhere(self) -> Iterator[tuple[str, list[tf.Variable]]]:
+        """Yields each online weight, by its name after the scope, and its copies.
+
+        Without those of the network that acts in a concurrent loop.
+        """
+        copies = [variables_in(scope) for scope in (*self._targets, *filter(None, [self.ema]))]
+        for name, online in variables_in(self.online).items():
+            yield name, [online, *(of[name] for of in copies if name in of)]
 
     def first_weights(self, seed: int) -> dict[str, np.ndarray]:
         """Returns first weights of the online network, drawn by another seed in a graph apart.
@@ -121,7 +109,7 @@ class Networks:
             live = {name: tf.placeholder(tf.float32, []) for name in self._own_live}
             with tf.variable_scope("online", use_resource=True) as online:
                 observation = tf.placeholder(shown.dtype, shown.shape)
-                self._network(observation, conditions=Conditions(live=live))
+                self._chain(observation, Conditions(live=live))
             variables = variables_in(online.name)
             with tf.Session() as session:
                 session.run(tf.global_variables_initializer())
@@ -129,80 +117,55 @@ class Networks:
 
     def greedy_by(self, getter: Any = None) -> Values:
         """Builds `greedy` once more, with the online weights that a custom getter gives."""
-        return self._at(self.online, self.observations, self._greedily, getter)
+        return self._at(self.online, self.observations, self._greedily, getter)[0]
 
-    def values(self, observation: tf.Tensor, conditions: Conditions) -> Values:
+    # Values of each network of a chain, [K]; without a chain there is one.
+
+    def values(self, observation: tf.Tensor, conditions: Conditions) -> list[Values]:
         """Returns the values of the online network."""
         return self._at(self.online, observation, conditions)
 
-    def behaviour_values(self, observation: tf.Tensor, conditions: Conditions) -> Values:
+    def behaviour_values(self, observation: tf.Tensor, conditions: Conditions) -> list[Values]:
         """Returns the values of the network that acts: the online one, or its copy."""
         return self._at(self.behaviour or self.online, observation, conditions)
 
-    def frozen_values(self, observation: tf.Tensor, conditions: Conditions) -> Values:
+    def frozen_values(self, observation: tf.Tensor, conditions: Conditions) -> list[Values]:
         """Returns the values of the online network, without gradient."""
         return self._at(self.online, observation, conditions, stop_gradient_getter)
 
-    def each_target(self, observation: tf.Tensor, conditions: Conditions) -> list[Values]:
-        """Returns the values of the target network and of its older copies, the newest first."""
+    def each_target(self, observation: tf.Tensor, conditions: Conditions) -> list[list[Values]]:
+        """Returns the values of the target network, then of its older copies, the newest first."""
         return [self._at(name, observation, conditions) for name in self._targets]
-
-    def sync(self, tau: tf.Tensor | None = None) -> tf.Operation:
-        """Copies the online network to the target, and each target to the next older one."""
-        chain = [self.online, *self._targets]
-        done: list[tf.Operation] = []
-        # The oldest first: what is overwritten has been passed on.
-        for i in reversed(range(len(self._targets))):
-            with tf.control_dependencies(done):
-                done = [copy_vars(chain[i], chain[i + 1], tau=None if i else tau)]
-        return done[0]
 
     def behave_as_online(self) -> tf.Operation:
         """Copies the online network to the one that acts in a concurrent loop."""
         assert self.behaviour is not None
         return copy_vars(self.online, self.behaviour)
 
-    def all_as_online(self) -> tf.Operation:
-        """Copies the online network to every other one."""
-        others = [*self._targets, *filter(None, (self.ema, self.behaviour))]
-        return tf.group(*[copy_vars(self.online, name) for name in others])
-
     def _at(
         self, name: str, observation: tf.Tensor, conditions: Conditions, getter: Any = None
-    ) -> Values:
+    ) -> list[Values]:
         """Builds a network once more, on the variables that it has; copies are guarded."""
+        features = None
+        if self._shared and name in self._targets:
+            features = self._features(observation, conditions)
         with tf.variable_scope(self._scopes[name], reuse=True, custom_getter=getter):
-            values, _ = self._network(observation, conditions=conditions)
-        return values
+            return self._chain(observation, conditions, features)
 
-    def _copy_of_online(self, name: str, observations: tf.Tensor) -> tuple[str, Values]:
+    def _features(self, observation: tf.Tensor, conditions: Conditions) -> tf.Tensor:
+        """Builds the torso that the target's heads share with the online network."""
+        scope = self._scopes[self.online]
+        with tf.variable_scope(scope, reuse=True, custom_getter=stop_gradient_getter):
+            return self._chain.features(observation, conditions)
+
+    def _copy_of_online(
+        self, name: str, observations: tf.Tensor, *, whole: bool = True
+    ) -> tuple[str, Values]:
+        features = None if whole else self._features(observations, self._greedily)
         with tf.variable_scope(name, custom_getter=stop_gradient_getter) as scope:
-            values, _ = self._network(observations, conditions=self._greedily)
+            values, *_ = self._chain(observations, self._greedily, features)
         return self._kept(scope), values
 
     def _kept(self, scope: tf.VariableScope) -> str:
         self._scopes[scope.name] = scope
         return scope.name
-
-
-def build_network(config: DqnConfig, num_actions: int) -> Network:
-    """The config's network.
-
-    Raises:
-      ConfigError: the user's own network cannot be imported.
-    """
-    streams = Streams(num_actions, config.dueling, config.head_hidden, config.noisy)
-    kind = head_of(config)
-    head = kind.build(config, streams)
-    if config.network in TORSOS:
-        torso = TORSOS[config.network](config.hidden, normalise=config.layer_norm)
-        return q_network(torso, head)
-    taken = {"value", "advantage"} if config.dueling else {"head"}
-    own = OwnNetwork(config.network, taken | kind.blocks, config.live)
-
-    def network(
-        observation: tf.Tensor, state: State = STATELESS, conditions: Conditions = PLAIN
-    ) -> tuple[Values, State]:
-        return head(own(as_float(observation), conditions), conditions.draws), state
-
-    return network

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
@@ -27,6 +28,9 @@ class Regression(NamedTuple):
 class Objective:
     """Builds the regression of a batch: Q-learning, or its soft form (Munchausen).
 
+    The networks of a chain have a regression each, on the copy of the one before, and their losses
+    are added up: Vincent et al. (2024), https://arxiv.org/abs/2403.02107.
+
     Args:
       config, keys: of the agent.
       networks: whose online values are regressed on their targets' values.
@@ -34,57 +38,113 @@ class Objective:
     """
 
     def __init__(self, config: DqnConfig, keys: Keys, networks: Networks, live: LiveFeeds) -> None:
-        self._config, self._keys, self._live = config, keys, live
-        self._networks = networks
+        self._config, self._live = config, live
+        self._seen = lambda batch, counter: Seen(config, keys, networks, live, batch, counter)
         self._head = head_of(config)
 
     def __call__(self, batch: Transitions, counter: tf.Tensor) -> Regression:
-        """Returns the regression of `batch`; `counter`, of updates, picks random numbers."""
-        now = self._networks.values(batch.s_tm1, self._conditions("now", counter))
-        then = self._bootstrap_values(batch, counter)
-        terms = Terms(self._config, self._live, batch, now, then)
+        """Returns the regression of `batch`; `counter`, of updates, picks random numbers.
+
+        Of a chain the TD errors and the target are those of the first network.
+        """
+        seen = self._seen(batch, counter)
+        links = [self._of_link(seen, i) for i in range(self._config.chain)]
+        if len(links) == 1:
+            return links[0]
+        loss = tf.add_n([of.td.loss for of in links])
+        priority = tf.add_n([of.priority for of in links]) / len(links)
+        return Regression(links[0].td._replace(loss=loss), priority, links[0].q_tm1)
+
+    def _of_link(self, seen: Seen, i: int) -> Regression:
+        """The regression of one network of a chain, counted from 0."""
+        now = seen.now[i]
+        then = self._bootstrap_values(seen, i)
+        terms = Terms(self._config, self._live, seen.batch, now, then)
         if self._config.munchausen:
-            before = self._target_values(batch.s_tm1, "before", counter)
             assert self._head.soft is not None  # the config was checked
-            td = self._head.soft(terms, before)
+            td = self._head.soft(terms, seen.before[i])
         else:
-            td = self._head.hard(terms, self._choice(batch, then, counter))
+            td = self._head.hard(terms, self._choice(seen, then, i))
         priority = self._head.priority(td)
         if self._config.holds_by("functional_weight"):
-            td = td._replace(loss=td.loss + self._penalty(batch, now, counter))
+            td = td._replace(loss=td.loss + self._penalty(seen, i))
         return Regression(td, priority, now.q)
 
-    def _bootstrap_values(self, batch: Transitions, counter: tf.Tensor) -> Values:
+    def _bootstrap_values(self, seen: Seen, i: int) -> Values:
         """The target's values of s_t, or a blend with the online network's."""
-        then = self._target_values(batch.s_t, "then", counter)
+        then = seen.then[i]
         names = "online_weight", "min_weight"
         if not any(map(self._config.holds_by, names)):
             return then
-        # The same draws: quantiles of the same fractions can be blended.
-        online = self._networks.frozen_values(batch.s_t, self._conditions("then", counter))
         weights = (self._live[of] if self._config.holds_by(of) else 0.0 for of in names)
-        return self._head.blend(then, online, *weights)
+        return self._head.blend(then, seen.online_then[i], *weights)
 
-    def _penalty(self, batch: Transitions, now: Values, counter: tf.Tensor) -> tf.Tensor:
+    def _penalty(self, seen: Seen, i: int) -> tf.Tensor:
         """[B] of functional regularization."""
-        before = self._target_values(batch.s_tm1, "before", counter)
-        return functional_penalty(now.q, batch.a_tm1, before.q, self._live["functional_weight"])
+        a_tm1, weight = seen.batch.a_tm1, self._live["functional_weight"]
+        return functional_penalty(seen.now[i].q, a_tm1, seen.before[i].q, weight)
 
-    def _choice(self, batch: Transitions, then: Values, counter: tf.Tensor) -> tf.Tensor:
+    def _choice(self, seen: Seen, then: Values, i: int) -> tf.Tensor:
         """Values by which the next action is chosen: [B, A], illegal ones too low to be."""
-        choice = legal_only(then.q, batch.legal_t)
-        if self._config.double:
-            chooser = self._networks.frozen_values(batch.s_t, self._conditions("chooser", counter))
-            choice = legal_only(chooser.q, batch.legal_t)
-        return choice
+        chooser = seen.chooser[i] if self._config.double else then
+        return legal_only(chooser.q, seen.batch.legal_t)
 
-    def _target_values(self, observation: tf.Tensor, purpose: str, counter: tf.Tensor) -> Values:
-        """The mean over the target network and its older copies, if there are any.
+
+class Seen:
+    """Values of a batch, built when they are first asked for: of each network of a chain, [K].
+
+    Args:
+      config, keys, networks, live: of the agent.
+      batch, counter: as for `Objective`.
+    """
+
+    def __init__(
+        self,
+        config: DqnConfig,
+        keys: Keys,
+        networks: Networks,
+        live: LiveFeeds,
+        batch: Transitions,
+        counter: tf.Tensor,
+    ) -> None:
+        self.batch, self._counter = batch, counter
+        self._keys, self._networks, self._live = keys, networks, live
+        self._average = head_of(config).average
+
+    @functools.cached_property
+    def now(self) -> list[Values]:
+        """The online network's at s_tm1; the gradient flows through them."""
+        return self._networks.values(self.batch.s_tm1, self._conditions("now"))
+
+    @functools.cached_property
+    def then(self) -> list[Values]:
+        """The target's at s_t."""
+        return self._of_target(self.batch.s_t, "then")
+
+    @functools.cached_property
+    def before(self) -> list[Values]:
+        """The target's at s_tm1."""
+        return self._of_target(self.batch.s_tm1, "before")
+
+    @functools.cached_property
+    def online_then(self) -> list[Values]:
+        """The online network's at s_t, by the draws of `then`: of the same fractions."""
+        return self._networks.frozen_values(self.batch.s_t, self._conditions("then"))
+
+    @functools.cached_property
+    def chooser(self) -> list[Values]:
+        """The online network's at s_t, by draws of its own."""
+        return self._networks.frozen_values(self.batch.s_t, self._conditions("chooser"))
+
+    def _of_target(self, observation: tf.Tensor, purpose: str) -> list[Values]:
+        """The means over the target network and its older copies, if there are any.
 
         Averaged-DQN, Anschel, Baram & Shimkin (2017), https://arxiv.org/abs/1611.01929.
         """
-        values = self._networks.each_target(observation, self._conditions(purpose, counter))
-        return values[0] if len(values) == 1 else self._head.average(values)
+        target, *older = self._networks.each_target(observation, self._conditions(purpose))
+        if not older:
+            return target
+        return [self._average(list(values)) for values in zip(target, *older, strict=True)]
 
-    def _conditions(self, purpose: str, counter: tf.Tensor) -> Conditions:
-        return Conditions(Draws(self._keys, purpose, counter), self._live, training=True)
+    def _conditions(self, purpose: str) -> Conditions:
+        return Conditions(Draws(self._keys, purpose, self._counter), self._live, training=True)

@@ -7,7 +7,6 @@ import tensorflow.compat.v1 as tf
 from agents.config.model import DqnConfig
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
-from rl_core.graph.sync import paired_variables
 from rl_core.optimizers.adam import Pull
 
 
@@ -24,11 +23,11 @@ def proximal_pull(config: DqnConfig, live: LiveFeeds, networks: Networks) -> Pul
     """
     if not config.holds_by("proximal_weight"):
         return None
-    assert networks.target is not None  # the config was checked
-    pairs = paired_variables(networks.online, networks.target)
-    of_target = {of.op.name: to for of, to in pairs}
+    of_target = {of.op.name: to for of, to in networks.ops.target_pairs()}
 
     def pull(variable: tf.Variable, value: tf.Tensor) -> tf.Tensor:
+        if variable.op.name not in of_target:  # of the torso that the target shares
+            return tf.zeros_like(value)
         share = live["learning_rate"] * live["proximal_weight"]
         return share * (value - of_target[variable.op.name].read_value())
 

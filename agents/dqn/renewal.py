@@ -64,7 +64,9 @@ class Renewal:
         self._learner, self._own, self._state = learner, own, state
         self._fresh, variables = FreshWeights(engine, root, networks), variables_in(networks.online)
         self._online = {name: root.relative(v.op.name) for name, v in variables.items()}
-        self._copies = [root.relative(scope) for scope in networks.copies]
+        self._everywhere = {
+            name: [root.relative(v.op.name) for v in of] for name, of in networks.everywhere()
+        }
         self._blocks = {
             block: tuple(name for name in variables if name.split("/")[0] == block)
             for block in blocks_of(networks.online)
@@ -123,7 +125,7 @@ class Renewal:
           UnknownName: there is no such block.
         """
         names, fresh = self._names_in(block), self._draw()
-        changed = {of: fresh[name] for name in names for of in self._everywhere(name)}
+        changed = {of: fresh[name] for name in names for of in self._everywhere[name]}
         for name in names:
             changed |= {slot: np.zeros_like(fresh[name]) for slot in self._slots[name]}
         for of in self._blocks_in(block):
@@ -147,7 +149,7 @@ class Renewal:
         """
         names, fresh = self._names_in(block), self._draw()
         kept, added = np.float32(factor), np.float32(1 - factor)
-        new = {of: fresh[name] for name in names for of in self._everywhere(name)}
+        new = {of: fresh[name] for name in names for of in self._everywhere[name]}
         now = self._state.learned.read_some(new)
         self._change({of: kept * now[of] + added * new[of] for of in new})
 
@@ -206,10 +208,6 @@ class Renewal:
     def _change(self, values: Mapping[str, np.ndarray]) -> None:
         self._state.replaced += 1
         self._state.learned.change(values)
-
-    def _everywhere(self, name: str) -> list[str]:
-        """Returns the names of a weight and of its copies."""
-        return [self._online[name], *(f"{scope}/{name}" for scope in self._copies)]
 
     def _blocks_in(self, block: str) -> Sequence[str]:
         if block != ALL_BLOCKS and block not in self._blocks:

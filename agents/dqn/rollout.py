@@ -52,7 +52,7 @@ class RolloutObjective:
         first = tf.equal(counter % self._config.updates_per_rollout, 0)
         with tf.control_dependencies([when(first, lambda: self._renew(counter))]):
             target = tf.gather(self._returns, batch.row)  # [B]
-        now = self._networks.values(batch.s_tm1, self._conditions("now", counter))
+        (now,) = self._networks.values(batch.s_tm1, self._conditions("now", counter))
         assert self._head.towards is not None  # the config was checked
         terms = Terms(self._config, self._live, batch, now, now)
         td = self._head.towards(terms, tf.stop_gradient(target))
@@ -83,9 +83,11 @@ class RolloutObjective:
     def _best_values(self, rows: tf.Tensor, counter: tf.Tensor) -> tf.Tensor:
         """[T + 1, N] largest value of a legal action at each row."""
         ring, conditions = self._rows.ring, self._conditions("returns", counter)
-        q = self._networks.frozen_values(ring.at("observation", rows), conditions).q
+        (values,) = self._networks.frozen_values(ring.at("observation", rows), conditions)
         legal = ring.at("legal", rows) if "legal" in ring.columns else None
-        return tf.reshape(tf.reduce_max(legal_only(q, legal), axis=1), [-1, self._config.num_envs])
+        return tf.reshape(
+            tf.reduce_max(legal_only(values.q, legal), axis=1), [-1, self._config.num_envs]
+        )
 
     def _conditions(self, purpose: str, counter: tf.Tensor) -> Conditions:
         return Conditions(Draws(self._keys, purpose, counter), self._live, training=True)

@@ -34,6 +34,13 @@ class Advanced(NamedTuple):
     end: tf.Operation
 
 
+class Refresh(NamedTuple):
+    """Copies within a chain, at each age of the target that is a multiple of a period."""
+
+    period: Callable[[], tf.Tensor]  # returns an int64 scalar
+    copy: Callable[[], tf.Operation]  # builds it
+
+
 class TargetClock:
     """Counts the updates since the target was copied, and copies it when it is old enough.
 
@@ -46,6 +53,7 @@ class TargetClock:
       copy: builds the copy.
       rule: says when the target is copied, instead of its age alone; None: nothing does. With a
         rule only the graph knows the age.
+      refresh: what is done between two copies; None: nothing.
 
     Attributes:
       age: int64 scalar variable.
@@ -60,8 +68,9 @@ class TargetClock:
         period: Callable[[], tf.Tensor],
         copy: Callable[[], tf.Operation],
         rule: CopyRule | None = None,
+        refresh: Refresh | None = None,
     ) -> None:
-        self._period, self._copy, self.rule = period, copy, rule
+        self._period, self._copy, self.rule, self._refresh = period, copy, rule, refresh
         with tf.variable_scope("counters"):
             self.age = tf.get_variable(
                 "target_age", [], tf.int64, tf.zeros_initializer(), trainable=False
@@ -101,6 +110,12 @@ class TargetClock:
         end = self.age.assign(age, read_value=False)
         if self.rule and ruling:
             end = tf.group(end, self.rule.kept(ruling, copied, made))
+        if self._refresh is not None:
+            # Not right after a copy, which leaves nothing to refresh.
+            fresh = tf.logical_and(age > 0, tf.equal(age % self._refresh.period(), 0))
+            if made is not None:
+                fresh = tf.logical_and(made, fresh)
+            end = tf.group(end, when(fresh, self._refresh.copy))
         return Advanced(copied, end)
 
     def advance_as_known(self) -> tf.Operation:
@@ -123,12 +138,12 @@ class TargetClock:
         self.now = None if self.rule else age
 
     def pass_one(self, period: int) -> int | None:
-        """One update later; the new age, or None if it was copied or nobody knows."""
+        """One update later; the new age, or None if something may be copied or nobody knows."""
         if self.now is None:
             return None
         self.now += 1
         if self.now < period:
-            return self.now
+            return self.now if self._refresh is None else None
         self._copied_at, self.now = self.now, 0
         return None
 
@@ -201,5 +216,11 @@ def target_clock(config: DqnConfig, live: LiveFeeds, networks: Networks) -> Targ
     """Returns the clock of an agent."""
     if networks.target is None:
         return NoTarget()
-    rule = copy_rule(config, live, networks)
-    return TargetClock(live.reader("sync_period"), lambda: networks.sync(live["tau"]), rule)
+    rule, refresh, ops = copy_rule(config, live, networks), None, networks.ops
+    if config.chain > 1:
+        refresh = Refresh(live.reader("refresh_period"), ops.refresh)
+
+    def copy() -> tf.Operation:
+        return ops.sync(live["tau"] if config.chain == 1 else None)
+
+    return TargetClock(live.reader("sync_period"), copy, rule, refresh)

@@ -20,6 +20,7 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.envs import envs_beside
 from agents.config.model import DqnConfig
+from agents.dqn.build import of_first
 from agents.policy.graph import SCOPE, PolicyTensors, build_policy
 from agents.policy.trained import Trained, trained
 from agents.saved.directory import RunDir
@@ -95,11 +96,12 @@ def _built(config: DqnConfig, learned: Trained, run: str) -> _Built:
     with tf.Graph().as_default() as graph:
         tensors = build_policy(config, envs, learned.live)
         variables = variables_in(SCOPE)
-        require_same_kinds(variables, learned.weights, f"of {run}")
+        weights = of_first(config, learned.weights)
+        require_same_kinds(variables, weights, f"of {run}")
         session = tf.Session(graph=graph)
         for name, variable in variables.items():
             initial = variable.initializer.inputs[1]
-            session.run(variable.initializer, {initial: learned.weights[name]})
+            session.run(variable.initializer, {initial: weights[name]})
     return _Built(session, tensors)
 
 

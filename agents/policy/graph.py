@@ -10,10 +10,10 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.envs import byte_bounds
 from agents.config.model import DqnConfig
-from agents.dqn.networks import build_network
+from agents.dqn.build import build_network
 from envs import Envs
 from rl_core.losses import legal_only
-from rl_core.networks import ByteBounds, Conditions, of_scaled_bytes
+from rl_core.networks import ByteBounds, Conditions
 
 SCOPE = "online"  # of the weights
 
@@ -38,9 +38,7 @@ def build_policy(config: DqnConfig, envs: Envs, live: Mapping[str, float]) -> Po
     shape = [None, *envs.observation_shape]
     observation = tf.placeholder(envs.observation_dtype, shape, "observation")
     bounds = byte_bounds(config, envs)
-    network = of_scaled_bytes(
-        build_network(config, envs.num_actions), bounds and ByteBounds(*bounds)
-    )
+    network = build_network(config, envs.num_actions, bounds and ByteBounds(*bounds))
     frozen = {name: tf.constant(value, tf.float32) for name, value in live.items()}
     with tf.variable_scope(SCOPE):
         values, _ = network(observation, conditions=Conditions(live=frozen))

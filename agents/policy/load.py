@@ -15,6 +15,7 @@ import numpy as np
 
 from agents.config.envs import envs_beside
 from agents.config.model import DqnConfig
+from agents.dqn.build import of_first
 from agents.policy.graph import SCOPE, build_policy
 from agents.policy.trained import Trained, trained
 from agents.saved.directory import RunDir
@@ -70,7 +71,7 @@ class LoadedPolicy:
             best = tensors.action - np.int64(envs.first_action)
             self._best = self._engine.callable(best, [tensors.observation, *masks])
         self._engine.start()
-        weights.load(learned.weights)
+        weights.load(of_first(config, learned.weights))
 
     def __call__(self, observation: Any, action_mask: Any = None) -> int | np.ndarray:
         """Returns the greedy action of an observation, or of each one of a batch.

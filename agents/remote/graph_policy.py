@@ -9,12 +9,12 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.envs import byte_bounds
 from agents.config.model import NETWORKS, DqnConfig
-from agents.dqn.networks import build_network
+from agents.dqn.build import build_network
 from agents.remote.deliveries import Weights
 from envs import Envs
 from rl_core.graph.engine import Engine
 from rl_core.graph.weights import ScopeWeights
-from rl_core.networks import ByteBounds, Conditions, of_scaled_bytes
+from rl_core.networks import ByteBounds, Conditions
 from rl_core.random import Draws
 
 _SCOPE = "online"
@@ -38,9 +38,7 @@ class GraphPolicy:
             now = tf.placeholder(tf.int64, [1], "time_step")
             live = {name: tf.placeholder(tf.float32, [], f"live_{name}") for name in names}
             bounds = byte_bounds(config, envs)
-            network = of_scaled_bytes(
-                build_network(config, envs.num_actions), bounds and ByteBounds(*bounds)
-            )
+            network = build_network(config, envs.num_actions, bounds and ByteBounds(*bounds))
             draws = Draws(config.seed, f"act/{actor}", now) if config.noisy else None
             with tf.variable_scope(_SCOPE):
                 values, _ = network(observation, conditions=Conditions(draws, live))

@@ -21,8 +21,8 @@ from rl_core.networks.network import (
     Network,
     Values,
     as_float,
-    of_scaled_bytes,
     q_network,
+    scaled_bytes,
 )
 from rl_core.networks.torsos import impala_torso, minatar_torso, mlp_torso, nature_torso
 
@@ -40,8 +40,8 @@ __all__ = [
     "minatar_torso",
     "mlp_torso",
     "nature_torso",
-    "of_scaled_bytes",
     "q_head",
     "q_network",
     "quantile_head",
+    "scaled_bytes",
 ]

@@ -94,25 +94,19 @@ class ByteBounds(NamedTuple):
     high: np.ndarray  # [] or [...] uint8
 
 
-def of_scaled_bytes(network: Network, bounds: ByteBounds | None) -> Network:
-    """Returns `network` for observations whose bytes are scaled to [0, 1] by their `bounds`.
+def scaled_bytes(observation: tf.Tensor, bounds: ByteBounds | None) -> tf.Tensor:
+    """Returns observations whose bytes are scaled to [0, 1] by their `bounds`, as float32.
 
         (byte - low) / (high - low)
 
-    A byte that can only be one number, low = high, becomes 0. None returns `network` as it is,
-    which divides bytes by 255.
+    A byte that can only be one number, low = high, becomes 0. None returns them as they are, and
+    a network divides bytes by 255.
     """
     if bounds is None:
-        return network
+        return observation
     low, high = (np.asarray(bound, np.float32) for bound in bounds)
     span = np.where(high > low, high - low, np.float32(1))
-
-    def scaled(
-        observation: tf.Tensor, state: State = STATELESS, conditions: Conditions = PLAIN
-    ) -> tuple[Values, State]:
-        return network((tf.cast(observation, tf.float32) - low) / span, state, conditions)
-
-    return scaled
+    return (tf.cast(observation, tf.float32) - low) / span
 
 
 def as_float(observation: tf.Tensor) -> tf.Tensor:

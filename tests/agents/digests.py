@@ -42,6 +42,8 @@ KINDS = {
     "held still": {"online_weight": 0.25, "min_weight": 0.5, "functional_weight": 0.1,
                    "proximal_weight": 0.5},
     "Adam is new at each sync": {"on_sync": '["reset_moments"]', **FUSED},
+    "a chain": {"chain": 3, "refresh_period": 4},
+    "a chain of heads": {"chain": 3, "chain_torso": "shared", **FUSED},
     "averaged weights": {"ema_decay": 0.99},
     "n-step, prioritized": {"n_step": 3, "prioritized": "true"},
     "prioritized, fused": {"prioritized": "true", **FUSED},
@@ -65,6 +67,7 @@ KINDS = {
     "concurrent, prioritized, four envs": {**CONCURRENT, "prioritized": "true", "num_envs": 4},
     "compiled": {**IN_GRAPH, **FUSED},
     "compiled, four envs, freezing": {**IN_GRAPH, "num_envs": 4, "freeze": FREEZE},
+    "compiled, a chain": {**IN_GRAPH, "chain": 3, "refresh_period": 4},
     "compiled, categorical, prioritized": {**IN_GRAPH, **C51, "prioritized": "true", "n_step": 3},
 }  # fmt: skip
 

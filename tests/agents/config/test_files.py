@@ -309,7 +309,15 @@ def test_settings_do_not_guess_types_and_know_their_live_fields():
     assert issubclass(DqnConfig, Settings)
     knobs = {knob.name: knob for knob in DqnConfig.knobs()}
     assert list(knobs) == [
-        *("reward_scale", "reward_clip", "sync_period", "tau", "sync_growth", "sync_fit"),
+        *(
+            "reward_scale",
+            "reward_clip",
+            "sync_period",
+            "tau",
+            "refresh_period",
+            "sync_growth",
+            "sync_fit",
+        ),
         *("sync_distance", "min_target_age", "max_target_age", "discount"),
         *("online_weight", "min_weight", "functional_weight", "proximal_weight"),
         *("munchausen_alpha", "munchausen_temperature", "munchausen_clip"),

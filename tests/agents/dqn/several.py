@@ -19,6 +19,8 @@ KINDS = {
         "noisy": True, "prioritized": True, "double": True, "n_step": 3, "loss": "huber",
     },
     "ruled": {"sync_growth": 0.2, "sync_fit": 0.9, "sync_fit_updates": 2, "sync_distance": 0.3},
+    "chain": {"chain": 3, "refresh_period": 2},
+    "chain of heads": {"chain": 3, "chain_torso": "shared", "updates_per_learn": 4},
     "implicit": {"head": "implicit", "tau_samples": 4, "tau_samples_acting": 3},
 }  # fmt: skip
 

@@ -25,6 +25,7 @@ VARIANTS = {
     "dueling": {"dueling": True},
     "averaged": {"averaged_targets": 3},
     "munchausen": {"munchausen": True},
+    "chain": {"chain": 3, "refresh_period": 4},
     "soft": {"tau": 0.1, "sync_period": 1},
     "n_step": {"n_step": 3},
     "prioritized": {"prioritized": True},

@@ -5,8 +5,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
+from agents.dqn.build import build_network
 from agents.dqn.needs import needs, network_size, weight_copies
-from agents.dqn.networks import build_network
 from agents.run.train import train
 from rl_core.errors import MemoryLimitError
 from rl_core.memory import Need, check_needs

@@ -5,14 +5,14 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
+from agents.dqn.build import build_network
 from agents.dqn.exploring import EpsilonGreedy
-from agents.dqn.networks import build_network
 from agents.remote.graph_policy import GraphPolicy
 from agents.remote.numpy_policy import NumpyPolicy, can_serve
 from envs import make_envs
 from rl_core.exploration import epsilon_greedy
 from rl_core.graph.scopes import variables_in
-from rl_core.networks import ByteBounds, of_scaled_bytes
+from rl_core.networks import ByteBounds
 from rl_core.philox import OutsideStream
 
 KINDS = [
@@ -32,7 +32,7 @@ def of_the_graph(config, observation, bounds=None):
         tf.set_random_seed(1)
         fed = tf.placeholder(observation.dtype, [None, *observation.shape[1:]])
         with tf.variable_scope("online"):
-            values, _ = of_scaled_bytes(build_network(config, 3), bounds)(fed)
+            values, _ = build_network(config, 3, bounds)(fed)
         session.run(tf.global_variables_initializer())
         return session.run(variables_in("online")), session.run(values.q, {fed: observation})
 

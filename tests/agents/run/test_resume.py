@@ -68,6 +68,7 @@ KINDS = {
     "implicit, munchausen, averaged": {
         "head": "implicit", "tau_samples": 4, "munchausen": True, "averaged_targets": 2,
     },
+    "a chain, fused": {"chain": 3, "refresh_period": 4, "updates_per_learn": 3},
     "concurrent": {"loop": "concurrent", "learn_period": 16, "updates_per_learn": 8},
     "concurrent, eight envs, prioritized, noisy, freezing": {
         "loop": "concurrent", "num_envs": 8, "learn_period": 20, "updates_per_learn": 3,
@@ -104,6 +105,8 @@ def steer(agent, tick):
         if tick.env_step - span < env_step <= tick.env_step and not (
             plain and tick.step.autoreset.any()
         ):
+            if name == "tau" and agent.config.chain > 1:
+                name, value = "refresh_period", 3
             live[name] = value
 
 

@@ -17,10 +17,10 @@ from rl_core.networks import (
     minatar_torso,
     mlp_torso,
     nature_torso,
-    of_scaled_bytes,
     q_head,
     q_network,
     quantile_head,
+    scaled_bytes,
 )
 from rl_core.networks.heads import embedding
 from rl_core.random import Draws
@@ -164,15 +164,13 @@ SCALED = [
 
 @pytest.mark.parametrize(("low", "high", "seen"), SCALED, ids=str)
 def test_bytes_are_scaled_by_their_own_bounds(evaluate, low, high, seen):
-    of_bytes = of_scaled_bytes(PLAIN, ByteBounds(low, high))
-    with tf.variable_scope("online", reuse=tf.AUTO_REUSE):
-        scaled = of_bytes(tf.constant([[2, 6]], tf.uint8))[0].q
-        floats = PLAIN(tf.constant([seen]))[0].q
-    np.testing.assert_array_equal(evaluate(scaled), evaluate(floats))
+    scaled = scaled_bytes(tf.constant([[2, 6]], tf.uint8), ByteBounds(low, high))
+    np.testing.assert_array_equal(evaluate(scaled), [seen])
 
 
-def test_without_bounds_a_network_is_the_very_same():
-    assert of_scaled_bytes(PLAIN, None) is PLAIN
+def test_without_bounds_bytes_stay_as_they_are():
+    observation = tf.constant([[2, 6]], tf.uint8)
+    assert scaled_bytes(observation, None) is observation
 
 
 def test_bools_are_0_and_1(evaluate):

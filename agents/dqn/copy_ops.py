@@ -1,0 +1,71 @@
+"""The operations that copy the online network to others, and shift the networks of a chain."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import tensorflow.compat.v1 as tf
+
+from agents.config.model import DqnConfig
+from agents.dqn.build import link_name
+from rl_core.graph.sync import copy_vars, paired_variables
+
+
+class CopyOps:
+    """Builds them, each as often as it is asked for.
+
+    Args:
+      online: full name of the scope that is copied.
+      targets: of the target and of its older copies, the newest first; empty if there is none.
+      others: of all other networks.
+      config: of the agent.
+    """
+
+    def __init__(
+        self, online: str, targets: Sequence[str], others: Sequence[str], config: DqnConfig
+    ) -> None:
+        self._online, self._targets, self._others = online, targets, others
+        self._links = config.chain
+        # A link has nothing below it, and perhaps no torso; heads of a shared torso have none.
+        self._partly = config.chain > 1 or config.chain_torso == "shared"
+
+    def target_pairs(self) -> list[tuple[tf.Variable, tf.Variable]]:
+        """Returns (online, target) pairs of variables, but not those of a torso that both share."""
+        return paired_variables(self._online, self._targets[0], allow_missing=self._partly)
+
+    def sync(self, tau: tf.Tensor | None = None) -> tf.Operation:
+        """Copies the online network to the target, and each target to the next older one.
+
+        In a chain each network then becomes the one after it; the last stays. Vincent et al.
+        (2024), https://arxiv.org/abs/2403.02107, whose window shift it is.
+        """
+        names = [self._online, *self._targets]
+        done: list[tf.Operation] = []
+        # The oldest first: what is overwritten has been passed on.
+        for i in reversed(range(len(self._targets))):
+            with tf.control_dependencies(done):
+                done = [self._copy(names[i], names[i + 1], None if i else tau)]
+        links = [_link(self._online, i) for i in range(self._links)]
+        for to, of in itertools.pairwise(links):
+            with tf.control_dependencies(done):
+                done = [self._copy(of, to)]
+        return done[0]
+
+    def refresh(self) -> tf.Operation:
+        """Copies each network of a chain, but the last, to what the next one learns from."""
+        pairs = [
+            (_link(self._online, i - 1), _link(self._targets[0], i)) for i in range(1, self._links)
+        ]
+        return tf.group(*[self._copy(of, to) for of, to in pairs])
+
+    def all_as_online(self) -> tf.Operation:
+        """Copies the online network to every other one."""
+        return tf.group(*[self._copy(self._online, to) for to in (*self._targets, *self._others)])
+
+    def _copy(self, of: str, to: str, tau: tf.Tensor | None = None) -> tf.Operation:
+        return copy_vars(of, to, tau=tau, allow_missing=self._partly)
+
+
+def _link(scope: str, i: int) -> str:
+    return f"{scope}/{link_name(i)}" if i else scope
