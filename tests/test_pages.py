@@ -45,6 +45,7 @@ NOT_RUN = {
     r"source \.venv/bin/activate": "is of the shell that a user types in",
     r"targetnet results .*": "trains for hours; tests/agents/results run it on small configs",
     r"targetnet sweep .*": "trains for minutes; tests/agents/sweep run it with small children",
+    r"targetnet compare .*": "trains for minutes; tests/agents/compare run it with small children",
     r"targetnet train sweeps/.*": "trains the winner of a sweep that is not run",
     r"python -m tests\.benchmarks\.performance .*": "measures for minutes, beside peers",
     r"python -m tests\.benchmarks\.wall_clock.*": "measures for hours, beside peers",
@@ -143,7 +144,7 @@ SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 
 def test_there_are_blocks_of_every_kind():
-    assert len(SCRIPTS) == 4 and len(CONFIGS) == 8 and len(SHELL) > 40
+    assert len(SCRIPTS) == 4 and len(CONFIGS) == 9 and len(SHELL) > 40
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=title)
@@ -219,6 +220,9 @@ def test_a_config_is_one(block, tmp_path):
     path.write_text(block.text)
     if "[[members]]" in block.text:
         assert len(load_members(path).configs) == block.text.count("[[members]]")
+    elif "baseline" in block.text:
+        (tmp_path / "cartpole.toml").write_text('base = "cartpole"\nsync_period = 100\n')
+        assert load_plan(path).plan.baseline in block.text
     else:
         assert read_config(path) != DqnConfig()
 

@@ -76,6 +76,11 @@ _COMMANDS = {
         "Results",
         "Train configs with many seeds and write a page with statistics and curves.",
     ),
+    "compare": _Command(
+        "agents.compare.command",
+        "Compare",
+        "Compare arms that differ in some keys, on several envs, by paired seeds; write a page.",
+    ),
     "sweep": _Command(
         "agents.sweep.command",
         "Sweep",

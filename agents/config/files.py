@@ -105,6 +105,15 @@ def config_of(
     return config
 
 
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Returns what a TOML file of a user's says.
+
+    Raises:
+      ConfigError: it cannot be read, or is no TOML.
+    """
+    return _parse_toml(_text_of(Path(path), follow=True), str(path))
+
+
 def read_sealed(path: Path) -> dict[str, Any]:
     """Returns what a config's file that has a seal says; refuses a symbolic link.
 

@@ -60,7 +60,7 @@ def keep(path: Path, run: Path, config: DqnConfig) -> None:
     kept = _KeptSeed(
         env_id=config.env_id,
         **vars(seed) | {"curve": sorted(seed.curve.items())},
-        settings=_settings(config),
+        settings=settings_of(config),
         source=None,
         versions=versions(),
         processor=processor_of(run),
@@ -102,18 +102,27 @@ def require_same_config(path: Path, config: DqnConfig) -> None:
     Raises:
       RunDirError: the file is damaged, or has another setting.
     """
-    before = _read(path, config.env_id, config.seed).settings
-    now, default = _settings(config), _settings(DqnConfig())
+    require_same_settings(path, _read(path, config.env_id, config.seed).settings, config)
+
+
+def require_same_settings(path: Path, before: Mapping[str, Any], config: DqnConfig) -> None:
+    """Checks that the settings in `path` are those of `config`, as `require_same_config` does.
+
+    Raises:
+      RunDirError: one is another.
+    """
+    now, default = settings_of(config), settings_of(DqnConfig())
     for name in now:
         there = before.get(name, default.get(name))
         if there != now[name]:
             raise RunDirError(
-                f"{path} is a seed of another config: {name} is {shown(there)} there, "
-                f"not {shown(now[name])}. Delete it to train it again, or give another --rows"
+                f"{path} is of another config: {name} is {shown(there)} there, not "
+                f"{shown(now[name])}. Delete it to train it again, or give another --rows"
             )
 
 
-def _settings(config: DqnConfig) -> dict[str, Any]:
+def settings_of(config: DqnConfig) -> dict[str, Any]:
+    """Returns the settings on which a score depends, but for the seed."""
     settings = config.model_dump(mode="json", exclude_none=True)
     return {name: value for name, value in settings.items() if name not in _OF_THE_MACHINE}
 

@@ -104,7 +104,7 @@ def test_finished_runs_without_a_file_are_kept():
 def test_a_kept_seed_of_another_config_is_refused_before_anything_is_trained():
     results("good.toml", "--seeds", 1, "--rows", "kept")
     Path("good.toml").write_text('env_id = "CartPole-v1"\nbatch_size = 7\n')
-    with pytest.raises(RlCoreError, match=r"kept/good/0\.json is a seed of another config"):
+    with pytest.raises(RlCoreError, match=r"kept/good/0\.json is of another config"):
         results("good.toml", "--seeds", 2, "--rows", "kept")
     assert not Path("results/runs/good/1").exists()
 

@@ -92,7 +92,7 @@ def test_a_key_that_is_newer_than_the_file_had_its_default(kept):
 def test_a_seed_of_another_config_is_refused(kept, change, said):
     with pytest.raises(RunDirError, match=said) as error:
         require_same_config(kept, CONFIG.model_copy(update=change))
-    assert "3000.json is a seed of another config" in str(error.value)
+    assert "3000.json is of another config" in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,175 @@
+"""The page of a comparison in Markdown; equal results give an equal page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from agents.compare.pictures import Line, draw
+from agents.compare.plan import Arm, Loaded, Section
+from agents.compare.populations import Kept
+from agents.compare.scores import Score, Scores, area, final
+from agents.results.page import markdown_table
+from agents.results.statistics import RESAMPLES
+from agents.results.table import Estimate, versions
+from rl_core.control.files import write_whole
+
+_SCORES: dict[str, Score] = {"area": area, "final": final}
+Format = Callable[[float], str]
+
+
+def write_page(path: Path, command: str, loaded: Loaded, kept: Kept) -> None:
+    """Writes the page, and its pictures to a directory beside it.
+
+    Raises:
+      OSError: a file cannot be written.
+    """
+    page = _Page(loaded, kept, path.with_suffix(""))
+    parts = [f"# {loaded.plan.title}", loaded.plan.text.strip(), _method(loaded, command)]
+    for section in loaded.plan.sections:
+        parts += [f"## {section.title}", section.text.strip(), *page.of(section)]
+    parts += ["## What was chosen", page.choices(), "## What was trained", page.budget()]
+    text = "\n\n".join(part for part in parts if part)
+    write_whole(path, f"{text}\n".encode())
+
+
+def _method(loaded: Loaded, command: str) -> str:
+    plan = loaded.plan
+    named = ", ".join(f"{name} {number}" for name, number in versions().items())
+    tuning = plan.tuning.numbers
+    return f"""Made by
+
+```
+{command}
+```
+
+with {named}. *Area* is the mean over a run's greedy evaluations, the final one too: the area under
+its curve, divided by its length. *Final* is the mean return of the greedy episodes after training.
+Intervals are 95 % bootstrap percentiles over seeds, {RESAMPLES:,} resamples. A *difference* is that
+from the best arm of `{plan.baseline}` on the same env, seed by seed. That arm was chosen by its
+area on the seeds {tuning.start} to {tuning.stop - 1}, which are in no table; so was, for all envs
+together, the value of each way that has several. All numbers below are of fresh seeds."""
+
+
+class _Page:
+    """Parts of the page that have numbers.
+
+    Args:
+      loaded, kept: the comparison, and its finished seeds.
+      beside: directory of the pictures.
+    """
+
+    def __init__(self, loaded: Loaded, kept: Kept, beside: Path) -> None:
+        self._plan, self._loaded, self._kept = loaded.plan, loaded, kept
+        self._scores, self._beside = Scores(loaded, kept), beside
+
+    def of(self, section: Section) -> Iterator[str]:
+        """Yields what follows a section's text."""
+        for env in self._plan.envs:
+            groups = [name for name in section.curves if name in self._plan.groups_on(env)]
+            if groups:
+                yield f"### {env}"
+                yield self._picture(env, groups, f"{env}-{'-'.join(groups)}")
+                yield self._table_of_curves(env, groups)
+        for name, score in _SCORES.items() if section.differences else ():
+            yield f"### Differences: {name}"
+            yield self._differences(section.differences, score)
+
+    def choices(self) -> str:
+        """Returns tables of the arms that were chosen on tuning seeds."""
+        plan, scores = self._plan, self._scores
+        best = [[env, f"`{plan.name(scores.best_constant(env))}`"] for env in plan.envs]
+        tables = [markdown_table(["env", f"best of `{plan.baseline}`"], best)]
+        rows = [
+            [group.label, f"`{group.over}`", f"`{plan.value(scores.chosen(name))}`",
+             f"`{', '.join(map(str, group.values))}`"]
+            for name, group in plan.groups.items() if group.choose
+        ]  # fmt: skip
+        if rows:
+            tables.append(markdown_table(["way", "key", "chosen for all envs", "of"], rows))
+        return "\n\n".join(tables)
+
+    def budget(self) -> str:
+        """Returns a table of all runs that were made."""
+        rows = []
+        for env in self._plan.envs:
+            seeds = [
+                s for (of, _), arm in self._kept.items() if of == env for s in arm.seeds.values()
+            ]
+            steps, updates = (sum(getattr(s, of) for s in seeds) for of in ("env_steps", "updates"))
+            fresh = self._plan.fresh(env)
+            rows.append(
+                [env, f"{len(seeds):,}", f"{fresh.start} to {fresh.stop - 1}",
+                 f"{steps / 1e6:,.1f} million", f"{updates / 1e6:,.1f} million",
+                 " and ".join(sorted({s.processor for s in seeds}))]
+            )  # fmt: skip
+        head = ["env", "runs", "fresh seeds", "env steps", "updates", "processor"]
+        return markdown_table(head, rows)
+
+    def _picture(self, env: str, groups: Sequence[str], name: str) -> str:
+        lines: dict[str, dict[str, Line]] = {
+            f"{words} return": {
+                self._plan.groups[group].label: self._line(env, group, score) for group in groups
+            }
+            for words, score in _SCORES.items()
+        }
+        over = self._plan.groups[groups[0]].over
+        png, _ = draw(env, lines, over, self._beside / name)
+        labels = ", ".join(self._plan.groups[group].label for group in groups)
+        words = f"Area and final return against {over} on {env}: {labels}"
+        return f"![{words}]({self._beside.name}/{png.name})"
+
+    def _line(self, env: str, group: str, score: Score) -> Line:
+        at = self._plan.groups[group].at or self._plan.groups[group].values
+        arms = self._plan.arms(group)
+        found = zip(at, (self._scores.estimate(env, arm, score) for arm in arms), strict=True)
+        return [(float(x), estimate) for x, estimate in found]
+
+    def _table_of_curves(self, env: str, groups: Sequence[str]) -> str:
+        number = self._format(env)
+        rows = []
+        for group in groups:
+            for arm in self._plan.arms(group):
+                cells = [
+                    _said(self._scores.estimate(env, arm, of), number) for of in _SCORES.values()
+                ]
+                rows.append([f"`{self._plan.name(arm)}`", *cells])
+        return _folded(f"Numbers of {env}", markdown_table(["arm", "area", "final"], rows))
+
+    def _differences(self, groups: Sequence[str], score: Score) -> str:
+        rows = []
+        for group in groups:
+            cells, signs = [], [0, 0]
+            for env in self._plan.envs:
+                if group not in self._plan.groups_on(env):
+                    cells.append("-")
+                    continue
+                found = self._scores.difference(env, self._arm(env, group), score)
+                cells.append(_said(found, self._format(env)))
+                if found.interval:
+                    signs[0] += found.interval.low > 0
+                    signs[1] += found.interval.high < 0
+            rows.append([self._plan.groups[group].label, *cells, *map(str, signs)])
+        return markdown_table(["way", *self._plan.envs, "ahead", "behind"], rows)
+
+    def _arm(self, env: str, group: str) -> Arm:
+        """Returns the arm of a group that is compared: the chosen one, or the only one."""
+        if self._plan.groups[group].choose:
+            return self._scores.chosen(group)
+        return self._plan.arms(group)[0]
+
+    def _format(self, env: str) -> Format:
+        arm = self._scores.best_constant(env)
+        largest = max(abs(value) for value in self._scores.of(env, arm, final))
+        decimals = 1 if largest >= 100 else 2
+        return lambda value: f"{value:,.{decimals}f}"
+
+
+def _said(estimate: Estimate, number: Format) -> str:
+    ends = estimate.interval
+    between = f" [{number(ends.low)}, {number(ends.high)}]" if ends else ""
+    return f"{number(estimate.value)}{between}"
+
+
+def _folded(title: str, text: str) -> str:
+    return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
