@@ -27,6 +27,7 @@ from typing import NamedTuple
 import pytest
 
 from agents.cli.main import _COMMANDS, _parse, main
+from agents.compare.plan import load_plan
 from agents.config.files import config_name, read_config
 from agents.config.members import load_members
 from agents.config.model import DqnConfig
