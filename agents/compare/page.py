@@ -36,7 +36,8 @@ def write_page(path: Path, command: str, loaded: Loaded, kept: Kept) -> None:
 def _method(loaded: Loaded, command: str) -> str:
     plan = loaded.plan
     named = ", ".join(f"{name} {number}" for name, number in versions().items())
-    tuning = plan.tuning.numbers
+    tuning, held = plan.tuning.numbers, [name for name in plan.envs if name not in plan.choosing]
+    without = f" but {' and '.join(held)}, which were held out" if held else ""
     return f"""Made by
 
 ```
@@ -47,8 +48,9 @@ with {named}. *Area* is the mean over a run's greedy evaluations, the final one 
 its curve, divided by its length. *Final* is the mean return of the greedy episodes after training.
 Intervals are 95 % bootstrap percentiles over seeds, {RESAMPLES:,} resamples. A *difference* is that
 from the best arm of `{plan.baseline}` on the same env, seed by seed. That arm was chosen by its
-area on the seeds {tuning.start} to {tuning.stop - 1}, which are in no table; so was, for all envs
-together, the value of each way that has several. All numbers below are of fresh seeds."""
+area on the seeds from {tuning.start} to {tuning.stop - 1}, which are in no table; so was the value
+of each way that has several, for all envs together{without}. All numbers below are of fresh
+seeds."""
 
 
 class _Page:

@@ -32,12 +32,16 @@ class EnvPart(Settings):
 
     Attributes:
       config: of all arms, but for what they change: a path, from the file on, or a shipped name.
-      seeds: fresh ones, if not those of the comparison.
+      seeds, tuning: fresh and tuning seeds, if not those of the comparison.
+      held_out: its tuning seeds choose the baseline's arm alone; what is chosen for all envs is
+        chosen without it.
       without: groups that are not trained here.
     """
 
     config: str
     seeds: Seeds | None = None
+    tuning: Seeds | None = None
+    held_out: bool = False
     without: tuple[str, ...] = Field((), strict=False)
 
 
@@ -117,8 +121,9 @@ class Plan(Settings):
 
     @model_validator(mode="after")
     def _check_seeds(self) -> Plan:
-        if self.tuning.numbers.stop > FIRST_FRESH_SEED:
-            raise ValueError(f"tuning seeds are below {FIRST_FRESH_SEED:,}")
+        for seeds in (self.tuning, *(env.tuning for env in self.envs.values() if env.tuning)):
+            if seeds.numbers.stop > FIRST_FRESH_SEED:
+                raise ValueError(f"tuning seeds are below {FIRST_FRESH_SEED:,}")
         for seeds in (self.seeds, *(env.seeds for env in self.envs.values() if env.seeds)):
             if seeds.first < FIRST_FRESH_SEED:
                 raise ValueError(
@@ -139,9 +144,16 @@ class Plan(Settings):
         for name in (*self.envs, *self.groups):
             if not name.replace("-", "").replace("_", "").isalnum():
                 raise ValueError(f"{shown(name)} names files: letters, digits, - and _ only")
+        if not self.choosing:
+            raise ValueError("every env is held out: there is none to choose on")
         if not self.groups[self.baseline].over or self.groups[self.baseline].choose:
             raise ValueError("the baseline's best arm differs from env to env: it has values")
         return self
+
+    @property
+    def choosing(self) -> list[str]:
+        """Names of the envs on which arms are chosen for all."""
+        return [name for name, env in self.envs.items() if not env.held_out]
 
     def arms(self, group: str) -> list[Arm]:
         """Returns the arms of a group."""
@@ -154,6 +166,10 @@ class Plan(Settings):
     def fresh(self, env: str) -> range:
         """Returns the fresh seeds of an env."""
         return (self.envs[env].seeds or self.seeds).numbers
+
+    def tuned(self, env: str) -> range:
+        """Returns the tuning seeds of an env."""
+        return (self.envs[env].tuning or self.tuning).numbers
 
     def value(self, arm: Arm) -> Any:
         """Returns the value in which an arm differs from its group; None if it is alone."""

@@ -43,9 +43,10 @@ class Scores:
         plan = self._plan
         for env in plan.envs:
             for group in plan.groups_on(env):
-                if group == plan.baseline or plan.groups[group].choose:
+                chosen = plan.groups[group].choose and env in plan.choosing
+                if group == plan.baseline or chosen:
                     for arm in plan.arms(group):
-                        yield from (Wanted(env, arm, seed) for seed in plan.tuning.numbers)
+                        yield from (Wanted(env, arm, seed) for seed in plan.tuned(env))
 
     def fresh(self) -> Iterator[Wanted]:
         """Yields the runs that are compared; all of `tuning` are finished."""
@@ -75,8 +76,9 @@ class Scores:
     def chosen(self, group: str) -> Arm:
         """Returns the arm of a group that is the best over all envs, by tuning seeds.
 
-        On each env its area is compared with that of the best constant, in units of the distance
-        between the best and the worst constant there; the mean over envs decides.
+        Envs that are held out do not count. On each other env its area is compared with that of
+        the best constant, in units of the distance between the best and the worst constant there;
+        the mean over envs decides.
         """
         return max(self._plan.arms(group), key=self._standing)
 
@@ -100,11 +102,11 @@ class Scores:
 
     def _tuned(self, env: str, arm: Arm) -> float:
         seeds = self._kept[env, arm].seeds
-        return float(np.mean([area(seeds[n]) for n in self._plan.tuning.numbers]))
+        return float(np.mean([area(seeds[n]) for n in self._plan.tuned(env)]))
 
     def _standing(self, arm: Arm) -> float:
         plan, standings = self._plan, []
-        for env in plan.envs:
+        for env in plan.choosing:
             if arm.group in plan.groups_on(env):
                 constants = [self._tuned(env, of) for of in plan.arms(plan.baseline)]
                 spread = max(constants) - min(constants) or 1.0

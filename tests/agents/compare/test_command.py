@@ -154,6 +154,13 @@ MISTAKES = [
     (("values = [10, 100, 1000]", "values = [0, 100, 1000]"), "hard-0 on CartPole.*sync_period"),
     (('config = "base.toml"', 'config = "bose.toml"'), "bose.toml"),
     (('label = "one alone"', ""), "label"),
+    (
+        (
+            '[envs.Other]\nconfig = "base.toml"',
+            '[envs.Other]\nconfig = "base.toml"\ntuning = {first = 1000, count = 1}',
+        ),
+        "tuning",
+    ),
     (("together = 4", "together = 0"), "together"),
     (("together = 4", "together = "), "TOML"),
 ]

@@ -59,6 +59,17 @@ def test_one_arm_is_chosen_for_all_envs_by_shares_of_the_spread(scores):
     assert scores.chosen("other") == Arm("other", 1)
 
 
+def test_an_env_that_is_held_out_chooses_its_own_constant_alone(scores, comparison):
+    path = comparison(
+        ("[envs.Other]\n", "[envs.Other]\nheld_out = true\ntuning = {first = 7, count = 1}\n")
+    )
+    held = Scores(load_plan(path), scores._kept)
+    assert held.chosen("other") == Arm("other", 0)
+    wanted = [of for of in held.tuning() if of.env == "Other"]
+    assert [(of.arm.group, of.seed) for of in wanted] == [("hard", 7)] * 3
+    assert len([*held.tuning()]) == 2 * 5 + 3
+
+
 def test_what_is_compared_is_every_arm_but_of_those_chosen_from_one(scores):
     assert [*scores.compared("Other")] == [
         Arm("hard", 0), Arm("hard", 1), Arm("hard", 2), Arm("other", 1), Arm("alone", 0),

@@ -68,6 +68,18 @@ def test_values_are_those_of_the_network_by_hand(run, policy):
     assert policy.q_values(x).shape == (50, 2) and policy.q_values(x[0]).shape == (2,)
 
 
+@pytest.mark.parametrize("torso", ["own", "shared"])
+def test_the_policy_of_a_chain_is_that_of_its_first_network(tmp_path, torso):
+    config = DqnConfig(**SHORT, chain=3, chain_torso=torso, checkpoint_steps=150)
+    run = train(config, tmp_path / "run").run
+    for how in ({}, {"checkpoint": 3}):
+        x, weights = observations(), trained(RunDir.open(run), **how).weights
+        assert any(name.startswith("link_3/") for name in weights)
+        with load_policy(run, **how) as policy:
+            got = policy.q_values(x)
+        np.testing.assert_allclose(got, by_hand(weights, x), rtol=1e-5, atol=1e-6)
+
+
 def test_one_observation_gives_an_int_and_a_batch_an_array(policy):
     x = observations()
     actions = policy(x)
