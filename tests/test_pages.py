@@ -27,7 +27,7 @@ from typing import NamedTuple
 import pytest
 
 from agents.cli.main import _COMMANDS, _parse, main
-from agents.compare.plan import load_plan
+from agents.compare.plan import EnvPart, load_plan
 from agents.config.files import config_name, read_config
 from agents.config.members import load_members
 from agents.config.model import DqnConfig
@@ -429,5 +429,5 @@ def test_a_make_target_in_a_sentence_is_one(page, target):
 
 @pytest.mark.parametrize(("page", "setting"), [(p, c) for p, c in WITHIN if re.match(r"\w+ = ", c)])
 def test_a_setting_in_a_sentence_is_one_of_a_config(page, setting):
-    known = {*DqnConfig.model_fields, *PbtKeys.model_fields, "base"}
+    known = {*DqnConfig.model_fields, *PbtKeys.model_fields, *EnvPart.model_fields, "base"}
     assert setting.split()[0] in known
