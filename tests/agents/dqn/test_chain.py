@@ -200,8 +200,10 @@ def test_a_sync_by_hand_moves_every_network_one_place_on(lab, form):
 # Acting.
 
 
-def test_each_network_acts_as_often_and_the_greedy_policy_is_the_first_ones(lab):
-    agent = lab.agent(**OWN, num_envs=50, epsilon=0.0, replay_capacity=200)
+@pytest.mark.parametrize("epsilon", [0.0, 0.5])
+def test_each_network_acts_as_often_and_the_greedy_policy_is_the_first_ones(lab, epsilon):
+    # Also where chance decides half of the actions: who acts does not follow from that.
+    agent = lab.agent(**OWN, num_envs=50, epsilon=epsilon, replay_capacity=200)
     online = lab.weights(agent, "online")
     # Network i prefers action i, whatever it sees.
     for i, prefix in enumerate(LINKS):
