@@ -26,7 +26,7 @@ def final(seed: KeptSeed) -> float:
 
 
 class Scores:
-    """Scores of all arms of a comparison.
+    """Scores of all arms of a comparison; each wants the runs that it is made of to be finished.
 
     Args:
       loaded: the comparison.
@@ -83,9 +83,9 @@ class Scores:
         return max(self._plan.arms(group), key=self._standing)
 
     def of(self, env: str, arm: Arm, score: Score) -> list[float]:
-        """Returns the scores of an arm on an env, of the fresh seeds that are finished."""
+        """Returns the scores of an arm on an env, of the fresh seeds."""
         seeds = self._kept[env, arm].seeds
-        return [score(seeds[n]) for n in self._plan.fresh(env) if n in seeds]
+        return [score(seeds[n]) for n in self._plan.fresh(env)]
 
     def estimate(self, env: str, arm: Arm, score: Score) -> Estimate:
         """Returns the mean over fresh seeds, with its interval."""
@@ -96,9 +96,7 @@ class Scores:
 
         Runs of one seed have the same first weights and the same first episodes: they are pairs.
         """
-        ours, theirs = (self._kept[env, of].seeds for of in (arm, self.best_constant(env)))
-        both = [n for n in self._plan.fresh(env) if n in ours and n in theirs]
-        return paired([score(ours[n]) for n in both], [score(theirs[n]) for n in both])
+        return paired(*(self.of(env, one, score) for one in (arm, self.best_constant(env))))
 
     def _tuned(self, env: str, arm: Arm) -> float:
         seeds = self._kept[env, arm].seeds
