@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -37,14 +38,12 @@ class InGraphGymEnv(gym.Env[Any, Any]):
     def __init__(
         self, rules: InGraphEnv | str, render_mode: str | None = None, **env_kwargs: Any
     ) -> None:
-        if isinstance(rules, str):
-            rules = make_rules(rules, env_kwargs)
-        _require_render_mode(rules, render_mode)
+        game = _game(rules, env_kwargs) if isinstance(rules, str) else _Game(rules)
+        _require_render_mode(game.rules, render_mode)
         self.render_mode = render_mode
-        self.action_space = gym.spaces.Discrete(rules.num_actions)
-        self.observation_space = _observation_space(rules)
-        self._engine = Engine()
-        self._begin, self._step = _build(self._engine, rules)
+        self.action_space = gym.spaces.Discrete(game.rules.num_actions)
+        self.observation_space = _observation_space(game.rules)
+        self._begin, self._step = game.begin, game.step
         self._state: tuple[np.ndarray, ...] = ()
         self._place = 0  # position in the random streams
         self._observation = np.zeros(0)
@@ -80,16 +79,39 @@ class InGraphGymEnv(gym.Env[Any, Any]):
         seen = np.max(planes * np.arange(1, planes.shape[-1] + 1), axis=-1)  # [H, W]
         return PALETTE[seen].repeat(CELL, axis=0).repeat(CELL, axis=1)
 
-    def close(self) -> None:
-        self._engine.close()
+
+class _Game:
+    """The rules as functions of NumPy values, which any number of copies may share.
+
+    Attributes:
+      rules: the same.
+      begin: (place) -> (observation, *state)
+      step: (place, action, *state) -> (observation, reward, terminated, *state)
+    """
+
+    def __init__(self, rules: InGraphEnv) -> None:
+        self.rules, engine = rules, Engine()
+        self.begin, self.step = _build(engine, rules)
+
+
+# The latest games by their ids and arguments. To build and compile one takes as long as thousands
+# of steps, and every evaluation makes its copies anew.
+_GAMES: dict[str, _Game] = {}
+_MOST_GAMES = 8
+
+
+def _game(env_id: str, env_kwargs: Mapping[str, Any]) -> _Game:
+    key = f"{env_id} {sorted(env_kwargs.items())!r}"
+    if key not in _GAMES:
+        game = _Game(make_rules(env_id, env_kwargs))
+        while len(_GAMES) >= _MOST_GAMES:
+            del _GAMES[next(iter(_GAMES))]
+        _GAMES[key] = game
+    return _GAMES[key]
 
 
 def _build(engine: Engine, rules: InGraphEnv) -> tuple[Any, Any]:
-    """Builds the functions `begin` and `step` of NumPy values.
-
-    begin: (place) -> (observation, *state)
-    step: (place, action, *state) -> (observation, reward, terminated, *state)
-    """
+    """Builds `_Game.begin` and `_Game.step`."""
     with engine.building():
         place = tf.placeholder(tf.int64, [], "place")
         action = tf.placeholder(tf.int32, [1], "action")

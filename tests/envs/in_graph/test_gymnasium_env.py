@@ -8,11 +8,14 @@ import pytest
 import tensorflow.compat.v1 as tf
 from gymnasium.utils.env_checker import check_env
 
+from envs.in_graph import gymnasium_env as module
 from envs.in_graph.gymnasium_env import InGraphGymEnv
 from envs.in_graph.interface import InGraphEnv, Moved
 from envs.in_graph.table import SPECS
 from envs.minatar import PALETTE
 from rl_core.errors import EnvError
+
+GAME = module._Game
 
 
 class DiceState(NamedTuple):
@@ -195,3 +198,33 @@ def test_a_picture_that_the_rules_do_not_have_is_refused(make, rules, mode, prob
 def test_arguments_of_the_rules_are_checked(make):
     with pytest.raises(EnvError, match="takes no argument 'rows'"):
         make("InGraph/Catch-v0", rows=8)
+
+
+def test_copies_share_one_built_game_and_other_arguments_are_another(make, monkeypatch):
+    built = []
+    monkeypatch.setattr(module, "_GAMES", {})
+    monkeypatch.setattr(module, "_Game", lambda rules: built.append(rules) or GAME(rules))
+    monkeypatch.setattr(module, "make_rules", lambda env_id, given: Dice())
+    first, second = (make("InGraph/Dice-v0") for _ in range(2))
+    assert len(built) == 1
+    sticky = make("InGraph/Dice-v0", size=0.5)
+    assert len(built) == 2 and built[0] is not built[1]
+    # Each copy has a state of its own.
+    actions = [1, 0, 0, 1, 1]
+    alone = rows(first, 3, actions)
+    second.reset(seed=4), sticky.reset(seed=4)
+    for _ in actions:
+        second.step(0), sticky.step(0)
+    again = rows(second, 3, actions)
+    for row, other in zip(alone, again, strict=True):
+        np.testing.assert_array_equal(row[0], other[0])
+        assert row[1:] == other[1:]
+
+
+def test_the_latest_games_are_kept_and_no_more(make, monkeypatch):
+    monkeypatch.setattr(module, "_GAMES", {})
+    monkeypatch.setattr(module, "make_rules", lambda env_id, given: Dice())
+    for number in range(12):
+        make("InGraph/Dice-v0", size=number / 20)
+    assert len(module._GAMES) == module._MOST_GAMES
+    assert "0.55" in [*module._GAMES][-1] and "0.2" in next(iter(module._GAMES))
