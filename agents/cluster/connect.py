@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from rl_core.errors import RlCoreError, in_one_line, shown
+from rl_core.errors import RlCoreError, in_one_line, reason_of, shown
 
 _SECONDS = 40.0  # for a whole try; Ray itself would try for minutes
 _KNOCK_SECONDS = 5.0  # until a machine answers at all
@@ -130,8 +130,8 @@ def _require_address(address: str) -> None:
         raise ClusterError(f"--ray wants a port of 1 to 65535, got {shown(address)}")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _KNOCK_SECONDS).close()
-    except OSError as error:
-        why = "no answer" if isinstance(error, TimeoutError) else error.strerror or error
+    except (OSError, UnicodeError) as error:  # a name such as 10.0.0..1 cannot be encoded
+        why = "no answer" if isinstance(error, TimeoutError) else reason_of(error)
         raise ClusterError(
             f"no Ray cluster at {in_one_line(address)}: {in_one_line(why)}; start one with: "
             "ray start --head"

@@ -76,11 +76,11 @@ class Errand:
 
     def _run(self) -> None:
         try:
-            self._runs.lock()
             try:
+                self._runs.lock()
                 self._code = self._anywhere()
             finally:
-                self._runs.release()
+                self._runs.release()  # also those before one that somebody else holds
             self.how = f"exit code {self._code}" if self._code >= 0 else f"signal {-self._code}"
         except GivenUp:
             self._code, self.how = _INTERRUPTED, "interrupted"

@@ -45,7 +45,12 @@ class Home:
     # To the node.
 
     def begin(self) -> Iterator[tuple[str, int, bytes]]:
-        """Yields all that a new node has to get: path, offset and bytes of each piece."""
+        """Yields all that a new node has to get: path, offset and bytes of each piece.
+
+        Raises:
+          RunDirError: a directory here is a link.
+        """
+        tree.require_no_links(self._path)
         self.have.clear()
         for leftover in self._path.rglob(f".*{_ARRIVING}"):
             leftover.unlink(missing_ok=True)
@@ -118,7 +123,7 @@ class Home:
         _sync(making / "manifest.json")
         records = read_manifest(making)
         for name, record in records.chunks.items():
-            if self._whole.get(f"{run}{name}") != record:
+            if self._whole.get(f"{run}{name}") != record or not (rows / name).exists():
                 if not _is(rows / name, record):
                     _fetch(rows / name, f"rows/{name}", record, read)
                 self._whole[f"{run}{name}"] = record

@@ -83,6 +83,15 @@ class HomeRuns:
         """Notes that the node has a letter."""
         self._sent.add(f"{run}{name}")
 
+    def withdrawn(self) -> list[tuple[str, str]]:
+        """Returns the letters, run and name, that the node has and whose sender took them back."""
+        letters = [(run, name) for run, _, name in (of.rpartition("/") for of in self._sent)]
+        return [
+            (f"{run}/" if run else "", name)
+            for run, name in letters
+            if not (ControlFiles(self._path / run).inbox / name).exists()
+        ]
+
     def answered(self, waiting: Collection[str]) -> None:
         """Removes the letters that the node has answered; the answers are here already.
 

@@ -14,11 +14,13 @@ from typing import NamedTuple
 
 from rl_core.checkpoint.store import is_checkpoint_file
 from rl_core.control.population import is_member_name
+from rl_core.errors import RunDirError
 
 RESULT, CONFIG, MACHINES = "result.json", "config.toml", "machines.json"
 LOG, STATE = "control/log.jsonl", "control/state.json"
 CHECKPOINTS = "checkpoints"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{8,15}", re.ASCII)
 _STAY = {"control/lock", "control/token", MACHINES}
 _EVENTS = "events.out.tfevents."
 
@@ -50,7 +52,7 @@ def place_of(path: str) -> Place | None:
 
 def grows(name: str) -> bool:
     """Says whether a file of a run is only ever appended to; others are replaced as a whole."""
-    return name in (LOG, "control/trace.bin") or name.startswith(_EVENTS)
+    return name in (LOG, "control/trace.bin", "control/arrivals.bin") or name.startswith(_EVENTS)
 
 
 def may_vanish(name: str) -> bool:
@@ -78,7 +80,27 @@ def checkpoint_files(tree: Path, run: str) -> Iterator[str]:
 def checkpoints_in(tree: Path, run: str) -> list[int]:
     """Returns the numbers of a run's checkpoints, oldest first."""
     names = _names(tree / run / CHECKPOINTS)
-    return sorted(int(n) for n in names if n.isascii() and n.isdigit() and 8 <= len(n) <= 15)
+    return sorted(int(n) for n in names if _NUMBER.fullmatch(n))
+
+
+def is_number(number: object) -> bool:
+    """Says whether something that another machine sent is the number of a checkpoint."""
+    return type(number) is int and bool(_NUMBER.fullmatch(f"{number:08d}"))
+
+
+def require_no_links(tree: Path) -> None:
+    """Checks that no directory in a tree is a link: files are sent and written through none.
+
+    Raises:
+      RunDirError: one is.
+    """
+    for run in {"", *runs_in(tree)}:
+        checkpoints = tree / run / CHECKPOINTS
+        numbers = [f"{number:08d}" for number in checkpoints_in(tree, run)]
+        inside = [checkpoints, *(checkpoints / name for name in ("rows", *numbers))]
+        for directory in [*([tree / run] if run else []), tree / run / "control", *inside]:
+            if directory.is_symlink():
+                raise RunDirError(f"{directory} is a link: a run's directories travel without any")
 
 
 def runs_in(tree: Path) -> list[str]:

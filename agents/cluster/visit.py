@@ -13,8 +13,10 @@ from agents.cluster.home_runs import HomeRuns
 from agents.cluster.messages import PIECE, About, Look
 from agents.cluster.nodes import differing_versions
 from agents.cluster.portable import Portable, file_name
+from agents.cluster.tree import is_number
 from agents.saved.machines import add_machine
 from rl_core.checkpoint.store import CheckpointError
+from rl_core.errors import shown
 
 _LOOK_SECONDS = 0.5  # between two looks at the node
 _MOST_COMPARED = 5  # times that files are compared for one checkpoint
@@ -45,7 +47,7 @@ class Visit:
         self._log, self._kept = log, kept
         self._about: About | None = None
         self._output = 0  # bytes of the process's output that are here
-        self._next = 0.0
+        self._next, self._told = 0.0, False  # it was told that it is to end
         self._removed: set[tuple[str, int]] = set()  # checkpoints that came and went
 
     def begin(self, arguments: Sequence[str]) -> None:
@@ -77,11 +79,7 @@ class Visit:
           NodeLost, GivenUp, ClusterError: as for `begin`.
           OSError: a file at home cannot be written.
         """
-        told = False
         while True:
-            if self._actor.interrupted.is_set() and not told:
-                self._actor.call("interrupt")
-                told = True
             look = self._catch_up()
             self._post()
             fetched = [self._fetch(run, numbers) for run, numbers in look.checkpoints.items()]
@@ -95,6 +93,9 @@ class Visit:
     def _catch_up(self, *, last: bool = False) -> Look:
         """Brings home whatever is new beside checkpoints."""
         while True:
+            if self._actor.interrupted.is_set() and not self._told:
+                self._actor.call("interrupt")
+                self._told = True
             look: Look = self._actor.call("look", dict(self._home.have), self._output, last=last)
             if look.log:
                 self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +114,9 @@ class Visit:
                 return look
 
     def _post(self) -> None:
-        """Hands on the letters that came here for the runs."""
+        """Hands on the letters that came here for the runs, and takes back those that went."""
+        for run, name in self._runs.withdrawn():
+            self._actor.call("post", run, name, None)
         closed = set()  # runs that have no inbox there yet: letters keep their order
         for run, name, letter in self._runs.letters():
             if run not in closed and self._actor.call("post", run, name, letter):
@@ -123,6 +126,8 @@ class Visit:
 
     def _fetch(self, run: str, numbers: Sequence[int]) -> bool:
         """Brings home the newest checkpoint that is not here; returns False if all are."""
+        if run not in self._portable.names() or not all(map(is_number, numbers)):
+            raise ClusterError(f"{self._actor.node} has checkpoints of {shown(run)} that are none")
         there = [number for number in numbers if (run, number) not in self._removed]
         number = self._home.lacks(run, there)
         if number is None:

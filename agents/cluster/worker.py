@@ -106,12 +106,19 @@ class Worker:
         """Returns the SHA-256 of the first bytes of files."""
         return self._files.digests(sizes)
 
-    def post(self, run: str, name: str, letter: bytes) -> bool:
-        """Puts a letter into the inbox of a run; returns False if it has none yet."""
+    def post(self, run: str, name: str, letter: bytes | None) -> bool:
+        """Puts a letter into the inbox of a run; returns False if it has none yet.
+
+        Args:
+          letter: None takes the letter of this name back, unless the run was faster.
+        """
         inbox = ControlFiles(self._work / self._name / run).inbox
         if not inbox.is_dir():
             return False
-        write_whole(inbox / name, letter)
+        if letter is None:
+            (inbox / name).unlink(missing_ok=True)
+        else:
+            write_whole(inbox / name, letter)
         return True
 
     def interrupt(self) -> None:

@@ -8,5 +8,5 @@ page.py         the page; pictures.py draws its curves
 verify.py       one seed trained again, alone, and its digest compared
 command.py      `targetnet compare`
 
-Imports: agents.config, agents.results, agents.saved, rl_core.control.files, rl_core.errors.
+Imports: agents.config, agents.results, agents.saved, rl_core.control, rl_core.errors.
 """

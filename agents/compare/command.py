@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,16 +14,15 @@ from tyro.conf import Positional, arg
 
 from agents.results.choice import place_for
 from agents.results.jobs import Ended, run_jobs
+from agents.results.jobs_display import say
+from rl_core.control.files import FileLock
 from rl_core.errors import RlCoreError, RunDirError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agents.compare.kept import KeptArm
-    from agents.compare.plan import Arm, Loaded
-    from agents.compare.populations import Kept, Wanted
-
-FAILED = 1
+    from agents.compare.kept import Kept
+    from agents.compare.plan import Loaded, Wanted
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,12 @@ class Compare:
     page: Annotated[Path | None, arg(metavar="FILE")] = None
     """The page, a .md file; its pictures go to a directory beside it. By default DIR/page.md."""
     finished: bool = False
-    """Train nothing; write the page of the seeds that are finished."""
+    """Train nothing; write the page again, of rows that are all there."""
     verify: Annotated[str, arg(metavar="ENV/ARM/SEED")] = ""
     """Train this run again, alone, and compare its digest; do nothing else."""
 
     def __call__(self, console: Console) -> int:
+        from agents.compare.kept import load_kept
         from agents.compare.plan import load_plan
         from agents.compare.verify import verify, wanted_run
         from agents.results.pictures import require_matplotlib
@@ -60,30 +61,21 @@ class Compare:
             raise RlCoreError(f"--page must be a .md file, got {str(self.page)!r}")
         require_matplotlib()
         loaded = load_plan(self.file)
-        kept, say = self._kept(loaded), partial(_say, console)
+        rows = self.rows or self.out / "rows"
         if self.verify:
-            run = wanted_run(loaded, self.verify)
-            return _code(verify(loaded, kept, run, self.out, console, say))
-        ended = Ended() if self.finished else self._train(loaded, kept, console)
+            run, kept = wanted_run(loaded, self.verify), load_kept(loaded, rows)
+            return verify(loaded, kept, run, self.out, console, partial(say, console)).exit_code
+        if self.finished:
+            self._write(loaded, load_kept(loaded, rows), console)
+            return 0
+        with _held(rows):
+            kept = load_kept(loaded, rows)
+            ended = self._train(loaded, kept, console)
         if ended.signal:
-            say("interrupted; run the same command again to continue")
+            say(console, "interrupted; run the same command again to continue")
         elif not ended.failed:
             self._write(loaded, kept, console)
-        return _code(ended)
-
-    def _kept(self, loaded: Loaded) -> dict[tuple[str, Arm], KeptArm]:
-        from agents.compare.kept import KeptArm
-
-        rows, plan = self.rows or self.out / "rows", loaded.plan
-        first = plan.tuning.first
-        return {
-            (env, arm): KeptArm(
-                rows / env / f"{plan.name(arm)}.json", loaded.config(env, arm, first)
-            )
-            for env in plan.envs
-            for group in plan.groups_on(env)
-            for arm in plan.arms(group)
-        }
+        return ended.exit_code
 
     def _train(self, loaded: Loaded, kept: Kept, console: Console) -> Ended:
         """Trains the tuning seeds, then, once arms are chosen, the fresh ones."""
@@ -93,15 +85,15 @@ class Compare:
         ended = self._run(loaded, kept, scores.tuning(), console)
         if ended.signal or ended.failed:
             return ended
+        scores.require(scores.tuning())
         return self._run(loaded, kept, scores.fresh(), console)
 
     def _run(self, loaded: Loaded, kept: Kept, wanted: Iterable[Wanted], console: Console) -> Ended:
         from agents.compare.populations import jobs_for
 
         jobs = jobs_for(loaded, wanted, kept, self.out)
-        first = next(iter(loaded.plan.envs))
-        config = loaded.config(first, loaded.plan.arms(loaded.plan.baseline)[0], 0)
-        with place_for(self.ray, self.jobs, [config], partial(_say, console)) as (place, at_once):
+        configs = [*loaded.configs.values()]
+        with place_for(self.ray, self.jobs, configs, partial(say, console)) as (place, at_once):
             return run_jobs(jobs, at_once, console, place=place)
 
     def _write(self, loaded: Loaded, kept: Kept, console: Console) -> None:
@@ -109,18 +101,15 @@ class Compare:
         from agents.compare.scores import Scores
 
         scores = Scores(loaded, kept)
-        missing = scores.missing(scores.tuning()) or scores.missing(scores.fresh())
-        if missing:
-            raise RlCoreError(
-                f"{missing:,} runs are not finished; the command without --finished trains them"
-            )
+        scores.require(scores.tuning())
+        scores.require(scores.fresh())
         page = self.page or self.out / "page.md"
         with console.status("statistics and pictures"):
             try:
                 write_page(page, self._command(), loaded, kept)
             except OSError as error:
                 raise RunDirError(f"cannot write {page}: {error.strerror}") from None
-        _say(console, f"page: {page}")
+        say(console, f"page: {page}")
 
     def _command(self) -> str:
         """Returns the command line, without the options that concern only this machine."""
@@ -130,11 +119,19 @@ class Compare:
         return shlex.join(words)
 
 
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
+@contextlib.contextmanager
+def _held(rows: Path) -> Iterator[None]:
+    """Holds the directory of finished seeds, which one process writes at a time.
 
-
-def _code(ended: Ended) -> int:
-    if ended.signal:
-        return 128 + ended.signal
-    return FAILED if ended.failed else 0
+    Raises:
+      RunDirError: another process holds it, or it cannot be written.
+    """
+    try:
+        rows.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirError(f"cannot write {rows}: {error.strerror}") from None
+    lock = FileLock(rows / "lock", f"another process is at work on {rows}")
+    try:
+        yield
+    finally:
+        lock.release()

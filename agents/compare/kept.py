@@ -6,38 +6,52 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
+from agents.compare.plan import Arm, Loaded
 from agents.config.model import DqnConfig
 from agents.results.kept import require_same_settings, settings_of
 from agents.results.scores import Seed, read_result, run_seed
 from agents.results.table import versions
 from agents.saved.directory import RunDir
 from agents.saved.machines import processor_of
-from rl_core.control.files import write_whole
+from rl_core.control.files import ControlFiles, write_whole
+from rl_core.control.log import read_log
 from rl_core.errors import RunDirError
+
+_PLANNED = ("schedule", "controller")  # who may change a run whose config says so
+_Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 
 
 class KeptSeed(BaseModel):
     """One finished seed.
 
     Attributes:
-      curve: (env step, mean greedy return), with the final one.
+      curve: (env step, mean greedy return), with the final one, at `env_steps`.
       digest: of the end of its training.
+      versions: of Python and of the packages that decide a result.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    env_steps: int
-    updates: int
-    mean: float
-    curve: list[tuple[int, float]]
-    seconds: float | None
+    env_steps: _Count
+    updates: _Count
+    mean: FiniteFloat
+    curve: list[tuple[_Count, FiniteFloat]] = Field(min_length=1)
+    seconds: FiniteFloat | None
     digest: str
     processor: str
+    versions: dict[str, str]
     date: str
+
+    @model_validator(mode="after")
+    def _check_steps(self) -> KeptSeed:
+        steps = [step for step, _ in self.curve]
+        if steps != sorted(set(steps)) or not 0 < steps[-1] == self.env_steps:
+            raise ValueError("the curve does not lead to the end")
+        return self
 
 
 class _KeptArm(BaseModel):
@@ -45,12 +59,11 @@ class _KeptArm(BaseModel):
 
     env_id: str
     settings: dict[str, Any]
-    versions: dict[str, str]
     seeds: dict[int, KeptSeed]
 
 
 class KeptArm:
-    """The finished seeds of an arm on an env.
+    """The finished seeds of an arm on an env, and of those that are alike.
 
     Args:
       path: of their file.
@@ -78,9 +91,12 @@ class KeptArm:
           runs: seed -> run directory.
 
         Raises:
-          RunDirError: a run's files are damaged, or the file cannot be written.
+          RunDirError: a run's files are damaged, it is of another config or was steered, or the
+            file cannot be written.
         """
         found = {seed: run_seed(run, seed) for seed, run in runs.items()}
+        for seed in [seed for seed, of in found.items() if of is not None]:
+            _require_as_planned(runs[seed], self._config.model_copy(update={"seed": seed}))
         new = {seed: _kept(runs[seed], of) for seed, of in found.items() if of is not None}
         if not new:
             return
@@ -88,7 +104,6 @@ class KeptArm:
         kept = _KeptArm(
             env_id=self._config.env_id,
             settings=settings_of(self._config),
-            versions=versions(),
             seeds=self.seeds,
         )
         try:
@@ -96,6 +111,46 @@ class KeptArm:
             write_whole(self._path, (json.dumps(kept.model_dump()) + "\n").encode())
         except OSError as error:
             raise RunDirError(f"cannot write {self._path}: {error.strerror}") from None
+
+
+Kept = Mapping[tuple[str, Arm], KeptArm]
+
+
+def load_kept(loaded: Loaded, rows: Path) -> Kept:
+    """Loads what is finished of every arm on every env.
+
+    Arms of the same settings share one file, that of the first of them: hard-100, where one period
+    for all envs may be 100 too.
+
+    Raises:
+      RunDirError: a file is damaged, or of another config.
+    """
+    plan, kept, alike = loaded.plan, {}, dict[str, KeptArm]()
+    for env in plan.envs:
+        for arm in [arm for group in plan.groups_on(env) for arm in plan.arms(group)]:
+            config = loaded.config(env, arm, plan.tuning.first)
+            settings = f"{env} {json.dumps(settings_of(config), sort_keys=True)}"
+            if settings not in alike:
+                alike[settings] = KeptArm(rows / env / f"{plan.name(arm)}.json", config)
+            kept[env, arm] = alike[settings]
+    return kept
+
+
+def _require_as_planned(run: Path, config: DqnConfig) -> None:
+    """Checks that a run had this config from its beginning to its end.
+
+    Raises:
+      RunDirError: it had not.
+    """
+    before = RunDir.open(run).config()
+    if before.seed != config.seed or settings_of(before) != settings_of(config):
+        raise RunDirError(f"{run} is of another config. Delete it to train it again")
+    steered = [of for of in read_log(ControlFiles(run).log) if of.taken and of.who not in _PLANNED]
+    if steered:
+        raise RunDirError(
+            f"{run} was steered ({steered[0].describe()}), so it is no run of this comparison. "
+            "Delete it to train it again"
+        )
 
 
 def _kept(run: Path, seed: Seed) -> KeptSeed:
@@ -107,5 +162,6 @@ def _kept(run: Path, seed: Seed) -> KeptSeed:
         seconds=seed.seconds,
         digest=RunDir(run).load_digest().digest,
         processor=processor_of(run),
+        versions=versions(),
         date=time.strftime("%Y-%m-%d"),
     )

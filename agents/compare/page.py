@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from agents.compare.kept import Kept
 from agents.compare.pictures import Line, draw
 from agents.compare.plan import Arm, Loaded, Section
-from agents.compare.populations import Kept
 from agents.compare.scores import Score, Scores, area, final
 from agents.results.page import markdown_table
 from agents.results.statistics import RESAMPLES
-from agents.results.table import Estimate, versions
+from agents.results.table import Estimate
 from rl_core.control.files import write_whole
 
 _SCORES: dict[str, Score] = {"area": area, "final": final}
@@ -35,8 +35,7 @@ def write_page(path: Path, command: str, loaded: Loaded, kept: Kept) -> None:
 
 def _method(loaded: Loaded, command: str) -> str:
     plan = loaded.plan
-    named = ", ".join(f"{name} {number}" for name, number in versions().items())
-    tuning, held = plan.tuning.numbers, [name for name in plan.envs if name not in plan.choosing]
+    held = [name for name in plan.envs if name not in plan.choosing]
     without = f" but {' and '.join(held)}, which were held out" if held else ""
     return f"""Made by
 
@@ -44,13 +43,12 @@ def _method(loaded: Loaded, command: str) -> str:
 {command}
 ```
 
-with {named}. *Area* is the mean over a run's greedy evaluations, the final one too: the area under
-its curve, divided by its length. *Final* is the mean return of the greedy episodes after training.
-Intervals are 95 % bootstrap percentiles over seeds, {RESAMPLES:,} resamples. A *difference* is that
-from the best arm of `{plan.baseline}` on the same env, seed by seed. That arm was chosen by its
-area on the seeds from {tuning.start} to {tuning.stop - 1}, which are in no table; so was the value
-of each way that has several, for all envs together{without}. All numbers below are of fresh
-seeds."""
+*Area* is the area under a run's greedy curve, divided by its length in env steps. *Final* is the
+mean return of the greedy episodes after training. Intervals are 95 % bootstrap percentiles over
+seeds, {RESAMPLES:,} resamples. A *difference* is taken seed by seed, on each env from the best arm
+of `{plan.baseline}` there. That arm was chosen by its area on tuning seeds; so was the value of
+each way that has several, but one for all envs together{without}. What was chosen might be another
+with other tuning seeds: that doubt is in no interval. All scores are of fresh seeds."""
 
 
 class _Page:
@@ -71,11 +69,18 @@ class _Page:
             groups = [name for name in section.curves if name in self._plan.groups_on(env)]
             if groups:
                 yield f"### {env}"
-                yield self._picture(env, groups, f"{env}-{'-'.join(groups)}")
+                over = section.axis or self._plan.groups[groups[0]].over
+                yield self._picture(env, groups, over)
                 yield self._table_of_curves(env, groups)
         for name, score in _SCORES.items() if section.differences else ():
             yield f"### Differences: {name}"
-            yield self._differences(section.differences, score)
+            best = {env: self._scores.best_constant(env) for env in self._plan.envs}
+            yield self._differences(section.differences, score, best)
+            if section.against:
+                (other,) = self._scores.shown(section.against)
+                there = [e for e in self._plan.envs if section.against in self._plan.groups_on(e)]
+                yield f"### Differences from `{self._plan.name(other)}`: {name}"
+                yield self._differences(section.differences, score, dict.fromkeys(there, other))
 
     def choices(self) -> str:
         """Returns tables of the arms that were chosen on tuning seeds."""
@@ -92,31 +97,32 @@ class _Page:
         return "\n\n".join(tables)
 
     def budget(self) -> str:
-        """Returns a table of all runs that were made."""
+        """Returns a table of the runs that the page is made of, and those that chose arms."""
         rows = []
         for env in self._plan.envs:
-            seeds = [
-                s for (of, _), arm in self._kept.items() if of == env for s in arm.seeds.values()
-            ]
+            seeds = self._scores.trained(env)
             steps, updates = (sum(getattr(s, of) for s in seeds) for of in ("env_steps", "updates"))
-            fresh = self._plan.fresh(env)
+            ranges = self._plan.tuned(env), self._plan.fresh(env)
             rows.append(
-                [env, f"{len(seeds):,}", f"{fresh.start} to {fresh.stop - 1}",
+                [env, f"{len(seeds):,}", *(f"{of.start} to {of.stop - 1}" for of in ranges),
                  f"{steps / 1e6:,.1f} million", f"{updates / 1e6:,.1f} million",
-                 " and ".join(sorted({s.processor for s in seeds}))]
+                 " and ".join(sorted({s.processor for s in seeds})),
+                 " and ".join(sorted({_in_words(s.versions) for s in seeds}))]
             )  # fmt: skip
-        head = ["env", "runs", "fresh seeds", "env steps", "updates", "processor"]
+        head = [
+            *("env", "runs", "tuning seeds", "fresh seeds", "env steps", "updates"),
+            *("processor", "versions"),
+        ]
         return markdown_table(head, rows)
 
-    def _picture(self, env: str, groups: Sequence[str], name: str) -> str:
+    def _picture(self, env: str, groups: Sequence[str], over: str) -> str:
         lines: dict[str, dict[str, Line]] = {
             f"{words} return": {
                 self._plan.groups[group].label: self._line(env, group, score) for group in groups
             }
             for words, score in _SCORES.items()
         }
-        over = self._plan.groups[groups[0]].over
-        png, _ = draw(env, lines, over, self._beside / name)
+        png, _ = draw(env, lines, over, self._beside / f"{env}-{'-'.join(groups)}")
         labels = ", ".join(self._plan.groups[group].label for group in groups)
         words = f"Area and final return against {over} on {env}: {labels}"
         return f"![{words}]({self._beside.name}/{png.name})"
@@ -138,27 +144,31 @@ class _Page:
                 rows.append([f"`{self._plan.name(arm)}`", *cells])
         return _folded(f"Numbers of {env}", markdown_table(["arm", "area", "final"], rows))
 
-    def _differences(self, groups: Sequence[str], score: Score) -> str:
-        rows = []
+    def _differences(self, groups: Sequence[str], score: Score, others: Mapping[str, Arm]) -> str:
+        """Returns a table of the differences from one arm on each env."""
+        rows, intervals = [], 0
         for group in groups:
             cells, signs = [], [0, 0]
             for env in self._plan.envs:
-                if group not in self._plan.groups_on(env):
+                if group not in self._plan.groups_on(env) or env not in others:
                     cells.append("-")
                     continue
-                found = self._scores.difference(env, self._arm(env, group), score)
-                cells.append(_said(found, self._format(env)))
-                if found.interval:
+                (arm,) = self._scores.shown(group)
+                found = self._scores.difference(env, arm, others[env], score)
+                cells.append(_said(found, self._format(env)) if found else "the same runs")
+                if found and found.interval:
+                    intervals += 1
                     signs[0] += found.interval.low > 0
                     signs[1] += found.interval.high < 0
             rows.append([self._plan.groups[group].label, *cells, *map(str, signs)])
-        return markdown_table(["way", *self._plan.envs, "ahead", "behind"], rows)
-
-    def _arm(self, env: str, group: str) -> Arm:
-        """Returns the arm of a group that is compared: the chosen one, or the only one."""
-        if self._plan.groups[group].choose:
-            return self._scores.chosen(group)
-        return self._plan.arms(group)[0]
+        table = markdown_table(["way", *self._plan.envs, "ahead", "behind"], rows)
+        if not intervals:
+            return table
+        chance = f"{0.05 * intervals:.1f}"
+        return (
+            f"{table}\n\nOf {intervals} such intervals about {chance} would leave 0 out by chance "
+            "alone, if no way made a difference."
+        )
 
     def _format(self, env: str) -> Format:
         arm = self._scores.best_constant(env)
@@ -171,6 +181,10 @@ def _said(estimate: Estimate, number: Format) -> str:
     ends = estimate.interval
     between = f" [{number(ends.low)}, {number(ends.high)}]" if ends else ""
     return f"{number(estimate.value)}{between}"
+
+
+def _in_words(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in versions.items())
 
 
 def _folded(title: str, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +39,7 @@ def draw(
     figure = Figure(figsize=(5 * len(scores), 3.8), layout="constrained")
     panels = figure.subplots(1, len(scores), squeeze=False)[0]
     for axes, (words, lines) in zip(panels, scores.items(), strict=True):
-        for (label, line), color in zip(lines.items(), _COLORS, strict=False):
+        for (label, line), color in zip(lines.items(), itertools.cycle(_COLORS), strict=False):
             _add(axes, label, line, color)
         axes.set_xscale("log")
         axes.set_xlabel(over)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from agents.config.files import load_config, read_toml
+from agents.config.files import config_of, read_toml, read_values
 from agents.config.model import DqnConfig
 from agents.config.settings import Settings, parse
 from rl_core.errors import ConfigError, did_you_mean, shown
 
 # Seeds below are for choosing, those from here on for scores that nothing was chosen by.
 FIRST_FRESH_SEED = 1_000
+_LONGEST = 80  # characters of a name
 
 
 class Seeds(Settings):
@@ -31,7 +33,8 @@ class EnvPart(Settings):
     """One env of a comparison.
 
     Attributes:
-      config: of all arms, but for what they change: a path, from the file on, or a shipped name.
+      config: of all arms, but for what they change: a path from this file on, ending in .toml, or a
+        shipped name.
       seeds, tuning: fresh and tuning seeds, if not those of the comparison.
       held_out: its tuning seeds choose the baseline's arm alone; what is chosen for all envs is
         chosen without it.
@@ -75,6 +78,13 @@ class Group(Settings):
             raise ValueError(f"at has {len(self.at)} numbers for {len(self.values)} values")
         return self
 
+    @property
+    def can_be_drawn(self) -> bool:
+        """Says whether a picture can show all arms against a logarithmic axis."""
+        at = self.at or self.values
+        numbers = all(isinstance(x, int | float) and x > 0 for x in at)
+        return bool(at) and numbers and not self.choose
+
 
 class Section(Settings):
     """A section of the page.
@@ -82,13 +92,17 @@ class Section(Settings):
     Attributes:
       title, text: Markdown; the numbers follow it.
       curves: groups whose scores are drawn against their values, on each env.
+      axis: words of the pictures' horizontal axis; by default the key in which arms differ.
       differences: groups that are compared with the baseline's best arm, on each env.
+      against: a group with which they are compared besides, such as one that had as much tuning.
     """
 
     title: str
     text: str = ""
     curves: tuple[str, ...] = Field((), strict=False)
+    axis: str = ""
     differences: tuple[str, ...] = Field((), strict=False)
+    against: str = ""
 
 
 class Arm(NamedTuple):
@@ -96,6 +110,14 @@ class Arm(NamedTuple):
 
     group: str
     number: int
+
+
+class Wanted(NamedTuple):
+    """One run."""
+
+    env: str
+    arm: Arm
+    seed: int
 
 
 class Plan(Settings):
@@ -135,19 +157,55 @@ class Plan(Settings):
     def _check_names(self) -> Plan:
         named = [self.baseline]
         named += [name for env in self.envs.values() for name in env.without]
-        named += [name for of in self.sections for name in (*of.curves, *of.differences)]
+        for of in self.sections:
+            named += [*of.curves, *of.differences, *([of.against] if of.against else ())]
         for name in named:
             if name not in self.groups:
                 raise ValueError(
                     f"there is no group {shown(name)}{did_you_mean(name, self.groups)}"
                 )
         for name in (*self.envs, *self.groups):
-            if not name.replace("-", "").replace("_", "").isalnum():
-                raise ValueError(f"{shown(name)} names files: letters, digits, - and _ only")
+            if not _names_a_file(name):
+                raise ValueError(
+                    f"{shown(name)} names files: at most {_LONGEST} letters, digits, - and _"
+                )
+        arms = [self.name(arm) for group in self.groups for arm in self.arms(group)]
+        twice = [name for name in arms if arms.count(name) > 1]
+        if twice:
+            raise ValueError(f"two arms are called {shown(twice[0])}: their files would be one")
+        return self
+
+    @model_validator(mode="after")
+    def _check_uses(self) -> Plan:
         if not self.choosing:
             raise ValueError("every env is held out: there is none to choose on")
-        if not self.groups[self.baseline].over or self.groups[self.baseline].choose:
+        baseline = self.groups[self.baseline]
+        if not baseline.over or baseline.choose:
             raise ValueError("the baseline's best arm differs from env to env: it has values")
+        for name, env in self.envs.items():
+            if self.baseline in env.without:
+                raise ValueError(f"{name} is without the baseline, with which all is compared")
+        for name, group in self.groups.items():
+            if "seed" in (group.over, *group.set):
+                raise ValueError(f"{name} sets the seed: seeds are those of the comparison")
+            if group.choose and not any(name in self.groups_on(env) for env in self.choosing):
+                raise ValueError(f"no env that is not held out has {name}: it cannot be chosen")
+        for section in self.sections:
+            for name in section.curves:
+                if not self.groups[name].can_be_drawn:
+                    raise ValueError(
+                        f"{name} cannot be drawn: a curve's arms stand at numbers above 0 (values, "
+                        "or at), and none of them is chosen"
+                    )
+            keys = {self.groups[name].over for name in section.curves}
+            if len(keys) > 1 and not section.axis:
+                raise ValueError(
+                    f"the curves of {shown(section.title)} are over {' and '.join(sorted(keys))}: "
+                    "axis must say what they are drawn against"
+                )
+            for name in (*section.differences, *([section.against] if section.against else ())):
+                if not self.groups[name].choose and len(self.arms(name)) > 1:
+                    raise ValueError(f"{name} has several arms: choose = true compares one of them")
         return self
 
     @property
@@ -176,47 +234,56 @@ class Plan(Settings):
         values = self.groups[arm.group].values
         return values[arm.number] if values else None
 
+    def changes(self, arm: Arm) -> dict[str, Any]:
+        """Returns what an arm changes in an env's config."""
+        group = self.groups[arm.group]
+        return group.set | ({group.over: self.value(arm)} if group.over else {})
+
     def name(self, arm: Arm) -> str:
         """Returns words for the page, which are also those of its file: hard-100."""
         value = self.value(arm)
         if value is None:
             return arm.group
-        return f"{arm.group}-{value if isinstance(value, int | float | str) else arm.number + 1}"
+        word = str(value).replace(".", "")
+        return f"{arm.group}-{value if _names_a_file(word) else arm.number + 1}"
+
+
+def _names_a_file(text: str) -> bool:
+    return len(text) <= _LONGEST and text.replace("-", "").replace("_", "").isalnum()
 
 
 class Loaded(NamedTuple):
-    """A comparison, and where its file is."""
+    """A comparison, with the config of every arm on every env, each file read once."""
 
     plan: Plan
-    path: Path
+    configs: Mapping[tuple[str, Arm], DqnConfig]
 
     def config(self, env: str, arm: Arm, seed: int) -> DqnConfig:
-        """Returns the config of one run.
-
-        Raises:
-          ConfigError: the env's config, or a change of the arm, cannot be used.
-        """
-        group, source = self.plan.groups[arm.group], self.plan.envs[env].config
-        changes = dict(group.set)
-        if group.over:
-            changes[group.over] = self.plan.value(arm)
-        beside = self.path.parent / source
-        try:
-            return load_config(str(beside) if beside.exists() else source, changes | {"seed": seed})
-        except ConfigError as error:
-            raise ConfigError(f"{self.plan.name(arm)} on {env}: {error}") from None
+        """Returns the config of one run."""
+        return self.configs[env, arm].model_copy(update={"seed": seed})
 
 
 def load_plan(path: Path) -> Loaded:
-    """Loads a comparison, and checks the config of every arm.
+    """Loads a comparison, and the config of every arm.
 
     Raises:
-      ConfigError: the file cannot be read or used.
+      ConfigError: the file, or an env's config, cannot be read or used.
     """
     plan: Plan = parse(Plan, read_toml(path), str(path))
-    loaded = Loaded(plan, path)
-    for env in plan.envs:
-        for group in plan.groups_on(env):
-            for arm in plan.arms(group):
-                loaded.config(env, arm, 0)
-    return loaded
+    configs = {}
+    for env, part in plan.envs.items():
+        source = path.parent / part.config if part.config.endswith(".toml") else part.config
+        values, where = read_values(source)
+        for arm in [arm for group in plan.groups_on(env) for arm in plan.arms(group)]:
+            changes = plan.changes(arm) | {"seed": plan.fresh(env).stop - 1}
+            try:
+                config = config_of(values, changes, where)
+            except ConfigError as error:
+                raise ConfigError(f"{plan.name(arm)} on {env}: {error}") from None
+            if config.loop == "remote":
+                raise ConfigError(
+                    f"{plan.name(arm)} on {env}: loop = 'remote' has actors of its own, and the "
+                    "runs of a comparison are members of populations"
+                )
+            configs[env, arm] = config
+    return Loaded(plan, configs)

@@ -6,18 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from agents.compare.kept import KeptSeed
-from agents.compare.plan import Arm, Loaded
-from agents.compare.populations import Kept, Wanted
+from agents.compare.kept import Kept, KeptSeed
+from agents.compare.plan import Arm, Loaded, Wanted
 from agents.results.statistics import stratified_bootstrap
 from agents.results.table import Estimate, estimate
+from rl_core.errors import RlCoreError
 
 Score = Callable[[KeptSeed], float]
 
 
 def area(seed: KeptSeed) -> float:
-    """Returns the mean of a seed's greedy evaluations, which are at equal distances."""
-    return float(np.mean([value for _, value in seed.curve]))
+    """Returns the area under a seed's greedy curve, divided by its length in env steps.
+
+    The curve is straight between two evaluations, and before the first one as high as there.
+    """
+    steps, values = zip(*seed.curve, strict=True)
+    return float(np.trapezoid([values[0], *values], [0, *steps]) / steps[-1])
 
 
 def final(seed: KeptSeed) -> float:
@@ -57,15 +61,30 @@ class Scores:
     def compared(self, env: str) -> Iterator[Arm]:
         """Yields the arms that are trained with fresh seeds on an env."""
         for group in self._plan.groups_on(env):
-            yield from (
-                [self.chosen(group)]
-                if self._plan.groups[group].choose
-                else (self._plan.arms(group))
+            yield from self.shown(group)
+
+    def shown(self, group: str) -> list[Arm]:
+        """Returns the arms of a group that have fresh seeds: all, or the chosen one."""
+        return [self.chosen(group)] if self._plan.groups[group].choose else self._plan.arms(group)
+
+    def require(self, wanted: Iterator[Wanted]) -> None:
+        """Requires that runs are finished.
+
+        Raises:
+          RlCoreError: some are not; says how many.
+        """
+        arms = {(id(self._kept[of.env, of.arm]), of.seed): of for of in wanted}
+        missing = [of for of in arms.values() if of.seed not in self._kept[of.env, of.arm].seeds]
+        if missing:
+            raise RlCoreError(
+                f"{len(missing):,} runs are not finished; without --finished they are trained"
             )
 
-    def missing(self, wanted: Iterator[Wanted]) -> int:
-        """Returns how many runs are not finished."""
-        return sum(of.seed not in self._kept[of.env, of.arm].seeds for of in wanted)
+    def trained(self, env: str) -> list[KeptSeed]:
+        """Returns all runs on an env that chose arms or are compared, each once."""
+        wanted = [of for of in (*self.tuning(), *self.fresh()) if of.env == env]
+        runs = {(id(self._kept[of.env, of.arm]), of.seed): of for of in wanted}
+        return [self._kept[of.env, of.arm].seeds[of.seed] for of in runs.values()]
 
     # What they come to.
 
@@ -91,12 +110,18 @@ class Scores:
         """Returns the mean over fresh seeds, with its interval."""
         return estimate(self.of(env, arm, score), np.mean)
 
-    def difference(self, env: str, arm: Arm, score: Score) -> Estimate:
-        """Returns the mean over fresh seeds of the difference from the best constant's same seed.
+    def difference(self, env: str, arm: Arm, other: Arm, score: Score) -> Estimate | None:
+        """Returns the mean over fresh seeds of the difference from another arm's same seed.
 
-        Runs of one seed have the same first weights and the same first episodes: they are pairs.
+        Runs of one seed are pairs: their envs have the same seeds, and networks of one shape have
+        the same first weights.
+
+        Returns:
+          None if both arms are alike: they are the same runs.
         """
-        return paired(*(self.of(env, one, score) for one in (arm, self.best_constant(env))))
+        if self._kept[env, arm] is self._kept[env, other]:
+            return None
+        return paired(*(self.of(env, one, score) for one in (arm, other)))
 
     def _tuned(self, env: str, arm: Arm) -> float:
         seeds = self._kept[env, arm].seeds

@@ -162,6 +162,22 @@ def members_text(members: Members) -> str:
     return sealed_text(tomli_w.dumps(values | {MEMBERS: list(members.own.values())}))
 
 
+def population_text(configs: Sequence[DqnConfig]) -> str:
+    """Returns the text of a file with these configs as members, for `load_members`.
+
+    They are of one form: they differ in the seed and in live values.
+    """
+    dumped = [config.model_dump(exclude_none=True) for config in configs]
+    return tomli_w.dumps(dumped[0] | {MEMBERS: [_unlike(dumped[0], of) for of in dumped]})
+
+
+def _unlike(first: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Returns what a member has of its own beside the first one; its seed in any case."""
+    own = {n: v for n, v in values.items() if n == "seed" or v != first.get(n)}
+    live = own.pop("live", {})
+    return own | {name: of["default"] for name, of in live.items() if of != first["live"][name]}
+
+
 def read_members(path: Path) -> Members:
     """Reads a file with `members_text`; refuses a symbolic link.
 

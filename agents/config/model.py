@@ -686,6 +686,16 @@ class DqnConfig(
             raise ValueError(f"{asked} has one target; leave averaged_targets out")
         if self.chain > 1 and self.tau != 1:
             raise ValueError(f"{asked} moves whole networks at a sync; leave tau out")
+        # Networks that are unlike lie apart by that alone, also right after a shift.
+        if self.chain > 1 and (
+            self.holds_by("sync_distance") or self.controller == "copy_when_far"
+        ):
+            raise ValueError(f"{asked} is not copied by its distance; leave sync_distance out")
+        if self.chain > 1 and self.ema_decay:
+            raise ValueError(
+                f"{asked} replaces each network by another one at a sync, and an average would mix "
+                "them; leave ema_decay out"
+            )
         if self.chain > 1 and self.loop == "remote":
             raise ValueError(
                 f"{asked} acts by each of its networks in turn, and actors of loop = 'remote' get "

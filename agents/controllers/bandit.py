@@ -9,19 +9,22 @@ from typing import Any
 from agents.controllers.seen import Seen
 from rl_core.errors import ConfigError, shown
 
+PERIODS = (30, 100, 300, 1_000)
+WINDOW, BONUS = 40, 1.0
+
 
 def period_bandit(
     seen: Seen,
     memory: dict[str, Any],
     *,
-    periods: Sequence[int] = (30, 100, 300, 1_000),
-    window: int = 40,
-    bonus: float = 1.0,
+    periods: Sequence[int] = PERIODS,
+    window: int = WINDOW,
+    bonus: float = BONUS,
 ) -> Mapping[str, Any] | None:
     """Chooses `sync_period` anew at each call, by a bandit with a sliding window.
 
-    The gain of a period is the mean return of the episodes that ended while it ruled, less the mean
-    of the call before. The next period is the one with the largest
+    The gain of a period is the mean return of the episodes that ended while it ruled, of twenty at
+    most, less the mean of the call before. The next period is the one with the largest
 
         mean gain in the window + bonus * scale * sqrt(log(plays in the window) / plays of it)
 
@@ -34,9 +37,6 @@ def period_bandit(
       window: of how many of the latest calls the gains count.
       bonus: weight of the doubt; 0 is greedy.
     """
-    _require(periods, window, bonus)
-    if "sync_period" not in seen.live:
-        raise ConfigError("period_bandit needs a target network, so rollout = 0")
     ended = seen.episodes - memory.get("episodes", 0)
     if not ended:
         return None
@@ -63,14 +63,24 @@ def _best(plays: Sequence[Sequence[Any]], arms: int, bonus: float) -> int:
     return bounds.index(max(bounds))
 
 
-def _require(periods: Sequence[int], window: int, bonus: float) -> None:
-    whole = all(isinstance(p, int) and not isinstance(p, bool) and p >= 1 for p in periods)
-    if len(periods) < 2 or not whole or len(set(periods)) != len(periods):
-        raise ConfigError(
-            f"periods must be at least two different whole numbers >= 1, got {shown(list(periods))}"
-        )
-    if window < len(periods) or bonus < 0:
+def require_bandit(periods: Any = PERIODS, window: Any = WINDOW, bonus: Any = BONUS) -> None:
+    """Checks the arguments of `period_bandit`.
+
+    Raises:
+      ConfigError: one cannot be used.
+    """
+    several = isinstance(periods, list | tuple) and len(periods) >= 2
+    if not several or not all(_whole(p) and p >= 1 for p in periods):
+        raise ConfigError(f"periods must be at least two whole numbers >= 1, got {shown(periods)}")
+    if len(set(periods)) != len(periods):
+        raise ConfigError(f"periods must be different numbers, got {shown(periods)}")
+    number = isinstance(bonus, int | float) and not isinstance(bonus, bool)
+    if not _whole(window) or window < len(periods) or not number or not 0 <= bonus < math.inf:
         raise ConfigError(
             f"window must be at least the number of periods, {len(periods)}, and bonus >= 0, got "
             f"{shown(window)} and {shown(bonus)}"
         )
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -8,18 +8,20 @@ from typing import Any
 
 from agents.config.model import CONTROLLERS, DqnConfig
 from agents.config.own_function import imported
-from agents.controllers.bandit import period_bandit
-from agents.controllers.copies import copy_when_far, copy_when_fit
+from agents.controllers.bandit import period_bandit, require_bandit
+from agents.controllers.copies import copy_when_far, copy_when_fit, unmeasured
 from rl_core.errors import ConfigError, did_you_mean, shown
 
 _SHIPPED = (copy_when_fit, copy_when_far, period_bandit)
+_MEASURED_BY = {"copy_when_fit": "sync_fit", "copy_when_far": "sync_distance"}
 
 
 def controller_of(config: DqnConfig) -> Callable[..., Any] | None:
     """Returns the controller of a config, which takes (seen, memory, **arguments); or None.
 
     Raises:
-      ConfigError: it cannot be imported, or does not take these arguments.
+      ConfigError: it cannot be imported, does not take these arguments, or needs what the config
+        does not have.
     """
     name = config.controller
     if not name:
@@ -27,7 +29,21 @@ def controller_of(config: DqnConfig) -> Callable[..., Any] | None:
     shipped: dict[str, Callable[..., Any]] = dict(zip(CONTROLLERS, _SHIPPED, strict=True))
     function = shipped.get(name) or imported("controller", name)
     _require_arguments(name, function, config.controller_args)
+    _require_for_shipped(name, config)
     return function
+
+
+def _require_for_shipped(name: str, config: DqnConfig) -> None:
+    """Checks what a shipped controller would say at its first call."""
+    rule = _MEASURED_BY.get(name)
+    if rule and not config.holds_by(rule):
+        raise unmeasured(rule)
+    if name == "period_bandit":
+        require_bandit(**config.controller_args)
+        if config.rollout:
+            raise ConfigError(
+                "controller 'period_bandit' needs a target network: leave rollout out"
+            )
 
 
 def _require_arguments(name: str, function: Callable[..., Any], given: dict[str, Any]) -> None:

@@ -23,6 +23,8 @@ def copy_when_fit(
     Needs `prepared = ["sync_fit"]`.
     """
     fit = _fit(seen, "sync_fit")
+    if fit.error is None or fit.error_after is None:
+        raise unmeasured("sync_fit")
     return _SYNC if _is_old(seen, min_age) and fit.error < share * fit.error_after else None
 
 
@@ -43,5 +45,10 @@ def _is_old(seen: Seen, min_age: int) -> bool:
 
 def _fit(seen: Seen, rule: str) -> Fit:
     if seen.fit is None:
-        raise ConfigError(f'this controller needs prepared = ["{rule}"], which measures for it')
+        raise unmeasured(rule)
     return seen.fit
+
+
+def unmeasured(rule: str) -> ConfigError:
+    """Returns the error of a controller that goes by what a rule for copies measures."""
+    return ConfigError(f'this controller needs prepared = ["{rule}"], which measures for it')

@@ -12,13 +12,13 @@ class Fit:
     """The fit of the online network to its present target, where a copy rule measures it.
 
     Attributes:
-      error: mean squared TD error of the latest updates.
+      error: mean squared TD error of the latest updates; None unless `sync_fit` is on or prepared.
       error_after: the same, as it was after the last copy.
       distance: norm of online - target over the target's.
     """
 
-    error: float
-    error_after: float
+    error: float | None
+    error_after: float | None
     distance: float
 
 
@@ -33,7 +33,7 @@ class Seen:
       live: present values of all live values, by name.
       episodes: ended so far.
       returns: of the last 20 episodes at most, the latest one last.
-      curves: tag -> (env step, value): the last point of each curve but those of speed.
+      curves: tag -> (env step, value): the last point of each curve but speed and `target/sync`.
       fit: None unless a rule for copies is on or prepared.
     """
 

@@ -60,8 +60,8 @@ def halves(config: DqnConfig, num_actions: int, bounds: ByteBounds | None = None
         torso = TORSOS[config.network](config.hidden, normalise=config.layer_norm)
     else:
         taken = {"value", "advantage"} if config.dueling else {"head"}
-        links = {link_name(i) for i in range(1, config.chain)}
-        own = OwnNetwork(config.network, taken | kind.blocks | links, config.live)
+        taken |= kind.blocks | links_after_first(config)
+        own = OwnNetwork(config.network, taken, config.live)
 
     def features(observation: tf.Tensor, conditions: Conditions) -> tf.Tensor:
         numbers = as_float(scaled_bytes(observation, bounds))
@@ -130,9 +130,14 @@ def link_name(i: int) -> str:
     return f"link_{i + 1}"
 
 
+def links_after_first(config: DqnConfig) -> set[str]:
+    """Returns the names of the scopes of all networks of the config's chain but the first."""
+    return {link_name(i) for i in range(1, config.chain)}
+
+
 def of_first(config: DqnConfig, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns the weights of the network that `build_network` builds, of those of all a chain."""
-    links = {link_name(i) for i in range(1, config.chain)}
+    links = links_after_first(config)
     return {name: of for name, of in weights.items() if name.split("/")[0] not in links}
 
 

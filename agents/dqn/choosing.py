@@ -162,7 +162,7 @@ class Exploration:
         draws = Draws(self._keys, "act", now) if config.noisy else None
         q, *others = (of.q for of in values(observation, draws))  # [N, A]
         if others:
-            q = one_of([q, *others], uniform("chain", [N]))
+            q = of_drawn_network([q, *others], uniform("chain", [N]))
         if config.boltzmann:
             choice = boltzmann(q, live["temperature"], uniform("boltzmann", [N, A]), legal)  # [N]
         else:
@@ -171,8 +171,8 @@ class Exploration:
         return {"action": epsilon_greedy(choice, live["epsilon"], coin, die, A, legal)}  # [N]
 
 
-def one_of(values: list[tf.Tensor], die: tf.Tensor) -> tf.Tensor:
-    """Returns each env's row of one of K networks, each as likely: K of [N, A], [N] -> [N, A].
+def of_drawn_network(values: list[tf.Tensor], die: tf.Tensor) -> tf.Tensor:
+    """Returns each env's row of one network, each as likely: K of [N, A], [N] -> [N, A].
 
     Args:
       die: float32 in [0, 1).

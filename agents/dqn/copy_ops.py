@@ -59,6 +59,17 @@ class CopyOps:
         ]
         return tf.group(*[self._copy(of, to) for of, to in pairs])
 
+    def copied_to(self, name: str) -> list[str]:
+        """Returns the names of a target's weights that an online weight is copied to.
+
+        In a chain these are the target's, of the first network, and those that the next network
+        learns from.
+        """
+        links = [f"{link_name(i)}/" for i in range(1, self._links)]
+        i = next((i for i, link in enumerate(links, 1) if name.startswith(link)), 0)
+        of_network = name.removeprefix(links[i - 1]) if i else name
+        return [of_network] * (not i) + [f"{link}{of_network}" for link in links[i : i + 1]]
+
     def all_as_online(self) -> tf.Operation:
         """Copies the online network to every other one."""
         return tf.group(*[self._copy(self._online, to) for to in (*self._targets, *self._others)])

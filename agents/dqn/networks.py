@@ -29,9 +29,6 @@ from rl_core.networks.hidden import hidden_layers
 class Networks:
     """Builds every network once, on `observations`, and again wherever one is called.
 
-    Every network here is stateless, so this is where the states that networks take and give
-    are left out.
-
     Args:
       config: one run.
       num_actions: A.
@@ -94,9 +91,11 @@ class Networks:
 
         Without those of the network that acts in a concurrent loop.
         """
-        copies = [variables_in(scope) for scope in (*self._targets, *filter(None, [self.ema]))]
+        targets = [variables_in(scope) for scope in self._targets]
+        averaged = variables_in(self.ema) if self.ema else {}
         for name, online in variables_in(self.online).items():
-            yield name, [online, *(of[name] for of in copies if name in of)]
+            copies = [of[to] for of in targets for to in self.ops.copied_to(name) if to in of]
+            yield name, [online, *copies, *([averaged[name]] if averaged else ())]
 
     def first_weights(self, seed: int) -> dict[str, np.ndarray]:
         """Returns first weights of the online network, drawn by another seed in a graph apart.

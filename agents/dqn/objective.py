@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
@@ -38,16 +39,19 @@ class Objective:
     """
 
     def __init__(self, config: DqnConfig, keys: Keys, networks: Networks, live: LiveFeeds) -> None:
-        self._config, self._live = config, live
-        self._seen = lambda batch, counter: Seen(config, keys, networks, live, batch, counter)
-        self._head = head_of(config)
+        self._config, self._keys, self._live = config, keys, live
+        self._networks, self._head = networks, head_of(config)
 
     def __call__(self, batch: Transitions, counter: tf.Tensor) -> Regression:
         """Returns the regression of `batch`; `counter`, of updates, picks random numbers.
 
         Of a chain the TD errors and the target are those of the first network.
         """
-        seen = self._seen(batch, counter)
+
+        def conditions(purpose: str) -> Conditions:
+            return Conditions(Draws(self._keys, purpose, counter), self._live, training=True)
+
+        seen = Seen(batch, self._networks, conditions, self._head.average)
         links = [self._of_link(seen, i) for i in range(self._config.chain)]
         if len(links) == 1:
             return links[0]
@@ -94,22 +98,21 @@ class Seen:
     """Values of a batch, built when they are first asked for: of each network of a chain, [K].
 
     Args:
-      config, keys, networks, live: of the agent.
-      batch, counter: as for `Objective`.
+      batch: of transitions.
+      networks: of the agent.
+      conditions: what for -> under which a network is called, with random numbers of their own.
+      average: the mean of the values of several target networks.
     """
 
     def __init__(
         self,
-        config: DqnConfig,
-        keys: Keys,
-        networks: Networks,
-        live: LiveFeeds,
         batch: Transitions,
-        counter: tf.Tensor,
+        networks: Networks,
+        conditions: Callable[[str], Conditions],
+        average: Callable[[list[Values]], Values],
     ) -> None:
-        self.batch, self._counter = batch, counter
-        self._keys, self._networks, self._live = keys, networks, live
-        self._average = head_of(config).average
+        self.batch, self._networks = batch, networks
+        self._conditions, self._average = conditions, average
 
     @functools.cached_property
     def now(self) -> list[Values]:
@@ -145,6 +148,3 @@ class Seen:
         if not older:
             return target
         return [self._average(list(values)) for values in zip(target, *older, strict=True)]
-
-    def _conditions(self, purpose: str) -> Conditions:
-        return Conditions(Draws(self._keys, purpose, self._counter), self._live, training=True)

@@ -204,6 +204,8 @@ class _Known:
             resets = np.flatnonzero(autoreset[:, m])
             if resets.size:
                 lane["actions"] = actions[resets[-1] + 1 :, m].tolist()
+            elif end["episode"] != lane["episode"]:  # it did not come back the same: see `Lane`
+                lane["actions"] = actions[:, m].tolist()
             else:
                 lane["actions"] += actions[:, m].tolist()
             lane.update(end)

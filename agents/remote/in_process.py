@@ -7,8 +7,9 @@ from collections import deque
 
 from agents.config.model import DqnConfig
 from agents.remote.collector import Collector
-from agents.remote.deliveries import Answer, Request, Weights
+from agents.remote.deliveries import Answer, Request, Weights, fault_of
 from agents.remote.transport import Since
+from rl_core.errors import EnvError, EnvFault
 
 
 class InProcess:
@@ -30,7 +31,11 @@ class InProcess:
             if actor not in self._collectors:
                 self._collectors[actor] = Collector(self._config, actor)
             self._requests[actor] = deque()
-            problems += self._collectors[actor].restore(*begin)
+            try:
+                problems += self._collectors[actor].restore(*begin)
+            except (EnvError, EnvFault) as error:
+                delivered, _ = begin
+                raise fault_of(error, actor, delivered, self._config.seed).error() from error
         self._turn = deque(sorted(self._collectors))
         return problems
 

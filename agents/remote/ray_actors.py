@@ -10,7 +10,7 @@ import os
 from collections import deque
 from typing import Any
 
-from agents.cluster.connect import connected, started_here
+from agents.cluster.connect import ClusterError, connected, started_here
 from agents.cluster.nodes import all_nodes, differing_processors, require_same_versions
 from agents.config.model import DqnConfig
 from agents.remote.collector import Collector
@@ -104,7 +104,10 @@ class RayActors:
     def publish(self, number: int, weights: Weights) -> None:
         import ray
 
-        self._weights[number] = ray.put(dict(weights))
+        try:
+            self._weights[number] = ray.put(dict(weights))
+        except ray.exceptions.RayError as error:  # its memory, or the disk behind it, is full
+            raise ClusterError(f"Ray cannot take the weights: {_why(error)}") from None
 
     def forget(self, number: int) -> None:
         del self._weights[number]

@@ -16,6 +16,7 @@ from tyro.conf import Positional, arg
 
 from agents.results.choice import cores, place_for
 from agents.results.jobs import Ended, run_jobs
+from agents.results.jobs_display import say
 from agents.results.places import Place
 from agents.results.seeds import ConfigSeeds, PeerSeeds
 from rl_core.control.files import write_whole
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
     from agents.results.scores import Row
     from agents.results.table import Made, Summary
-
-FAILED = 1
 
 
 @dataclass(frozen=True)
@@ -76,21 +75,21 @@ class Results:
         ended, at_once = Ended(), self.jobs or cores()
         if not self.finished:
             configs = [seeds.config for seeds in ours]
-            with place_for(self.ray, self.jobs, configs, partial(_say, console)) as found:
+            with place_for(self.ray, self.jobs, configs, partial(say, console)) as found:
                 place, at_once = found
                 ended = self._run(ours, peers, place, at_once, console)
         if ended.signal:
-            _say(console, "interrupted; run the same command again to continue")
-            return 128 + ended.signal
+            say(console, "interrupted; run the same command again to continue")
+            return ended.exit_code
         for seeds in ours:
-            seeds.keep_finished(partial(_say, console))
+            seeds.keep_finished(partial(say, console))
         rows = [of.row() for of in ours] + [of.row() for of in peers]
         rows = [row for row in rows if row.seeds]
         if rows:
             self._write(rows, at_once, console)
         elif self.finished:
             raise RlCoreError(f"no seed of these configs is finished in {self.out}")
-        return FAILED if ended.failed else 0
+        return ended.exit_code
 
     # Plans the work.
 
@@ -182,8 +181,8 @@ class Results:
             except OSError as error:
                 raise RunDirError(f"cannot write {page}: {error.strerror}") from None
         for summary in summaries:
-            _say(console, _in_a_line(summary))
-        _say(console, f"page: {page}")
+            say(console, _in_a_line(summary))
+        say(console, f"page: {page}")
 
     def _command(self) -> str:
         """Returns the command line, without the options that concern only this machine."""
@@ -221,7 +220,3 @@ def _in_a_line(summary: Summary) -> str:
         f"({len(row.seeds)} seeds, {summary.worst.mean:,.1f} to {summary.best.mean:,.1f}"
         f"{f'; {cut:,} episodes cut at eval_max_steps' if cut else ''})"
     )
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True, markup=False)

@@ -13,8 +13,9 @@ from agents.cluster.portable import Portable
 from agents.results.jobs_display import JobsDisplay, Progressed
 from agents.results.places import HERE, Place
 from agents.run.signals import stop_on_interrupt
-from rl_core.errors import in_one_line
+from rl_core.errors import RlCoreError, in_one_line
 
+_FAILED = 1
 _LOOK_SECONDS = 0.1
 _WATCH_SECONDS = 0.5  # between two looks at what a child has written
 _TAIL_BYTES = 4_096
@@ -30,7 +31,7 @@ class Job:
       log: file to which the process's output is appended.
       progress: returns the child's progress; None while it is unknown.
       finish: called once the child has ended well, or had done enough; returns a line for the
-        screen, or "".
+        screen, or "". An RlCoreError that it raises is the job's failure.
       fail: called with one line once the child has failed; returns False if that is no failure
         of the whole.
       enough: says whether the child has done enough; it then gets a SIGINT and may save.
@@ -58,6 +59,13 @@ class Ended:
 
     failed: list[str] = field(default_factory=list)
     signal: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command."""
+        if self.signal:
+            return 128 + self.signal
+        return _FAILED if self.failed else 0
 
 
 def run_jobs(
@@ -120,16 +128,23 @@ def run_jobs(
 def _take_end_of(child: _Child, ended: Ended, display: JobsDisplay) -> None:
     job, name = child.job, child.job.name
     if child.process.poll() == 0 or child.had_enough:
-        line = job.finish()
-        display.ended(name, line or ("" if display.has_bars else f"{name} done"))
+        try:
+            said = job.finish()
+        except RlCoreError as error:  # what it left cannot be used
+            line, failed = f"{name} failed: {error}", True
+        else:
+            display.ended(name, said or ("" if display.has_bars else f"{name} done"))
+            return
     elif ended.signal:
         display.gone(name)
+        return
     else:
-        display.ended(name)
         line = child.failure()
-        if job.fail(line):
-            ended.failed.append(line)
-        display.line(line, style="red")
+        failed = job.fail(line)
+    display.ended(name)
+    if failed:
+        ended.failed.append(line)
+    display.line(line, style="red")
 
 
 class _Source:

@@ -13,6 +13,11 @@ _REFRESH_SECONDS = 0.5  # between two queries of the jobs' progress
 Progressed = tuple[int, int]  # (env steps done, env steps in all)
 
 
+def say(console: Console, text: str, style: str = "") -> None:
+    """Shows one line as it is."""
+    console.print(text, highlight=False, soft_wrap=True, markup=False, style=style)
+
+
 class JobsDisplay:
     """Progress bars for all jobs and for each child; plain lines without a terminal.
 
@@ -49,9 +54,7 @@ class JobsDisplay:
         self._progress.stop()
 
     def line(self, text: str, style: str = "") -> None:
-        self._progress.console.print(
-            text, highlight=False, soft_wrap=True, markup=False, style=style
-        )
+        say(self._progress.console, text, style)
 
     def ended(self, name: str, line: str = "") -> None:
         """Counts a job that has ended, and removes its bar.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from agents.config.own_function import MORE, failure
 from agents.controllers.choice import controller_of
 from agents.controllers.seen import Fit, Seen
 from agents.dqn.agent import DqnAgent
+from agents.dqn.copy_rule import Numbers
 from agents.loops.plain import LoopState
 from agents.run.curves import Reporter
 from agents.run.terminal import Display
@@ -20,9 +22,12 @@ from agents.saved.host import ControllerPart
 from rl_core.control.commands import do_command, set_command
 from rl_core.control.timetable import Decision
 from rl_core.errors import ControllerFault, RlCoreError, in_one_line, shown
+from rl_core.hyperparameters import plain
 
 _DO = "do"
-_TIMED = "speed/"  # curves that tell of the machine, not of the run
+# Curves that tell of the machine, and those whose points depend on when somebody looked.
+_OF_THE_MOMENT = ("speed/", "target/sync")
+_CHECKPOINT = "checkpoint"
 
 
 class Watched(NamedTuple):
@@ -79,7 +84,7 @@ class Controlling:
         period = self._config.controller_period
         env_step = self._watched.state.env_step
         assert self._function is not None
-        memory = dict(self.memory)
+        memory = copy.deepcopy(self.memory)
         try:
             answer = self._function(self._seen(), memory, **self._config.controller_args)
         except (Exception, SystemExit) as error:
@@ -94,8 +99,10 @@ class Controlling:
         agent, state, reporter, display = self._watched
         fit = None
         if agent.learner.watch:
-            numbers, distance = (reading := agent.learner.watch.read()).numbers, reading.distance
-            fit = Fit(numbers.error, numbers.error_after, distance)
+            reading = agent.learner.watch.read()
+            measured = agent.config.holds_by("sync_fit")
+            numbers = reading.numbers if measured else Numbers(None, None, None)
+            fit = Fit(numbers.error, numbers.error_after, reading.distance)
         return Seen(
             env_step=state.env_step,
             env_steps=agent.config.env_steps,
@@ -104,7 +111,7 @@ class Controlling:
             live=dict(agent.hyperparameters),
             episodes=reporter.episodes,
             returns=tuple(display.recent_returns),
-            curves={n: at for n, at in reporter.recent.items() if not n.startswith(_TIMED)},
+            curves={n: at for n, at in reporter.recent.items() if not n.startswith(_OF_THE_MOMENT)},
             fit=fit,
         )
 
@@ -120,20 +127,21 @@ class Controlling:
                 continue
             several = value if isinstance(value, list | tuple) else [value]
             found += [self._action(words) for words in several]
-        return found
+        # Last, so that it has all that was decided: what comes after it would be lost by a kill.
+        return sorted(found, key=lambda of: (of.kind, of.name) == ("do", _CHECKPOINT))
 
     def _set(self, name: Any, value: Any) -> Decision:
         try:
-            plain = value.item() if hasattr(value, "item") else value
-            command = set_command(name, plain, "api")
-        except RlCoreError as error:
+            number = value.item() if hasattr(value, "item") else value
+            command = set_command(name, plain(number), "api")
+        except (RlCoreError, ValueError) as error:
             raise self._fault(f"cannot set {shown(name)}: {in_one_line(error)}") from None
         return Decision("set", command.name, command.value)
 
     def _action(self, words: Any) -> Decision:
-        action, *rest = words.split(maxsplit=1) if isinstance(words, str) and words else ("",)
+        action, *rest = (words.split(maxsplit=1) if isinstance(words, str) else ()) or ("",)
         value: Any = rest[0] if rest else None
-        if action == "rewind" and value is not None and value.isdigit():
+        if action == "rewind" and value is not None and value.isascii() and value.isdigit():
             value = int(value)
         try:
             command = do_command(action, "api", value)

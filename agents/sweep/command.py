@@ -16,6 +16,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from agents.results.choice import place_for
 from agents.results.jobs import Ended, run_jobs
+from agents.results.jobs_display import say
 from agents.results.places import Place
 from rl_core.control.files import FileLock
 from rl_core.errors import RlCoreError, RunDirError
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from agents.sweep.plan import Plan
     from agents.sweep.study import Study
 
-FAILED = 1
 SWEEPS = Path("sweeps")
 _PLAN, _STUDY, _LOCK = "sweep.toml", "study.log", "lock"
 Groups = UseAppendAction[tuple[tuple[str, ...], ...]]
@@ -88,14 +88,14 @@ class Sweep:
         require_optuna()
         require_matplotlib()
         base = load_config(self.config, [*chain(*self.set)])
-        with place_for(self.ray, self.jobs, [base], partial(_say, console)) as (place, at_once):
+        with place_for(self.ray, self.jobs, [base], partial(say, console)) as (place, at_once):
             directory = self._directory()
             plan = self._plan(base, directory, at_once)
             with _held(directory, plan):
                 study = Study(directory / _STUDY, plan)
                 if self.verify:
-                    return _code(self._verified(plan, study, directory, place, console))
-                return _code(self._all(plan, study, directory, _Work(place, at_once, console)))
+                    return self._verified(plan, study, directory, place, console).exit_code
+                return self._all(plan, study, directory, _Work(place, at_once, console)).exit_code
 
     def _all(self, plan: Plan, study: Study, directory: Path, work: _Work) -> Ended:
         """Searches, trains the best again, and writes the page."""
@@ -107,7 +107,7 @@ class Sweep:
             if not ended.signal:
                 self._write(plan, study, fresh, directory, work.console)
         if ended.signal:
-            _say(work.console, "interrupted; run the same command again to continue")
+            say(work.console, "interrupted; run the same command again to continue")
         return ended
 
     # Plans.
@@ -195,7 +195,7 @@ class Sweep:
     ) -> Ended:
         from agents.sweep.verify import verify
 
-        return verify(plan, study, directory, console, partial(_say, console), place)
+        return verify(plan, study, directory, console, partial(say, console), place)
 
     def _write(
         self, plan: Plan, study: Study, fresh: Fresh, directory: Path, console: Console
@@ -205,20 +205,20 @@ class Sweep:
 
         page = self.page or directory / "sweep.md"
         with console.status("statistics and pictures"):
-            fresh.keep_finished(lambda line: _say(console, line))
+            fresh.keep_finished(lambda line: say(console, line))
             retrained = fresh.all()
             try:
                 write_page(page, self._command(), plan, study, retrained, directory)
             except OSError as error:
                 raise RunDirError(f"cannot write {page}: {error.strerror}") from None
         best = retrained[0]
-        _say(console, f"best trial: {best.trial.number}, score {best.trial.value:,.1f}")
+        say(console, f"best trial: {best.trial.number}, score {best.trial.value:,.1f}")
         if best.summary:
             mean, count = best.summary.mean, len(best.summary.row.seeds)
             seeds = "seed" if count == 1 else "seeds"
-            _say(console, f"with {count} fresh {seeds}: mean {mean.value:,.1f}")
-        _say(console, f"its config: {directory / WINNER}")
-        _say(console, f"page: {page}")
+            say(console, f"with {count} fresh {seeds}: mean {mean.value:,.1f}")
+        say(console, f"its config: {directory / WINNER}")
+        say(console, f"page: {page}")
 
     def _command(self) -> str:
         """Returns the command line, without the options that concern only this machine."""
@@ -268,13 +268,3 @@ def _held(directory: Path, plan: Plan) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _code(ended: Ended) -> int:
-    if ended.signal:
-        return 128 + ended.signal
-    return FAILED if ended.failed else 0
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True, markup=False)

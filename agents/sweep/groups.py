@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import tomli_w
+from typing import TYPE_CHECKING
 
 from agents.cluster.portable import Portable
-from agents.config.files import MEMBERS, dump_config
-from agents.config.members import names_for
+from agents.config.files import dump_config
+from agents.config.members import names_for, population_text
 from agents.results.jobs_display import Progressed
 from agents.results.seeds import TRAIN, env_steps_of_all, portable
 from agents.sweep.plan import Plan
@@ -101,7 +99,7 @@ def make_group(plan: Plan, number: int, proposed: Sequence[FrozenTrial], directo
         trial.runs = {next(paths): config.env_steps for config in configs.get(trial.number, [])}
     travelling = None
     if members:
-        text = dump_config(members[0]) if alone else _population(plan, members)
+        text = dump_config(members[0]) if alone else population_text(members)
         try:
             directory.mkdir(parents=True, exist_ok=True)
             write_whole(file, text.encode())
@@ -110,18 +108,3 @@ def make_group(plan: Plan, number: int, proposed: Sequence[FrozenTrial], directo
         runs = [run for trial in trials for run in trial.runs]
         travelling = portable(members[0], path, runs, {str(file): text.encode()})
     return Group(number, trials, path, file, travelling)
-
-
-def _population(plan: Plan, configs: Sequence[DqnConfig]) -> str:
-    """Returns the TOML text of a population with these members."""
-    # Those of one trial differ in their seeds alone; those of several in live values too.
-    keys = {"seed"}
-    if plan.together > 1:
-        keys |= {name.partition(".")[0] for name in plan.space.axes}
-    dumped = [config.model_dump(exclude_none=True) for config in configs]
-    return tomli_w.dumps(dumped[0] | {MEMBERS: [_own(values, keys) for values in dumped]})
-
-
-def _own(values: dict[str, Any], keys: set[str]) -> dict[str, Any]:
-    own = {name: values[name] for name in keys if name in values}
-    return own | {name: values["live"][name]["default"] for name in keys if name in values["live"]}

@@ -137,14 +137,12 @@ class Changes:
         id is its time step and its place among the decisions.
         """
         tick = self._steered.position.tick
-        new = ((f"controller-{tick}-{i}", of) for i, of in enumerate(decisions))
-        self._recorder.record(
-            [
-                self.tried(new_id, of.kind, of.name, CONTROLLER, of.value)
-                for new_id, of in new
-                if not self._recorder.knows(new_id)
-            ]
-        )
+        for i, of in enumerate(decisions):
+            new_id = f"controller-{tick}-{i}"
+            if not self._recorder.knows(new_id):
+                # One by one: a checkpoint among them has to know of those before it.
+                self._recorder.wait(self.tried(new_id, of.kind, of.name, CONTROLLER, of.value))
+        self._recorder.record()
 
     def _carry_out(self, kind: str, name: str, value: Any) -> tuple[Any, Any]:
         if kind != "set":

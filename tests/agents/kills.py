@@ -1,7 +1,7 @@
 """Kills runs with -9 and sees whether they still become the same runs.
 
     python -m tests.agents.kills --kills 1000            one run again and again
-    python -m tests.agents.kills --torture --kills 300   eleven kinds of steered runs, each run
+    python -m tests.agents.kills --torture --kills 300   many kinds of steered runs, each run
                                                          killed once, resumed and compared
     python -m tests.agents.kills --one-poll --kills 20   killed right after it answered several
                                                          commands at once, resumed and replayed
@@ -52,6 +52,11 @@ SETTINGS = {
 
 ARMS = [{"exempt": ["head"], "updates": 7}, {"exempt": ["torso"], "updates": 5}]
 SHORTER = SETTINGS | {"env_steps": 1_200, "eval_period": 500, "log_period": 100}
+# None: as by default, since rollouts have no replay and no target network.
+ROLLOUTS = {
+    "rollout": 16, "num_envs": 4, "epochs": 2, "batch_size": 16, "loss": "squared",
+    "replay_capacity": None, "learn_start": None, "learn_period": None, "sync_period": None,
+}  # fmt: skip
 KINDS = {
     "plain": {},
     "plain, eight envs, freezing": {"num_envs": 8, "updates_per_learn": 3, "freeze": ARMS},
@@ -81,6 +86,20 @@ KINDS = {
         "loop": "remote", "actor_pace": "free", "actors": 3, "actor_steps": 9, "num_envs": 2,
         "learn_period": 4, "prioritized": True,
     },
+    "chain": {"chain": 3, "refresh_period": 5},
+    "chain of heads, compiled": {
+        "loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 20, "chain": 3,
+        "chain_torso": "shared", "refresh_period": 5,
+    },
+    "copies by rules": {
+        "sync_growth": 0.2, "sync_fit": 0.9, "sync_fit_updates": 5, "sync_distance": 0.3,
+        "on_sync": ["reset_moments"],
+    },
+    "bandit over periods": {"controller": "period_bandit", "controller_period": 60},
+    "rollouts": ROLLOUTS,
+    "rollouts, compiled": ROLLOUTS | {
+        "loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 8, "eval_period": 10_000,
+    },
 }  # fmt: skip
 # Answered in one poll before the first time step.
 LETTERS = (
@@ -107,7 +126,7 @@ def steer(agent, tick):
         903: ("exempt", "torso"), 1_000: ("exempt", "auto"), 1_101: ("epsilon", "auto"),
     }  # fmt: skip
     for env_step, (name, value) in changes.items():
-        if tick.env_step - span < env_step <= tick.env_step:
+        if tick.env_step - span < env_step <= tick.env_step and name in live:
             live[name] = value
 
 
@@ -115,14 +134,14 @@ def torture(folder, kills, seed=0):
     """Kills `kills` runs, each once; returns how many digests are as if nobody had."""
     rng, equal = random.Random(seed), 0
     straight = {}
-    for name, settings in KINDS.items():
+    for name in KINDS:
         begin = time.monotonic()
         run = prepared(folder / f"straight-{len(straight)}")
-        finish(child(run, begin=True, settings=SHORTER | settings, on_tick=steer))
+        finish(child(run, begin=True, settings=of_kind(name), on_tick=steer))
         straight[name] = digest_of(run), time.monotonic() - begin
     for number in track(range(kills), "killing", disable=not sys.stderr.isatty()):
         name = list(KINDS)[number % len(KINDS)]
-        settings, (wanted, seconds) = SHORTER | KINDS[name], straight[name]
+        settings, (wanted, seconds) = of_kind(name), straight[name]
         run = killed(folder / "run", settings, rng, seconds)
         finish(child(run, begin=not begun(run), settings=settings, on_tick=steer))
         # After a resume actors that run freely deliver in another order, which is recorded.
@@ -134,6 +153,11 @@ def torture(folder, kills, seed=0):
             kept = run.rename(folder / f"different-{number}")
             print(f"kill {number} ({name}): another digest, see {kept}", file=sys.stderr)
     return equal
+
+
+def of_kind(name):
+    """The settings of a kind."""
+    return {key: value for key, value in (SHORTER | KINDS[name]).items() if value is not None}
 
 
 def prepared(run):

@@ -34,6 +34,8 @@ _WAYS: dict[str, dict[str, Any]] = {
     "sync_growth": {"sync_growth": 0.01},
     "sync_fit": {"sync_fit": 0.1},
     "sync_distance": {"sync_distance": 0.1},
+    "chain = 3": {"chain": 3},
+    'chain = 5, chain_torso = "shared"': {"chain": 5, "chain_torso": "shared"},
 }  # fmt: skip
 
 

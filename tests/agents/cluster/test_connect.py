@@ -50,6 +50,12 @@ def test_where_nobody_listens_it_says_so_at_once(monkeypatch):
     )
 
 
+@pytest.mark.parametrize("host", ["10.0.0..1", ".here", "a" * 64])
+def test_a_name_that_no_machine_can_have_is_one_line(host):
+    said = refusal(f"{host}:6379")
+    assert said.startswith(f"no Ray cluster at {host}:6379: ") and "\n" not in said
+
+
 def test_somebody_who_is_no_ray_is_not_waited_for_forever(port, monkeypatch):
     monkeypatch.setattr(connect, "_SECONDS", 2.0)
     assert refusal(f"127.0.0.1:{port}") == (

@@ -12,6 +12,7 @@ from agents.cluster.home import Home
 from agents.cluster.messages import Have, Piece
 from agents.cluster.node_files import NodeFiles
 from rl_core.checkpoint.store import CheckpointError, CheckpointStore
+from rl_core.errors import RunDirError
 
 
 @pytest.fixture
@@ -62,6 +63,31 @@ def test_a_link_at_home_is_not_written_through(run, tmp_path):
     with pytest.raises(OSError, match=r"cannot write .*trace\.bin"):
         home.take(piece("control/trace.bin", b"more", offset=4))
     assert outside.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "place", ["control", "m00", "m00/control", "checkpoints", "checkpoints/rows",
+              "checkpoints/00000001"],
+)  # fmt: skip
+def test_nothing_is_sent_from_a_tree_with_a_link_for_a_directory(run, tmp_path, place):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "id_rsa").write_text("mine")
+    (run / place).parent.mkdir(parents=True, exist_ok=True)
+    (run / place).symlink_to(outside)
+    with pytest.raises(RunDirError, match=f"{place} is a link"):
+        next(Home(run).begin())
+
+
+def test_rows_that_were_removed_for_newer_checkpoints_are_fetched_again(run, node):
+    files, _ = node
+    home = Home(run)
+    fetch(home, files)
+    for chunk in (run / "checkpoints/rows").iterdir():
+        chunk.unlink()
+    (run / "checkpoints/00000002").rename(run / "elsewhere")
+    fetch(home, files)
+    assert CheckpointStore(run / "checkpoints").latest().damaged == ()
 
 
 def test_a_file_appears_once_all_of_it_is_there(run):

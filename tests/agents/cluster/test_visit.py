@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.cluster.connect import ClusterError
 from agents.cluster.home import Home
 from agents.cluster.home_runs import HomeRuns
 from agents.cluster.messages import About, Look, Piece
@@ -37,8 +38,8 @@ class Script:
         return answers.get(method, lambda: None)()
 
 
-def look(*, code=None, pieces=(), letters=(), more=False):
-    return Look(code, b"", list(pieces), [], set(letters), {"": []}, more)
+def look(*, code=None, pieces=(), letters=(), more=False, checkpoints=None):
+    return Look(code, b"", list(pieces), [], set(letters), checkpoints or {"": []}, more)
 
 
 @pytest.fixture
@@ -71,6 +72,42 @@ def test_a_letter_stays_at_home_until_all_of_the_log_is_there(visit, tmp_path):
     made.begin(["train", "cartpole"])
     assert made.follow() == 0
     assert there == [True, True, True, False, False]
+
+
+def test_a_letter_that_was_withdrawn_at_home_is_taken_back_from_the_node(visit, tmp_path):
+    letter = submit(ControlFiles(tmp_path / "run"), set_command("x", 1, "api"))
+    looks = [look(), look(letters=[letter.name]), look(letters=[letter.name]), look(), look(code=0)]
+    calls = []
+
+    def before(method):
+        calls.append(method)
+        if calls.count("look") == 3:  # its sender has waited long enough
+            letter.unlink(missing_ok=True)
+
+    actor = Script([*looks, look(code=0)], before)
+    made = visit(actor)
+    made.begin(["train", "cartpole"])
+    assert made.follow() == 0
+    posts = [given for method, *given in actor.tape if method == "post"]
+    assert posts[0][:2] == ["", letter.name] and posts[0][2] is not None
+    assert posts[1:] == [["", letter.name, None]]
+
+
+@pytest.mark.parametrize(
+    "checkpoints", [{"../4/": [99_999_999]}, {"/etc/": [1]}, {"m00/": [1]}, {"": ["../1"]},
+                    {"": [10**20]}, {"": [True]}, {"": [-1]}],
+    ids=str,
+)  # fmt: skip
+def test_checkpoints_of_other_places_are_refused(visit, tmp_path, checkpoints):
+    actor = Script([look(checkpoints=checkpoints)])
+    made = visit(actor)
+    made.begin(["train", "cartpole"])
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ClusterError, match=r"node has checkpoints of .* that are none"):
+        made.follow()
+    assert sorted(tmp_path.rglob("*")) == before and "hold" not in dict.fromkeys(
+        method for method, *_ in actor.tape
+    )
 
 
 def test_a_node_gets_files_before_its_process_starts(visit):

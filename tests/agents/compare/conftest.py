@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.compare import populations, verify
+from agents.compare import populations
+from agents.results import again
 
 ROOT = Path(__file__).parents[3]
 TRAINER = """
@@ -17,15 +18,19 @@ from agents.config.files import load_config
 from agents.config.members import load_members
 from tests.agents.sweep.conftest import train
 
-if {fail!r}:
+if {fail!r} == "all":
     sys.exit("targetnet: the env fell over")
 file, _, run, *_ = sys.argv[1:]
 members = load_members(file)
 if members is None:
     train(Path(run), load_config(file))
 else:
+    failed = [name for name, of in members.configs.items() if str(of.seed) == {fail!r}]
     for name, config in members.configs.items():
-        train(Path(run) / name, config)
+        if name not in failed:
+            train(Path(run) / name, config)
+    if failed:
+        sys.exit(f"targetnet: {{failed[0]}} has diverged")
 """
 FILE = """
 title = "When?"
@@ -66,6 +71,7 @@ set = {sync_period = 5}
 title = "The curve"
 text = "Words."
 curves = ["hard", "soft"]
+axis = "period"
 [[sections]]
 title = "Does it help?"
 differences = ["other", "alone"]
@@ -81,7 +87,7 @@ def comparison(tmp_path, monkeypatch):
     def write(*changes, fail=""):
         trainer = tmp_path / "trainer.py"
         trainer.write_text(TRAINER.format(root=str(ROOT), fail=fail))
-        for module in (populations, verify):
+        for module in (populations, again):
             monkeypatch.setattr(module, "TRAIN", [sys.executable, str(trainer)])
         text = FILE
         for before, after in changes:

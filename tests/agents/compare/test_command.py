@@ -1,7 +1,9 @@
 """`targetnet compare` as a user types it, with children that only say they trained."""
 
+import contextlib
 import json
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,14 @@ import tyro
 from rich.console import Console
 
 from agents.compare.command import Compare
-from agents.compare.plan import load_plan
-from agents.compare.verify import NotTheSame
+from agents.compare.kept import KeptArm
+from agents.compare.plan import Arm, load_plan
+from agents.config.files import load_config
+from agents.results.again import NotTheSame
+from rl_core.control.files import ControlFiles, FileLock
+from rl_core.control.log import ControlLog, Entry
 from rl_core.errors import ConfigError, RlCoreError
+from tests.agents.sweep.conftest import train
 
 pytest.importorskip("matplotlib")
 
@@ -61,10 +68,12 @@ def test_arms_are_chosen_on_tuning_seeds_and_compared_on_fresh_ones(comparison, 
     assert [row[-2:] for row in table(page, "### Differences: final")] == [["0", "2"]] * 2
     assert "](page/CartPole-hard-soft.png)" in page and "](page/Other-hard.png)" in page
     assert Path("comparison/page/CartPole-hard-soft.png").read_bytes().startswith(b"\x89PNG")
-    assert [row[:3] for row in table(page, "## What was trained")] == [
-        ["CartPole", "31", "5000 to 5002"],
-        ["Other", "20", "5000 to 5001"],
+    assert [row[:4] for row in table(page, "## What was trained")] == [
+        ["CartPole", "31", "0 to 1", "5000 to 5002"],
+        ["Other", "20", "0 to 1", "5000 to 5001"],
     ]
+    assert "Of 4 such intervals about 0.2 would leave 0 out by chance" in page
+    assert f"tensorflow {version('tensorflow')}, " in page
     assert "page: comparison/page.md" in capsys.readouterr().out
 
 
@@ -74,7 +83,7 @@ def test_fresh_seeds_choose_nothing(comparison):
     kept = json.loads(path.read_text())
     for seed, of in kept["seeds"].items():
         if int(seed) >= 5000:
-            of["mean"], of["curve"] = 10_000.0, [[1, 10_000.0]]
+            of["mean"], of["curve"] = 10_000.0, [[1_000, 10_000.0]]
     path.write_text(json.dumps(kept))
     compare("--finished")
     page = Path("comparison/page.md").read_text()
@@ -84,33 +93,141 @@ def test_fresh_seeds_choose_nothing(comparison):
 def test_the_same_command_trains_nothing_again_and_writes_the_same_page(comparison):
     compare()
     page = Path("comparison/page.md").read_bytes()
-    comparison(fail="yes")
+    comparison(fail="all")
     assert compare() == 0
     assert Path("comparison/page.md").read_bytes() == page
 
 
-def test_what_is_missing_is_trained_in_the_directories_of_before(comparison):
+def test_an_interrupted_comparison_goes_on_in_the_same_directories(comparison):
+    comparison(fail="all")
     compare()
-    before = sorted(Path("comparison/runs").iterdir())
+    before = sorted(of.name for of in Path("comparison/runs").glob("*.toml"))
+    comparison()
+    compare()
+    # All of the tuning runs; the fresh ones had not begun.
+    assert before and {*before} < {of.name for of in Path("comparison/runs").glob("*.toml")}
+
+
+def test_only_what_is_missing_is_trained(comparison):
+    compare()
+    before = {*Path("comparison/runs").glob("*.toml")}
     Path("comparison/rows/CartPole/soft-0.1.json").unlink()
+    comparison(("seeds = {first = 5000, count = 3}", "seeds = {first = 5000, count = 4}"))
     assert compare() == 0
-    assert sorted(Path("comparison/runs").iterdir()) == before
-    assert len(rows()["CartPole/soft-0.1.json"]["seeds"]) == 3
+    new = [members_of(of) for of in {*Path("comparison/runs").glob("*.toml")} - before]
+    # Three seeds of soft-0.1, and the fourth of the seven arms that have fresh ones.
+    assert sorted(seed for of in new for seed in of) == [5000, 5001, 5002] + [5003] * 7
+    assert len(rows()["CartPole/soft-0.1.json"]["seeds"]) == 4
+
+
+def members_of(file):
+    """The seeds of a population."""
+    return [of["seed"] for of in tomllib.loads(file.read_text())["members"]]
 
 
 def test_a_population_has_runs_of_one_form(comparison):
-    compare()
-    for file in Path("comparison/runs").glob("*.toml"):
+    assert compare() == 0
+    files, differ = [*Path("comparison/runs").glob("*.toml")], []
+    for file in files:
         members = tomllib.loads(file.read_text())["members"]
         assert 1 <= len(members) <= 4
-        assert {*members[0]} <= {"seed", "sync_period", "tau"}
+        differ.append({key for of in members for key in of} - {"seed"})
+    # Members may differ in live values and in nothing else.
+    assert files and set.union(*differ) == {"sync_period", "tau"}
+
+
+def test_arms_that_are_alike_have_their_runs_in_common(comparison):
+    """One period for all envs is a hard copy like others; no population has two members alike."""
+    comparison(("values = [20, 60]", "values = [100, 60]"), ("set = {double = false}", ""))
+    assert compare() == 0
+    found = rows()
+    assert "CartPole/other-100.json" not in found and "Other/other-60.json" in found
+    assert [*found["CartPole/hard-100.json"]["seeds"]] == ["0", "1", "5000", "5001", "5002"]
+    page = Path("comparison/page.md").read_text()
+    differences = table(page, "### Differences: final")
+    assert differences[0] == ["another", "the same runs", "the same runs", "0", "0"]
+    # 3 + 1 arms with 2 tuning seeds; of hard, soft and alone, 3 + 2 + 1 arms with fresh ones.
+    assert table(page, "## What was trained")[0][:2] == ["CartPole", str(4 * 2 + 6 * 3)]
+    assert compare("--verify", "CartPole/other-100/5001") == 0
+
+
+def test_two_processes_at_once_are_one_too_many(comparison):
+    Path("comparison/rows").mkdir(parents=True)
+    lock = FileLock(Path("comparison/rows/lock"), "held")
+    with pytest.raises(RlCoreError, match="another process is at work on comparison/rows"):
+        compare("--out", "elsewhere", "--rows", "comparison/rows")
+    lock.release()
+    assert compare() == 0
 
 
 def test_a_run_that_failed_is_told_and_there_is_no_page(comparison, capsys):
-    comparison(fail="yes")
+    comparison(fail="all")
     assert compare() == 1
     assert "the env fell over" in capsys.readouterr().out
     assert not Path("comparison/page.md").exists()
+
+
+def test_one_member_that_failed_takes_nothing_from_the_others(comparison, capsys):
+    comparison(fail="1")
+    assert compare() == 1
+    assert "has diverged" in capsys.readouterr().out
+    assert {seed for of in rows().values() for seed in of["seeds"]} == {"0"}
+    comparison()
+    assert compare() == 0
+
+
+def test_the_way_that_had_as_much_tuning_is_compared_with_besides(comparison):
+    comparison(('differences = ["other", "alone"]', 'differences = ["alone"]\nagainst = "other"'))
+    assert compare() == 0
+    page = Path("comparison/page.md").read_text()
+    # A period of 5 beside 60, by the formula.
+    assert table(page, "### Differences from `other-60`: final")[0][1:] == [
+        "-107.9 [-107.9, -107.9]", "-107.9 [-107.9, -107.9]", "0", "2",
+    ]  # fmt: skip
+
+
+def test_a_config_that_changes_meanwhile_changes_no_run(comparison):
+    loaded = load_plan(Path("periods.toml"))
+    Path("base.toml").write_text('base = "cartpole"\nsync_period = 51\n')
+    of = loaded.config("CartPole", Arm("alone", 0), 5000)
+    assert (of.env_steps, of.seed, of.sync_period) == (1_000, 5000, 5)
+
+
+def kept_and_run(tmp_path, **changes):
+    config = load_config("cartpole", ["env_steps=1000"])
+    train(tmp_path / "run", config.model_copy(update=changes))
+    return KeptArm(tmp_path / "kept.json", config)
+
+
+@pytest.mark.parametrize("changes", [{"discount": 0.5}, {"env_steps": 2_000}, {"seed": 8}])
+def test_a_run_of_another_config_is_not_kept(tmp_path, changes):
+    kept = kept_and_run(tmp_path, **({"seed": 7} | changes))
+    with pytest.raises(RlCoreError, match="run is of another config"):
+        kept.add({7: tmp_path / "run"})
+    assert not kept.seeds and not (tmp_path / "kept.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("who", "is_kept"), [("controller", True), ("schedule", True), ("cli", False)]
+)
+def test_a_run_that_a_person_has_steered_is_not_kept(tmp_path, who, is_kept):
+    kept = kept_and_run(tmp_path, seed=7)
+    (tmp_path / "run" / "control").mkdir(exist_ok=True)
+    with contextlib.closing(ControlLog(ControlFiles(tmp_path / "run").log)) as log:
+        log.append(
+            [
+                Entry(
+                    id="1", asked=0, time=0, who=who, kind="set", name="sync_period", value=3,
+                    old=500, new=3, tick=9, env_step=9, update=4,
+                )
+            ]
+        )  # fmt: skip
+    if is_kept:
+        kept.add({7: tmp_path / "run"})
+        assert [*kept.seeds] == [7]
+        return
+    with pytest.raises(RlCoreError, match=r"was steered \(sync_period 500 -> 3 at update 4"):
+        kept.add({7: tmp_path / "run"})
 
 
 def test_a_page_of_what_is_finished_wants_all_of_it(comparison):
@@ -122,6 +239,7 @@ def test_one_run_is_trained_again_and_compared(comparison, capsys):
     compare()
     assert compare("--verify", "CartPole/hard-100/5001") == 0
     assert "CartPole/hard-100/5001: identical 5001-100" in capsys.readouterr().out
+    assert not [*Path("comparison").glob("verify*")]
     path = Path("comparison/rows/CartPole/hard-100.json")
     path.write_text(path.read_text().replace("5001-100", "5001-99"))
     with pytest.raises(NotTheSame, match="not the same: 5001-100, not 5001-99"):
@@ -132,6 +250,7 @@ def test_one_run_is_trained_again_and_compared(comparison, capsys):
     ("wanted", "said"),
     [
         ("CartPole/hard-100", "ENV/ARM/SEED"),
+        (f"CartPole/hard-100/{'5' * 5_000}", "ENV/ARM/SEED"),
         ("Cartpole/hard-100/5000", "did you mean 'CartPole'"),
         ("CartPole/hard-101/5000", "there is no arm 'hard-101'"),
         ("CartPole/hard-100/7", "is not finished"),
@@ -149,9 +268,29 @@ MISTAKES = [
     (('baseline = "hard"', 'baseline = "alone"'), "it has values"),
     (('without = ["soft"]', 'without = ["sof"]'), "there is no group 'sof'"),
     (("at = [1, 10]", "at = [1]"), "at has 1 numbers for 2 values"),
+    (("at = [1, 10]", "at = [0, 10]"), "soft cannot be drawn"),
+    (('curves = ["hard", "soft"]', 'curves = ["hard", "other"]'), "other cannot be drawn"),
+    (('["other", "alone"]', '["hard", "alone"]'), "hard has several arms"),
+    (('["other", "alone"]', '["other"]\nagainst = "hard"'), "hard has several arms"),
+    (('["other", "alone"]', '["other"]\nagainst = "aline"'), "there is no group 'aline'"),
+    (('axis = "period"\n', ""), "are over sync_period and tau: axis must say"),
+    (("set = {sync_period = 5}", "set = {seed = 5}"), "alone sets the seed"),
+    (("set = {sync_period = 5}", 'set = {loop = "remote"}'), "alone on CartPole: loop = 'remote'"),
+    (("[groups.other]", f'[groups.{"a" * 81}]\nlabel = "x"\n[groups.other]'), "at most 80"),
+    (('config = "base.toml"', f'config = "{"b" * 300}.toml"'), "File name too long"),
+    (('without = ["soft"]', 'without = ["hard"]'), "Other is without the baseline"),
+    (('without = ["soft"]', 'without = ["other"]\nheld_out = true'), None),
+    (("[envs.Other]", 'without = ["other"]\n[envs.Other]\nheld_out = true'), "cannot be chosen"),
+    (
+        ("[groups.alone]", '[groups.hard-10]\nlabel = "x"\n[groups.alone]'),
+        "two arms are called 'hard-10'",
+    ),
     (("[groups.other]", '[groups."a/b"]\nlabel = "x"\n[groups.other]'), "names files"),
     (("set = {sync_period = 5}", "set = {sync_perod = 5}"), "alone on CartPole.*sync_perod"),
-    (("values = [10, 100, 1000]", "values = [0, 100, 1000]"), "hard-0 on CartPole.*sync_period"),
+    (
+        ("values = [10, 100, 1000]", "values = [0.5, 100, 1000]"),
+        r"hard-0\.5 on CartPole.*sync_period",
+    ),
     (('config = "base.toml"', 'config = "bose.toml"'), "bose.toml"),
     (('label = "one alone"', ""), "label"),
     (
@@ -169,6 +308,9 @@ MISTAKES = [
 @pytest.mark.parametrize(("change", "said"), MISTAKES, ids=lambda of: str(of)[:40])
 def test_a_mistake_in_the_file_is_one_line(comparison, change, said):
     path = comparison(change)
+    if said is None:
+        load_plan(path)
+        return
     with pytest.raises(ConfigError, match=said) as error:
         load_plan(path)
     assert "\n" not in str(error.value)
@@ -190,3 +332,36 @@ def test_a_damaged_row_is_one_line(comparison, damage):
     path.write_text(damage)
     with pytest.raises(RlCoreError, match=r"alone\.json is damaged"):
         compare()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("mean", float("nan")), ("env_steps", 10**400), ("env_steps", 999), ("curve", []),
+        ("curve", [[1_000, float("inf")]]), ("curve", [[500, 1.0], [500, 2.0], [1_000, 3.0]]),
+        ("updates", -1),
+    ],
+)  # fmt: skip
+def test_numbers_that_no_run_has_are_damage(comparison, key, value):
+    compare()
+    path = Path("comparison/rows/Other/alone.json")
+    kept = json.loads(path.read_text())
+    kept["seeds"]["5000"][key] = value
+    path.write_text(json.dumps(kept))
+    with pytest.raises(RlCoreError, match=r"alone\.json is damaged"):
+        compare("--finished")
+
+
+def test_each_seed_keeps_the_versions_that_made_it(comparison):
+    compare()
+    path = Path("comparison/rows/CartPole/alone.json")
+    kept = json.loads(path.read_text())
+    kept["seeds"]["5000"]["versions"]["tensorflow"] = "2.99.0"
+    del kept["seeds"]["5001"]
+    path.write_text(json.dumps(kept))
+    assert compare() == 0
+    versions = [
+        of["versions"]["tensorflow"] for of in rows()["CartPole/alone.json"]["seeds"].values()
+    ]
+    assert versions == ["2.99.0", version("tensorflow"), version("tensorflow")]
+    assert "tensorflow 2.99.0" in Path("comparison/page.md").read_text()

@@ -1,5 +1,7 @@
 """Scores by hand."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -14,15 +16,23 @@ class Seeds:
 
 
 def seed(*values):
-    curve = [(i, float(v)) for i, v in enumerate(values)]
+    return of_curve(*((i, float(v)) for i, v in enumerate(values, 1)))
+
+
+def of_curve(*curve):
     return KeptSeed(
-        env_steps=9, updates=5, mean=float(values[-1]), curve=curve, seconds=1.0, digest="d",
-        processor="p", date="2026-01-01",
+        env_steps=curve[-1][0], updates=5, mean=curve[-1][1], curve=[*curve], seconds=1.0,
+        digest="d", processor="p", versions={}, date="2026-01-01",
     )  # fmt: skip
 
 
-def test_the_area_is_the_mean_of_all_evaluations_and_the_final_one_the_last():
-    assert area(seed(0, 10, 50)) == 20 and final(seed(0, 10, 50)) == 50
+def test_the_area_is_that_under_the_curve_whenever_it_was_evaluated():
+    """0 up to 100, 5 on average up to 200 and 30 up to 400: 6,500 / 400."""
+    found = of_curve((100, 0.0), (200, 10.0), (400, 50.0))
+    assert area(found) == 16.25 and final(found) == 50
+    # Another point on a straight line changes nothing.
+    assert area(of_curve((100, 0.0), (150, 5.0), (200, 10.0), (400, 50.0))) == 16.25
+    assert area(of_curve((7, 3.0))) == 3
 
 
 def test_differences_are_of_pairs():
@@ -68,6 +78,11 @@ def test_an_env_that_is_held_out_chooses_its_own_constant_alone(scores, comparis
     wanted = [of for of in held.tuning() if of.env == "Other"]
     assert [(of.arm.group, of.seed) for of in wanted] == [("hard", 7)] * 3
     assert len([*held.tuning()]) == 2 * 5 + 3
+
+
+def test_the_study_of_the_project_is_a_comparison():
+    loaded = load_plan(Path(__file__).parents[3] / "docs/study/periods.toml")
+    assert loaded.plan.seeds.numbers == range(5000, 5020)
 
 
 def test_what_is_compared_is_every_arm_but_of_those_chosen_from_one(scores):

@@ -49,6 +49,11 @@ def test_without_a_rule_in_the_graph_there_is_nothing_to_go_by(controller):
         controller(seen(fit=None), {})
 
 
+def test_another_rule_measures_no_fit():
+    with pytest.raises(ConfigError, match="needs prepared"):
+        copy_when_fit(seen(fit=Fit(None, None, 0.1)), {})
+
+
 def test_a_bandit_by_hand():
     memory, live = {}, {"sync_period": 500}
 
@@ -84,16 +89,28 @@ def test_a_bandit_doubts_what_it_played_seldom():
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"periods": [5]}, {"periods": [5, 5]}, {"periods": [5, 0]}, {"window": 3}]
+    "arguments",
+    [
+        {"periods": [5]},
+        {"periods": [5, 5]},
+        {"periods": [5, 0]},
+        {"periods": "57"},
+        {"window": 3},
+        {"window": 40.0},
+        {"bonus": -1.0},
+        {"bonus": float("inf")},
+    ],
 )
 def test_a_bandit_refuses_what_is_no_choice(arguments):
     with pytest.raises(ConfigError, match=r"(periods|window) must be"):
-        period_bandit(SEEN, {}, **arguments)
+        controller_of(DqnConfig(controller="period_bandit", controller_args=arguments))
 
 
 def test_each_shipped_one_has_its_name():
+    measured = ("sync_fit", "sync_distance")
     for name in CONTROLLERS:
-        assert controller_of(DqnConfig(controller=name)).__name__ == name
+        config = DqnConfig(controller=name, prepared=measured)
+        assert controller_of(config).__name__ == name
     assert controller_of(DqnConfig()) is None
 
 

@@ -237,6 +237,10 @@ REFUSED = [
     ({"loop": "remote"}, "remote"),
     ({"chain": 0}, "chain"),
     ({"chain": 101}, "chain"),
+    ({"ema_decay": 0.9}, "ema_decay"),
+    ({"sync_distance": 0.1}, "sync_distance"),
+    ({"prepared": ("sync_distance",)}, "sync_distance"),
+    ({"controller": "copy_when_far"}, "sync_distance"),
 ]
 
 
@@ -269,8 +273,8 @@ def test_tau_and_the_period_of_refreshes_are_live_only_where_they_do_something(l
         {"head": "quantile", "quantiles": 5},
         {"head": "implicit", "tau_samples": 4, "tau_samples_acting": 3},
         {"noisy": True, "head_hidden": [4], "epsilon": 0.0},
-        {"ema_decay": 0.9, "proximal_weight": 0.5, "functional_weight": 0.1, "min_weight": 0.5},
-        {"sync_distance": 0.01, "on_sync": ["reset_moments"], "layer_norm": True},
+        {"proximal_weight": 0.5, "functional_weight": 0.1, "min_weight": 0.5},
+        {"sync_fit": 0.9, "sync_fit_updates": 2, "on_sync": ["reset_moments"], "layer_norm": True},
     ],
     ids=lambda more: next(iter(more)),
 )
@@ -290,16 +294,38 @@ def test_it_goes_with_the_rest_of_the_family(lab, form, more):
 
 
 @FORMS
-def test_a_block_of_a_chain_is_reset_with_its_copy_and_units_are_recycled(lab, form):
+@pytest.mark.parametrize(
+    ("block", "copies"),
+    [
+        ("head", ("head", "link_2/head")),  # the target's, and what the second learns from
+        ("link_2", ("link_3",)),
+        ("link_3", ()),  # nobody learns from the last
+    ],
+)
+def test_what_learns_from_a_block_that_is_reset_gets_the_same_weights(lab, form, block, copies):
     agent = lab.filled(**form)
     agent.learn(4)
-    before = lab.weights(agent, "online")
-    agent.renewal.reset("link_3")
-    after, target = lab.weights(agent, "online"), lab.weights(agent, "target")
-    for name, value in after.items():
-        assert (value != before[name]).any() == name.startswith("link_3")
-        if name.startswith("link_3"):
-            np.testing.assert_array_equal(value, target[name])
+    names = ("online", "target")
+    before = {scope: lab.weights(agent, scope) for scope in names}
+    agent.renewal.reset(block)
+    after = {scope: lab.weights(agent, scope) for scope in names}
+    for scope, blocks in zip(names, ((block,), copies), strict=True):
+        of = {n for n in after[scope] if n.startswith(tuple(f"{b}/" for b in blocks))}
+        assert of or not blocks
+        for name, value in after[scope].items():
+            changed = (value != before[scope][name]).any()
+            assert not changed if name not in of else changed or name.endswith("/b"), name
+    for to in copies:
+        for name, value in after["online"].items():
+            if name.startswith(f"{block}/"):
+                copied = after["target"].get(name.replace(block, to, 1))
+                assert copied is None or (copied == value).all()
+
+
+@FORMS
+def test_units_of_all_networks_are_recycled(lab, form):
+    agent = lab.filled(**form)
+    agent.learn(4)
     found = agent.renewal.recycle(1e9)
     hidden = agent.config.hidden[0]
     assert found.dormant == found.units == hidden * (3 if form is OWN else 1)

@@ -26,6 +26,8 @@ LOOPS = {
     "compiled": {"loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 20},
 }
 MODULE = """
+import numpy as np
+
 calls = []
 
 def wanted(seen, memory, *, first=11):
@@ -45,10 +47,17 @@ def stops(seen, memory):
 
 def fails(seen, memory):
     memory["n"] = memory.get("n", 0) + 1
+    memory.setdefault("steps", []).append(seen.env_step)
     if seen.env_step >= 120:
         raise KeyError("returns")
 
+def keeps(seen, memory):
+    memory["n"] = memory.get("n", 0) + 1
+    return {"do": ["perturb 0.9", "checkpoint", "sync"], "sync_period": 30 + memory["n"]}
+
 def answers(seen, memory, *, what):
+    if what == "array":
+        return {"sync_period": np.array([1, 2])}
     return {"sync_period": None} if what == "none" else what
 
 def forgets(seen, memory):
@@ -139,6 +148,27 @@ def remembered(run):
     return CheckpointStore(run / "checkpoints").latest().host["controller"]
 
 
+def test_what_it_did_before_a_checkpoint_of_its_own_is_in_it_and_what_came_after_is_not_lost(
+    tmp_path, pool
+):
+    """The peer's bug would be our own: an entry after the checkpoint's place in the log."""
+    config = controlled("my_controllers:keeps", 60, checkpoint_steps=10_000)
+    straight = train(config, tmp_path / "straight")
+    pool.take_back()
+
+    def on_tick(agent, tick):
+        if tick.env_step == 130:
+            raise Crash
+
+    with pytest.raises(Crash):
+        train(config, run := tmp_path / "broken", on_tick=on_tick)
+    assert CheckpointStore(run / "checkpoints").latest().host["loop"]["env_step"] == 120
+    pool.take_back()
+    assert resume(run).digest == straight.digest
+    assert made(run) == made(tmp_path / "straight")
+    assert [entry[2] for entry in made(run)][:4] == ["perturb", "sync", "sync_period", "checkpoint"]
+
+
 def test_its_memory_is_in_the_checkpoint(tmp_path):
     train(controlled(), tmp_path / "run")
     part = remembered(tmp_path / "run")
@@ -203,7 +233,8 @@ def test_one_that_fails_ends_the_run_with_a_line_and_a_checkpoint(tmp_path, modu
     module.write_text(MODULE.replace("raise KeyError", "KeyError"))
     del sys.modules["my_controllers"]
     assert resume(run).env_steps == 400
-    assert remembered(run)["memory"] == {"n": 13}  # the call that failed is made again, once
+    # The call that failed is made again, once.
+    assert remembered(run)["memory"] == {"n": 13, "steps": [*range(30, 400, 30)]}
 
 
 @pytest.mark.parametrize(
@@ -216,6 +247,9 @@ def test_one_that_fails_ends_the_run_with_a_line_and_a_checkpoint(tmp_path, modu
         ({"do": ["rewind x"]}, r"cannot do 'rewind x'"),
         ("none", r"cannot set 'sync_period'"),
         ({"": 3}, r"cannot set ''"),
+        ("array", r"cannot set 'sync_period'"),
+        ({"do": "  "}, r"cannot do ' '"),
+        ({"do": "rewind \u00b2"}, r"cannot do 'rewind \u00b2'"),
     ],
 )
 def test_answers_that_are_no_changes(tmp_path, what, message):
@@ -231,7 +265,24 @@ def test_a_memory_that_is_no_json(tmp_path):
         train(controlled("my_controllers:forgets", env_steps=40), tmp_path / "run")
 
 
-def test_a_mistake_leaves_nothing_on_disk(tmp_path):
-    with pytest.raises(ConfigError, match=r"no function 'wnated'; did you mean 'wanted'"):
-        train(controlled("my_controllers:wnated"), tmp_path / "run")
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"controller": "my_controllers:wnated"}, r"no function 'wnated'; did you mean 'wanted'"),
+        ({"controller": "copy_when_fit"}, r'needs prepared = \["sync_fit"\]'),
+        ({"controller": "copy_when_far", "sync_fit": 0.5}, r'needs prepared = \["sync_distance"\]'),
+        (
+            {"controller": "period_bandit", "controller_args": {"periods": 3}},
+            "periods must be at least two whole numbers >= 1, got 3",
+        ),
+        (
+            {"controller": "period_bandit", "controller_args": {"window": "40"}},
+            "window must be at least the number of periods",
+        ),
+    ],
+    ids=str,
+)
+def test_a_mistake_leaves_nothing_on_disk(tmp_path, settings, said):
+    with pytest.raises(ConfigError, match=said):
+        train(controlled(**settings), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -30,7 +30,7 @@ def test_a_few_kills_leave_no_trace():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "kills"), [("torture", 24), ("one-poll", 20)])
+@pytest.mark.parametrize(("kind", "kills"), [("torture", 34), ("one-poll", 20)])
 def test_steered_runs_that_are_killed_come_to_the_same_end(kind, kills):
     done = subprocess.run(
         [sys.executable, "-m", "tests.agents.kills", f"--{kind}", "--kills", str(kills)],

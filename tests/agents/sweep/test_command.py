@@ -12,8 +12,8 @@ import pytest
 import tyro
 from rich.console import Console
 
-from agents.results import seeds
-from agents.sweep import groups, verify
+from agents.results import again, seeds
+from agents.sweep import groups
 from agents.sweep.command import Sweep
 from rl_core.control.files import FileLock
 from rl_core.errors import RlCoreError
@@ -55,7 +55,7 @@ def trainer(tmp_path, monkeypatch):
         path = tmp_path / "trainer.py"
         path.write_text(TRAINER.format(root=str(ROOT), slow=slow, fail=fail))
         command = [sys.executable, str(path)]
-        for module in (seeds, groups, verify):
+        for module in (seeds, groups, again):
             monkeypatch.setattr(module, "TRAIN", command)
         return command
 
