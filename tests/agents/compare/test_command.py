@@ -142,6 +142,8 @@ def test_arms_that_are_alike_have_their_runs_in_common(comparison):
     assert compare() == 0
     found = rows()
     assert "CartPole/other-100.json" not in found and "Other/other-60.json" in found
+    trained = [seed for file in Path("comparison/runs").glob("*.toml") for seed in members_of(file)]
+    assert len(trained) == sum(len(of["seeds"]) for of in found.values())  # nothing twice
     assert [*found["CartPole/hard-100.json"]["seeds"]] == ["0", "1", "5000", "5001", "5002"]
     page = Path("comparison/page.md").read_text()
     differences = table(page, "### Differences: final")
