@@ -111,13 +111,18 @@ def _needed(wanted: Iterable[tf.Operation]) -> list[tf.Operation]:
         op = waiting.pop()
         if op.name not in found:
             found[op.name] = op
-            waiting += [t.op for t in op.inputs] + list(op.control_inputs)
+            waiting += [t.op for t in op.inputs] + _awaited(op)
     return list(found.values())
 
 
 def _sources(op: tf.Operation) -> Iterator[str]:
     yield from (t.op.name for t in op.inputs)
-    yield from (other.name for other in op.control_inputs)
+    yield from (other.name for other in _awaited(op))
+
+
+def _awaited(op: tf.Operation) -> list[tf.Operation]:
+    """Returns those that run before, by name: TensorFlow has them in another order each time."""
+    return sorted(op.control_inputs, key=lambda other: other.name)
 
 
 def _fed(operations: Iterable[tf.Operation]) -> list[str]:
@@ -129,7 +134,7 @@ def _node(op: tf.Operation, names: Mapping[str, str]) -> node_def_pb2.NodeDef:
     for tensor in op.inputs:
         place = f":{tensor.value_index}" if tensor.value_index else ""
         node.input.append(f"{names[tensor.op.name]}{place}")
-    node.input.extend(f"^{names[other.name]}" for other in op.control_inputs)
+    node.input.extend(f"^{names[other.name]}" for other in _awaited(op))
     for tensor in op.outputs:
         node.attr["_output_shapes"].list.shape.append(tensor.shape.as_proto())
     if op.type == "Const":

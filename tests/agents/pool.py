@@ -77,8 +77,10 @@ def _what_builds() -> dict[tuple[str, ...], int]:
         for name, value in list(vars(module).items()):
             found[module.__name__, name] = id(value)
             if isinstance(value, type) and value.__module__ == module.__name__:
-                inside = vars(value).items()
-                found |= {(module.__name__, name, part): id(of) for part, of in inside}
+                inside = dict(vars(value))
+                # Python adds this to a class whose annotations somebody has looked at.
+                inside.pop("__annotations__", None)
+                found |= {(module.__name__, name, part): id(of) for part, of in inside.items()}
     return found
 
 

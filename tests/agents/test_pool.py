@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from agents.run.train import train
+from rl_core.replay import UniformSampler
 from tests.agents.pool import Pool
 
 KINDS = {
@@ -108,6 +109,17 @@ def test_where_something_that_builds_was_replaced_the_agent_is_built(lending, la
         patch.setattr("rl_core.replay.UniformSampler.rebuild", lambda sampler: None)
         lab.agent()
     assert (lending.built, lending.lent_again) == (1, 0)
+    lab.agent()
+    assert (lending.built, lending.lent_again) == (1, 1)
+
+
+def test_who_looks_at_the_annotations_of_a_class_replaces_nothing(lending, lab):
+    """Python adds an empty `__annotations__` to the class then, and every agent was built anew."""
+    lab.agent()
+    lending.take_back()
+    if "__annotations__" in vars(UniformSampler):
+        del UniformSampler.__annotations__
+    assert UniformSampler.__annotations__ == {}
     lab.agent()
     assert (lending.built, lending.lent_again) == (1, 1)
 

@@ -75,6 +75,17 @@ def test_a_picture_has_what_is_needed_with_shapes_and_without_large_constants(pr
     assert len(product.graph.get_operations()) == before
 
 
+def test_a_graph_that_is_built_again_has_the_same_picture():
+    """TensorFlow keeps what an operation waits for in a set, in another order each time."""
+
+    def drawn():
+        with tf.Graph().as_default():
+            group = tf.group(*[tf.constant(float(i), name=f"c_{i}") for i in range(20)])
+            return picture([group])
+
+    assert {drawn() for _ in range(5)} == {drawn()}
+
+
 def test_a_picture_that_would_be_too_large_is_left_out(product):
     size = len(picture([product]))
     assert len(picture([product], size)) == size and picture([product], size - 1) == b""
