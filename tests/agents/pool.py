@@ -44,6 +44,8 @@ _OF_RUNS = (
 _LIVE = (
     "discount", "epsilon", "huber_delta", "learning_rate", "max_grad_norm", "sync_period", "tau",
 )  # fmt: skip
+# To a class whose annotations somebody has looked at, and to one of which something was copied.
+_ADDED_BY_PYTHON = ("__annotations__", "__slotnames__")
 _NOT_KEPT = (Engine, Call)  # calls of the graph stay made
 _BUILDING = (
     "agents.config.live", "agents.dqn", "rl_core.exploration", "rl_core.graph", "rl_core.hyper",
@@ -78,8 +80,8 @@ def _what_builds() -> dict[tuple[str, ...], int]:
             found[module.__name__, name] = id(value)
             if isinstance(value, type) and value.__module__ == module.__name__:
                 inside = dict(vars(value))
-                # Python adds this to a class whose annotations somebody has looked at.
-                inside.pop("__annotations__", None)
+                for added in _ADDED_BY_PYTHON:
+                    inside.pop(added, None)
                 found |= {(module.__name__, name, part): id(of) for part, of in inside.items()}
     return found
 

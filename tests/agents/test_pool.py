@@ -1,5 +1,7 @@
 """An agent that is lent to a second test is as good as new; two in one test are two."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -113,13 +115,22 @@ def test_where_something_that_builds_was_replaced_the_agent_is_built(lending, la
     assert (lending.built, lending.lent_again) == (1, 1)
 
 
-def test_who_looks_at_the_annotations_of_a_class_replaces_nothing(lending, lab):
-    """Python adds an empty `__annotations__` to the class then, and every agent was built anew."""
+@pytest.mark.parametrize(
+    ("added", "look"),
+    [
+        ("__annotations__", lambda: UniformSampler.__annotations__),
+        ("__slotnames__", lambda: copy.copy(object.__new__(UniformSampler))),
+    ],
+    ids=["annotations", "copy"],
+)
+def test_what_python_adds_to_a_class_by_itself_replaces_nothing(lending, lab, added, look):
+    """Every agent after that was built anew, which made the tests of CI half as slow again."""
     lab.agent()
     lending.take_back()
-    if "__annotations__" in vars(UniformSampler):
-        del UniformSampler.__annotations__
-    assert UniformSampler.__annotations__ == {}
+    if added in vars(UniformSampler):
+        delattr(UniformSampler, added)
+    look()
+    assert added in vars(UniformSampler)
     lab.agent()
     assert (lending.built, lending.lent_again) == (1, 1)
 
