@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from agents.compare.plan import Arm, Loaded
 from agents.config.model import DqnConfig
+from agents.results.curves import Curve, read_curves
 from agents.results.kept import require_same_settings, settings_of
 from agents.results.scores import Seed, read_result, run_seed
 from agents.results.table import versions
@@ -21,8 +24,14 @@ from rl_core.control.files import ControlFiles, write_whole
 from rl_core.control.log import read_log
 from rl_core.errors import RunDirError
 
+# Curves that somebody who looks at a run sees, and may go by.
+SIGNS = (
+    "learn/loss", "learn/td_error_mean_abs", "learn/q_mean", "learn/q_max", "learn/gradient_norm",
+    "target/distance",
+)  # fmt: skip
 _PLANNED = ("schedule", "controller")  # who may change a run whose config says so
 _Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+Quarters = Annotated[list[FiniteFloat | None], Field(min_length=4, max_length=4)]
 
 
 class KeptSeed(BaseModel):
@@ -31,6 +40,8 @@ class KeptSeed(BaseModel):
     Attributes:
       curve: (env step, mean greedy return), with the final one, at `env_steps`.
       digest: of the end of its training.
+      signs: tag of a curve in TensorBoard -> its mean in each quarter of the run; None where it
+        has no point, or numbers without end.
       versions: of Python and of the packages that decide a result.
     """
 
@@ -40,6 +51,7 @@ class KeptSeed(BaseModel):
     updates: _Count
     mean: FiniteFloat
     curve: list[tuple[_Count, FiniteFloat]] = Field(min_length=1)
+    signs: dict[str, Quarters]
     seconds: FiniteFloat | None
     digest: str
     processor: str
@@ -113,6 +125,17 @@ class KeptArm:
             raise RunDirError(f"cannot write {self._path}: {error.strerror}") from None
 
 
+def quarters_of(curves: Mapping[str, Curve], env_steps: int) -> dict[str, list[float | None]]:
+    """Returns the mean of each curve in each quarter of a run of this length."""
+    found = {}
+    for tag, curve in curves.items():
+        parts: list[list[float]] = [[], [], [], []]
+        for step, value in curve:
+            parts[min(4 * step // env_steps, 3)].append(value)
+        found[tag] = [_mean(part) for part in parts]
+    return found
+
+
 Kept = Mapping[tuple[str, Arm], KeptArm]
 
 
@@ -153,12 +176,18 @@ def _require_as_planned(run: Path, config: DqnConfig) -> None:
         )
 
 
+def _mean(values: Sequence[float]) -> float | None:
+    mean = float(np.mean(values)) if values else math.nan
+    return mean if math.isfinite(mean) else None
+
+
 def _kept(run: Path, seed: Seed) -> KeptSeed:
     return KeptSeed(
         env_steps=seed.env_steps,
         updates=seed.updates,
         mean=seed.mean,
         curve=sorted(seed.curve.items()),
+        signs=quarters_of(read_curves(run, SIGNS), seed.env_steps),
         seconds=seed.seconds,
         digest=RunDir(run).load_digest().digest,
         processor=processor_of(run),

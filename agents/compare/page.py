@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from agents.compare.kept import Kept
+from agents.compare.kept import SIGNS, Kept
 from agents.compare.pictures import Line, draw
 from agents.compare.plan import Arm, Loaded, Section
 from agents.compare.scores import Score, Scores, area, final
@@ -14,6 +14,7 @@ from agents.results.statistics import RESAMPLES
 from agents.results.table import Estimate
 from rl_core.control.files import write_whole
 
+_EARLY = 1  # the second quarter of a run: late enough to see something, early enough to change it
 _SCORES: dict[str, Score] = {"area": area, "final": final}
 Format = Callable[[float], str]
 
@@ -72,6 +73,10 @@ class _Page:
                 over = section.axis or self._plan.groups[groups[0]].over
                 yield self._picture(env, groups, over)
                 yield self._table_of_curves(env, groups)
+            shown = [name for name in section.signs if name in self._plan.groups_on(env)]
+            if shown:
+                yield f"### What the curves show on {env}"
+                yield self._table_of_signs(env, shown)
         for name, score in _SCORES.items() if section.differences else ():
             yield f"### Differences: {name}"
             best = {env: self._scores.best_constant(env) for env in self._plan.envs}
@@ -143,6 +148,15 @@ class _Page:
                 ]
                 rows.append([f"`{self._plan.name(arm)}`", *cells])
         return _folded(f"Numbers of {env}", markdown_table(["arm", "area", "final"], rows))
+
+    def _table_of_signs(self, env: str, groups: Sequence[str]) -> str:
+        number, rows = self._format(env), []
+        for arm in [arm for group in groups for arm in self._scores.shown(group)]:
+            signs = [self._scores.sign(env, arm, tag, _EARLY) for tag in SIGNS]
+            cells = ["-" if of is None else f"{of:,.3g}" for of in signs]
+            score = number(self._scores.estimate(env, arm, area).value)
+            rows.append([f"`{self._plan.name(arm)}`", *cells, score])
+        return markdown_table(["arm", *(f"`{tag}`" for tag in SIGNS), "area"], rows)
 
     def _differences(self, groups: Sequence[str], score: Score, others: Mapping[str, Arm]) -> str:
         """Returns a table of the differences from one arm on each env."""

@@ -93,6 +93,7 @@ class Section(Settings):
       title, text: Markdown; the numbers follow it.
       curves: groups whose scores are drawn against their values, on each env.
       axis: words of the pictures' horizontal axis; by default the key in which arms differ.
+      signs: groups for whose arms a table says what TensorBoard's curves showed while they ran.
       differences: groups that are compared with the baseline's best arm, on each env.
       against: a group with which they are compared besides, such as one that had as much tuning.
     """
@@ -101,6 +102,7 @@ class Section(Settings):
     text: str = ""
     curves: tuple[str, ...] = Field((), strict=False)
     axis: str = ""
+    signs: tuple[str, ...] = Field((), strict=False)
     differences: tuple[str, ...] = Field((), strict=False)
     against: str = ""
 
@@ -158,7 +160,7 @@ class Plan(Settings):
         named = [self.baseline]
         named += [name for env in self.envs.values() for name in env.without]
         for of in self.sections:
-            named += [*of.curves, *of.differences, *([of.against] if of.against else ())]
+            named += [*of.curves, *of.signs, *of.differences, *([of.against] if of.against else ())]
         for name in named:
             if name not in self.groups:
                 raise ValueError(

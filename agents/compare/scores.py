@@ -123,6 +123,17 @@ class Scores:
             return None
         return paired(*(self.of(env, one, score) for one in (arm, other)))
 
+    def sign(self, env: str, arm: Arm, tag: str, quarter: int) -> float | None:
+        """Returns the mean over fresh seeds of a curve in a quarter of the run, 0 to 3.
+
+        Returns:
+          None if a seed has no number there.
+        """
+        kept = self._kept[env, arm].seeds
+        values = [kept[n].signs[tag][quarter] for n in self._plan.fresh(env)]
+        found = [value for value in values if value is not None]
+        return float(np.mean(found)) if len(found) == len(values) else None
+
     def _tuned(self, env: str, arm: Arm) -> float:
         seeds = self._kept[env, arm].seeds
         return float(np.mean([area(seeds[n]) for n in self._plan.tuned(env)]))

@@ -367,7 +367,7 @@ def test_ctrl_c_stops_with_code_130_and_weights_that_eval_can_use(here, capsys):
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=here
     )
-    give_up = threading.Timer(60, process.kill)
+    give_up = threading.Timer(240, process.kill)
     give_up.start()
     try:
         progress = next(line for line in process.stdout if line.startswith("env step"))

@@ -72,6 +72,7 @@ title = "The curve"
 text = "Words."
 curves = ["hard", "soft"]
 axis = "period"
+signs = ["hard", "other"]
 [[sections]]
 title = "Does it help?"
 differences = ["other", "alone"]

@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 
 from agents.compare.command import Compare
-from agents.compare.kept import KeptArm
+from agents.compare.kept import SIGNS, KeptArm
 from agents.compare.plan import Arm, load_plan
 from agents.config.files import load_config
 from agents.results.again import NotTheSame
@@ -88,6 +88,28 @@ def test_fresh_seeds_choose_nothing(comparison):
     compare("--finished")
     page = Path("comparison/page.md").read_text()
     assert table(page, "## What was chosen")[0] == ["CartPole", "`hard-100`"]
+
+
+def test_the_page_says_what_the_curves_showed_in_the_second_quarter(comparison):
+    compare()
+    for seed, of in (("5000", 2.0), ("5001", 4.0), ("5002", 9.0)):
+        path = Path("comparison/rows/CartPole/hard-10.json")
+        kept = json.loads(path.read_text())
+        kept["seeds"][seed]["signs"]["learn/q_mean"] = [100.0, of, None, 1e9]
+        path.write_text(json.dumps(kept))
+    compare("--finished")
+    page = Path("comparison/page.md").read_text()
+    shown = table(page, "### What the curves show on CartPole")
+    # Of groups that have a chosen arm it is that one.
+    assert [row[0] for row in shown] == ["`hard-10`", "`hard-100`", "`hard-1000`", "`other-60`"]
+    q_mean = 1 + SIGNS.index("learn/q_mean")
+    assert shown[0][q_mean] == "5" and shown[1][q_mean] == "-"
+    kept["seeds"]["5001"]["signs"]["learn/q_mean"][1] = None
+    path.write_text(json.dumps(kept))
+    compare("--finished")
+    page = Path("comparison/page.md").read_text()
+    # The mean of some seeds is no mean of all.
+    assert table(page, "### What the curves show on CartPole")[0][q_mean] == "-"
 
 
 def test_the_same_command_trains_nothing_again_and_writes_the_same_page(comparison):

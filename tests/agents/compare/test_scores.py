@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.compare.kept import KeptSeed
+from agents.compare.kept import KeptSeed, quarters_of
 from agents.compare.plan import Arm, load_plan
 from agents.compare.scores import Scores, area, final, paired
 
@@ -21,8 +21,8 @@ def seed(*values):
 
 def of_curve(*curve):
     return KeptSeed(
-        env_steps=curve[-1][0], updates=5, mean=curve[-1][1], curve=[*curve], seconds=1.0,
-        digest="d", processor="p", versions={}, date="2026-01-01",
+        env_steps=curve[-1][0], updates=5, mean=curve[-1][1], curve=[*curve], signs={},
+        seconds=1.0, digest="d", processor="p", versions={}, date="2026-01-01",
     )  # fmt: skip
 
 
@@ -33,6 +33,13 @@ def test_the_area_is_that_under_the_curve_whenever_it_was_evaluated():
     # Another point on a straight line changes nothing.
     assert area(of_curve((100, 0.0), (150, 5.0), (200, 10.0), (400, 50.0))) == 16.25
     assert area(of_curve((7, 3.0))) == 3
+
+
+def test_what_a_curve_showed_is_its_mean_in_each_quarter():
+    """A point on a border is of the quarter that begins there; the last one is of the last."""
+    curve = [(0, 1.0), (99, 3.0), (100, 5.0), (300, 7.0), (400, 8.0)]
+    found = quarters_of({"a": curve, "b": [], "c": [(1, float("inf"))]}, 400)
+    assert found == {"a": [2.0, 5.0, None, 7.5], "b": [None] * 4, "c": [None] * 4}
 
 
 def test_differences_are_of_pairs():
