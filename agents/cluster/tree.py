@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rl_core.checkpoint.store import is_checkpoint_file
-from rl_core.control.population import is_member_name
+from rl_core.control.population import CHANGE, is_member_name
 from rl_core.errors import RunDirError
 
 RESULT, CONFIG, MACHINES = "result.json", "config.toml", "machines.json"
@@ -57,7 +57,7 @@ def grows(name: str) -> bool:
 
 def may_vanish(name: str) -> bool:
     """Says whether a run that goes on may remove this file."""
-    return name in (RESULT, "digest.json") or name.startswith(_EVENTS)
+    return name in (RESULT, "digest.json", CHANGE) or name.startswith(_EVENTS)
 
 
 def plain_files(tree: Path) -> Iterator[str]:

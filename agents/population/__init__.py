@@ -1,6 +1,7 @@
 """Many agents in one graph and one process, each of which is a run.
 
 train.py       train_population and resume_population: make everything, and let the members go
+changing.py    the change that a resume makes in all members, all or nothing
 going.py       the members' runs, going on together, and what came of them
 exchanging.py  population-based training: exchanges between the members
 deciding.py    who copies whom in an exchange, and how live values change

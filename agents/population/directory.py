@@ -91,6 +91,12 @@ class PopulationDir:
         """Writes what the members are from now on."""
         write_file(self.path / POPULATION, members_text(members).encode())
 
+    def clear_leftovers(self) -> None:
+        """Removes unfinished files that a killed process has left beside the members."""
+        for path in self.path.glob(".*.tmp"):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
     def require_same(self, members: Members) -> None:
         """Checks that these members may go on here.
 

@@ -12,6 +12,7 @@ from agents.config.early_ends import early_ends
 from agents.config.members import Members, as_members, require_one_form
 from agents.config.model import DqnConfig
 from agents.controllers.choice import controller_of
+from agents.population.changing import Change
 from agents.population.directory import PopulationDir, require_free_for
 from agents.population.exchanging import Exchanging, Recorded
 from agents.population.going import Going, PopulationOutcome, envs_of, population_of
@@ -123,7 +124,8 @@ def resume_population(
     screen = Screen(console_for(console))
     require_functions(on_start, on_tick)
     directory = PopulationDir.open(path_of("run", run))
-    members = directory.members()
+    begun = Change.left_in(directory)
+    members = directory.members().with_changes(begun.keys)
     if config is not None:
         directory.require_same(config)
     with contextlib.ExitStack() as last:
@@ -134,10 +136,13 @@ def resume_population(
             member.control.make()
             locks[name] = RunLock(member.control)
             last.callback(locks[name].release)
+            now = config.configs[name] if config else begun.config_of(name, member.config())
             try:
-                found[name] = GoingOn.read(member, config and config.configs[name], changes, who)
+                found[name] = GoingOn.read(member, now, changes, who)
             except Finished:
                 locks[name].release()
+            else:
+                found[name].commands[:0] = begun.commands_of(name)
         if not found:
             raise RunDirError(
                 f"all members of {directory.path} are finished; go on with --set env_steps=..."
@@ -156,17 +161,14 @@ def resume_population(
         for name, going in found.items():
             going.bring_back(agents[name], envs[name], partial(_warn, screen, name))
         # Everything that may refuse to resume comes before.
-        members = config or members.with_changes(changes)
-        directory.change_members(members)
-        for going in found.values():
-            going.cut_files()
+        members = (config or members).with_changes(changes)
+        Change.to(members, found).make(directory, members, found)
         if recorded is not None:
             recorded.clear_leftovers()
         if on_start:
             on_start(directory)
         for name, going in found.items():
             screen.line(f"{name}: resumed at env step {going.done:,}")
-            going.submit()
         turns = Going(directory, screen, population, agents, envs, on_tick, startup)
         exchanging = None
         if recorded is not None:

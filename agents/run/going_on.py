@@ -21,7 +21,7 @@ from agents.saved.directory import RunDir
 from agents.saved.host import Resumed, read_host
 from envs import Envs
 from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control.commands import Command, Who, set_command
+from rl_core.control.commands import SetCommand, Who, set_command
 from rl_core.control.files import submit
 from rl_core.errors import ConfigError, RunDirError
 
@@ -43,6 +43,7 @@ class GoingOn:
       values: live values to be set.
       resumed: where it goes on; None if it has no checkpoint, and begins again.
       missing: lines about what is lost of its curves.
+      commands: that set these values.
     """
 
     directory: RunDir
@@ -51,8 +52,8 @@ class GoingOn:
     values: Mapping[str, Any]
     resumed: Resumed | None
     missing: Sequence[str]
+    commands: list[SetCommand]
     _store: CheckpointStore
-    _commands: Sequence[Command]
 
     @classmethod
     def read(
@@ -92,7 +93,7 @@ class GoingOn:
                 "go on with --set env_steps=..."
             )
         missing = require_as_it_was(directory, resumed.host if resumed else None)
-        return cls(directory, before, config, values, resumed, missing, store, commands)
+        return cls(directory, before, config, values, resumed, missing, commands, store)
 
     @property
     def done(self) -> int:
@@ -134,7 +135,7 @@ class GoingOn:
 
     def submit(self) -> None:
         """Puts the changes of live values into the inbox: they outlive a kill, and count once."""
-        for command in self._commands:
+        for command in self.commands:
             submit(self.directory.control, command)
 
     def early_end(self) -> str | None:

@@ -3,6 +3,7 @@
     runs/cartpole-1/population.toml
     runs/cartpole-1/m00/config.toml ...
     runs/cartpole-1/exchanges/0001.json ...   see rl_core.control.exchanges
+    runs/cartpole-1/change.json               while a resume changes its members
 
 `population.toml` is written first, so that a population that was killed at any moment can go on.
 """
@@ -13,6 +14,7 @@ import re
 from pathlib import Path
 
 POPULATION = "population.toml"
+CHANGE = "change.json"
 MEMBER = r"^m[0-9]{2,4}$"
 
 
