@@ -261,10 +261,13 @@ class Replay:
         from agents.population.directory import PopulationDir
         from agents.run.quiet import quiet_import
 
-        onednn = PopulationDir.open(self.run).members().base.onednn
-        with console.status("importing TensorFlow"), quiet_import(onednn=onednn):
+        members = PopulationDir.open(self.run).members()
+        with console.status("importing TensorFlow"), quiet_import(onednn=members.base.onednn):
             from agents.population.repeat import repeat_population
         verdicts = repeat_population(self.run, self.to, console=console)
+        for name in members.configs:
+            if name not in verdicts:
+                _say(console, f"{name}: recorded no step, so there is nothing to replay")
         return max(_tell(verdict, console, f"{name}: ") for name, verdict in verdicts.items())
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from agents.config.members import Members
 from agents.dqn.population import Population
 from agents.population.directory import PopulationDir, require_free_for
 from agents.population.going import Going, envs_of, population_of
@@ -51,12 +52,10 @@ def repeat_population(
     original = PopulationDir.open(path_of("run", run))
     members, screen = original.members(), Screen(console_for(console))
     recordings = _recordings(original, members.configs)
-    configs = {
-        name: recording.directory.config().model_copy(update={"log_to": ()})
-        for name, recording in recordings.items()
-    }
+    # All of them, because a member's name is its number.
+    members = _as_they_are(original, members)
+    configs = {name: members.configs[name] for name in recordings}
     record = ExchangeRecord(original.path)
-    members = members._replace(configs=configs, own={name: members.own[name] for name in configs})
     if to is not None:
         require_free_for(path_of("to", to), members)
     with contextlib.ExitStack() as last:
@@ -64,7 +63,7 @@ def repeat_population(
         envs = envs_of(configs, last)
         population = population_of(configs, envs, last)
         agents = dict(zip(configs, population.members, strict=True))
-        first = {name: load_initial(of.directory) for name, of in recordings.items()}
+        first = {name: load_initial(RunDir(original.path / name)) for name in members.configs}
         for name, agent in agents.items():
             begin_with(agent, first[name])
         place = Path(temporary) / original.path.name if to is None else path_of("to", to)
@@ -98,6 +97,16 @@ def _recordings(original: PopulationDir, names: Mapping[str, object]) -> dict[st
     if not found:
         raise NothingRecorded(f"{original.path} recorded no step, so there is nothing to replay")
     return found
+
+
+def _as_they_are(original: PopulationDir, members: Members) -> Members:
+    """Returns the members with the configs of their own directories, and reported nowhere."""
+    nowhere = {"log_to": ()}
+    configs = {
+        name: RunDir.open(original.path / name).config().model_copy(update=nowhere)
+        for name in members.configs
+    }
+    return members._replace(base=members.base.model_copy(update=nowhere), configs=configs)
 
 
 class _Met(NamedTuple):

@@ -15,9 +15,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from agents.cli.main import main
-from agents.config.members import as_members
+from agents.config.members import as_members, read_members
 from agents.config.model import DqnConfig
 from agents.population.going import MembersFailed
+from agents.population.repeat import repeat_population
 from agents.population.train import resume_population, train_population
 from agents.run.repeat import repeat
 from agents.run.train import resume, train
@@ -433,3 +434,20 @@ def test_the_command_trains_resumes_and_says_what_came_of_it(tmp_path, capsys):
     assert "finished: nothing to do" in capsys.readouterr().out
     assert main(["resume", run, "--set", "env_steps=170"]) == 0
     assert "m01: resumed at env step 150" in capsys.readouterr().out
+
+
+def test_a_member_that_recorded_nothing_is_told_and_keeps_its_place_in_a_repeat(
+    tmp_path, trained, capsys
+):
+    run, again = shutil.copytree(trained[0].population, tmp_path / "run"), tmp_path / "again"
+    for path in (run / "m01").iterdir():  # as when an env failed in its first step
+        if path.name != "config.toml":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert main(["replay", str(run), "--to", str(again)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "m01: recorded no step, so there is nothing to replay" in said
+    assert [f"{n}: identical {trained[1][n]}" in said for n in trained[1]] == [1, 0, 1, 1]
+    # The kept repeat is a population like the first one.
+    assert read_members(again / "population.toml") == members()
+    repeated = repeat_population(again)
+    assert [name for name, of in repeated.items() if of.identical] == ["m00", "m02", "m03"]
