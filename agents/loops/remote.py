@@ -9,6 +9,9 @@ Free running, after Horgan et al. (2018), https://arxiv.org/abs/1803.00933. Each
 `actor_ahead` requests. Whenever a delivery arrives, it is stored, the updates that are due then are
 made, and its actor is asked again with the present weights. All of that follows from the order of
 the arrivals, which is recorded: `agents/remote/order.py`.
+
+While the successor of a lost actor repeats the running episodes, the others deliver. In phases
+the learner waits for it at the phase's end.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from agents.loops.plain import LoopState, Tick, telling_env_step
 from agents.remote.deliveries import Delivery, delivered, sent_beside_epsilon
 from agents.remote.fleet import Fleet
 from agents.remote.remote_envs import RemoteEnvs
+from agents.remote.replacing import StoppedWaiting
 from envs import Envs, Episode
 from rl_core.arguments import require_a
 
@@ -37,6 +41,10 @@ def remote_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> 
 
     Args:
       envs: a `RemoteEnvs`.
+
+    Raises:
+      StoppedWaiting: the run was asked to stop while a phase waited for an actor that was lost. The
+        phase's updates are made and its rows are not stored, so it cannot end here as a whole.
     """
     require_a(RemoteEnvs, "envs", envs, "the envs of actors, a RemoteEnvs")
     assert isinstance(envs, RemoteEnvs)
@@ -69,7 +77,10 @@ def _freely(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tic
         while fleet.pending(actor) < config.actor_ahead:
             ask(actor)
     while state.env_step < config.env_steps:
-        delivery = envs.order.take(fleet)
+        try:
+            delivery = envs.order.take(fleet)
+        except StoppedWaiting:
+            return  # here is a safe point: all that was taken is stored
         stored = _Stored(agent, state)
         stored.add(delivery)
         stats = _learn(agent, stored.updates_due(), state)

@@ -11,7 +11,9 @@ priorities.py      priorities with which rows enter the replay
 transport.py       the interface to actors, wherever they are
 in_process.py      actors in this process
 ray_actors.py      actors in a Ray cluster
-fleet.py           all actors of a run: asks, takes, replaces those that are lost
+known.py           all that is known of one actor
+replacing.py       answers of actors that may be lost and are replaced
+fleet.py           all actors of a run: asks, takes, keeps what a checkpoint needs
 order.py           the order in which deliveries of free-running actors come
 remote_envs.py     the envs of such a run, as the rest of the run sees them
 

@@ -125,6 +125,22 @@ def fault_of(error: EnvFault | EnvError, actor: int, number: int, seed: int) -> 
 Answer = Delivery | Fault
 
 
+class Back(NamedTuple):
+    """Word of an actor, new or in a lost one's place, that it is there.
+
+    It comes before its answers.
+
+    Attributes:
+      actor: its number.
+      problems: a message for each env that did not come back the same.
+      fault: why its envs could not be made or brought back; None if they were.
+    """
+
+    actor: int
+    problems: tuple[str, ...] = ()
+    fault: Fault | None = None
+
+
 def delivered(answer: Answer) -> Delivery:
     """Returns an answer that is a delivery.
 

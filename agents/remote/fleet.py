@@ -1,19 +1,15 @@
-"""All actors of a run: asks for deliveries, takes them, and replaces actors that are lost."""
+"""All actors of a run: asks for deliveries, takes them, and knows what a checkpoint keeps."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from agents.remote.deliveries import ActorLost, Answer, Delivery, Request, Weights
-from agents.remote.transport import Since, Transport
-from rl_core.errors import EnvWorkerLost, in_one_line
-
-_MOST_LOSSES = 5  # of one actor, without a delivery between them
+from agents.remote.deliveries import Answer, Delivery, Request, Weights
+from agents.remote.known import Known
+from agents.remote.replacing import Replacing
+from agents.remote.transport import Transport
 
 
 class Fleet:
@@ -26,20 +22,32 @@ class Fleet:
     Args:
       transport: to the actors, which it starts.
       actors: A; num_envs: M, envs of each actor.
+      say: shows one line about actors that are lost or waited for.
 
     Attributes:
-      say: shows one line about a lost actor.
+      say: as above; may be set.
+      stop: says if somebody has asked the run to stop; to be set. A wait for actors that are not
+        there yet ends then.
 
     Raises:
       EnvWorkerLost: an actor ended again and again.
     """
 
-    def __init__(self, transport: Transport, actors: int, num_envs: int) -> None:
-        self._transport, self._num_envs = transport, num_envs
-        self.say: Callable[[str], None] = lambda line: None
-        self._known = [_Known.new(num_envs) for _ in range(actors)]
+    def __init__(
+        self,
+        transport: Transport,
+        actors: int,
+        num_envs: int,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._transport, self._num_envs, self.say = transport, num_envs, say
+        self.stop: Callable[[], bool] = lambda: False
+        self._known = [Known.new(num_envs) for _ in range(actors)]
         self._shelf = _Shelf(transport)
-        self._start(self.actors)
+        self._answers = Replacing(
+            transport, self._known, say=lambda line: self.say(line), stop=lambda: self.stop()
+        )
+        self._answers.start(self.actors)
 
     @property
     def actors(self) -> range:
@@ -75,23 +83,16 @@ class Fleet:
 
         Raises:
           EnvWorkerLost: an actor ended again and again.
+          StoppedWaiting: the run was asked to stop while only lost actors could have answered.
         """
-        while True:
-            try:
-                if actor is None:
-                    answer = self._transport.take_any()
-                else:
-                    answer = self._transport.take(actor)
-            except ActorLost as lost:
-                self._replace(lost)
-                continue
-            known = self._known[answer.actor]
-            request = known.requests.popleft()
-            assert request.number == answer.number, (request, answer.number)
-            if isinstance(answer, Delivery):
-                known.note(answer)
-            self._shelf.keep(_named(self._known))
-            return answer, request
+        answer = self._answers.take(actor)
+        known = self._known[answer.actor]
+        request = known.requests.popleft()
+        assert request.number == answer.number, (request, answer.number)
+        if isinstance(answer, Delivery):
+            known.note(answer)
+        self._shelf.keep(_named(self._known))
+        return answer, request
 
     # For checkpoints.
 
@@ -122,96 +123,25 @@ class Fleet:
 
         Returns:
           A message for each env that did not come back the same.
+
+        Raises:
+          EnvWorkerLost: an actor ended again and again.
+          StoppedWaiting: the run was asked to stop.
         """
         M = self._num_envs
-        self._known = [
-            _Known(count, lanes[i * M : (i + 1) * M], deque(of))
+        self._known[:] = [
+            Known(count, lanes[i * M : (i + 1) * M], deque(of))
             for i, (count, of) in enumerate(zip(delivered, requests, strict=True))
         ]
         self._shelf.restore(weights)
-        return self._start(self.actors)
+        return self._answers.start(self.actors)
 
     def close(self) -> None:
         """Ends all actors."""
         self._transport.close()
 
-    def _replace(self, lost: ActorLost) -> None:
-        self._count(lost)
-        self.say(
-            f"actor {lost.actor} was lost ({lost.reason}); another one goes on after its "
-            f"{self._known[lost.actor].delivered:,} deliveries"
-        )
-        for line in self._start([lost.actor]):
-            self.say(line)
 
-    def _start(self, actors: Iterable[int]) -> list[str]:
-        """Starts actors where they were, and asks them again for what they had not answered."""
-        since = {actor: self._known[actor].since for actor in actors}
-        while True:
-            try:
-                problems = self._transport.start(since)
-                break
-            except ActorLost as lost:
-                self._count(lost)
-        for actor in since:
-            for request in self._known[actor].requests:
-                self._transport.ask(actor, request)
-        return problems
-
-    def _count(self, lost: ActorLost) -> None:
-        known = self._known[lost.actor]
-        known.losses += 1
-        if known.losses > _MOST_LOSSES:
-            raise EnvWorkerLost(
-                f"actor {lost.actor} was lost {known.losses} times without a delivery: "
-                f"{in_one_line(lost.reason, 300)}"
-            )
-
-
-@dataclass
-class _Known:
-    """All that is known of one actor.
-
-    Attributes:
-      delivered: deliveries that were taken.
-      lanes: where its envs were after the last of them, as `Envs.state` says it.
-      requests: not answered, the oldest first.
-      losses: since the last delivery.
-    """
-
-    delivered: int
-    lanes: list[dict[str, Any]]
-    requests: deque[Request] = field(default_factory=deque)
-    losses: int = 0
-
-    @classmethod
-    def new(cls, num_envs: int) -> _Known:
-        """An actor that has not delivered yet."""
-        nowhere = {"episode": 0, "return": 0.0, "observations": 0}
-        return cls(0, [{**nowhere, "actions": []} for _ in range(num_envs)])
-
-    @property
-    def since(self) -> Since:
-        """The place where another one begins to take over."""
-        return self.delivered, self.lanes
-
-    def note(self, delivery: Delivery) -> None:
-        """Takes in where the envs are after a delivery."""
-        self.delivered += 1
-        self.losses = 0
-        actions, autoreset = delivery.rows["action"][:-1], delivery.rows["autoreset"][1:]
-        for m, (lane, end) in enumerate(zip(self.lanes, delivery.lanes, strict=True)):
-            resets = np.flatnonzero(autoreset[:, m])
-            if resets.size:
-                lane["actions"] = actions[resets[-1] + 1 :, m].tolist()
-            elif end["episode"] != lane["episode"]:  # it did not come back the same: see `Lane`
-                lane["actions"] = actions[:, m].tolist()
-            else:
-                lane["actions"] += actions[:, m].tolist()
-            lane.update(end)
-
-
-def _named(known: Iterable[_Known]) -> set[int]:
+def _named(known: Iterable[Known]) -> set[int]:
     """Returns the numbers of the weights that requests name."""
     return {request.weights for of in known for request in of.requests}
 

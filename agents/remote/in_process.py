@@ -7,7 +7,7 @@ from collections import deque
 
 from agents.config.model import DqnConfig
 from agents.remote.collector import Collector
-from agents.remote.deliveries import Answer, Request, Weights, fault_of
+from agents.remote.deliveries import Answer, Back, Request, Weights, fault_of
 from agents.remote.transport import Since
 from rl_core.errors import EnvError, EnvFault
 
@@ -23,21 +23,21 @@ class InProcess:
         self._collectors: dict[int, Collector] = {}
         self._weights: dict[int, Weights] = {}
         self._requests: dict[int, deque[Request]] = {}
+        self._back: dict[int, Back] = {}  # not taken yet
         self._turn: deque[int] = deque()  # the actors, in the order in which they are asked
 
-    def start(self, since: dict[int, Since]) -> list[str]:
-        problems: list[str] = []
+    def start(self, since: dict[int, Since]) -> None:
         for actor, begin in since.items():
             if actor not in self._collectors:
                 self._collectors[actor] = Collector(self._config, actor)
             self._requests[actor] = deque()
             try:
-                problems += self._collectors[actor].restore(*begin)
+                problems = self._collectors[actor].restore(*begin)
             except (EnvError, EnvFault) as error:
                 delivered, _ = begin
                 raise fault_of(error, actor, delivered, self._config.seed).error() from error
+            self._back[actor] = Back(actor, tuple(problems))
         self._turn = deque(sorted(self._collectors))
-        return problems
 
     def publish(self, number: int, weights: Weights) -> None:
         self._weights[number] = weights
@@ -48,12 +48,17 @@ class InProcess:
     def ask(self, actor: int, request: Request) -> None:
         self._requests[actor].append(request)
 
-    def take(self, actor: int) -> Answer:
+    def ready(self, actor: int | None, seconds: float) -> bool:
+        return True
+
+    def take(self, actor: int) -> Answer | Back:
+        if actor in self._back:
+            return self._back.pop(actor)
         request = self._requests[actor].popleft()
         return self._collectors[actor].collect(request, self._weights[request.weights])
 
-    def take_any(self) -> Answer:
-        while not self._requests[self._turn[0]]:
+    def take_any(self) -> Answer | Back:
+        while not (self._requests[self._turn[0]] or self._turn[0] in self._back):
             self._turn.rotate(-1)
         actor = self._turn[0]
         self._turn.rotate(-1)

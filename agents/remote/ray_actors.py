@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections import deque
 from typing import Any
 
@@ -14,11 +15,11 @@ from agents.cluster.connect import ClusterError, connected, started_here
 from agents.cluster.nodes import all_nodes, differing_processors, require_same_versions
 from agents.config.model import DqnConfig
 from agents.remote.collector import Collector
-from agents.remote.deliveries import ActorLost, Answer, Fault, Request, Weights, fault_of
+from agents.remote.deliveries import ActorLost, Answer, Back, Request, Weights, fault_of
 from agents.remote.transport import Since
 from rl_core.errors import EnvError, EnvFault, in_one_line
 
-_START_SECONDS = 300.0  # until an actor is ready: its node may have to repeat a long episode
+_START_SECONDS = 300.0  # until the process of an actor is there
 _STORE_BYTES = 200_000_000  # that Ray shares between its processes, beside what is on the way
 
 
@@ -29,18 +30,19 @@ class RemoteCollector:
         self._config, self._actor = config, actor
         self._collector: Collector | None = None
 
-    def restore(self, delivered: int, lanes: list[dict[str, Any]]) -> list[str] | Fault:
+    def restore(self, delivered: int, lanes: list[dict[str, Any]]) -> Back:
         """Makes the envs where there are none yet, and brings them back.
 
         Returns:
-          What `Collector.restore` does; or what is wrong with the envs on this node.
+          What `Collector.restore` does, or what is wrong with the envs on this node.
         """
         try:
             if self._collector is None:
                 self._collector = Collector(self._config, self._actor)
-            return self._collector.restore(delivered, lanes)
+            return Back(self._actor, tuple(self._collector.restore(delivered, lanes)))
         except (EnvError, EnvFault) as error:
-            return fault_of(error, self._actor, delivered, self._config.seed)
+            fault = fault_of(error, self._actor, delivered, self._config.seed)
+            return Back(self._actor, fault=fault)
 
     def collect(self, request: Request, weights: Weights) -> Answer:
         """Makes the time steps of one delivery."""
@@ -66,9 +68,11 @@ class RayActors:
     def __init__(self, config: DqnConfig, address: str | None, on_the_way: int) -> None:
         self._config, self.note = config, None
         self._handles: dict[int, Any] = {}
-        self._asked: dict[int, deque[Any]] = {}
+        # Processes that are not there yet: what tells that they are, and until when they have time.
+        self._starting: dict[int, tuple[Any, float]] = {}
+        self._asked: dict[int, deque[Any]] = {}  # to be back, and deliveries
         self._weights: dict[int, Any] = {}
-        self._answered: deque[int] = deque()  # actors whose oldest request is answered
+        self._answered: deque[int] = deque()  # actors whose oldest of these is answered
         self._last = contextlib.ExitStack()
         with contextlib.ExitStack() as opened:
             if address is None:
@@ -81,25 +85,21 @@ class RayActors:
                 self.note = differing_processors(nodes)
             self._last = opened.pop_all()
 
-    def start(self, since: dict[int, Since]) -> list[str]:
+    def start(self, since: dict[int, Since]) -> None:
         import ray
 
         make = ray.remote(
             num_cpus=0, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
         )(RemoteCollector)
         self._answered = deque(actor for actor in self._answered if actor not in since)
-        for actor in since:
-            self._asked[actor] = deque()
+        for actor, begin in since.items():
             if actor not in self._handles:
-                self._handles[actor] = make.remote(self._config, actor)
-        ready = {actor: self._handles[actor].restore.remote(*of) for actor, of in since.items()}
-        problems: list[str] = []
-        for actor, answer in ready.items():
-            found = self._got(actor, answer, _START_SECONDS)
-            if isinstance(found, Fault):
-                raise found.error()
-            problems += found
-        return problems
+                handle: Any = make.remote(self._config, actor)
+                self._handles[actor] = handle
+                until = time.monotonic() + _START_SECONDS
+                self._starting[actor] = handle.__ray_ready__.remote(), until
+            # It works in this order: what it is asked for later waits in its process.
+            self._asked[actor] = deque([self._handles[actor].restore.remote(*begin)])
 
     def publish(self, number: int, weights: Weights) -> None:
         import ray
@@ -116,16 +116,29 @@ class RayActors:
         weights = self._weights[request.weights]
         self._asked[actor].append(self._handles[actor].collect.remote(request, weights))
 
-    def take(self, actor: int) -> Answer:
+    def ready(self, actor: int | None, seconds: float) -> bool:
+        import ray
+
+        self._require_started()
+        if actor is not None:
+            refs = [self._asked[actor][0]]
+        elif self._answered:
+            return True
+        else:
+            refs = [asked[0] for asked in self._asked.values() if asked]
+        return bool(ray.wait(refs, timeout=seconds, fetch_local=False)[0])
+
+    def take(self, actor: int) -> Answer | Back:
         with contextlib.suppress(ValueError):
             self._answered.remove(actor)
-        answer: Answer = self._got(actor, self._asked[actor][0])
+        answer: Answer | Back = self._got(actor, self._asked[actor][0])
         self._asked[actor].popleft()
         return answer
 
-    def take_any(self) -> Answer:
+    def take_any(self) -> Answer | Back:
         import ray
 
+        self._require_started()
         if not self._answered:
             # All that have answered are served before anybody is again: so no actor is left out,
             # and many are looked at once for many answers.
@@ -142,10 +155,10 @@ class RayActors:
         for handle in self._handles.values():
             with contextlib.suppress(ray.exceptions.RayError):
                 ray.kill(handle)
-        self._handles, self._asked, self._weights = {}, {}, {}
+        self._handles, self._asked, self._weights, self._starting = {}, {}, {}, {}
         self._last.close()
 
-    def _got(self, actor: int, answer: Any, seconds: float | None = None) -> Any:
+    def _got(self, actor: int, answer: Any) -> Any:
         """Waits for an answer.
 
         Raises:
@@ -154,15 +167,36 @@ class RayActors:
         import ray
 
         try:
-            return ray.get(answer, timeout=seconds)
+            return ray.get(answer)
         except ray.exceptions.RayError as error:
-            handle = self._handles.pop(actor)
-            with contextlib.suppress(ray.exceptions.RayError):
-                ray.kill(handle)
-            self._asked[actor] = deque()
-            with contextlib.suppress(ValueError):
-                self._answered.remove(actor)
-            raise ActorLost(actor, _why(error)) from None
+            raise self._lost(actor, _why(error)) from None
+
+    def _require_started(self) -> None:
+        """Checks that processes of actors come in time; repeating an episode is not counted.
+
+        Raises:
+          ActorLost: one does not.
+        """
+        import ray
+
+        for actor, (there, until) in list(self._starting.items()):
+            if ray.wait([there], timeout=0, fetch_local=False)[0]:
+                del self._starting[actor]
+            elif time.monotonic() > until:
+                raise self._lost(actor, f"no process within {_START_SECONDS:.0f} s")
+
+    def _lost(self, actor: int, reason: str) -> ActorLost:
+        """Ends an actor, or what is left of it, and returns what is to be raised."""
+        import ray
+
+        handle = self._handles.pop(actor)
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(handle)
+        self._asked[actor] = deque()
+        self._starting.pop(actor, None)
+        with contextlib.suppress(ValueError):
+            self._answered.remove(actor)
+        return ActorLost(actor, reason)
 
 
 def _why(error: Exception) -> str:
@@ -172,8 +206,6 @@ def _why(error: Exception) -> str:
     of = ray.exceptions
     if isinstance(error, of.RayTaskError):
         return in_one_line(f"{type(error.cause).__name__}: {error.cause}", 200)
-    if isinstance(error, of.GetTimeoutError):
-        return f"no answer within {_START_SECONDS:.0f} s"
     text = str(error)
     if isinstance(error, of.OutOfMemoryError):
         return "its node is out of memory"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,6 +24,7 @@ class RemoteEnvs(Envs):
     Args:
       config: of the run.
       transport: to its actors, which start at once; it is closed with the envs.
+      say: shows one line about actors that are lost or waited for.
 
     Attributes:
       fleet: the actors.
@@ -34,7 +36,12 @@ class RemoteEnvs(Envs):
       EnvWorkerLost: an actor ended again and again.
     """
 
-    def __init__(self, config: DqnConfig, transport: Transport) -> None:
+    def __init__(
+        self,
+        config: DqnConfig,
+        transport: Transport,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
         try:
             here = envs_beside(config)
             here.close()
@@ -47,7 +54,7 @@ class RemoteEnvs(Envs):
             )  # fmt: skip
             self.order: Order | None = None
             self.note: str | None = None
-            self.fleet = Fleet(transport, config.actors, config.num_envs)
+            self.fleet = Fleet(transport, config.actors, config.num_envs, say)
         except BaseException:
             transport.close()
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from agents.remote.deliveries import Answer, Request, Weights
+from agents.remote.deliveries import Answer, Back, Request, Weights
 
 # Deliveries that were taken, and the state of the envs after them, as `Collector.restore` wants.
 Since = tuple[int, list[dict[str, Any]]]
@@ -14,19 +14,14 @@ class Transport(Protocol):
     """Carries requests to actors, and their answers back.
 
     An actor works on its requests one after the other, and its answers come in their order.
+    Before them it says that it is there (`Back`).
     """
 
-    def start(self, since: dict[int, Since]) -> list[str]:
-        """Makes actors, new or in the place of lost ones, and waits until they are ready.
+    def start(self, since: dict[int, Since]) -> None:
+        """Makes actors, new or in the place of lost ones; does not wait for those elsewhere.
 
         Args:
           since: actor -> where it begins; (0, []) is the very beginning.
-
-        Returns:
-          A message for each env that did not come back the same.
-
-        Raises:
-          ActorLost: one of them ended.
         """
 
     def publish(self, number: int, weights: Weights) -> None:
@@ -38,15 +33,22 @@ class Transport(Protocol):
     def ask(self, actor: int, request: Request) -> None:
         """Hands over a request; does not wait."""
 
-    def take(self, actor: int) -> Answer:
-        """Waits for the oldest request of an actor, and returns its answer.
+    def ready(self, actor: int | None, seconds: float) -> bool:
+        """Waits at most so long; says if `take`, or `take_any` for None, has something to return.
+
+        Raises:
+          ActorLost: as for `take`.
+        """
+
+    def take(self, actor: int) -> Answer | Back:
+        """Waits for what an actor says next: that it is there, or its oldest request's answer.
 
         Raises:
           ActorLost: it ended before. All its requests are void then.
         """
 
-    def take_any(self) -> Answer:
-        """Waits until any actor has answered its oldest request, and returns the answer.
+    def take_any(self) -> Answer | Back:
+        """Waits for what any actor says next, whichever is the first.
 
         Raises:
           ActorLost: as for `take`.

@@ -29,11 +29,14 @@ from rl_core.replay import format_bytes
 _WEIGHTS = re.compile(r"actors/(\d{1,18})/(.+)")  # of requests, among a checkpoint's variables
 
 
-def envs_of_run(config: DqnConfig, ray: str | None) -> Envs:
+def envs_of_run(
+    config: DqnConfig, ray: str | None, say: Callable[[str], None] = lambda line: None
+) -> Envs:
     """Makes the envs to train on.
 
     Args:
       ray: where the actors of a remote loop live, as for `agents.run.train.train`.
+      say: shows one line about these actors.
 
     Raises:
       EnvError: the config's env cannot be made or trained on.
@@ -49,11 +52,11 @@ def envs_of_run(config: DqnConfig, ray: str | None) -> Envs:
             )
         return training_envs(config)
     if ray == "off":
-        return RemoteEnvs(config, InProcess(config))
+        return RemoteEnvs(config, InProcess(config), say)
     with contextlib.closing(envs_beside(config)) as here:
         on_the_way = _on_the_way(config, here).nbytes
     actors = RayActors(config, ray, on_the_way)
-    envs = RemoteEnvs(config, actors)
+    envs = RemoteEnvs(config, actors, say)
     envs.note = actors.note
     return envs
 
@@ -69,6 +72,12 @@ def memory_on_the_way(config: DqnConfig, envs: Envs) -> str:
 
 def _on_the_way(config: DqnConfig, envs: Envs) -> Need:
     return on_the_way(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
+
+
+def stop_with(envs: Envs, stop: Callable[[], bool]) -> None:
+    """Has a wait for actors that are not there yet end once `stop` says so; others have none."""
+    if isinstance(envs, RemoteEnvs):
+        envs.fleet.stop = stop
 
 
 # The order of arrivals.

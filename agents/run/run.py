@@ -144,6 +144,9 @@ class Run:
                 raise
             if not self._repeat.failed:  # else it came to the same end
                 raise
+        except KeyboardInterrupt:
+            ended = "interrupted"
+            raise
         finally:
             self._close(ended)
         return RunOutcome(

@@ -14,7 +14,7 @@ from agents.config.early_ends import early_ends
 from agents.config.files import as_config, config_name
 from agents.config.model import DqnConfig
 from agents.controllers.choice import controller_of
-from agents.run.actors import envs_of_run
+from agents.run.actors import envs_of_run, stop_with
 from agents.run.exchanging import require_alone
 from agents.run.going_on import GoingOn
 from agents.run.initial_weights import save_initial
@@ -85,7 +85,8 @@ def train(
     require_sinks(config.log_to, sinks)
     if not repeat:
         controller_of(config)  # a mistake there is told before anything is written
-    envs = envs_of_run(config, "off" if repeat and config.loop == "remote" else ray)
+    place = "off" if repeat and config.loop == "remote" else ray
+    envs = envs_of_run(config, place, lambda line: warn(screen.console, line))
     try:
         agent = agent_for(config, envs)
         part = initial_weights(initial, agent)
@@ -96,6 +97,7 @@ def train(
         if not repeat:
             warn(screen.console, early_ends(config))
         with stop_on_interrupt() as stop:
+            stop_with(envs, stop.__bool__)
             return Run(
                 agent, envs, directory, Display(agent, screen, startup), stop, on_tick, repeat,
                 sinks=sinks,
@@ -150,8 +152,9 @@ def resume(
         going = GoingOn.read(directory, config, changes, who)
         require_sinks(going.config.log_to, sinks)
         controller_of(going.config)
-        envs = envs_of_run(going.config, ray)
+        envs = envs_of_run(going.config, ray, lambda line: warn(screen.console, line))
         with contextlib.closing(envs), stop_on_interrupt() as stop:
+            stop_with(envs, stop.__bool__)
             agent = agent_for(going.config, envs)
             going.bring_back(agent, envs, lambda line: warn(screen.console, line))
             # Everything that may refuse to resume comes before.

@@ -2,6 +2,8 @@
 
 import io
 import itertools
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -25,8 +27,9 @@ from rl_core.checkpoint.store import CheckpointError
 from rl_core.control.arrivals import Arrival, ArrivalsFile, read_arrivals
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import read_log
+from rl_core.control.state import read_state
 from rl_core.errors import ArgumentError, ConfigError, EnvFailed, RlCoreError, RunDirError
-from tests.agents.remote.helpers import Unreliable, config
+from tests.agents.remote.helpers import Repeating, Unreliable, config
 
 FREE = {"actor_pace": "free", "actor_ahead": 2}
 
@@ -289,6 +292,62 @@ def test_an_env_that_is_another_one_after_a_kill_is_told(tmp_path):
 
 def read_end(path):
     return RunDir.open(path).load_digest().tick
+
+
+def test_a_lost_actor_that_takes_long_to_come_back_keeps_nobody_waiting(tmp_path, monkeypatch):
+    never = lambda: pytest.fail("waits for it")  # noqa: E731
+    on(monkeypatch, lambda of: Repeating(of, 1, never))
+    outcome = run(tmp_path / "run", **FREE)
+    monkeypatch.undo()
+    arrivals = read_arrivals(ControlFiles(outcome.run).arrivals, 20)
+    assert [a.actor for a in arrivals].count(1) == 3 and outcome.updates > 60
+    assert repeat(outcome.run, console=None).identical
+    # Its requests are in the checkpoint, and answered when the run goes on.
+    longer = resume(outcome.run, changes={"env_steps": 700}, ray="off", console=None)
+    arrivals = read_arrivals(ControlFiles(outcome.run).arrivals, 30)
+    assert [a.actor for a in arrivals].count(1) > 8
+    assert repeat(longer.run, console=None).identical
+
+
+def pressed():
+    """Ctrl-C, at the first look for an actor that never comes."""
+    pressed.count += 1
+    if pressed.count == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+    assert pressed.count < 5, "it waits on"
+    return False
+
+
+def test_ctrl_c_ends_free_running_at_once_while_it_waits_for_a_lost_actor(tmp_path, monkeypatch):
+    pressed.count = 0
+    on(monkeypatch, lambda of: Repeating(of, 0, pressed))
+    settings = {"actors": 1, "learn_start": 20, **FREE}
+    outcome = run(tmp_path / "run", **settings)
+    assert outcome.signal == signal.SIGINT and outcome.env_steps < 40
+    assert read_state(ControlFiles(outcome.run))[0].status == "interrupted"
+    monkeypatch.undo()
+    # It goes on from there: nothing is lost.
+    longer = resume(outcome.run, ray="off", console=None)
+    assert longer.env_steps >= 400 and repeat(longer.run, console=None).identical
+    assert longer.digest == run(tmp_path / "straight", **settings).digest
+
+
+def test_ctrl_c_ends_phases_at_once_while_they_wait_for_a_lost_actor(tmp_path, monkeypatch):
+    pressed.count = 0
+    straight = run(tmp_path / "straight", **OFTEN)
+    on(monkeypatch, lambda of: Repeating(of, 2, pressed))
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "run", **(OFTEN | {"checkpoint_steps": 50}))
+    assert read_state(ControlFiles(tmp_path / "run"))[0].status == "interrupted"
+    monkeypatch.undo()
+    done = []
+    longer = resume(
+        tmp_path / "run",
+        on_tick=lambda _, tick: done.append(tick.env_step),
+        ray="off",
+        console=None,
+    )
+    assert longer.digest == straight.digest and done[0] > 60  # from its last checkpoint
 
 
 # Both.

@@ -1,6 +1,8 @@
 """Small runs with actors, and a transport on which everything goes wrong that can."""
 
 import random
+import time
+from collections.abc import Callable
 
 from agents.config.model import DqnConfig
 from agents.remote.deliveries import ActorLost
@@ -63,3 +65,45 @@ class Unreliable(InProcess):
         self.lost += 1
         self._collectors.pop(actor).close()
         raise ActorLost(actor, "by chance")
+
+
+class Repeating(InProcess):
+    """An actor is lost once, and the one in its place takes long to repeat its episodes.
+
+    Args:
+      away: which one; None: no one.
+      asked: called at each look for it; says if it is there.
+    """
+
+    def __init__(self, config, away, asked: Callable[[], bool]):
+        super().__init__(config)
+        self._away, self._asked, self.lost, self.there = away, asked, False, False
+
+    def ready(self, actor, seconds):
+        if self._held() == actor or (actor is None and not self._others()):
+            self.there = self._asked()
+            time.sleep(0.001)
+            return self.there
+        return True
+
+    def take(self, actor):
+        assert actor != self._held(), "this would wait"
+        if actor == self._away and not self.lost and self._collectors[actor]._collected == 3:
+            self.lost = True
+            self._collectors.pop(actor).close()
+            raise ActorLost(actor, "by design")
+        return super().take(actor)
+
+    def take_any(self):
+        others = self._others()
+        assert others, "this would wait"
+        while self._turn[0] not in others:
+            self._turn.rotate(-1)
+        return super().take_any()
+
+    def _held(self):
+        """The actor that is not there yet."""
+        return self._away if self.lost and not self.there else None
+
+    def _others(self):
+        return [a for a in self._turn if self._requests[a] and a != self._held()]

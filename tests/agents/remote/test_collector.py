@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from agents.remote.collector import Collector
 from agents.remote.deliveries import Fault, Request
-from agents.remote.fleet import _Known
+from agents.remote.known import Known
 from envs.seeding import episode_seed
 from rl_core import Engine
 from rl_core.replay import NStepTransitions, ReplayMemory, UniformSampler, ValidRows
@@ -163,7 +163,7 @@ def test_a_delivery_begins_where_the_one_before_ended():
 def test_a_collector_that_is_brought_back_goes_on_with_the_same_bits():
     of = config()
     straight = collected(of, 2, 6)
-    known = _Known.new(2)
+    known = Known.new(2)
     for delivery in straight[:4]:
         known.note(delivery)
     assert all(lane["actions"] for lane in known.lanes)  # in the middle of an episode

@@ -6,8 +6,9 @@ import pytest
 from agents.remote.deliveries import ActorLost
 from agents.remote.fleet import Fleet
 from agents.remote.in_process import InProcess
+from agents.remote.replacing import StoppedWaiting
 from rl_core.errors import EnvWorkerLost
-from tests.agents.remote.helpers import Unreliable, config
+from tests.agents.remote.helpers import Repeating, Unreliable, config
 from tests.agents.remote.test_collector import network
 
 
@@ -28,8 +29,7 @@ def test_actors_that_are_lost_and_replaced_deliver_the_same_rows_once():
     straight = deliveries(Fleet(InProcess(of), 3, 2), 20)
     transport = Unreliable(of, seed=1, losses=0.15)
     said = []
-    fleet = Fleet(transport, 3, 2)
-    fleet.say = said.append
+    fleet = Fleet(transport, 3, 2, said.append)
     assert deliveries(fleet, 20) == straight
     assert transport.lost > 10 and len(said) == transport.lost
     assert said[0].startswith("actor ") and "was lost (by chance); another one goes on" in said[0]
@@ -96,6 +96,8 @@ def test_a_fleet_that_is_brought_back_goes_on_with_its_requests():
 def test_an_actor_that_is_lost_again_and_again_ends_the_run_in_one_line():
     class Dead(InProcess):
         def take(self, actor):
+            if actor in self._back:
+                return super().take(actor)
             raise ActorLost(actor, "its machine is\non fire")
 
     fleet = Fleet(Dead(config()), 3, 2)
@@ -129,6 +131,64 @@ def test_an_env_that_does_not_come_back_the_same_is_told():
     assert "gave other results" in said[1]
     # From there on it is known by the actions of its new episode alone.
     for m, lane in enumerate(fleet.lanes()[:2]):
-        since = np.flatnonzero(answer.rows["autoreset"][:-1, m])[-1]
+        since = np.flatnonzero(answer.rows["autoreset"][:, m])[-1]
         assert lane["actions"] == answer.rows["action"][since:-1, m].tolist()
     assert np.isfinite(answer.rows["observation"]).all()
+
+
+def answers_freely(fleet, count):
+    """(actor, number, checksum) of so many answers, whichever is the first; each asks again."""
+    fleet.publish(network())
+    for actor in fleet.actors:
+        fleet.ask(actor, 0, {"epsilon": 0.3})
+    found = []
+    for _ in range(count):
+        answer, _ = fleet.take()
+        found.append((answer.actor, answer.number, answer.checksum()))
+        fleet.ask(answer.actor, 0, {"epsilon": 0.3})
+    return found
+
+
+def test_others_are_served_while_a_lost_actor_is_brought_back():
+    of, said = config(), []
+    straight = answers_freely(Fleet(InProcess(of), 3, 2), 60)
+    transport = Repeating(of, 1, asked=lambda: pytest.fail("waits for it"))
+    fleet = Fleet(transport, 3, 2, said.append)
+    found = answers_freely(fleet, 30)
+    assert transport.lost and {actor for actor, *_ in found[-20:]} == {0, 2}
+    transport.there = True
+    while fleet.delivered()[1] < 10:
+        answer, _ = fleet.take()
+        found.append((answer.actor, answer.number, answer.checksum()))
+        fleet.ask(answer.actor, 0, {"epsilon": 0.3})
+    assert said == ["actor 1 was lost (by design); another one goes on after its 3 deliveries"]
+    # Nothing is lost or doubled with it.
+    assert [a for a in found if a[0] == 1] == [a for a in straight if a[0] == 1][:10]
+
+
+def test_a_wait_for_lost_actors_alone_is_told_in_one_line_and_ends_if_the_run_is_to_stop(
+    monkeypatch,
+):
+    monkeypatch.setattr("agents.remote.replacing._QUIET_SECONDS", 0.01)
+    looks, said = [], []
+    transport = Repeating(config(actors=2), 1, asked=lambda: looks.append(1))
+    fleet = Fleet(transport, 2, 2, said.append)
+    fleet.publish(network())
+    for _ in range(4):
+        fleet.ask(1, 0, {"epsilon": 0.3})
+    for _ in range(3):
+        fleet.take(1)
+    steps = max(len(lane["actions"]) for lane in fleet.lanes()[2:])
+    fleet.stop = lambda: len(looks) > 50
+    for actor in (1, None):
+        del said[:], looks[:]
+        with pytest.raises(StoppedWaiting):
+            fleet.take(actor)
+        wait = (
+            f"waiting for actor 1, which repeats up to {steps} steps of its running episodes; "
+            "Ctrl-C ends the run at once"
+        )
+        assert said[-1:] == [wait] and len(looks) == 51
+        assert len(said) == (2 if actor == 1 else 1)  # that it was lost, once
+    transport.there = True
+    assert fleet.take(1)[0].number == 3

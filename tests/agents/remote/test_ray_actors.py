@@ -132,6 +132,30 @@ def test_nodes_that_are_killed_lose_and_double_no_row(nodes, straight):
     assert len(killed) == 10
 
 
+def test_others_deliver_while_a_killed_actor_is_brought_back(nodes, tmp_path):
+    held = tmp_path / "held"
+    transport = RayActors(config(env_kwargs={"held_by": str(held)}), nodes.address, 1_000_000)
+    fleet = Fleet(transport, 3, 2)
+    try:
+        fleet.publish(network())
+        for actor in fleet.actors:
+            fleet.ask(actor, 0, {"epsilon": 0.3})
+        held.touch()
+        os.kill(random.choice(processes(nodes.address)), signal.SIGKILL)
+        served = []
+        for _ in range(60):
+            answer, _ = fleet.take()
+            served.append(answer.actor)
+            fleet.ask(answer.actor, 0, {"epsilon": 0.3})
+        (away,) = set(fleet.actors) - set(served[-30:])
+        held.unlink()
+        before = fleet.delivered()[away]
+        assert fleet.take(away)[0].number == before
+    finally:
+        held.unlink(missing_ok=True)
+        fleet.close()
+
+
 def test_phases_have_the_same_bits_with_actors_elsewhere_that_die(tmp_path, nodes):
     wanted = train(config(env_steps=3_000), tmp_path / "here", ray="off", console=None)
     with killing(nodes, seconds=1.0):

@@ -4,6 +4,7 @@ Importing this module registers RemoteToy-v0: `env_id = "tests.agents.remote.toy
 """
 
 import time
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -22,13 +23,16 @@ class Toy(gym.Env):
       seconds: that a step takes.
       fails: share of the episodes, one in so many, whose second step raises; 0: none.
       forgets: whether an episode differs each time.
+      held_by: path of a file; the env is not made as long as it exists.
     """
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gym.spaces.Discrete(NUM_ACTIONS)
 
-    def __init__(self, masks=False, seconds=0.0, fails=0, forgets=False):
+    def __init__(self, masks=False, seconds=0.0, fails=0, forgets=False, held_by=""):
         self.masks, self.seconds, self.fails, self.forgets = masks, seconds, fails, forgets
+        while held_by and Path(held_by).exists():
+            time.sleep(0.05)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
