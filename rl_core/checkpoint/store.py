@@ -210,11 +210,17 @@ class CheckpointStore:
         return self.directory / f"{number:08d}"
 
     def _numbers(self) -> list[int]:
-        """Returns the numbers of all checkpoints, oldest first."""
+        """Returns the numbers of all checkpoints, oldest first.
+
+        Raises:
+          CheckpointError: the directory cannot be read.
+        """
         try:
             names = [path.name for path in self.directory.iterdir()]
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise CheckpointError(f"cannot read {self.directory}: {error.strerror}") from None
         return sorted(int(name) for name in names if _NAME.fullmatch(name))
 
     def _scores(self) -> dict[int, float]:

@@ -90,6 +90,14 @@ def test_if_none_is_whole_every_one_is_named(three):
     assert "\n" not in str(error.value)
 
 
+def test_a_directory_that_is_none_is_told_in_a_line(three):
+    shutil.rmtree(three.store.directory)
+    three.store.directory.write_text("")
+    for look in (three.store.latest, three.store.best, lambda: three.store.numbered(1)):
+        with pytest.raises(CheckpointError, match=r"cannot read .*: Not a directory"):
+            look()
+
+
 def test_rows_that_both_have_cannot_be_replaced_by_older_ones(three):
     """They are written once; what they were is known, so at least nobody learns from others."""
     first = min((three.store.directory / "rows").iterdir())
