@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from agents.config.files import require_can_go_on
 from agents.config.members import Members, members_text, read_members
 from agents.config.model import DqnConfig
 from agents.config.pbt import PbtKeys
-from agents.run.initial_weights import load_initial, save_initial
+from agents.run.initial_weights import INITIAL, load_initial, save_initial
 from agents.saved.directory import RunDir, logdir_of, next_free, require_free, write_file
 from rl_core.control.exchanges import ExchangeRecord
 from rl_core.control.population import POPULATION, is_population
@@ -57,14 +56,15 @@ class PopulationDir:
                 population.path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise RunDirError(f"cannot write a run into {path}: {error.strerror}") from None
-            # First of all: whatever a kill leaves of the others, it is enough to make them again.
+            for member in members.configs:
+                place = population.path / member
+                undo.callback(_remove_new, place, not place.exists())
+                _make_first(RunDir(place), weights.get(member, {}))
+            # With it there is a population: from here on a resume can make what a kill left out.
             write_file(population.path / POPULATION, members_text(members).encode())
             undo.callback((population.path / POPULATION).unlink, missing_ok=True)
             for member, config in members.configs.items():
-                place = population.path / member
-                undo.callback(_remove_new, place, not place.exists())
-                first = partial(save_initial, weights=weights.get(member, {}))
-                RunDir.create(place, member, config, first)
+                RunDir.create(population.path / member, member, config)
             undo.pop_all()
         return population
 
@@ -138,12 +138,13 @@ class PopulationDir:
         """
         path = self.path / name
         if not (path / "config.toml").exists():
-            if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+            if path.is_symlink() or (path.exists() and not _is_only_begun(path)):
                 raise RunDirError(
                     f"{path} is damaged: it has no config.toml; without the directory that member "
                     "would begin again"
                 )
-            if any(load_initial(RunDir(self.path / other)) for other in members.configs):
+            had = any(load_initial(RunDir(self.path / other)) for other in members.configs)
+            if had and not load_initial(RunDir(path)):
                 raise RunDirError(f"{path} was not made, and the weights it began with are lost")
             return RunDir.create(path, name, members.configs[name])
         run = RunDir.open(path)
@@ -165,6 +166,22 @@ def require_free_for(path: Path, members: Members) -> None:
         raise RunDirError(f"{path} already holds exchanges of a population; name another directory")
     for member in members.configs:
         require_free(path / member)
+
+
+def _make_first(run: RunDir, weights: Mapping[str, np.ndarray]) -> None:
+    """Makes the directory of a member, with the weights that it begins with."""
+    try:
+        run.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirError(f"cannot write a run into {run.path}: {error.strerror}") from None
+    save_initial(run, weights)
+
+
+def _is_only_begun(path: Path) -> bool:
+    """Says whether a directory has nothing but what comes before a run's config."""
+    if not path.is_dir():
+        return False
+    return all(of.name == INITIAL or of.match(".*.tmp") for of in path.iterdir())
 
 
 def _remove_new(path: Path, is_new: bool) -> None:

@@ -14,13 +14,23 @@ from agents.saved.directory import RunDir, write_file
 from rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_bytes
 from rl_core.errors import RunDirError
 
-_FILE = "initial.safetensors"
+INITIAL = "initial.safetensors"
 
 
 def save_initial(run: RunDir, weights: Mapping[str, np.ndarray]) -> None:
-    """Writes the weights that are not random, if there are any."""
+    """Writes the weights that are not random; removes those of a run that was here before.
+
+    Raises:
+      RunDirError: it cannot be done.
+    """
+    path = run.path / INITIAL
     if weights:
-        write_file(run.path / _FILE, weights_bytes(weights))
+        write_file(path, weights_bytes(weights))
+        return
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunDirError(f"cannot remove {path}: {error.strerror}") from None
 
 
 def load_initial(run: RunDir) -> dict[str, np.ndarray]:
@@ -30,7 +40,7 @@ def load_initial(run: RunDir) -> dict[str, np.ndarray]:
       RunDirError: they are damaged.
     """
     try:
-        return read_weights(run.path / _FILE)
+        return read_weights(run.path / INITIAL)
     except FileNotFoundError:
         return {}
     except WeightsError as error:

@@ -5,7 +5,8 @@
     runs/cartpole-1/exchanges/0001.json ...   see rl_core.control.exchanges
     runs/cartpole-1/change.json               while a resume changes its members
 
-`population.toml` is written first, so that a population that was killed at any moment can go on.
+`population.toml` is written before any member's config, and after the weights that members begin
+with, so that a population that was killed at any moment can go on.
 """
 
 from __future__ import annotations

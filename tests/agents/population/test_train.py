@@ -355,7 +355,7 @@ def test_weights_that_were_given_are_there_before_a_run_is(tmp_path, monkeypatch
 
     of = members(1, env_steps=60)
     train_population(of, tmp_path / "run", initial=zeros)
-    assert order[:4] == ["initial.safetensors", "config.toml"] * 2
+    assert order[:4] == ["initial.safetensors"] * 2 + ["config.toml"] * 2
     for name, config in of.configs.items():
         one = train(config, tmp_path / name, initial=zeros)
         assert digests(tmp_path / "run")[name] == one.digest

@@ -1,0 +1,69 @@
+"""The directory of a population that a kill cut off while it was made."""
+
+import itertools
+import shutil
+import signal
+
+import numpy as np
+import pytest
+
+from agents.config.members import as_members
+from agents.config.model import DqnConfig
+from agents.population.directory import PopulationDir
+from agents.run.initial_weights import load_initial, save_initial
+from agents.saved.directory import RunDir
+from rl_core.control.population import POPULATION
+from rl_core.errors import RunDirError
+from tests.agents.kills import count_down, finish, in_a_fork
+
+MEMBERS = as_members(DqnConfig(), (), 3)
+WEIGHTS = {name: {"w": np.full(2, i, np.float32)} for i, name in enumerate(MEMBERS.configs)}
+
+
+def killed_at(call, run, weights):
+    """Kills a process that makes the directory; returns False if it came to its end before."""
+
+    def work():
+        count_down(call)
+        PopulationDir.create(run, "run", MEMBERS, weights)
+        return 0
+
+    return finish(in_a_fork(work), allowed=(0, -signal.SIGKILL)) != 0
+
+
+@pytest.mark.parametrize("weights", [{}, WEIGHTS], ids=["random", "given"])
+def test_whenever_the_kill_comes_all_members_are_made_later_with_their_weights(tmp_path, weights):
+    cut_off = 0
+    for call in itertools.count(1):
+        run = tmp_path / f"run-{call}"
+        killed = killed_at(call, run, weights)
+        if (run / POPULATION).exists():
+            cut_off += killed
+        elif killed:  # there is none yet, so it is made as if nothing had been
+            PopulationDir.create(run, "run", MEMBERS, weights)
+        population = PopulationDir.open(run)
+        for name, config in MEMBERS.configs.items():
+            made = population.member(name, MEMBERS)
+            assert made.config() == config
+            first = load_initial(made)
+            assert first.keys() == weights.get(name, {}).keys()
+            assert all((first[of] == weights[name][of]).all() for of in first)
+        if not killed:
+            break
+    assert cut_off > 6
+
+
+def test_weights_of_one_that_was_never_a_run_are_not_those_of_the_next(tmp_path):
+    """As after a kill before the first config, and then without --init-from."""
+    for name in MEMBERS.configs:
+        (tmp_path / name).mkdir()
+        save_initial(RunDir(tmp_path / name), WEIGHTS[name])
+    population = PopulationDir.create(tmp_path, "run", MEMBERS, {})
+    assert not any(load_initial(population.member(name, MEMBERS)) for name in MEMBERS.configs)
+
+
+def test_weights_that_somebody_removed_are_missed(tmp_path):
+    population = PopulationDir.create(tmp_path, "run", MEMBERS, WEIGHTS)
+    shutil.rmtree(tmp_path / "m01")
+    with pytest.raises(RunDirError, match="m01 was not made, and the weights it began with are"):
+        population.member("m01", MEMBERS)
