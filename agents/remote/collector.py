@@ -10,11 +10,11 @@ import numpy as np
 from agents.config.envs import byte_bounds
 from agents.config.model import DqnConfig
 from agents.dqn.exploring import EpsilonGreedy
-from agents.remote.deliveries import Answer, Delivery, Request, Weights, fault_of
+from agents.remote.deliveries import Answer, Delivery, Request, Weights, fault_of, kind_of
 from agents.remote.numpy_policy import NumpyPolicy, can_serve
 from agents.remote.priorities import td_errors
 from envs import Envs, Episode, Step, make_envs
-from rl_core.errors import EnvFault
+from rl_core.errors import RlCoreError
 from rl_core.philox import OutsideStream
 
 _LEAST = np.finfo(np.float32).min
@@ -42,8 +42,11 @@ class Collector:
       config: of the run.
       actor: its number, from 0.
 
+    Attributes:
+      kind: of its envs, in words.
+
     Raises:
-      EnvError: the envs cannot be made.
+      RlCoreError: the envs or the network cannot be made.
     """
 
     def __init__(self, config: DqnConfig, actor: int) -> None:
@@ -52,6 +55,7 @@ class Collector:
         self._envs = make_envs(
             config.env_id, M, seed=config.seed, env_kwargs=config.env_kwargs, first=actor * M
         )
+        self.kind = kind_of(self._envs)
         self._policy = _policy(config, self._envs, actor)
         self._version: int | None = None  # of the weights that the policy has
         numbers = OutsideStream(config.seed, f"act/{actor}")
@@ -76,19 +80,19 @@ class Collector:
     def collect(self, request: Request, weights: Weights) -> Answer:
         """Makes the time steps of one delivery."""
         assert request.number == self._collected, (request.number, self._collected)
-        if request.weights != self._version:
-            self._policy.load(weights)
-            self._version = request.weights
         rows = _Rows(self._envs, self._config.actor_steps)
         try:
+            if request.weights != self._version:
+                self._policy.load(weights)
+                self._version = request.weights
             if self._step is None:
                 self._step = self._envs.reset()
             self._make_steps(rows, request.live, self._step)
-        except EnvFault as fault:
-            found = fault_of(fault, self._actor, request.number, self._config.seed)
-            return found._replace(env_steps=rows.transitions() + fault.env_steps)
-        if self._config.actor_priorities:
-            rows.columns["priority"] = self._priorities(rows.columns, request.live)
+            if self._config.actor_priorities:
+                rows.columns["priority"] = self._priorities(rows.columns, request.live)
+        except RlCoreError as error:
+            found = fault_of(error, self._actor, request.number, self._config.seed)
+            return found._replace(env_steps=rows.transitions() + found.env_steps)
         self._collected += 1
         lanes = ({n: v for n, v in lane.items() if n != "actions"} for lane in self._lanes())
         return Delivery(

@@ -10,21 +10,16 @@ import numpy as np
 
 from agents.config.model import NETWORKS, DqnConfig
 from agents.remote.priorities import LIVE
-from envs import Episode
-from rl_core.errors import (
-    EnvContractError,
-    EnvError,
-    EnvFailed,
-    EnvFault,
-    EnvNotFinite,
-    EnvWorkerLost,
-    in_one_line,
-)
+from envs import Envs, Episode
+from rl_core import errors
+from rl_core.errors import EnvError, EnvFault, RlCoreError, in_one_line
 
 Weights = Mapping[str, np.ndarray]  # name -> array
 
-_FAULTS: dict[str, type[EnvFault | EnvError]] = {
-    of.__name__: of for of in (EnvContractError, EnvError, EnvFailed, EnvNotFinite, EnvWorkerLost)
+_KINDS: dict[str, type[RlCoreError]] = {
+    name: of
+    for name, of in vars(errors).items()
+    if isinstance(of, type) and issubclass(of, RlCoreError)
 }
 
 
@@ -88,11 +83,13 @@ class Delivery(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """An env's fault in place of a delivery. A `Delivery` comes in one piece or not at all.
+    """An error in place of a delivery: of an env, or any other that the user can mend.
+
+    A `Delivery` comes in one piece or not at all.
 
     Attributes:
       actor, number: as of a delivery.
-      kind: name of the error's class.
+      kind: name of the error's class, or of the nearest one above it in rl_core.errors.
       text: its message.
       env_steps: transitions of this delivery up to and including the faulty one.
     """
@@ -107,19 +104,21 @@ class Fault(NamedTuple):
         """Returns a CRC-32 of the message."""
         return crc32(self.text.encode())
 
-    def error(self) -> EnvFault | EnvError:
+    def error(self) -> RlCoreError:
         """Returns the error that ends the run."""
-        error = _FAULTS.get(self.kind, EnvFault)(in_one_line(self.text, 2_000))
+        error = _KINDS.get(self.kind, RlCoreError)(in_one_line(self.text, 2_000))
         if isinstance(error, EnvFault):
             error.env_steps = self.env_steps
         return error
 
 
-def fault_of(error: EnvFault | EnvError, actor: int, number: int, seed: int) -> Fault:
-    """Returns an error of an actor's envs as a fault, which names the actor and the run's seed."""
+def fault_of(error: RlCoreError, actor: int, number: int, seed: int) -> Fault:
+    """Returns an actor's error as a fault, which names the actor and the run's seed."""
     env_steps = error.env_steps if isinstance(error, EnvFault) else 0
-    text = f"actor {actor} (seed {seed}), {error}"
-    return Fault(actor, number, type(error).__name__, text, env_steps)
+    of_env = isinstance(error, EnvFault | EnvError)
+    text = f"actor {actor} (seed {seed}){',' if of_env else ':'} {error}"
+    kind = next(of.__name__ for of in type(error).__mro__ if _KINDS.get(of.__name__) is of)
+    return Fault(actor, number, kind, text, env_steps)
 
 
 Answer = Delivery | Fault
@@ -133,19 +132,30 @@ class Back(NamedTuple):
     Attributes:
       actor: its number.
       problems: a message for each env that did not come back the same.
-      fault: why its envs could not be made or brought back; None if they were.
+      kind: of its envs, as `kind_of` tells it.
+      fault: why they could not be made or brought back; None if they were.
     """
 
     actor: int
     problems: tuple[str, ...] = ()
+    kind: str = ""
     fault: Fault | None = None
+
+
+def kind_of(envs: Envs) -> str:
+    """Returns what has to be alike in the envs of all actors and in those here, in words."""
+    masks = "with" if envs.has_action_masks else "without"
+    return (
+        f"observations {tuple(envs.observation_shape)} of {envs.observation_dtype}, "
+        f"{envs.num_actions:,} actions {masks} masks"
+    )
 
 
 def delivered(answer: Answer) -> Delivery:
     """Returns an answer that is a delivery.
 
     Raises:
-      EnvFault: it is a fault.
+      RlCoreError: it is a fault.
     """
     if isinstance(answer, Delivery):
         return answer

@@ -23,6 +23,7 @@ class Fleet:
       transport: to the actors, which it starts.
       actors: A; num_envs: M, envs of each actor.
       say: shows one line about actors that are lost or waited for.
+      kind: what the envs of each actor have to be, as `kind_of` tells it; None: anything.
 
     Attributes:
       say: as above; may be set.
@@ -39,13 +40,14 @@ class Fleet:
         actors: int,
         num_envs: int,
         say: Callable[[str], None] = lambda line: None,
+        kind: str | None = None,
     ) -> None:
         self._transport, self._num_envs, self.say = transport, num_envs, say
         self.stop: Callable[[], bool] = lambda: False
         self._known = [Known.new(num_envs) for _ in range(actors)]
         self._shelf = _Shelf(transport)
         self._answers = Replacing(
-            transport, self._known, say=lambda line: self.say(line), stop=lambda: self.stop()
+            transport, self._known, lambda line: self.say(line), lambda: self.stop(), kind
         )
         self._answers.start(self.actors)
 

@@ -9,7 +9,7 @@ from agents.config.model import DqnConfig
 from agents.remote.collector import Collector
 from agents.remote.deliveries import Answer, Back, Request, Weights, fault_of
 from agents.remote.transport import Since
-from rl_core.errors import EnvError, EnvFault
+from rl_core.errors import RlCoreError
 
 
 class InProcess:
@@ -33,10 +33,10 @@ class InProcess:
             self._requests[actor] = deque()
             try:
                 problems = self._collectors[actor].restore(*begin)
-            except (EnvError, EnvFault) as error:
+            except RlCoreError as error:
                 delivered, _ = begin
                 raise fault_of(error, actor, delivered, self._config.seed).error() from error
-            self._back[actor] = Back(actor, tuple(problems))
+            self._back[actor] = Back(actor, tuple(problems), self._collectors[actor].kind)
         self._turn = deque(sorted(self._collectors))
 
     def publish(self, number: int, weights: Weights) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections import deque
 from typing import Any
@@ -17,7 +18,8 @@ from agents.config.model import DqnConfig
 from agents.remote.collector import Collector
 from agents.remote.deliveries import ActorLost, Answer, Back, Request, Weights, fault_of
 from agents.remote.transport import Since
-from rl_core.errors import EnvError, EnvFault, in_one_line
+from rl_core.errors import RlCoreError, in_one_line
+from rl_core.lazy import ONEDNN_VARIABLE
 
 _START_SECONDS = 300.0  # until the process of an actor is there
 _STORE_BYTES = 200_000_000  # that Ray shares between its processes, beside what is on the way
@@ -27,6 +29,10 @@ class RemoteCollector:
     """A `Collector` in a Ray actor. It imports no TensorFlow, unless its network needs it."""
 
     def __init__(self, config: DqnConfig, actor: int) -> None:
+        # TensorFlow reads it when it is imported, which an env may do too; the node's own setting,
+        # and that of the learner's process, do not count.
+        if "tensorflow" not in sys.modules:
+            os.environ[ONEDNN_VARIABLE] = str(int(config.onednn))
         self._config, self._actor = config, actor
         self._collector: Collector | None = None
 
@@ -34,13 +40,15 @@ class RemoteCollector:
         """Makes the envs where there are none yet, and brings them back.
 
         Returns:
-          What `Collector.restore` does, or what is wrong with the envs on this node.
+          What `Collector.restore` does; or a mistake that the user can mend, which comes again and
+          again, so that it is no loss of the actor.
         """
         try:
             if self._collector is None:
                 self._collector = Collector(self._config, self._actor)
-            return Back(self._actor, tuple(self._collector.restore(delivered, lanes)))
-        except (EnvError, EnvFault) as error:
+            problems = self._collector.restore(delivered, lanes)
+            return Back(self._actor, tuple(problems), self._collector.kind)
+        except RlCoreError as error:
             fault = fault_of(error, self._actor, delivered, self._config.seed)
             return Back(self._actor, fault=fault)
 

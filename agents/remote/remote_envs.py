@@ -9,7 +9,7 @@ import numpy as np
 
 from agents.config.envs import envs_beside
 from agents.config.model import DqnConfig
-from agents.remote.deliveries import Request
+from agents.remote.deliveries import Request, kind_of
 from agents.remote.fleet import Fleet
 from agents.remote.order import Order
 from agents.remote.transport import Transport
@@ -32,7 +32,7 @@ class RemoteEnvs(Envs):
       order: of free-running actors; whoever runs the loop sets it before. None in phases.
 
     Raises:
-      EnvError: the config's env cannot be made.
+      EnvError: the config's env cannot be made, or is another one where an actor is.
       EnvWorkerLost: an actor ended again and again.
     """
 
@@ -54,7 +54,7 @@ class RemoteEnvs(Envs):
             )  # fmt: skip
             self.order: Order | None = None
             self.note: str | None = None
-            self.fleet = Fleet(transport, config.actors, config.num_envs, say)
+            self.fleet = Fleet(transport, config.actors, config.num_envs, say, kind_of(here))
         except BaseException:
             transport.close()
             raise

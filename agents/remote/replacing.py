@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from agents.remote.deliveries import ActorLost, Answer, Back
 from agents.remote.known import Known
 from agents.remote.transport import Transport
-from rl_core.errors import EnvWorkerLost, in_one_line
+from rl_core.errors import EnvError, EnvWorkerLost, in_one_line
 
 _MOST_LOSSES = 5  # of one actor, without a delivery between them
 _LOOK_SECONDS = 0.1  # between two looks whether the run was asked to stop
@@ -31,6 +31,7 @@ class Replacing:
       known: of each actor; where it goes on, and what it is asked for.
       say: shows one line.
       stop: says if somebody has asked the run to stop.
+      kind: what the envs of each actor have to be, as `kind_of` tells it; None: anything.
     """
 
     def __init__(
@@ -39,8 +40,10 @@ class Replacing:
         known: Sequence[Known],
         say: Callable[[str], None],
         stop: Callable[[], bool],
+        kind: str | None = None,
     ) -> None:
-        self._transport, self._known, self._say, self._stop = transport, known, say, stop
+        self._transport, self._known, self._kind = transport, known, kind
+        self._say, self._stop = say, stop
         self._away: set[int] = set()  # actors that are on their way to where they go on
 
     def start(self, actors: Iterable[int]) -> list[str]:
@@ -51,6 +54,7 @@ class Replacing:
 
         Raises:
           EnvWorkerLost: an actor ended again and again.
+          RlCoreError: an actor found a mistake that the user can mend.
           StoppedWaiting: the run was asked to stop.
         """
         actors = list(actors)
@@ -126,11 +130,16 @@ class Replacing:
         """Takes in that an actor is there.
 
         Raises:
-          EnvError, EnvFault: its envs cannot be made or brought back.
+          RlCoreError: its envs cannot be made or brought back, or are others than those here.
         """
         self._away.discard(back.actor)
         if back.fault is not None:
             raise back.fault.error()
+        if self._kind not in (None, back.kind):
+            raise EnvError(
+                f"the envs of actor {back.actor} are others than here: {in_one_line(back.kind)}; "
+                f"here {self._kind}; all nodes need the same version of the env"
+            )
         return back.problems
 
     def _replace(self, lost: ActorLost) -> None:

@@ -28,7 +28,15 @@ from rl_core.control.arrivals import Arrival, ArrivalsFile, read_arrivals
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import read_log
 from rl_core.control.state import read_state
-from rl_core.errors import ArgumentError, ConfigError, EnvFailed, RlCoreError, RunDirError
+from rl_core.errors import (
+    ArgumentError,
+    ConfigError,
+    EnvError,
+    EnvFailed,
+    FeedError,
+    RlCoreError,
+    RunDirError,
+)
 from tests.agents.remote.helpers import Repeating, Unreliable, config
 
 FREE = {"actor_pace": "free", "actor_ahead": 2}
@@ -362,6 +370,28 @@ def test_a_fault_of_an_env_ends_the_run_in_one_line_and_replays(tmp_path, settin
         run(tmp_path / "run", checkpoint_steps=50, **broken)
     assert "the toy is broken" in str(error.value) and "where resume goes on" in str(error.value)
     assert repeat(tmp_path / "run", console=None).first_difference is None
+
+
+def test_a_mistake_in_an_actor_is_told_once_and_no_other_actor_tries(tmp_path, monkeypatch):
+    def fails(self, weights):
+        raise FeedError("weights of another shape")
+
+    monkeypatch.setattr("agents.remote.numpy_policy.NumpyPolicy.load", fails)
+    with pytest.raises(FeedError, match=r"^actor 0 \(seed 0\): weights of another shape$"):
+        run(tmp_path / "run")
+
+
+def test_an_actor_whose_env_is_another_one_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch
+):
+    masked = config(env_kwargs={"masks": True})
+    on(monkeypatch, lambda of: InProcess(masked))
+    why = (
+        r"the envs of actor 0 are others than here: observations \(2,\) of float32, 3 actions with "
+    )
+    with pytest.raises(EnvError, match=why + r"masks; here .* without masks"):
+        run(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_actors_explore_less_and_less():

@@ -1,5 +1,8 @@
 """The rows that actors deliver, and the transitions that a replay makes of them."""
 
+import os
+import subprocess
+import sys
 from collections import Counter
 
 import gymnasium as gym
@@ -10,8 +13,10 @@ import tensorflow.compat.v1 as tf
 from agents.remote.collector import Collector
 from agents.remote.deliveries import Fault, Request
 from agents.remote.known import Known
+from agents.remote.ray_actors import RemoteCollector
 from envs.seeding import episode_seed
 from rl_core import Engine
+from rl_core.errors import ConfigError, FeedError, UnknownName
 from rl_core.replay import NStepTransitions, ReplayMemory, UniformSampler, ValidRows
 from rl_core.replay.rows import transition_columns
 from tests.agents.remote.helpers import config
@@ -196,3 +201,53 @@ def test_a_fault_of_an_env_names_actor_env_and_seed():
     assert type(error).__name__ == "EnvFailed" and error.exit_code == 1
     assert str(error).startswith(f"actor {fault.actor} (seed 3), env ")
     assert "the toy is broken" in str(error) and fault.env_steps >= 2
+
+
+def test_a_mistake_that_the_user_can_mend_is_a_fault_of_its_own_kind(monkeypatch):
+    class Own(FeedError):
+        """A class that the learner's side does not know."""
+
+    remote = RemoteCollector(config(seed=3), 1)
+    assert remote.restore(0, []).fault is None
+
+    def fails(weights):
+        raise Own("weights of another shape")
+
+    monkeypatch.setattr(remote._collector._policy, "load", fails)
+    error = remote.collect(Request(0, 0, 0, {"epsilon": 1.0}), network()).error()
+    assert type(error) is FeedError and error.exit_code == 2
+    assert str(error) == "actor 1 (seed 3): weights of another shape"
+
+
+def test_a_mistake_that_an_actor_meets_when_it_begins_is_told_as_what_it_is():
+    remote = RemoteCollector(config(network="tests.agents.remote.toy:nothing"), 2)
+    error = remote.restore(0, []).fault.error()
+    assert isinstance(error, UnknownName | ConfigError) and error.exit_code == 2
+    assert str(error).startswith("actor 2 (seed 0): ") and "nothing" in str(error)
+
+
+ONEDNN = """
+from agents.remote.ray_actors import RemoteCollector
+from agents.remote.deliveries import Request
+from tests.agents.remote.helpers import config
+{before}
+back = RemoteCollector(config(onednn=True, noisy=True), 0).restore(0, [])
+print(back.fault.text if back.fault else "fine")
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ("", "fine"),
+        ("import tensorflow", "actor 0 (seed 0): onednn = true, but TensorFlow was imported with"),
+    ],
+)
+def test_an_actor_with_a_graph_has_the_operations_of_the_config_whatever_its_node_says(
+    before, said
+):
+    told = subprocess.run(
+        [sys.executable, "-c", ONEDNN.format(before=before)], text=True, capture_output=True,
+        env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0"}, check=True,
+    )  # fmt: skip
+    assert told.stdout.splitlines()[-1].startswith(said), told.stdout

@@ -14,9 +14,10 @@ from agents.remote.deliveries import Request
 from agents.remote.fleet import Fleet
 from agents.remote.in_process import InProcess
 from agents.remote.ray_actors import RayActors
+from agents.remote.remote_envs import RemoteEnvs
 from agents.run.repeat import repeat
 from agents.run.train import resume, train
-from rl_core.errors import EnvFailed
+from rl_core.errors import EnvFailed, RlCoreError
 from tests.agents.remote.helpers import config
 from tests.agents.remote.test_collector import network
 
@@ -231,6 +232,13 @@ def test_a_fault_on_another_machine_is_the_same_line(tmp_path, nodes):
             train(config(**broken), tmp_path / name, ray=ray, console=None)
         said.append(str(caught.value).replace(str(tmp_path / name), ""))
     assert said[0] == said[1] and "actor 2 (seed 1), env 4" in said[0]
+
+
+def test_a_mistake_that_actors_meet_is_told_once(tmp_path, nodes):
+    wrong, said = config(network="tests.agents.remote.toy:nothing"), []
+    with pytest.raises(RlCoreError, match=r"^actor \d \(seed 0\): .*nothing") as caught:
+        RemoteEnvs(wrong, RayActors(wrong, nodes.address, 1_000_000), said.append)
+    assert caught.value.exit_code == 2 and said == []
 
 
 def test_requests_go_to_the_actors_in_turn(nodes):
