@@ -147,6 +147,15 @@ class PopulationDir:
             if had and not load_initial(RunDir(path)):
                 raise RunDirError(f"{path} was not made, and the weights it began with are lost")
             return RunDir.create(path, name, members.configs[name])
+        return self.made(name, members)
+
+    def made(self, name: str, members: Members) -> RunDir:
+        """Returns the run directory of a member.
+
+        Raises:
+          RunDirError: there is none, or it is damaged, or of another member.
+        """
+        path = self.path / name
         run = RunDir.open(path)
         try:
             require_can_go_on(members.configs[name], run.config())

@@ -51,7 +51,7 @@ def repeat_population(
     """
     original = PopulationDir.open(path_of("run", run))
     members, screen = original.members(), Screen(console_for(console))
-    recordings = _recordings(original, members.configs)
+    recordings = _recordings(original, members)
     # All of them, because a member's name is its number.
     members = _as_they_are(original, members)
     configs = {name: members.configs[name] for name in recordings}
@@ -80,19 +80,19 @@ def repeat_population(
     return {name: recordings[name].verdict(of) for name, of in outcome.members.items()}
 
 
-def _recordings(original: PopulationDir, names: Mapping[str, object]) -> dict[str, Recording]:
+def _recordings(original: PopulationDir, members: Members) -> dict[str, Recording]:
     """Reads what the members have recorded.
 
     Raises:
-      RunDirError: one is alive or damaged, or nobody recorded anything.
+      RunDirError: one is alive, damaged or not the member that it was, or nobody recorded anything.
     """
     found: dict[str, Recording] = {}
-    for name in names:
+    for name in members.configs:
         run = RunDir(original.path / name)
         if is_alive(run.control):
             raise RunDirError(f"{run.path} is still running: stop it before it is replayed")
         with contextlib.suppress(NothingRecorded):
-            found[name] = Recording(RunDir.open(run.path))
+            found[name] = Recording(original.made(name, members))
             require_copies(run, found[name].script)
     if not found:
         raise NothingRecorded(f"{original.path} recorded no step, so there is nothing to replay")

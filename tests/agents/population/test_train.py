@@ -254,6 +254,8 @@ def test_a_member_that_is_damaged_is_told_in_a_line(tmp_path, trained, spoil, wa
     spoil(tmp_path / "run")
     with pytest.raises(RunDirError, match=wanted):
         resume_population(tmp_path / "run", changes={"env_steps": 500})
+    with pytest.raises(RunDirError, match=r"m01 is not (a run directory: it|the member that it)"):
+        repeat_population(tmp_path / "run")
 
 
 class Faulty(gym.Env):
