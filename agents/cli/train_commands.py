@@ -150,7 +150,7 @@ class Train:
 
         assert self.run is not None
         if PopulationDir.open(self.run).is_finished(members):
-            console.print(f"{self.run} is finished: nothing to do", highlight=False)
+            console.print(f"{self.run} is finished: nothing to do", highlight=False, soft_wrap=True)
             return 0
         return _resume_members(self.run, members, self.board, console, began)
 
@@ -172,7 +172,7 @@ class Train:
         before = directory.config()
         require_can_go_on(before, config)
         if directory.has_result() and config.env_steps <= before.env_steps:
-            console.print(f"{self.run} is finished: nothing to do", highlight=False)
+            console.print(f"{self.run} is finished: nothing to do", highlight=False, soft_wrap=True)
             return 0
         return _resume(self.run, config, self.board, console, began, ray=self.ray)
 
