@@ -238,7 +238,7 @@ def test_a_mistake_that_actors_meet_is_told_once(tmp_path, nodes):
     wrong, said = config(network="tests.agents.remote.toy:nothing"), []
     with pytest.raises(RlCoreError, match=r"^actor \d \(seed 0\): .*nothing") as caught:
         RemoteEnvs(wrong, RayActors(wrong, nodes.address, 1_000_000), said.append)
-    assert caught.value.exit_code == 2 and said == []
+    assert caught.value.exit_code == 2 and not any("lost" in line for line in said)
 
 
 def test_requests_go_to_the_actors_in_turn(nodes):
