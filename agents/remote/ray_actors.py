@@ -22,6 +22,7 @@ from rl_core.errors import RlCoreError, in_one_line
 from rl_core.lazy import ONEDNN_VARIABLE
 
 _START_SECONDS = 300.0  # until the process of an actor is there
+_CLOSE_SECONDS = 10.0  # until all actors have closed their envs, when the run ends
 _STORE_BYTES = 200_000_000  # that Ray shares between its processes, beside what is on the way
 
 
@@ -57,6 +58,11 @@ class RemoteCollector:
         assert self._collector is not None
         return self._collector.collect(request, weights)
 
+    def close(self) -> None:
+        """Closes the envs, if there are any."""
+        if self._collector is not None:
+            self._collector.close()
+
 
 class RayActors:
     """A transport to Ray actors. They reserve nothing; Ray spreads them over its nodes.
@@ -78,6 +84,7 @@ class RayActors:
         self._handles: dict[int, Any] = {}
         # Processes that are not there yet: what tells that they are, and until when they have time.
         self._starting: dict[int, tuple[Any, float]] = {}
+        self._coming: set[int] = set()  # actors that have not said yet that they are there
         self._asked: dict[int, deque[Any]] = {}  # to be back, and deliveries
         self._weights: dict[int, Any] = {}
         self._answered: deque[int] = deque()  # actors whose oldest of these is answered
@@ -108,6 +115,7 @@ class RayActors:
                 self._starting[actor] = handle.__ray_ready__.remote(), until
             # It works in this order: what it is asked for later waits in its process.
             self._asked[actor] = deque([self._handles[actor].restore.remote(*begin)])
+            self._coming.add(actor)
 
     def publish(self, number: int, weights: Weights) -> None:
         import ray
@@ -141,6 +149,8 @@ class RayActors:
             self._answered.remove(actor)
         answer: Answer | Back = self._got(actor, self._asked[actor][0])
         self._asked[actor].popleft()
+        if isinstance(answer, Back):
+            self._coming.discard(actor)
         return answer
 
     def take_any(self) -> Answer | Back:
@@ -158,13 +168,32 @@ class RayActors:
         return self.take(self._answered[0])
 
     def close(self) -> None:
+        with self._last:
+            try:
+                self._close_envs()
+            finally:
+                self._kill_all()
+
+    def _close_envs(self) -> None:
+        """Has actors close their envs, but for one that takes too long, or is not there yet."""
+        import ray
+
+        for asked in self._asked.values():
+            for waits in asked:  # so that only the delivery in the making is waited for
+                with contextlib.suppress(ray.exceptions.RayError, TypeError, ValueError):
+                    ray.cancel(waits, recursive=False)
+        there = [handle for actor, handle in self._handles.items() if actor not in self._coming]
+        closed = [handle.close.remote() for handle in there]
+        if closed:
+            ray.wait(closed, num_returns=len(closed), timeout=_CLOSE_SECONDS, fetch_local=False)
+
+    def _kill_all(self) -> None:
         import ray
 
         for handle in self._handles.values():
             with contextlib.suppress(ray.exceptions.RayError):
                 ray.kill(handle)
         self._handles, self._asked, self._weights, self._starting = {}, {}, {}, {}
-        self._last.close()
 
     def _got(self, actor: int, answer: Any) -> Any:
         """Waits for an answer.

@@ -11,7 +11,7 @@ import numpy as np
 from agents.config.envs import envs_beside, training_envs
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
-from agents.dqn.needs import on_the_way
+from agents.dqn.needs import on_the_way, require_memory
 from agents.remote.deliveries import Weights, sent_beside_epsilon
 from agents.remote.in_process import InProcess
 from agents.remote.order import Order
@@ -41,6 +41,7 @@ def envs_of_run(
     Raises:
       EnvError: the config's env cannot be made or trained on.
       ClusterError: Ray cannot be used.
+      MemoryLimitError: the run needs more memory than there is.
       ArgumentError: `ray` is no text, or is given with another loop.
     """
     if ray is not None:
@@ -51,10 +52,12 @@ def envs_of_run(
                 f"ray says where the actors of loop = 'remote' live, and loop is {config.loop!r}"
             )
         return training_envs(config)
-    if ray == "off":
-        return RemoteEnvs(config, InProcess(config), say)
     with contextlib.closing(envs_beside(config)) as here:
         on_the_way = _on_the_way(config, here).nbytes
+        # Before any actor starts: they take long, and the agent is made after them.
+        require_memory(config, here.observation_shape, here.observation_dtype, here.num_actions)
+    if ray == "off":
+        return RemoteEnvs(config, InProcess(config), say)
     actors = RayActors(config, ray, on_the_way)
     envs = RemoteEnvs(config, actors, say)
     envs.note = actors.note

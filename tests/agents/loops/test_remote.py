@@ -34,6 +34,7 @@ from rl_core.errors import (
     EnvError,
     EnvFailed,
     FeedError,
+    MemoryLimitError,
     RlCoreError,
     RunDirError,
 )
@@ -448,6 +449,15 @@ def test_what_may_be_on_the_way_is_counted_and_told(tmp_path):
     of = config(**FREE, hidden=(8,))
     need = needs(of, (2,), np.dtype("f4"), 3)[-1]
     assert (need.nbytes, need.lower) == (nbytes, "actors")
+
+
+@pytest.mark.parametrize("ray", ["off", None])
+def test_a_run_that_does_not_fit_into_memory_starts_no_actor(tmp_path, monkeypatch, ray):
+    for name in ("InProcess", "RayActors"):
+        monkeypatch.setattr(actors, name, lambda *of: pytest.fail("starts actors"))
+    with pytest.raises(MemoryLimitError, match="lower replay_capacity"):
+        train(config(replay_capacity=10**13), tmp_path / "run", ray=ray, console=None)
+    assert not (tmp_path / "run").exists()
 
 
 def test_other_envs_than_those_of_actors_are_refused():

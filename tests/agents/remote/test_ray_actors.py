@@ -15,6 +15,7 @@ from agents.remote.fleet import Fleet
 from agents.remote.in_process import InProcess
 from agents.remote.ray_actors import RayActors
 from agents.remote.remote_envs import RemoteEnvs
+from agents.remote.replacing import StoppedWaiting
 from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from rl_core.errors import EnvFailed, RlCoreError
@@ -149,6 +150,8 @@ def test_others_deliver_while_a_killed_actor_is_brought_back(nodes, tmp_path):
             served.append(answer.actor)
             fleet.ask(answer.actor, 0, {"epsilon": 0.3})
         (away,) = set(fleet.actors) - set(served[-30:])
+        began = time.monotonic()
+        assert not transport.ready(away, 0.5) and time.monotonic() - began < 5
         held.unlink()
         before = fleet.delivered()[away]
         assert fleet.take(away)[0].number == before
@@ -232,6 +235,44 @@ def test_a_fault_on_another_machine_is_the_same_line(tmp_path, nodes):
             train(config(**broken), tmp_path / name, ray=ray, console=None)
         said.append(str(caught.value).replace(str(tmp_path / name), ""))
     assert said[0] == said[1] and "actor 2 (seed 1), env 4" in said[0]
+
+
+def test_an_actor_that_is_not_there_yet_keeps_no_run_from_its_end(nodes, tmp_path):
+    held = tmp_path / "held"
+    fleet = Fleet(
+        RayActors(config(env_kwargs={"held_by": str(held)}), nodes.address, 1_000_000), 3, 2
+    )
+    held.touch()
+    os.kill(random.choice(processes(nodes.address)), signal.SIGKILL)
+    fleet.publish(network())
+    for actor in fleet.actors:
+        fleet.ask(actor, 0, {"epsilon": 0.3})
+    fleet.stop = lambda: True
+    began = time.monotonic()
+    with pytest.raises(StoppedWaiting):
+        for actor in fleet.actors:
+            fleet.take(actor)
+    fleet.close()
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("ahead", [0, 6])
+def test_envs_are_closed_when_the_run_ends(tmp_path, nodes, ahead):
+    """Also those of actors that have much to do: 1 s for each of 6 deliveries of 5 time steps."""
+    toy = {"closes": str(tmp_path), "seconds": 0.1 if ahead else 0.0}
+    of = config(env_kwargs=toy, actor_steps=5)
+    fleet = Fleet(RayActors(of, nodes.address, 1_000_000), 3, 2)
+    fleet.publish(network())
+    for actor in fleet.actors:
+        fleet.ask(actor, 0, {"epsilon": 1.0})
+        fleet.take(actor)
+        for _ in range(ahead):
+            fleet.ask(actor, 0, {"epsilon": 1.0})
+    assert not list(tmp_path.iterdir())
+    began = time.monotonic()
+    fleet.close()
+    assert len(list(tmp_path.iterdir())) == 6 and time.monotonic() - began < 5
+    fleet.close()  # does nothing
 
 
 def test_a_mistake_that_actors_meet_is_told_once(tmp_path, nodes):

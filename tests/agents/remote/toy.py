@@ -3,6 +3,7 @@
 Importing this module registers RemoteToy-v0: `env_id = "tests.agents.remote.toy:RemoteToy-v0"`.
 """
 
+import os
 import time
 from pathlib import Path
 
@@ -24,18 +25,21 @@ class Toy(gym.Env):
       fails: share of the episodes, one in so many, whose second step raises; 0: none.
       forgets: whether an episode differs each time.
       held_by: path of a file; the env is not made as long as it exists.
+      closes: a directory, in which an env that is closed makes a file.
     """
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gym.spaces.Discrete(NUM_ACTIONS)
 
-    def __init__(self, masks=False, seconds=0.0, fails=0, forgets=False, held_by=""):
+    def __init__(self, masks=False, seconds=0.0, fails=0, forgets=False, held_by="", closes=""):
+        self.closes, self.shown = closes, False
         self.masks, self.seconds, self.fails, self.forgets = masks, seconds, fails, forgets
         while held_by and Path(held_by).exists():
             time.sleep(0.05)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
+        self.shown = True
         self.episode, self.t = (time.time_ns() if self.forgets else seed) % 9973, 0
         return self._shown(), self._info()
 
@@ -54,6 +58,10 @@ class Toy(gym.Env):
             over and not terminated,
             self._info(),
         )
+
+    def close(self):
+        if self.closes and self.shown:
+            Path(self.closes, f"{os.getpid()}-{id(self)}").touch()
 
     def _shown(self):
         return np.array([self.episode, self.t], np.float32)
