@@ -2,8 +2,9 @@
 
 connect.py   joins a cluster in bounded time and without Ray's own output; probe.py tries it
 nodes.py     the nodes, and whether they have the versions of this machine
+usable.py    the nodes in which no job has found a fault
 cluster.py   the cluster as a place for jobs
-errand.py    one job, on one node after the other if nodes die
+errand.py    one job, on one node after the other if nodes die or have faults
 visit.py     that job on one node: brought there, followed, its files brought home
 actor.py     the job's actor, asked from home
 worker.py    the job on the node; scratch.py, where it is; node_files.py, its files as they are read

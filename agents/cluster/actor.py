@@ -7,8 +7,10 @@ from threading import Event
 from typing import Any
 
 from agents.cluster.connect import ClusterError
+from agents.cluster.messages import About
+from agents.cluster.nodes import PACKAGES, looker
 from agents.cluster.portable import Portable
-from agents.cluster.worker import Worker
+from agents.cluster.usable import NoNodeLeft, UsableNodes
 from rl_core.errors import in_one_line
 
 _WAIT_SECONDS = 0.2  # between two looks whether home still wants an answer
@@ -24,48 +26,57 @@ class GivenUp(Exception):
 
 
 class Actor:
-    """A worker on whichever node has room.
+    """A worker on whichever node has room and no known fault.
 
     Args:
       portable: what the job needs.
+      nodes: those that may be used.
       interrupted: set to have the job not begun, if it is still waiting for room.
       killed: set to have it given up at once.
 
     Attributes:
-      node: name of the node; "" until it is known.
+      node, node_id: name of the node, and Ray's id of it; "" until they are known.
     """
 
-    def __init__(self, portable: Portable, interrupted: Event, killed: Event) -> None:
+    def __init__(
+        self, portable: Portable, nodes: UsableNodes, interrupted: Event, killed: Event
+    ) -> None:
         import ray
 
-        self.interrupted, self.killed, self.node = interrupted, killed, ""
-        worker: Any = ray.remote(num_cpus=portable.cpus, max_restarts=0, max_task_retries=0)(Worker)
-        self._handle: Any = worker.remote(portable.tree.name)
+        self.interrupted, self.killed = interrupted, killed
+        self.node, self.node_id = "", ""
+        self._nodes, self._cpus = nodes, portable.cpus
+        how: dict[str, Any] = {"num_cpus": portable.cpus, "max_restarts": 0, "max_task_retries": 0}
+        if avoided := nodes.faulty:
+            how["label_selector"] = {"ray.io/node-id": f"!in({','.join(avoided)})"}
+        made: Any = ray.remote(**how)(_resident())
+        self._handle: Any = made.remote(portable.tree.name)
 
-    def call(self, method: str, *arguments: Any, give_up: bool = False, **more: Any) -> Any:
+    def arrive(self) -> About:
+        """Waits for a node with room; returns what is known of it.
+
+        Raises:
+          NoNodeLeft: there is none that may be used.
+          NodeLost, GivenUp: as for `call`.
+        """
+        try:
+            about = About(*self._got(self._handle.arrive.remote(PACKAGES), waits=True))
+        except NoNodeLeft:
+            raise
+        except ClusterError as error:  # it cannot even say where it is
+            raise NodeLost(str(error)) from None
+        self.node, self.node_id = in_one_line(about.host, 100), about.id
+        return about
+
+    def call(self, method: str, *arguments: Any, **more: Any) -> Any:
         """Returns what a method of the worker returns.
-
-        Args:
-          give_up: an interrupt ends the waiting.
 
         Raises:
           NodeLost: the node is no more.
           GivenUp: the job was killed.
-          ClusterError: the method raises an error; says which.
+          ClusterError: the method raises an error, which the message says.
         """
-        import ray
-        from ray.exceptions import RayError, RayTaskError
-
-        try:
-            answer = getattr(self._handle, method).remote(*arguments, **more)
-            while not ray.wait([answer], timeout=_WAIT_SECONDS)[0]:
-                if self.killed.is_set() or (give_up and self.interrupted.is_set()):
-                    raise GivenUp
-            return ray.get(answer)
-        except RayTaskError as error:
-            raise ClusterError(f"{self.node}: {in_one_line(error.cause or error, 300)}") from None
-        except RayError as error:
-            raise NodeLost(_why(error)) from None
+        return self._got(self._handle.call.remote(method, *arguments, **more))
 
     def end(self) -> None:
         """Ends the worker, which removes what the job left on its node."""
@@ -73,8 +84,61 @@ class Actor:
 
         with contextlib.suppress(ray.exceptions.RayError):
             if self.node:
-                ray.wait([self._handle.close.remote()], timeout=_END_SECONDS)
+                ray.wait([self._handle.call.remote("close")], timeout=_END_SECONDS)
             ray.kill(self._handle)
+
+    def _got(self, answer: Any, *, waits: bool = False) -> Any:
+        """Returns an answer once it is there.
+
+        Args:
+          waits: for room; so an interrupt ends it, and so does the last node's fault.
+        """
+        import ray
+        from ray.exceptions import RayError, RayTaskError
+
+        try:
+            while not ray.wait([answer], timeout=_WAIT_SECONDS)[0]:
+                if self.killed.is_set() or (waits and self.interrupted.is_set()):
+                    raise GivenUp
+                if waits:
+                    self._nodes.require_one(self._cpus)
+            return ray.get(answer)
+        except RayTaskError as error:
+            raise ClusterError(in_one_line(error.cause or error, 300)) from None
+        except RayError as error:
+            raise NodeLost(_why(error)) from None
+
+
+def _resident() -> type:
+    """Returns the class of the actor on a node.
+
+    It is defined in a function, so it travels whole: a node without targetnet, or with another
+    one, can say what it has before anything of targetnet is imported there.
+    """
+    look = looker()
+
+    class Resident:
+        def __init__(self, name: str) -> None:
+            self._name = name
+            self._worker: Any = None
+
+        def arrive(self, packages: Any) -> tuple[str, str, dict[str, str], str]:
+            import socket
+
+            import ray
+
+            found = look(packages)
+            node_id = ray.get_runtime_context().get_node_id()
+            return node_id, socket.gethostname(), found["versions"], found["processor"]
+
+        def call(self, method: str, *arguments: Any, **more: Any) -> Any:
+            if self._worker is None:
+                from agents.cluster.worker import Worker
+
+                self._worker = Worker(self._name)
+            return getattr(self._worker, method)(*arguments, **more)
+
+    return Resident
 
 
 def _why(error: Exception) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from agents.cluster.connect import ClusterError, connected
 from agents.cluster.errand import Errand
-from agents.cluster.nodes import Node, all_nodes, differing_processors, require_same_versions
+from agents.cluster.nodes import Node, alive, all_nodes, differing_processors, require_same_versions
 from agents.cluster.portable import Portable
+from agents.cluster.usable import UsableNodes
 
 
 class Cluster:
@@ -20,7 +21,7 @@ class Cluster:
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self._nodes = nodes
+        self._nodes, self._usable = nodes, UsableNodes(alive)
 
     def at_once(self, cpus: int) -> int:
         """Returns how many jobs of so many CPUs the nodes have room for at once.
@@ -44,9 +45,9 @@ class Cluster:
         portable: Portable | None,
         say: Callable[[str], None],
     ) -> Errand:
-        """Starts a job on whichever node has room, and waits for one if none has."""
+        """Starts a job on whichever node has room and no fault, and waits for one if none has."""
         assert portable is not None
-        return Errand(name, command, log, portable, say)
+        return Errand(name, command, log, portable, self._usable, say)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""One job on the cluster: on one node after the other, if nodes die, until it has ended."""
+"""One job on the cluster, on one node after the other: a node may die, or have a fault."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from agents.cluster.connect import ClusterError
 from agents.cluster.home import Home
 from agents.cluster.home_runs import HomeRuns
 from agents.cluster.portable import Portable
+from agents.cluster.usable import NoNodeLeft, UsableNodes
 from agents.cluster.visit import Visit
 from rl_core.errors import RlCoreError, in_one_line, reason_of
 
@@ -27,6 +28,7 @@ class Errand:
       command: this Python and its arguments; on the node it is the node's Python.
       log: file to which the process's output is appended.
       portable: what it needs of this machine.
+      nodes: those that may be used.
       say: shows one line.
 
     Attributes:
@@ -39,10 +41,12 @@ class Errand:
         command: Sequence[str],
         log: Path,
         portable: Portable,
+        nodes: UsableNodes,
         say: Callable[[str], None],
     ) -> None:
         assert command[0] == sys.executable
         self._name, self._log, self._portable, self._say = name, log, portable, say
+        self._nodes = nodes
         self._arguments = portable.arguments(command)
         self._home, self._runs = Home(portable.tree), HomeRuns(portable.tree, portable.names())
         self._deaths, self.how = 0, ""
@@ -53,7 +57,11 @@ class Errand:
         self._thread.start()
 
     def poll(self) -> int | None:
-        """Returns the exit code; None while the job is under way."""
+        """Returns the exit code; None while the job is under way.
+
+        Raises:
+          NoNodeLeft: there is no node for it, which is no failure of the job.
+        """
         if self._thread.is_alive():
             return None
         if self._fault is not None:
@@ -84,6 +92,8 @@ class Errand:
             self.how = f"exit code {self._code}" if self._code >= 0 else f"signal {-self._code}"
         except GivenUp:
             self._code, self.how = _INTERRUPTED, "interrupted"
+        except NoNodeLeft as fault:
+            self._fault = fault
         except RlCoreError as error:
             self._code, self.how = 1, in_one_line(error, 300)
         except OSError as error:
@@ -97,27 +107,59 @@ class Errand:
 
         Raises:
           RlCoreError: it cannot be run, or nodes die again and again.
+          NoNodeLeft: all nodes have a fault.
           GivenUp: it was killed, or interrupted before it began.
         """
         while True:
-            actor = Actor(self._portable, self._interrupted, self._killed)
+            self._nodes.require_one(self._portable.cpus)
+            actor = Actor(self._portable, self._nodes, self._interrupted, self._killed)
             visit = Visit(actor, self._home, self._runs, self._portable, self._log, self._kept)
             try:
-                visit.begin(self._arguments)
-                return visit.follow()
+                about = actor.arrive()
+                # Another job may have found its fault while this one waited for room.
+                if about.id not in self._nodes.faulty:
+                    visit.begin(self._arguments, about)
+                    return visit.follow()
             except NodeLost as lost:
-                self._deaths += 1
-                line = f"{self._name}: lost {actor.node or 'its node'}: {lost}"
-                if self._interrupted.is_set():
-                    self._say(f"{line}; the same command goes on from its last checkpoint")
-                    raise GivenUp from None
-                if self._deaths > MOST_DEATHS:
-                    raise ClusterError(
-                        f"{line}, the {self._deaths}th without a new checkpoint in between"
-                    ) from None
-                self._say(f"{line}; it goes on elsewhere from its last checkpoint")
+                self._lost(actor.node or "its node", lost)
+            except NoNodeLeft:
+                raise
+            except ClusterError as fault:  # of the node: nothing of the job ends in one
+                self._nodes.note(actor.node_id, actor.node, str(fault))
+                self._leaves(actor.node, fault)
             finally:
                 actor.end()
+
+    def _lost(self, node: str, why: NodeLost) -> None:
+        """Counts a node that has died.
+
+        Raises:
+          GivenUp: the job was to end anyway.
+          ClusterError: nodes die again and again.
+        """
+        self._deaths += 1
+        line = f"{self._name}: lost {node}: {why}"
+        self._unless_interrupted(line)
+        if self._deaths > MOST_DEATHS:
+            raise ClusterError(
+                f"{line}, the {self._deaths}th without a new checkpoint in between"
+            ) from None
+        self._say(f"{line}; it goes on elsewhere from its last checkpoint")
+
+    def _leaves(self, node: str, fault: ClusterError) -> None:
+        """Tells of a node with a fault.
+
+        Raises:
+          GivenUp: the job was to end anyway.
+        """
+        line = f"{self._name}: {node} cannot be used: {in_one_line(fault, 300)}"
+        self._unless_interrupted(line)
+        self._say(f"{line}; it goes on elsewhere, and no run goes there any more")
+
+    def _unless_interrupted(self, line: str) -> None:
+        if self._interrupted.is_set():
+            self._say(f"{line}; the same command goes on from its last checkpoint")
+            raise GivenUp from None
 
     def _kept(self) -> None:
         """Notes that a new checkpoint is at home: a node that dies now costs nothing before it."""

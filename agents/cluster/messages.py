@@ -8,8 +8,9 @@ PIECE = 4 << 20  # bytes of one answer
 
 
 class About(NamedTuple):
-    """A node: its host name, its versions, its processor."""
+    """A node: Ray's id of it, its host name, its versions, its processor."""
 
+    id: str
     host: str
     versions: dict[str, str]
     processor: str
@@ -45,6 +46,7 @@ class Look(NamedTuple):
 
     Attributes:
       code: exit code of the process, negative if a signal ended it; None while it is at work.
+      fault: why it may have failed for the node's disk; "" if there is no sign of that.
       log: the next bytes of its output.
       pieces: of files that home lacks.
       gone: files that home has and that are no more.
@@ -54,6 +56,7 @@ class Look(NamedTuple):
     """
 
     code: int | None
+    fault: str
     log: bytes
     pieces: list[Piece]
     gone: list[str]

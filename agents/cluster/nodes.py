@@ -42,7 +42,18 @@ class Node:
 
 def versions() -> dict[str, str]:
     """Returns the versions of this machine, as a node's."""
-    return _looker()(PACKAGES)["versions"]
+    return looker()(PACKAGES)["versions"]
+
+
+def alive(cpus: int) -> set[str]:
+    """Returns the ids of the nodes that are alive and have so many CPUs."""
+    import ray
+
+    return {
+        str(node["NodeID"])
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get("CPU", 0) >= cpus
+    }
 
 
 def all_nodes() -> list[Node]:
@@ -57,7 +68,7 @@ def all_nodes() -> list[Node]:
     there = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
     if not there:
         raise ClusterError("the Ray cluster has no CPUs: no node was started with any")
-    look = ray.remote(num_cpus=0, max_retries=2)(_looker())
+    look = ray.remote(num_cpus=0, max_retries=2)(looker())
     asked = [
         look.options(
             scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
@@ -139,7 +150,7 @@ def _answer(node: Mapping[str, Any], answer: Any, deadline: float) -> Mapping[st
     ) from None
 
 
-def _looker() -> Callable[[Sequence[str]], dict[str, Any]]:
+def looker() -> Callable[[Sequence[str]], dict[str, Any]]:
     """Returns a function that looks at the machine it runs on.
 
     A node without targetnet can run it too: what is defined in a function travels whole.

@@ -12,6 +12,7 @@ from pathlib import Path
 
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 _LIBC = ctypes.CDLL(None)  # loaded here: between fork and exec nothing may be
+_TAIL_BYTES = 4_096
 
 
 def start_child(
@@ -49,6 +50,17 @@ def start_child(
             cwd=cwd,
             pass_fds=pass_fds,
         )
+
+
+def last_line(path: Path) -> str:
+    """Returns the last line of a text file that is not empty; "" if there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def _end_with(parent: int) -> None:

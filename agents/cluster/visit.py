@@ -50,8 +50,11 @@ class Visit:
         self._next, self._told = 0.0, False  # it was told that it is to end
         self._removed: set[tuple[str, int]] = set()  # checkpoints that came and went
 
-    def begin(self, arguments: Sequence[str]) -> None:
-        """Waits for a node with room, brings everything there and starts the process.
+    def begin(self, arguments: Sequence[str], about: About) -> None:
+        """Brings everything to the node, and starts the process there.
+
+        Args:
+          about: the node.
 
         Raises:
           NodeLost: the node died meanwhile.
@@ -59,10 +62,10 @@ class Visit:
           ClusterError: the node cannot be used.
         """
         call, tree = self._actor.call, self._portable.tree.name
-        self._about = about = About(*call("prepare", give_up=True))
-        self._actor.node = about.host
+        self._about = about
         if differing := differing_versions(about.versions):
-            raise ClusterError(f"{about.host} has {differing}")
+            raise ClusterError(f"it has {differing}")
+        call("prepare")
         self._runs.begin()
         for path, offset, data in self._home.begin():
             call("put", f"{tree}/{path}", offset, data)
@@ -76,7 +79,8 @@ class Visit:
         """Follows the process until it has ended and everything is at home.
 
         Raises:
-          NodeLost, GivenUp, ClusterError: as for `begin`.
+          NodeLost, GivenUp: as for `begin`.
+          ClusterError: the node cannot be used, which may be why the process has failed.
           OSError: a file at home cannot be written.
         """
         while True:
@@ -84,6 +88,8 @@ class Visit:
             self._post()
             fetched = [self._fetch(run, numbers) for run, numbers in look.checkpoints.items()]
             if look.code is not None and not any(fetched):
+                if look.fault:
+                    raise ClusterError(look.fault)
                 self._compare(look.checkpoints)
                 self._catch_up(last=True)
                 return look.code
@@ -127,7 +133,7 @@ class Visit:
     def _fetch(self, run: str, numbers: Sequence[int]) -> bool:
         """Brings home the newest checkpoint that is not here; returns False if all are."""
         if run not in self._portable.names() or not all(map(is_number, numbers)):
-            raise ClusterError(f"{self._actor.node} has checkpoints of {shown(run)} that are none")
+            raise ClusterError(f"it has checkpoints of {shown(run)} that are none")
         there = [number for number in numbers if (run, number) not in self._removed]
         number = self._home.lacks(run, there)
         if number is None:
@@ -139,7 +145,7 @@ class Visit:
         try:
             self._home.begin_checkpoint(run, number, manifest, self._read)
         except CheckpointError as error:
-            raise ClusterError(f"{self._actor.node} sent a damaged checkpoint: {error}") from None
+            raise ClusterError(f"it sent a damaged checkpoint: {error}") from None
         self._catch_up()
         self._compare([run])
         self._home.end_checkpoint(run, number, self._portable.keep)

@@ -6,22 +6,23 @@ at home is known there. Nothing here needs Ray.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agents.cluster.connect import ClusterError
-from agents.cluster.messages import PIECE, About, Have, Look
+from agents.cluster.messages import PIECE, Have, Look
 from agents.cluster.node_files import NodeFiles
-from agents.cluster.nodes import versions
-from agents.cluster.process import start_child
+from agents.cluster.process import last_line, start_child
 from agents.cluster.scratch import Scratch
 from rl_core.control.files import ControlFiles, write_whole
-from rl_core.machine import processor
+
+_PROBED = 1 << 20  # bytes
+_OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 class Worker:
@@ -36,7 +37,7 @@ class Worker:
         self._scratch: Scratch | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def prepare(self) -> About:
+    def prepare(self) -> None:
         """Makes the scratch directory.
 
         Raises:
@@ -44,7 +45,6 @@ class Worker:
         """
         self._scratch = Scratch()
         self._work.mkdir()
-        return About(socket.gethostname(), versions(), processor())
 
     def put(self, path: str, offset: int, data: bytes) -> None:
         """Writes a piece of a file: of the tree's, or of one beside it."""
@@ -88,7 +88,9 @@ class Worker:
         letters, checkpoints = self._files.letters(), self._files.checkpoints()
         output = _output(self._log, log)
         pieces, gone, more = self._files.new(have, last=last)
-        return Look(code, output, pieces, gone, letters, checkpoints, more or len(output) == PIECE)
+        more = more or len(output) == PIECE
+        fault = _fault_of_disk(self._work.parent, self._log) if code else ""
+        return Look(code, fault, output, pieces, gone, letters, checkpoints, more)
 
     def hold(self, run: str, number: int) -> bytes | None:
         """Keeps a checkpoint until `let_go`; see `NodeFiles.hold`."""
@@ -146,6 +148,25 @@ class Worker:
     @property
     def _files(self) -> NodeFiles:
         return NodeFiles(self._work / self._name, self._work.parent / "held")
+
+
+def _fault_of_disk(place: Path, log: Path) -> str:
+    """Returns why a process that failed may have failed for its disk; "" if there is no sign of it.
+
+    What it could not write may be removed by now, so that there is room again: therefore its last
+    words count too. It writes nowhere but in its place.
+    """
+    probe = place / "probe"
+    try:
+        with probe.open("wb") as file:
+            file.write(bytes(_PROBED))
+            file.flush()
+            os.fsync(file.fileno())
+        probe.unlink()
+    except OSError as error:
+        return f"cannot write {place}: {error.strerror}"
+    last = last_line(log)
+    return last if any(os.strerror(code) in last for code in _OF_DISKS) else ""
 
 
 def _output(path: Path, offset: int) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from agents.cluster.portable import Portable
+from agents.cluster.process import last_line
 from agents.results.jobs_display import JobsDisplay, Progressed
 from agents.results.places import HERE, Place
 from agents.run.signals import stop_on_interrupt
@@ -18,7 +19,6 @@ from rl_core.errors import RlCoreError, in_one_line
 _FAILED = 1
 _LOOK_SECONDS = 0.1
 _WATCH_SECONDS = 0.5  # between two looks at what a child has written
-_TAIL_BYTES = 4_096
 
 
 @dataclass(frozen=True)
@@ -194,14 +194,3 @@ class _Child:
         last = last_line(self.job.log)
         words = f": {in_one_line(last)}" if last else ""
         return f"{self.job.name} failed ({self.process.how}){words}; log: {self.job.log}"
-
-
-def last_line(path: Path) -> str:
-    """Returns the last line of a text file that is not empty; "" if there is none."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-            lines = file.read().decode(errors="replace").split("\n")
-    except OSError:
-        return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents.results.jobs import Job, last_line
+from agents.cluster.process import last_line
+from agents.results.jobs import Job
 from agents.results.jobs_display import Progressed
 from agents.results.peers.sb3_worker import SETTINGS
 from rl_core.machine import processor

@@ -254,17 +254,64 @@ def test_a_population_is_one_job_and_its_members_are_runs_at_home(nodes, config,
 
 
 def test_a_node_with_other_versions_is_refused_by_name(nodes, config, tmp_path, monkeypatch):
-    fake = tmp_path / "path/gymnasium-0.1.dist-info"
-    fake.mkdir(parents=True)
-    (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: gymnasium\nVersion: 0.1\n")
     with monkeypatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(fake.parent))
+        patch.setenv("PYTHONPATH", other_versions(tmp_path))
         nodes.alive.append(nodes.add())
     said = run(*results(config, tmp_path / "out", "--ray", nodes.address), code=2)
     nodes.kill(nodes.alive[-1])
     assert said.startswith("targetnet: the nodes have to have the versions of this machine: ")
     assert " has gymnasium 0.1 (here " in said and len(said.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def other_versions(tmp_path):
+    """A path with which a node has another version of gymnasium."""
+    fake = tmp_path / "path/gymnasium-0.1.dist-info"
+    fake.mkdir(parents=True)
+    (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: gymnasium\nVersion: 0.1\n")
+    return str(fake.parent)
+
+
+def test_a_node_with_other_versions_that_joins_later_gets_no_run(
+    nodes, config, at_home, tmp_path, monkeypatch
+):
+    out = tmp_path / "out"
+    words = results(config, out, "--ray", nodes.address, "--jobs", 3)
+    job = subprocess.Popen(command(*words), cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    wait_for((out / "runs/short/0/control/state.json").exists, 200)
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONPATH", other_versions(tmp_path))
+        nodes.alive.append(nodes.add())
+    said, _ = job.communicate(timeout=400)
+    nodes.kill(nodes.alive[-1])
+    assert job.returncode == 0, said
+    assert digests(out) == at_home
+    (line,) = [line for line in said.splitlines() if "cannot be used" in line]
+    assert "cannot be used: it has gymnasium 0.1 (here " in line
+    assert line.endswith("; it goes on elsewhere, and no run goes there any more")
+
+
+def test_a_sweep_ends_where_no_node_is_left_and_goes_on_once_one_is_mended(
+    config, tmp_path, monkeypatch
+):
+    words = ("sweep", config, *SWEEP, "--dir", tmp_path / "sweep")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    in_the_way = temporary / f"targetnet-{os.getuid()}"
+    in_the_way.touch()
+    with monkeypatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", tempfile.gettempdir())  # paths of its sockets have to be short
+        patch.setenv("TMPDIR", str(temporary))
+        many = Nodes(2)
+    with many as nodes:
+        said = run(*words, "--ray", nodes.address, code=2)
+        line = said.splitlines()[-1]
+        assert line.startswith("targetnet: no node of the Ray cluster can be used any more: ")
+        assert line.count("File exists") == 2 and "failed" not in said
+        assert all(value is None and about is None for _, value, about in trials_of(words[-1]))
+        in_the_way.unlink()
+        run(*words, "--ray", nodes.address)
+    assert all(value is not None for _, value, _ in trials_of(words[-1]))
 
 
 def test_a_cluster_without_cpus_is_refused(config, tmp_path):

@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 
 from agents.cluster import errand
+from agents.cluster.connect import ClusterError
 from agents.cluster.errand import MOST_DEATHS, Errand
 from agents.cluster.scratch import Scratch
+from agents.cluster.usable import NoNodeLeft
+from agents.cluster.worker import Worker
 from agents.saved.machines import machines_of
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.commands import set_command
@@ -21,7 +24,7 @@ from rl_core.control.files import ControlFiles, is_alive, submit
 from rl_core.control.log import read_log
 from rl_core.control.trace import read_trace
 from tests.agents.cluster import toys
-from tests.agents.cluster.toys import ToyActor, toy, wait_for
+from tests.agents.cluster.toys import ToyActor, toy, usable, wait_for
 
 ROOT = Path(__file__).parents[3]
 HOME = str(Path(__file__).parent / "toy_home.py")
@@ -36,11 +39,12 @@ def scratch(monkeypatch, tmp_path):
 def begin(scratch, tmp_path):
     """Begins an errand, which is killed at the end of the test."""
     with contextlib.ExitStack() as last:
+        nodes = usable()
 
         def begin(**how):
             command, portable = toy(tmp_path, **how)
             said = []
-            made = Errand("toy", command, tmp_path / "log", portable, said.append)
+            made = Errand("toy", command, tmp_path / "log", portable, nodes, said.append)
             last.callback(made.wait)
             last.callback(made.kill)
             return made, said
@@ -232,17 +236,124 @@ def test_a_run_that_is_alive_here_is_not_begun_elsewhere(begin, tmp_path):
 
 def test_a_program_that_fails_says_its_code_and_leaves_nothing(scratch, tmp_path):
     _, portable = toy(tmp_path)
-    job = Errand("toy", [sys.executable, "-c", "1 / 0"], tmp_path / "log", portable, print)
+    job = Errand(
+        "toy", [sys.executable, "-c", "1 / 0"], tmp_path / "log", portable, usable(), print
+    )
     assert (ended(job), job.how) == (1, "exit code 1")
     assert "ZeroDivisionError" in (tmp_path / "log").read_text()
     assert not (tmp_path / "run").exists()
 
 
-def test_a_node_with_other_versions_ends_the_job(begin, monkeypatch):
-    monkeypatch.setattr("agents.cluster.worker.versions", lambda: {"python": "2.7"})
-    job, _ = begin()
-    assert ended(job) == 1
-    assert "has python 2.7 (here 3." in job.how
+def on_the_first_node(monkeypatch, method, error):
+    """Lets a method fail on one of the two nodes."""
+    real = getattr(Worker, method)
+
+    def failing(worker, *arguments, **more):
+        if worker.node == "first":
+            raise error
+        return real(worker, *arguments, **more)
+
+    monkeypatch.setattr(Worker, method, failing)
+
+
+FULL = OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "said_of_it"),
+    [
+        (
+            "prepare",
+            ClusterError("cannot write /tmp/x: Permission denied"),
+            "cannot write /tmp/x: ",
+        ),
+        ("put", FULL, "[Errno 28] No space left on device"),
+        ("start", ClusterError("cannot start python: no"), "cannot start python: no"),
+        ("hold", FULL, "[Errno 28] No space left on device"),
+    ],
+)
+def test_a_fault_of_a_node_is_none_of_the_run_which_goes_to_another_one(
+    begin, monkeypatch, tmp_path, method, error, said_of_it
+):
+    on_the_first_node(monkeypatch, method, error)
+    job, said = begin()
+    assert ended(job) == 0
+    (line,) = said
+    assert line.startswith(f"toy: first cannot be used: {said_of_it}")
+    assert line.endswith("; it goes on elsewhere, and no run goes there any more")
+    require_whole(tmp_path / "run", 30)
+    again, said = begin(steps=40)  # of the same command: it does not ask the first one again
+    assert (ended(again), said) == (0, [])
+    assert [actor.node for actor in ToyActor.made] == ["first", "second", "second"]
+
+
+def test_a_node_with_other_versions_gets_nothing_of_the_run(begin, monkeypatch):
+    arrive = ToyActor.arrive
+
+    def other(actor):
+        about = arrive(actor)
+        return about._replace(versions={"python": "2.7"}) if about.id == "first" else about
+
+    monkeypatch.setattr(ToyActor, "arrive", other)
+    job, said = begin()
+    assert ended(job) == 0
+    assert "toy: first cannot be used: it has python 2.7 (here 3." in said[0] and len(said) == 1
+    assert ToyActor.made[0].calls == []
+
+
+def test_a_process_that_failed_for_the_disk_of_its_node_goes_on_elsewhere(
+    begin, monkeypatch, tmp_path
+):
+    job, said = begin(seconds=0.02)
+    wait_for((tmp_path / "run/checkpoints/00000005").exists)
+    process = ToyActor.made[0].worker._process
+    with ToyActor.made[0].worker._log.open("a") as log:
+        log.write("targetnet: cannot write weights.safetensors: No space left on device\n")
+    process.terminate()
+    assert ended(job) == 0
+    (line,) = said
+    assert "first cannot be used: targetnet: cannot write weights.safetensors: No space" in line
+    assert [actor.node for actor in ToyActor.made] == ["first", "second"]
+    require_whole(tmp_path / "run", 30)
+
+
+def test_a_process_that_failed_where_the_disk_is_full_goes_on_elsewhere(
+    begin, scratch, monkeypatch, tmp_path, small_disk
+):
+    prepare = Worker.prepare
+
+    def in_its_own_place(worker):
+        place = small_disk[0] if worker.node == "first" else scratch
+        monkeypatch.setattr("tempfile.tempdir", str(place))
+        prepare(worker)
+
+    monkeypatch.setattr(Worker, "prepare", in_its_own_place)
+    job, said = begin(steps=400, every=2, seconds=0.001)
+    assert ended(job) == 0
+    (line,) = said
+    assert line.startswith("toy: first cannot be used: ") and "No space left" in line
+    require_whole(tmp_path / "run", 400)
+
+
+def test_no_node_left_ends_the_command_and_is_no_failure_of_the_run(begin, monkeypatch, tmp_path):
+    monkeypatch.setattr(Worker, "start", lambda *_: (_ for _ in ()).throw(FULL))
+    job, said = begin()
+    with pytest.raises(NoNodeLeft) as caught:
+        ended(job)
+    assert caught.value.exit_code == 2 and len(said) == 2
+    assert str(caught.value) == (
+        "no node of the Ray cluster can be used any more: first: [Errno 28] No space left on "
+        "device; second: [Errno 28] No space left on device"
+    )
+    assert job.how == "" and not (tmp_path / "run").exists()
+
+
+def test_a_run_that_fails_on_a_sound_node_has_failed(scratch, tmp_path):
+    _, portable = toy(tmp_path)
+    job = Errand(
+        "toy", [sys.executable, "-c", "exit(1)"], tmp_path / "log", portable, usable(), print
+    )
+    assert (ended(job), job.how, len(ToyActor.made)) == (1, "exit code 1", 1)
 
 
 def test_a_fault_of_our_own_is_raised_where_the_job_is_waited_for(begin, monkeypatch):
@@ -255,7 +366,7 @@ def test_a_fault_of_our_own_is_raised_where_the_job_is_waited_for(begin, monkeyp
 def test_a_full_disk_at_home_is_one_line(scratch, small_disk):
     place, _ = small_disk
     command, portable = toy(place, steps=4_000, every=2, seconds=0)
-    job = Errand("toy", command, place / "log", portable, print)
+    job = Errand("toy", command, place / "log", portable, usable(), print)
     assert ended(job) == 1
     assert "No space left" in job.how
 

@@ -7,8 +7,8 @@ import pytest
 from agents.cluster.connect import ClusterError
 from agents.cluster.nodes import (
     Node,
-    _looker,
     differing_processors,
+    looker,
     require_same_versions,
     versions,
 )
@@ -41,12 +41,12 @@ def test_a_node_with_other_versions_is_named_with_them():
 
 
 def test_a_package_that_is_not_installed_there_is_none():
-    assert _looker()(["no-such-package"])["versions"]["no-such-package"] == "none"
+    assert looker()(["no-such-package"])["versions"]["no-such-package"] == "none"
 
 
 def test_what_looks_at_a_node_travels_whole():
     # A function that is found by its name would need targetnet there.
-    assert "<locals>" in _looker().__qualname__
+    assert "<locals>" in looker().__qualname__
 
 
 def test_processors_that_differ_are_told():

@@ -16,6 +16,8 @@ from agents.cluster.visit import Visit
 from rl_core.control.commands import set_command
 from rl_core.control.files import ControlFiles, submit
 
+ABOUT = About("1", "node", versions(), "Abacus")
+
 
 class Script:
     """An actor that answers from a list of looks, and tells each call before it answers."""
@@ -25,12 +27,11 @@ class Script:
         self._looks, self._before, self.tape = iter(looks), before, []
         self.run = Path()
 
-    def call(self, method, *arguments, give_up=False, **more):
+    def call(self, method, *arguments, **more):
         self._before(method)
         self.tape.append((method, *arguments))
         sizes = arguments[0] if method == "digests" else {}
         answers = {
-            "prepare": lambda: About("node", versions(), "Abacus"),
             "look": lambda: next(self._looks),
             "post": lambda: True,
             "digests": lambda: {path: sha256_of(self.run / path, n) for path, n in sizes.items()},
@@ -39,7 +40,7 @@ class Script:
 
 
 def look(*, code=None, pieces=(), letters=(), more=False, checkpoints=None):
-    return Look(code, b"", list(pieces), [], set(letters), checkpoints or {"": []}, more)
+    return Look(code, "", b"", list(pieces), [], set(letters), checkpoints or {"": []}, more)
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_a_letter_stays_at_home_until_all_of_the_log_is_there(visit, tmp_path):
     ]
     actor = Script(looks, lambda method: there.append(letter.exists()) if method == "look" else 0)
     made = visit(actor)
-    made.begin(["train", "cartpole"])
+    made.begin(["train", "cartpole"], ABOUT)
     assert made.follow() == 0
     assert there == [True, True, True, False, False]
 
@@ -86,7 +87,7 @@ def test_a_letter_that_was_withdrawn_at_home_is_taken_back_from_the_node(visit, 
 
     actor = Script([*looks, look(code=0)], before)
     made = visit(actor)
-    made.begin(["train", "cartpole"])
+    made.begin(["train", "cartpole"], ABOUT)
     assert made.follow() == 0
     posts = [given for method, *given in actor.tape if method == "post"]
     assert posts[0][:2] == ["", letter.name] and posts[0][2] is not None
@@ -101,9 +102,9 @@ def test_a_letter_that_was_withdrawn_at_home_is_taken_back_from_the_node(visit, 
 def test_checkpoints_of_other_places_are_refused(visit, tmp_path, checkpoints):
     actor = Script([look(checkpoints=checkpoints)])
     made = visit(actor)
-    made.begin(["train", "cartpole"])
+    made.begin(["train", "cartpole"], ABOUT)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ClusterError, match=r"node has checkpoints of .* that are none"):
+    with pytest.raises(ClusterError, match=r"it has checkpoints of .* that are none"):
         made.follow()
     assert sorted(tmp_path.rglob("*")) == before and "hold" not in dict.fromkeys(
         method for method, *_ in actor.tape
@@ -112,7 +113,7 @@ def test_checkpoints_of_other_places_are_refused(visit, tmp_path, checkpoints):
 
 def test_a_node_gets_files_before_its_process_starts(visit):
     actor = Script([])
-    visit(actor).begin(["-m", "agents.cli", "train", "cartpole"])
+    visit(actor).begin(["-m", "agents.cli", "train", "cartpole"], ABOUT)
     assert [method for method, *_ in actor.tape] == ["prepare", "put", "start"]
     assert actor.tape[1] == ("put", "cartpole.toml", 0, b"text")
 

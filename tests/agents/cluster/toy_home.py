@@ -20,7 +20,7 @@ def main():
     place = Path(sys.argv[1])
     toys.install(Setter(), place)
     command, portable = toys.toy(place, steps=150, every=7, seconds=0.02)
-    job = Errand("toy", command, place / "log", portable, print)
+    job = Errand("toy", command, place / "log", portable, toys.usable(), print)
     while job.poll() is None:
         time.sleep(0.02)
     return job.poll()

@@ -7,9 +7,15 @@ from pathlib import Path
 
 from agents.cluster import errand, home, node_files, visit, worker
 from agents.cluster.actor import GivenUp, NodeLost
+from agents.cluster.connect import ClusterError
+from agents.cluster.messages import About
+from agents.cluster.nodes import versions
 from agents.cluster.portable import Portable
+from agents.cluster.usable import UsableNodes
 from agents.cluster.worker import Worker
+from rl_core.errors import RlCoreError
 
+NODES = ("first", "second")
 TOY = str(Path(__file__).parent / "toy_run.py")
 
 
@@ -24,19 +30,32 @@ class ToyActor:
     made: list["ToyActor"] = []  # noqa: RUF012 - emptied by `install`
     dies = staticmethod(lambda calls: False)
 
-    def __init__(self, portable, interrupted, killed):
-        self.interrupted, self.killed, self.node = interrupted, killed, ""
+    def __init__(self, portable, nodes, interrupted, killed):
+        self.interrupted, self.killed = interrupted, killed
+        self.node, self.node_id = "", ""
         self.worker, self.calls, self.dead = Worker(portable.tree.name), [], False
+        self.nodes = nodes
         ToyActor.made.append(self)
 
-    def call(self, method, *arguments, give_up=False, **more):
-        if self.killed.is_set() or (give_up and self.interrupted.is_set()):
+    def arrive(self):
+        if self.interrupted.is_set():
+            raise GivenUp
+        # The first of its cluster that has no fault, as Ray's scheduler finds it.
+        self.node = next(name for name in NODES if name not in self.nodes.faulty)
+        self.worker.node = self.node_id = self.node
+        return About(self.node, self.node, versions(), "Abacus")
+
+    def call(self, method, *arguments, **more):
+        if self.killed.is_set():
             raise GivenUp
         if self.dead or ToyActor.dies(len(self.calls)):
             self.die()
             raise NodeLost("the node is dead")
         self.calls.append(method)
-        return getattr(self.worker, method)(*arguments, **more)
+        try:
+            return getattr(self.worker, method)(*arguments, **more)
+        except (RlCoreError, OSError) as error:
+            raise ClusterError(str(error)) from None
 
     def die(self):
         self.dead = True
@@ -69,6 +88,11 @@ def toy(tmp_path, *, steps=30, every=5, seconds=0.005):
     config = str(tmp_path / "toy.toml")
     command = [sys.executable, TOY, config, "--run", str(run), "--resume"]
     return command, Portable(run, [run], {config: text.encode()})
+
+
+def usable():
+    """Returns the nodes of a cluster of two, without a known fault."""
+    return UsableNodes(lambda cpus: set(NODES))
 
 
 def wait_for(condition, seconds=60):

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agents.results.jobs import Job, last_line, run_jobs
+from agents.cluster.portable import Portable
+from agents.cluster.process import last_line
+from agents.cluster.usable import NoNodeLeft
+from agents.results.jobs import Job, run_jobs
 from rl_core.errors import RlCoreError
 
 QUIET = Console(quiet=True)
@@ -170,3 +173,47 @@ def _wait_for(path):
     while not path.exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+class NowhereLeft:
+    """A place that ends: the last node for its jobs has a fault."""
+
+    def __init__(self):
+        self.tape = []
+
+    def start(self, name, *_):
+        return Nowhere(name, self.tape)
+
+
+class Nowhere:
+    how = ""
+
+    def __init__(self, name, tape):
+        self._name, self._tape = name, tape
+
+    def poll(self):
+        if self._name == "first":
+            return None
+        raise NoNodeLeft("no node of the Ray cluster can be used any more: one: it is full")
+
+    def kill(self):
+        self._tape.append(f"{self._name} killed")
+
+    def wait(self):
+        pass
+
+
+def test_a_place_that_ends_is_no_failure_of_its_jobs(tmp_path):
+    place = NowhereLeft()
+
+    def said(name):
+        return lambda *_: place.tape.append(f"{name} ended")
+
+    jobs = [
+        Job(name, [], tmp_path / "log", finish=said(name), fail=said(name),
+            portable=Portable(tmp_path, []))
+        for name in ("first", "second")
+    ]  # fmt: skip
+    with pytest.raises(NoNodeLeft):
+        run_jobs(jobs, 2, QUIET, place=place)
+    assert place.tape == ["first killed", "second killed"]
