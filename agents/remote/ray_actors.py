@@ -178,10 +178,7 @@ class RayActors:
         """Has actors close their envs, but for one that takes too long, or is not there yet."""
         import ray
 
-        for asked in self._asked.values():
-            for waits in asked:  # so that only the delivery in the making is waited for
-                with contextlib.suppress(ray.exceptions.RayError, TypeError, ValueError):
-                    ray.cancel(waits, recursive=False)
+        # After the deliveries that they were asked for: ray.cancel may hold up what comes later.
         there = [handle for actor, handle in self._handles.items() if actor not in self._coming]
         closed = [handle.close.remote() for handle in there]
         if closed:
