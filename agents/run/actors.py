@@ -20,9 +20,10 @@ from agents.remote.remote_envs import RemoteEnvs
 from agents.saved.host import ActorsPart, RequestPart, Resumed, RunHost
 from envs import Envs
 from rl_core.arguments import require_a
+from rl_core.checkpoint.store import CheckpointError
 from rl_core.control.arrivals import Arrival, ArrivalsFile, read_arrivals
 from rl_core.control.files import ControlFiles
-from rl_core.errors import ArgumentError, RunDirError, shown
+from rl_core.errors import ArgumentError, RlCoreError, RunDirError, shown
 from rl_core.memory import Need
 from rl_core.replay import format_bytes
 
@@ -168,27 +169,82 @@ def split_variables(
     return own, requested
 
 
-def problem_of_actors(resumed: Resumed, agent: DqnAgent) -> str:
-    """Returns how a checkpoint does not fit the actors of this run; "" if it does."""
-    config, part = agent.config, resumed.host.actors
+def require_actors_fit(resumed: Resumed, agent: DqnAgent) -> None:
+    """Checks that a checkpoint fits the actors of this run; its types alone do not say that.
+
+    Raises:
+      CheckpointError: it does not; names the file of the checkpoint and what is wrong in it.
+    """
+    config, part, number = agent.config, resumed.host.actors, resumed.checkpoint.number
+    problem, file = "", "host.json"
     if (part is None) == (config.loop == "remote" and resumed.checkpoint.tick > 0):
-        return f"{'lacks' if part is None else 'has'} actors, and loop is {config.loop!r}"
-    if part is None:
-        return ""
-    A, weights = config.actors, split_variables(resumed.checkpoint.variables)[1]
-    kinds = _kinds(agent.state.weights())
-    names = {"epsilon", *sent_beside_epsilon(config)}
+        problem = f"{'lacks' if part is None else 'has'} actors, and loop is {config.loop!r}"
+    elif part is not None:
+        problem = _problem_of_counts(part, resumed.host.loop.tick, config)
+        problem = problem or _problem_of_requests(part, resumed.host.agent.updates, agent)
+        if not problem:
+            file = "variables.safetensors"
+            problem = _problem_of_weights(part, resumed.checkpoint.variables, agent)
+    if problem:
+        raise CheckpointError(f"{file} of checkpoint {number} {problem}")
+
+
+def _problem_of_counts(part: ActorsPart, tick: int, config: DqnConfig) -> str:
+    A, free = config.actors, config.actor_pace == "free"
     if len(part.delivered) != A or len(part.requests) != A:
-        return f"is of {len(part.delivered):,} actors, not of {A:,}"
+        counts = f"{len(part.delivered):,} and {len(part.requests):,}"
+        return f"is damaged: delivered and requests are of {counts} actors, not of {A:,}"
+    taken = sum(part.delivered)
+    if taken * (config.actor_steps + 1) != tick:
+        return f"is damaged: {taken:,} deliveries are not the rows of {tick:,} time steps"
+    if not free and len(set(part.delivered)) > 1:
+        return f"is damaged: the same number of each actor is wanted, got {shown(part.delivered)}"
+    if part.arrivals[0] != (taken if free else 0):
+        return f"is damaged: arrivals has {part.arrivals[0]:,} deliveries with actor_pace = " + (
+            repr(config.actor_pace)
+        )
+    return ""
+
+
+def _problem_of_requests(part: ActorsPart, updates: int, agent: DqnAgent) -> str:
+    config, knobs = agent.config, agent.hyperparameters
+    names = {"epsilon", *sent_beside_epsilon(config)}
+    wanted = config.actor_ahead if config.actor_pace == "free" else 0
     for actor, (count, requests) in enumerate(zip(part.delivered, part.requests, strict=True)):
         numbers = [request.number for request in requests]
-        if numbers != list(range(count, count + len(numbers))):
-            return f"has requests {shown(numbers)} after {count:,} deliveries of actor {actor}"
+        if numbers != list(range(count, count + wanted)):
+            return (
+                f"is damaged: it has requests {shown(numbers)} after {count:,} deliveries of actor "
+                f"{actor}, and {wanted} are wanted"
+            )
+        made = [request.updates for request in requests]
+        if made != sorted(made) or any(of > updates for of in made):
+            return f"is damaged: it has requests at updates {shown(made)} of {updates:,}"
         for request in requests:
-            if _kinds(weights.get(request.weights, {})) != kinds:
-                return f"has no weights {request.weights} of this network, which a request names"
             if request.live.keys() != names:
                 return f"has a request with the live values {shown(sorted(request.live))}"
+            try:
+                for name, value in request.live.items():
+                    knobs.check(name, value)
+            except RlCoreError as error:
+                return f"is damaged: it has a request of actor {actor} in which {error}"
+    return ""
+
+
+def _problem_of_weights(
+    part: ActorsPart, variables: Mapping[str, np.ndarray], agent: DqnAgent
+) -> str:
+    weights, kinds = split_variables(variables)[1], _kinds(agent.state.weights())
+    named = {request.weights for of in part.requests for request in of}
+    for number in sorted(named):
+        if _kinds(weights.get(number, {})) != kinds:
+            return f"has no weights {number} of this network, which a request names"
+    for number, of in weights.items():
+        if number not in named:
+            return f"is damaged: it has weights {number}, which no request names"
+        for name, array in of.items():
+            if not np.isfinite(array).all():
+                return f"is damaged: {name} of weights {number} has values that are not finite"
     return ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agents.dqn.agent import DqnAgent
-from agents.run.actors import problem_of_actors
+from agents.run.actors import require_actors_fit
 from agents.saved.directory import DIGEST, RESULT, RunDir
 from agents.saved.host import Resumed, RunHost
 from envs import Envs
@@ -69,9 +69,8 @@ def require_fits(resumed: Resumed, agent: DqnAgent, envs: Envs) -> None:
     elif host.agent.freeze[0] >= len(agent.learner.freeze.arms):
         arm, arms = host.agent.freeze[0], len(agent.learner.freeze.arms)
         problem = f"is of arm {arm} of a freeze schedule, and this run has {arms}"
-    elif wrong := problem_of_actors(resumed, agent):
-        problem = wrong
     else:
+        require_actors_fit(resumed, agent)
         return
     raise CheckpointError(f"checkpoint {number} {problem}")
 

@@ -8,9 +8,9 @@ with a default are missing in files of version 0.1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
 
 from agents.config.model import DqnConfig
 from envs import Step
@@ -85,7 +85,7 @@ class RequestPart(_Part):
     number: Count
     weights: Count
     updates: Count
-    live: dict[str, float]
+    live: dict[str, Annotated[float, Field(allow_inf_nan=False)]]
 
 
 class ActorsPart(_Part):
@@ -100,6 +100,13 @@ class ActorsPart(_Part):
     delivered: list[Count]
     requests: list[list[RequestPart]]
     arrivals: Pair = (0, 0)
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        taken, (length, _) = sum(self.delivered), self.arrivals
+        if length not in (0, taken):
+            raise ValueError(f"arrivals has {length:,} deliveries, and delivered has {taken:,}")
+        return self
 
 
 class ControllerPart(_Part):

@@ -2,13 +2,19 @@
 
 import io
 import itertools
+import json
+import math
 import os
+import shutil
 import signal
+from hashlib import sha256
 
 import numpy as np
 import pytest
 from rich.console import Console
+from safetensors.numpy import load_file, save_file
 
+from agents.cli.main import main
 from agents.config.members import load_members
 from agents.dqn.agent import DqnAgent
 from agents.dqn.needs import needs
@@ -23,7 +29,7 @@ from agents.run.making import arguments_for
 from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from agents.saved.directory import RunDir
-from rl_core.checkpoint.store import CheckpointError
+from rl_core.checkpoint.store import CheckpointError, CheckpointStore
 from rl_core.control.arrivals import Arrival, ArrivalsFile, read_arrivals
 from rl_core.control.files import ControlFiles
 from rl_core.control.log import read_log
@@ -463,3 +469,147 @@ def test_a_run_that_does_not_fit_into_memory_starts_no_actor(tmp_path, monkeypat
 def test_other_envs_than_those_of_actors_are_refused():
     with pytest.raises(ArgumentError, match="envs must be the envs of actors, a RemoteEnvs"):
         next(remote_loop(type("A", (), {"config": config()})(), object()))
+
+
+# Damaged checkpoints.
+
+
+def damaged(run, damage, number):
+    """Changes a checkpoint as an attacker would: all digests fit."""
+    directory = run / f"checkpoints/{number:08d}"
+    files = {name: directory / name for name in ("host.json", "variables.safetensors")}
+    host = json.loads(files["host.json"].read_text())
+    variables = load_file(files["variables.safetensors"])
+    damage(host["actors"], variables)
+    files["host.json"].write_text(json.dumps(host))
+    save_file(variables, files["variables.safetensors"])
+    manifest = json.loads((directory / "manifest.json").read_text().split("\n")[0])
+    for name, path in files.items():
+        data = path.read_bytes()
+        manifest["files"][name] = {"bytes": len(data), "sha256": sha256(data).hexdigest()}
+    text = json.dumps(manifest, sort_keys=True)
+    (directory / "manifest.json").write_text(f"{text}\n{sha256(text.encode()).hexdigest()}\n")
+
+
+def at(*path, value):
+    """Puts a value into the actors' part."""
+
+    def damage(part, variables):
+        for step in path[:-1]:
+            part = part[step]
+        part[path[-1]] = value
+
+    return damage
+
+
+def in_weights(change):
+    def damage(part, variables):
+        name = next(n for n in variables if n.startswith("actors/") and n.endswith("head/q/w"))
+        change(variables, name)
+
+    return damage
+
+
+def changed(make):
+    return lambda variables, name: variables.update({name: make(variables[name])})
+
+
+REQUEST = "requests", 1, 0
+DAMAGE = {
+    "negative": (at("delivered", 1, value=-1), "host.json", "actors.delivered.1 should be greater"),
+    "too large": (at("delivered", 1, value=2**63), "host.json", "delivered.1 should be less than"),
+    "no number": (at("delivered", 1, value="3"), "host.json", "delivered.1 should be a whole"),
+    "a fraction": (at("delivered", 1, value=3.5), "host.json", "delivered.1 should be a whole"),
+    "another count": (at("delivered", 1, value=2**40), "host.json", "arrivals has"),
+    "two of three": (at("delivered", value=[1, 2]), "host.json", "arrivals has"),
+    "a list too many": (
+        lambda part, _: part["requests"].append([]), "host.json", "are of 3 and 4 actors, not of 3",
+    ),
+    "no arrivals": (at("arrivals", value=[0, 0]), "host.json", "arrivals has 0 deliveries"),
+    "more arrivals": (at("arrivals", 0, value=2**60), "host.json", "arrivals has"),
+    "another seal": (at("arrivals", 1, value=5), "arrivals.bin", "not what was written"),
+    "a request less": (at(*REQUEST[:2], value=[]), "host.json", "requests [] after"),
+    "another number": (at(*REQUEST, "number", value=2**62), "host.json", "requests [4611686"),
+    "later updates": (at(*REQUEST, "updates", value=2**62), "host.json", "requests at updates"),
+    "NaN": (at(*REQUEST, "live", "epsilon", value=math.nan), "host.json", "epsilon should be"),
+    "infinite": (at(*REQUEST, "live", "epsilon", value=math.inf), "host.json", "epsilon should be"),
+    "out of bounds": (at(*REQUEST, "live", "epsilon", value=1.5), "host.json", "epsilon must be"),
+    "a text": (at(*REQUEST, "live", "epsilon", value="0.5"), "host.json", "should be a number"),
+    "more values": (at(*REQUEST, "live", "tau", value=0.5), "host.json", "with the live values"),
+    "a request that is none": (at(*REQUEST, value=7), "host.json", "requests.1.0 should be"),
+    "no such weights": (
+        at(*REQUEST, "weights", value=2**62), "variables.safetensors", "has no weights 46116860"
+    ),
+    "NaN in weights": (
+        in_weights(changed(lambda w: w * np.float32(np.nan))), "variables.safetensors",
+        "head/q/w of weights",
+    ),
+    "another shape": (
+        in_weights(changed(lambda w: w[:, :2].copy())), "variables.safetensors", "has no weights",
+    ),
+    "another type": (
+        in_weights(changed(lambda w: w.astype(np.float64))), "variables.safetensors",
+        "has no weights",
+    ),
+    "a layer less": (
+        in_weights(lambda variables, name: variables.pop(name)), "variables.safetensors",
+        "has no weights",
+    ),
+    "weights of nobody": (
+        in_weights(lambda v, name: v.update({"actors/999/head/q/w": v[name]})),
+        "variables.safetensors", "has weights 999, which no request names",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def free(tmp_path_factory, pool):
+    """A run of free actors that is over; copy it."""
+    with pool.open():
+        return run(tmp_path_factory.mktemp("free") / "run", **FREE)
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damaged_numbers_of_actors_are_one_line_that_names_the_file(free, tmp_path, capsys, name):
+    damage, file, problem = DAMAGE[name]
+    path = shutil.copytree(free.run, tmp_path / "run")
+    damaged(path, damage, CheckpointStore(path / "checkpoints").latest().number)
+    before = {of: of.read_bytes() for of in path.rglob("*") if of.is_file()}
+    assert main(["resume", str(path), "--set", "env_steps=700", "--ray", "off"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and file in err and problem in err, err
+    assert {of: of.read_bytes() for of in before} == before
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [([1, 0, 0], "are not the rows of"), ([1, -1, 0], "the same number of each actor is wanted")],
+)
+def test_counts_of_phases_that_do_not_agree_are_refused(phases, tmp_path, more, problem):
+    def damage(part, variables):
+        part["delivered"] = [n + k for n, k in zip(part["delivered"], more, strict=True)]
+
+    path = shutil.copytree(phases.run, tmp_path / "run")
+    damaged(path, damage, CheckpointStore(path / "checkpoints").latest().number)
+    with pytest.raises(CheckpointError, match=rf"host\.json of checkpoint \d+ is .*{problem}"):
+        resume(path, changes={"env_steps": 700}, ray="off", console=None)
+
+
+def test_requests_in_a_checkpoint_of_phases_are_refused(phases, free, tmp_path):
+    path, other = (
+        shutil.copytree(phases.run, tmp_path / "run"),
+        CheckpointStore(free.run / "checkpoints"),
+    )
+    asked = other.latest().host["actors"]["requests"]
+    damaged(
+        path, at("requests", value=asked), CheckpointStore(path / "checkpoints").latest().number
+    )
+    with pytest.raises(CheckpointError, match=r"host\.json of checkpoint .* and 0 are wanted"):
+        resume(path, changes={"env_steps": 700}, ray="off", console=None)
+
+
+def test_the_same_checkpoint_undamaged_goes_on(free, tmp_path):
+    """The refusals above are not of everything."""
+    path = shutil.copytree(free.run, tmp_path / "run")
+    damaged(path, lambda *_: None, CheckpointStore(path / "checkpoints").latest().number)
+    assert resume(path, changes={"env_steps": 700}, ray="off", console=None).env_steps >= 700
