@@ -162,13 +162,12 @@ except RlCoreError as error:
 
 
 @pytest.mark.slow  # it imports TensorFlow in a process of its own
-@pytest.mark.parametrize(("variable", "refused"), [(None, True), ("0", False)])
+@pytest.mark.parametrize(("variable", "refused"), [("1", True), ("0", False)])
 def test_an_agent_gets_no_onednn_because_tensorflow_was_imported_first(variable, refused):
-    clean = {k: v for k, v in os.environ.items() if k != "TF_ENABLE_ONEDNN_OPTS"}
-    env = clean | ({"TF_ENABLE_ONEDNN_OPTS": variable} if variable else {})
+    # Without the variable TensorFlow decides by the processor: on some it has oneDNN off.
     done = subprocess.run(
-        [sys.executable, "-c", TENSORFLOW_FIRST],
-        capture_output=True, text=True, check=True, env=env,
+        [sys.executable, "-c", TENSORFLOW_FIRST], capture_output=True, text=True, check=True,
+        env=os.environ | {"TF_ENABLE_ONEDNN_OPTS": variable},
     )  # fmt: skip
     assert ("import targetnet before tensorflow" in done.stdout) == refused
 
