@@ -11,6 +11,7 @@ from agents.cluster import tree
 from rl_core.control.commands import MAX_BYTES
 from rl_core.control.files import ControlFiles, RunLock
 from rl_core.control.inbox import is_letter
+from rl_core.control.standing import NOTE_OF_NEW, note_of_move
 from rl_core.regular_file import read_regular
 
 
@@ -28,7 +29,9 @@ class HomeRuns:
     def __init__(self, path: Path, runs: Collection[str]) -> None:
         self._path, self._runs = path, runs
         self._locks: dict[str, RunLock] = {}
+        self._begun = False  # the first runs were locked
         self._sent: set[str] = set()  # letters that the node was given
+        self._notes: dict[str, bytes] = {}  # of the moment at which the job began: `control/moved`
 
     def lock(self) -> list[str]:
         """Locks the runs that are here and not locked yet; returns them.
@@ -37,7 +40,7 @@ class HomeRuns:
         config: its directory must hold nothing before.
 
         Raises:
-          RunDirError: another process runs one of them, or it cannot be written.
+          RunDirError: another process runs one of them, or it cannot be read or written.
         """
         new = []
         for run in self._runs:
@@ -47,7 +50,10 @@ class HomeRuns:
                 files = ControlFiles(self._path / run)
                 files.make()
                 self._locks[run] = RunLock(files)
+                # All of the log of a run that appears later is of this job.
+                self._notes[run] = NOTE_OF_NEW if self._begun else note_of_move(files.log)
                 new.append(run)
+        self._begun = True
         return new
 
     def locked(self) -> list[str]:
@@ -69,6 +75,12 @@ class HomeRuns:
     def begin(self) -> None:
         """Begins with a new node, which was given no letter yet."""
         self._sent.clear()
+
+    def moved(self) -> Iterator[tuple[str, bytes]]:
+        """Yields the runs that a node goes on with, and for each the content of `control/moved`."""
+        for run, note in self._notes.items():
+            if (self._path / run / tree.CONFIG).exists():
+                yield run, note
 
     def letters(self) -> Iterator[tuple[str, str, bytes]]:
         """Yields the letters that the node was not given yet: run, name and content."""

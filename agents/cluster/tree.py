@@ -21,7 +21,7 @@ LOG, STATE = "control/log.jsonl", "control/state.json"
 CHECKPOINTS = "checkpoints"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{8,15}", re.ASCII)
-_STAY = {"control/lock", "control/token", MACHINES}
+_STAY = {"control/lock", "control/token", "control/moved", MACHINES}
 _EVENTS = "events.out.tfevents."
 
 

@@ -73,6 +73,7 @@ class Visit:
             call("put", file_name(word), 0, content)
         for run in self._runs.locked():
             self._note(run)
+        self._hand_over()
         call("start", list(arguments), str(Path.cwd()))
 
     def follow(self) -> int:
@@ -95,6 +96,19 @@ class Visit:
                 return look.code
             if look.code is None:
                 self._actor.killed.wait(_LOOK_SECONDS)
+
+    def _hand_over(self) -> None:
+        """Gives the node, for runs that go on, the orders that stand and the letters that wait.
+
+        Letters that are there when a run begins wait for older changes that it makes again.
+        """
+        moved, tree = dict(self._runs.moved()), self._portable.tree.name
+        for run, note in moved.items():
+            self._actor.call("put", f"{tree}/{run}control/moved", 0, note)
+        for run, name, letter in self._runs.letters():
+            if run in moved:
+                self._actor.call("put", f"{tree}/{run}control/inbox/{name}", 0, letter)
+                self._runs.posted(run, name)
 
     def _catch_up(self, *, last: bool = False) -> Look:
         """Brings home whatever is new beside checkpoints."""

@@ -35,6 +35,7 @@ from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.exchanges import copy_of
 from rl_core.control.files import RunLock
 from rl_core.control.log import entries_to_do
+from rl_core.control.standing import Standing, standing_orders
 from rl_core.control.state import RunStatus
 from rl_core.control.steering import Steering
 from rl_core.errors import ControllerFault, Diverged, EnvFault
@@ -90,18 +91,20 @@ class Run:
         stride = longest_tick(agent)
         compare = repeat.compare if repeat else None
         self._tracer = Tracer(agent, files.trace, display.line, compare, host.trace, stride)
+        standing = Standing() if repeat else standing_orders(files)
         self._control = control = RunControl(
             agent, state, say=display.line, show=reporter.control, progress=self._progress,
             checkpoint=lambda: self._saver.checkpoint(must=True), copy=self._copy,
             interrupt=interrupt, repeats=repeat.note if repeat else None,
             evaluations_asked=host.evaluations_asked, snapshot_tick=host.snapshot_tick,
+            paused=standing.paused,
         )  # fmt: skip
         self._exchanges = exchanges or Alone(repeat.directory if repeat else directory)
         to_do = [] if repeat else entries_to_do(files.log, host.log.model_dump())
         script = repeat.script if repeat else [*to_do, *self._exchanges.missing]
         self._steering = steering = Steering(
             agent.hyperparameters, files, control, script, repeats=repeat is not None, lock=lock,
-            planned=[action.planned for action in config.actions],
+            planned=[action.planned for action in config.actions], orders=standing.stops,
         )  # fmt: skip
         self._exchanges.begin(Exchanged(agent, directory, control, steering, reporter, display))
         store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)

@@ -7,6 +7,7 @@
     control/arrivals.bin             the order in which deliveries of free-running actors came
     control/token                    the secret for steering from another machine's browser
     control/lock                     locked while the run is alive
+    control/moved                    on a node only: since which entry orders stand (standing.py)
 
 The run uses `Steering`; every other process uses `RunClient`, and `begin_all` for many runs.
 

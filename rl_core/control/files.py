@@ -31,6 +31,7 @@ class ControlFiles:
         self.arrivals = self.directory / "arrivals.bin"
         self.token = self.directory / "token"
         self.lock = self.directory / "lock"
+        self.moved = self.directory / "moved"
 
     def make(self) -> None:
         """Makes the directories and the token; only the owner may write commands or read the token.

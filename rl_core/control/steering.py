@@ -52,6 +52,7 @@ class Steering:
         if the script is what this run logged after the checkpoint from which it was resumed.
       lock: the directory's lock, if the caller already holds it; `close` releases it.
       planned: actions that the config makes by itself.
+      orders: entries of this run's log that stand (see standing.py): they too are applied again.
 
     Raises:
       RunDirError: another process runs this directory, or the directory cannot be written.
@@ -67,6 +68,7 @@ class Steering:
         repeats: bool = False,
         lock: RunLock | None = None,
         planned: Sequence[Planned] = (),
+        orders: Sequence[Entry] = (),
     ) -> None:
         self._live, self._files, self._steered = live, files, steered
         files.make()
@@ -78,7 +80,7 @@ class Steering:
         self._recorder = Recorder(
             self._log, self._inbox, lambda: steered.position, steered.answered, steered.warn
         )
-        self._timetable = Timetable(live, script, repeats=repeats, planned=planned)
+        self._timetable = Timetable(live, script, repeats=repeats, planned=planned, orders=orders)
         refusal = "this run repeats another one" if repeats else None
         self._changes = Changes(live, steered, self._recorder, self._timetable, refusal)
         self._next_poll, self._thread = 0.0, threading.get_ident()

@@ -72,6 +72,7 @@ class Timetable:
       script: entries of a log.
       repeats: True if the script is another run's log; False if it is what this run logged after
         the checkpoint from which it was resumed.
+      orders: entries that are applied again whatever they are.
 
     Attributes:
       tick: of the next entry; infinity after the last one.
@@ -85,12 +86,13 @@ class Timetable:
         *,
         repeats: bool,
         planned: Sequence[Planned] = (),
+        orders: Sequence[Entry] = (),
     ) -> None:
         # Sort by tick: a change made after a resume may have an earlier tick than an entry that
         # was logged before the crash.
         actions = REPEATED_ACTIONS if repeats else RESUMED_ACTIONS
-        again = sorted((e for e in script if is_repeated(e, actions)), key=lambda e: e.tick)
-        self._script = deque(again)
+        again = [*(e for e in script if is_repeated(e, actions)), *orders]
+        self._script = deque(sorted(again, key=lambda e: e.tick))
         self._corners = deque(c for c in _corners(live) if c[0] > live.env_step)
         self._live, self._planned, self._planned_to = live, planned, live.env_step
         self._look_ahead()

@@ -14,6 +14,10 @@ import pytest
 
 from agents.saved.machines import machines_of
 from agents.sweep.plan import read_plan
+from rl_core.checkpoint.store import CheckpointStore
+from rl_core.control.files import ControlFiles
+from rl_core.control.log import read_log
+from rl_core.control.state import read_state
 from rl_core.machine import processor
 from tests.agents.cluster.nodes import Nodes
 from tests.agents.cluster.toys import wait_for
@@ -208,6 +212,41 @@ def test_a_run_on_a_node_is_steered_and_looked_at_at_home(nodes, tmp_path):
     assert "epsilon" in run("log", home)
 
 
+def test_a_run_that_was_paused_and_stopped_is_so_where_it_goes_on(nodes, tmp_path):
+    config = tmp_path / "short.toml"
+    config.write_text(SHORT.replace("3_000", "200_000", 1))
+    home = tmp_path / "out/runs/short/0"
+    files = ControlFiles(home)
+    job = subprocess.Popen(
+        command("results", config, "--seeds", 1, "--out", tmp_path / "out", "--ray", nodes.address),
+        cwd=ROOT, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(lambda: [*home.glob("checkpoints/0*")], 200)
+    assert "pause at update" in run("do", home, "pause")
+    kill_all(nodes)
+    wait_for(lambda: len(machines_of(home)) == 2, 200)
+    wait_for(lambda: is_paused_anew(files), 200)
+    assert "stop at update" in run("do", home, "stop")
+    said, _ = job.communicate(timeout=200)
+    assert said.count("goes on elsewhere from its last checkpoint") == 1
+    orders = [entry.name for entry in read_log(files.log) if entry.kind == "do"]
+    assert orders == ["pause", "stop"]
+    assert read_state(files)[0].status == "stopped"
+
+
+def is_paused_anew(files):
+    """Whether it stands at its last checkpoint: before, it was paused some steps after one."""
+    last = CheckpointStore(files.run / "checkpoints").latest().host["loop"]["env_step"]
+    state, _ = read_state(files)
+    return (state.status, state.env_step) == ("paused", last)
+
+
+def kill_all(nodes):
+    for node in [*nodes.alive]:
+        nodes.kill(node)
+        nodes.alive.append(nodes.add())
+
+
 SWEEP = ("--over", "sync_period=10..1000:log", "learning_rate=1e-4..1e-2:log", "--trials", 4,
          "--jobs", 2, "--best", 1, "--fresh-seeds", 2)  # fmt: skip
 
@@ -242,9 +281,7 @@ def test_a_population_is_one_job_and_its_members_are_runs_at_home(nodes, config,
     )
     place = tmp_path / "runs/short/population-0"
     wait_for(lambda: [*place.glob("m01/checkpoints/0*")], 200)
-    for node in [*nodes.alive]:
-        nodes.kill(node)
-        nodes.alive.append(nodes.add())
+    kill_all(nodes)
     said, _ = job.communicate(timeout=300)
     assert job.returncode == 0, said
     assert "goes on elsewhere" in said

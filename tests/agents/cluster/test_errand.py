@@ -19,7 +19,7 @@ from agents.cluster.usable import NoNodeLeft
 from agents.cluster.worker import Worker
 from agents.saved.machines import machines_of
 from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control.commands import set_command
+from rl_core.control.commands import do_command, set_command
 from rl_core.control.files import ControlFiles, is_alive, submit
 from rl_core.control.log import read_log
 from rl_core.control.trace import read_trace
@@ -168,6 +168,109 @@ def test_nodes_die_at_any_moment_and_nothing_is_lost_or_doubled(begin, monkeypat
 @pytest.mark.parametrize("seed", range(1, 21))
 def test_many_nodes_die_and_nothing_is_lost_or_doubled(begin, monkeypatch, tmp_path, seed):
     campaign(begin, monkeypatch, tmp_path, deaths=25, seed=seed)
+
+
+def die_once(monkeypatch, condition):
+    """Lets the first node die as soon as a condition holds at home."""
+    monkeypatch.setattr(ToyActor, "dies", lambda calls: len(ToyActor.made) == 1 and condition())
+
+
+def names_in(log):
+    return [entry.name for entry in read_log(log)]
+
+
+def paused_at(files):
+    with contextlib.suppress(FileNotFoundError):
+        state = json.loads(files.state.read_text())
+        return state["step"] if state["paused"] else None
+    return None
+
+
+def test_a_run_that_was_paused_stays_paused_where_it_goes_on(begin, monkeypatch, tmp_path):
+    files, doomed = ControlFiles(tmp_path / "run"), []
+    die_once(monkeypatch, lambda: bool(doomed))
+    job, said = begin(steps=1_000, seconds=0.02)
+    wait_for((tmp_path / "run/checkpoints/00000005").exists)
+    letter = submit(files, do_command("pause", "api"))
+    wait_for(lambda: not letter.exists())
+    doomed.append(True)
+    wait_for(lambda: len(ToyActor.made) == 2 and "look" in ToyActor.made[1].calls)
+    last = CheckpointStore(tmp_path / "run/checkpoints").latest().tick
+    wait_for(lambda: (tmp_path / "log").read_text().count("begins") == 2)
+    wait_for(lambda: paused_at(files) == last)
+    for order in ("resume", "stop"):
+        submit(files, do_command(order, "api"))
+    assert ended(job) == 0 and len(said) == 1
+    assert names_in(files.log) == ["pause", "resume", "stop"]  # each once
+    require_whole(tmp_path / "run", last)
+
+
+def test_a_run_that_was_resumed_after_a_pause_goes_on_elsewhere(begin, monkeypatch, tmp_path):
+    files = ControlFiles(tmp_path / "run")
+    die_once(monkeypatch, lambda: names_in(files.log) == ["pause", "resume"])
+    job, said = begin(steps=1_000, seconds=0.02)
+    wait_for((tmp_path / "run/checkpoints/00000005").exists)
+    for order in ("pause", "resume"):
+        submit(files, do_command(order, "api"))
+    wait_for(lambda: len(said) == 1)
+    store = CheckpointStore(tmp_path / "run/checkpoints")
+    newest = store._numbers()[-1]
+    wait_for(lambda: store._numbers()[-1] > newest)
+    submit(files, do_command("stop", "api"))
+    assert ended(job) == 0
+    require_whole(tmp_path / "run", read_log(files.log)[-1].tick)
+
+
+def test_a_run_that_was_stopped_ends_at_the_same_step_where_it_goes_on(
+    begin, monkeypatch, tmp_path
+):
+    files = ControlFiles(tmp_path / "run")
+    die_once(monkeypatch, lambda: "stop" in names_in(files.log))
+    job, said = begin(steps=1_000, seconds=0.02, every=7)
+    wait_for((tmp_path / "run/checkpoints/00000007").exists)
+    submit(files, do_command("stop", "api"))
+    assert ended(job) == 0 and len(said) == 1
+    (entry,) = read_log(files.log)
+    require_whole(tmp_path / "run", entry.tick)
+
+
+def test_orders_of_before_the_job_do_not_hold_in_it(begin, monkeypatch, tmp_path):
+    files = ControlFiles(tmp_path / "run")
+    first, _ = begin(steps=1_000, seconds=0.02)
+    wait_for((tmp_path / "run/checkpoints/00000005").exists)
+    letter = submit(files, do_command("pause", "api"))
+    wait_for(lambda: not letter.exists())
+    first.kill()
+    first.wait()
+    store = CheckpointStore(tmp_path / "run/checkpoints")
+    newest = store._numbers()[-1]
+    monkeypatch.setattr(ToyActor, "made", [])
+    die_once(monkeypatch, lambda n=newest: store._numbers()[-1] > n)
+    again, said = begin(steps=1_000, seconds=0.02)
+    wait_for(lambda: len(said) == 1)
+    newest = store._numbers()[-1]
+    wait_for(lambda: store._numbers()[-1] > newest)
+    submit(files, do_command("stop", "api"))
+    assert ended(again) == 0
+    require_whole(tmp_path / "run", read_log(files.log)[-1].tick)
+
+
+def test_letters_that_wait_are_on_a_node_before_its_process_starts(begin, monkeypatch, tmp_path):
+    files, seen = ControlFiles(tmp_path / "run"), []
+    start = Worker.start
+
+    def starts(worker, *arguments):
+        inbox = ControlFiles(worker._work / "run").inbox
+        seen.append([path.name for path in inbox.glob("*.json")])
+        start(worker, *arguments)
+
+    monkeypatch.setattr(Worker, "start", starts)
+    first, _ = begin(steps=10)
+    assert ended(first) == 0
+    letter = submit(files, set_command("x", 1, "api"))
+    again, _ = begin(steps=20)
+    assert ended(again) == 0
+    assert seen == [[], [letter.name]] and names_in(files.log) == ["x"]
 
 
 def test_nodes_that_die_again_and_again_end_a_job_with_a_line(begin, monkeypatch):

@@ -19,6 +19,7 @@ from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.commands import parse_command
 from rl_core.control.files import ControlFiles, RunLock, write_whole
 from rl_core.control.log import ControlLog, Entry, require_length
+from rl_core.control.standing import standing_orders
 from rl_core.control.trace import TraceFile
 
 DAMAGED = 3
@@ -44,6 +45,9 @@ class Toy:
         self.cut(host)
         self.trace = TraceFile(self.files.trace, *host["trace"])
         self.log = ControlLog(self.files.log)
+        standing = standing_orders(self.files)
+        self.paused = standing.paused
+        self.ends = min((entry.tick for entry in standing.stops), default=self.steps)
         self.events = self.run / f"events.out.tfevents.{time.time_ns()}.toy"
         self.events.touch()
 
@@ -65,6 +69,12 @@ class Toy:
     def go(self):
         while self.step < self.steps and not stopping:
             self.read_letters()
+            if self.paused and not stopping:
+                self.publish()
+                time.sleep(self.seconds)
+                continue
+            if self.step >= self.ends:
+                break
             self.trace.append(np.array([self.step], np.uint32))
             self.trace.write()
             with self.events.open("a") as events:
@@ -72,8 +82,7 @@ class Toy:
             self.step += 1
             if self.step % self.every == 0:
                 self.checkpoint()
-            state = {"step": self.step, "log_bytes": self.log.length}
-            write_whole(self.files.state, json.dumps(state).encode(), durable=False)
+            self.publish()
             time.sleep(self.seconds)
         self.checkpoint()
         if stopping:
@@ -84,6 +93,10 @@ class Toy:
         write_whole(self.run / "result.json", str(self.step).encode())
         print("done")
         return 0
+
+    def publish(self):
+        state = {"step": self.step, "paused": self.paused, "log_bytes": self.log.length}
+        write_whole(self.files.state, json.dumps(state).encode(), durable=False)
 
     def checkpoint(self):
         begin = max((int(name[16:31]) for name in self.chunks), default=0)
@@ -100,10 +113,14 @@ class Toy:
         for path in sorted(self.files.inbox.glob("*.json")):
             command = parse_command(path.read_bytes())
             if command.id not in self.log.ids:
+                kind, name = command.what
+                if kind == "do":
+                    self.paused = name == "pause"
+                    self.ends = self.step if name == "stop" else self.ends
                 self.log.append([
                     Entry(
-                        id=command.id, asked=command.time, time=time.time(), who="api", kind="set",
-                        name="x", tick=self.step, env_step=self.step, update=0,
+                        id=command.id, asked=command.time, time=time.time(), who="api", kind=kind,
+                        name=name, tick=self.step, env_step=self.step, update=0,
                     )
                 ])  # fmt: skip
             path.unlink()
