@@ -2,6 +2,7 @@
 
 connect.py   joins a cluster in bounded time and without Ray's own output; probe.py tries it
 nodes.py     the nodes, and whether they have the versions of this machine
+checked.py   the nodes with these versions, also of those that join later
 usable.py    the nodes in which no job has found a fault
 cluster.py   the cluster as a place for jobs
 errand.py    one job, on one node after the other if nodes die or have faults

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,12 +62,25 @@ def all_nodes() -> list[Node]:
     Raises:
       ClusterError: there is none, or one does not answer.
     """
+    ids = alive(1)
+    if not ids:
+        raise ClusterError("the Ray cluster has no CPUs: no node was started with any")
+    found = nodes_of(ids)
+    if not found:
+        raise ClusterError("no node of the Ray cluster is alive any more")
+    return found
+
+
+def nodes_of(ids: Collection[str]) -> list[Node]:
+    """Returns the nodes with these ids that are alive.
+
+    Raises:
+      ClusterError: one does not answer.
+    """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    there = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
-    if not there:
-        raise ClusterError("the Ray cluster has no CPUs: no node was started with any")
+    there = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] in ids]
     look = ray.remote(num_cpus=0, max_retries=2)(looker())
     asked = [
         look.options(
@@ -77,10 +90,7 @@ def all_nodes() -> list[Node]:
     ]
     deadline = time.monotonic() + _SECONDS
     answers = [_answer(node, answer, deadline) for node, answer in zip(there, asked, strict=True)]
-    found = [_node(node, said) for node, said in zip(there, answers, strict=True) if said]
-    if not found:
-        raise ClusterError("no node of the Ray cluster is alive any more")
-    return found
+    return [_node(node, said) for node, said in zip(there, answers, strict=True) if said]
 
 
 def require_same_versions(nodes: Sequence[Node]) -> None:

@@ -10,8 +10,10 @@ import os
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
+from agents.cluster.checked import CheckedNodes
 from agents.cluster.connect import ClusterError, connected, started_here
 from agents.cluster.nodes import all_nodes, differing_processors, require_same_versions
 from agents.config.model import DqnConfig
@@ -73,7 +75,8 @@ class RayActors:
       on_the_way: bytes of deliveries and weights that are on their way at once.
 
     Attributes:
-      note: a line about nodes with other processors; None where all are alike.
+      note: a line about the nodes at the start; None if there is nothing to say.
+      say: shows a line about nodes that join later; at first it adds to the note.
 
     Raises:
       ClusterError: there is no such cluster, a node has other versions, or Ray is not installed.
@@ -81,6 +84,8 @@ class RayActors:
 
     def __init__(self, config: DqnConfig, address: str | None, on_the_way: int) -> None:
         self._config, self.note = config, None
+        self.say: Callable[[str], None] = self._add_to_note
+        self._nodes: CheckedNodes | None = None  # in a cluster of others
         self._handles: dict[int, Any] = {}
         # Processes that are not there yet: what tells that they are, and until when they have time.
         self._starting: dict[int, tuple[Any, float]] = {}
@@ -98,14 +103,16 @@ class RayActors:
                 nodes = all_nodes()
                 require_same_versions(nodes)
                 self.note = differing_processors(nodes)
+                self._nodes = CheckedNodes(nodes, lambda line: self.say(line))
             self._last = opened.pop_all()
 
     def start(self, since: dict[int, Since]) -> None:
         import ray
 
         make = ray.remote(
-            num_cpus=0, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
-        )(RemoteCollector)
+            num_cpus=0, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD",
+            **self._where(),
+        )(RemoteCollector)  # fmt: skip
         self._answered = deque(actor for actor in self._answered if actor not in since)
         for actor, begin in since.items():
             if actor not in self._handles:
@@ -191,6 +198,16 @@ class RayActors:
             with contextlib.suppress(ray.exceptions.RayError):
                 ray.kill(handle)
         self._handles, self._asked, self._weights, self._starting = {}, {}, {}, {}
+
+    def _where(self) -> dict[str, Any]:
+        """Returns Ray's options by which actors come only to nodes whose versions are known."""
+        if self._nodes is None:
+            return {}
+        known = ",".join(self._nodes.usable())
+        return {"label_selector": {"ray.io/node-id": f"in({known})"}}
+
+    def _add_to_note(self, line: str) -> None:
+        self.note = f"{self.note}; {line}" if self.note else line
 
     def _got(self, actor: int, answer: Any) -> Any:
         """Waits for an answer.

@@ -62,6 +62,7 @@ def envs_of_run(
     actors = RayActors(config, ray, on_the_way)
     envs = RemoteEnvs(config, actors, say)
     envs.note = actors.note
+    actors.say = lambda line: envs.fleet.say(line)
     return envs
 
 

@@ -160,6 +160,44 @@ def test_others_deliver_while_a_killed_actor_is_brought_back(nodes, tmp_path):
         fleet.close()
 
 
+def test_no_actor_comes_to_a_node_with_other_versions(nodes, straight, tmp_path, monkeypatch):
+    fake = tmp_path / "path/gymnasium-0.1.dist-info"
+    fake.mkdir(parents=True)
+    (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: gymnasium\nVersion: 0.1\n")
+    transport, said, where = RayActors(config(), nodes.address, 1_000_000), [], set()
+    transport.say = said.append
+    fleet = Fleet(transport, 3, 2)
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(fake.parent))
+        nodes.add()
+    other = nodes.nodes[-1].node_id
+
+    def disturb(phase):
+        if phase % 4 == 3:
+            for pid in processes(nodes.address):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        for handle in transport._handles.values():
+            with contextlib.suppress(ray.exceptions.RayError):
+                where.add(ray.get(handle.__ray_call__.remote(place)))
+
+    def place(_):
+        import ray
+
+        return ray.get_runtime_context().get_node_id()
+
+    import ray
+
+    try:
+        assert deliveries(fleet, 30, disturb) == straight[: 3 * 29]
+    finally:
+        fleet.close()
+        nodes.kill(-1)
+    assert len(where) >= 2 and other not in where
+    (line,) = said
+    assert " has gymnasium 0.1 (here " in line and line.endswith(": it is not used")
+
+
 def test_phases_have_the_same_bits_with_actors_elsewhere_that_die(tmp_path, nodes):
     wanted = train(config(env_steps=3_000), tmp_path / "here", ray="off", console=None)
     with killing(nodes, seconds=1.0):
