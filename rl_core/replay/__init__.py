@@ -16,7 +16,7 @@ from rl_core.replay.epochs import EpochSampler
 from rl_core.replay.items import Items, NStepTransitions, Transitions
 from rl_core.replay.memory import ReplayMemory
 from rl_core.replay.prioritized import PrioritizedSampler
-from rl_core.replay.rows import Column, Rows, transition_columns
+from rl_core.replay.rows import Column, Rows, joined_frames, newest_frame, transition_columns
 from rl_core.replay.samplers import Drawn, Sampler, UniformSampler
 from rl_core.replay.valid_rows import ValidRows
 
@@ -36,5 +36,7 @@ __all__ = [
     "ValidRows",
     "check_memory",
     "format_bytes",
+    "joined_frames",
+    "newest_frame",
     "transition_columns",
 ]

@@ -19,12 +19,12 @@ class EpochSampler(KeepsNothing):
 
     The order is in no checkpoint: one lies between two phases, and each begins with a new order.
 
-    A pass has as many batches as fill all rows but those of the newest time step. Where fewer rows
+    A pass has as many batches as fill the rows of all time steps that may be sampled. Where fewer
     are valid, because some steps were resets, the first ones of the order come again at its end.
 
     Args:
       rows: where they are stored.
-      batch_size: B, which divides the rows of all time steps but one.
+      batch_size: B, which divides their number.
 
     Attributes:
       batches: of one pass.
@@ -32,7 +32,7 @@ class EpochSampler(KeepsNothing):
 
     def __init__(self, rows: ValidRows, batch_size: int) -> None:
         self._rows, self.alpha = rows, None
-        self._places = rows.capacity - rows.num_envs
+        self._places = rows.most_valid
         self.batches = self._places // batch_size
         assert not self._places % batch_size  # the config was checked
         self.nbytes = 4 * self._places

@@ -72,11 +72,11 @@ class NStepTransitions:
             span = n_step_span(ring, row, written, discount, n_step, self._learned)
         masks = "legal" in ring.columns
         return Transitions(
-            s_tm1=ring.at("observation", row),
+            s_tm1=ring.observations(row),
             a_tm1=ring.at("action", row),
             r_t=span.r_t,
             discount_t=span.discount_t,
-            s_t=ring.at("observation", span.destination),
+            s_t=ring.observations(span.destination),
             legal_tm1=ring.at("legal", row) if masks else None,
             legal_t=ring.at("legal", span.destination) if masks else None,
             row=row,

@@ -78,19 +78,23 @@ class PrioritizedSampler:
         before: tf.Tensor,
         written: tf.Tensor,
         entering: tf.Tensor,
+        leaving: tf.Tensor | None = None,
         priority: tf.Tensor | None = None,
     ) -> list[tf.Operation]:
         """Gives rows that enter their priority, or else the largest, and all others 0."""
-        numbers = tf.concat([before, written], axis=0)  # [(P + 1) N]
+        gone = [] if leaving is None else [leaving]
+        numbers = tf.concat([before, written, *gone], axis=0)  # [(P + 1) N], and those that leave
         # The newest row has no outcome yet, so it may not be sampled.
-        enters = tf.concat([entering, [0] * self._num_envs], axis=0)
+        not_valid = self._num_envs + sum(int(rows.shape[0]) for rows in gone)
+        enters = tf.concat([entering, [0] * not_valid], axis=0)
         enters = tf.cast(enters, tf.float32)
         largest = entered = self.max_priority.read_value()
         if priority is not None:
             new = tf.abs(priority) + _LEAST  # [P N]
             new = tf.where_v2(tf.math.is_finite(new), new, largest)
             # Nothing is known of the rows before.
-            entered = tf.concat([tf.fill([self._num_envs], largest), new], axis=0)
+            rest = tf.fill([not_valid - self._num_envs], largest)
+            entered = tf.concat([tf.fill([self._num_envs], largest), new, rest], axis=0)
         leaf = self._leaf_of(entered, self.alpha.read_value())
         writes = [
             write_at(self.priority, numbers, enters * entered),

@@ -11,6 +11,9 @@ stored once.
 
 A column is stored because it is declared: the ring, checkpoints, the trace and the digest go
 through the list of columns and ask for no other names than those of a transition.
+
+With a stack of k, an observation is learned from together with the k - 1 before it in the same
+episode; a row still stores only its own, its frame.
 """
 
 from __future__ import annotations
@@ -75,6 +78,7 @@ class Ring:
     Args:
       steps, num_envs: T, N.
       columns: of each row.
+      stack: k, frames that make an observation that is learned from.
 
     Attributes:
       capacity: T * N.
@@ -82,8 +86,11 @@ class Ring:
       of_outcome: names of the columns that are written one time step later.
     """
 
-    def __init__(self, steps: int, num_envs: int, columns: Sequence[Column]) -> None:
+    def __init__(
+        self, steps: int, num_envs: int, columns: Sequence[Column], stack: int = 1
+    ) -> None:
         self.steps, self.num_envs, self.capacity = steps, num_envs, steps * num_envs
+        self._stack = stack
         self.columns: Rows = {
             of.name: large_variable(of.name, of.dtype, [self.capacity, *of.shape]) for of in columns
         }
@@ -111,6 +118,29 @@ class Ring:
         """One column of the rows of these numbers, int64 [M] in [0, capacity)."""
         return tf.gather(self.columns[name], numbers)
 
+    def observations(self, numbers: tf.Tensor) -> tf.Tensor:
+        """What is learned from at the rows of these numbers, int64 [M].
+
+        Returns:
+          [M, ...] what they store; with a stack of k, [M, ..., k * C] of frames [..., C], the
+          newest one last, and zeros for those before the episode's first.
+        """
+        frame = self.at("observation", numbers)
+        if self._stack == 1:
+            return frame
+        frames, goes_back = [frame], tf.ones_like(numbers, tf.bool)
+        lead = [-1, *[1] * (frame.shape.rank - 1)]
+        for _ in range(1, self._stack):
+            numbers = (numbers - self.num_envs) % self.capacity
+            # Also where rows before the very first one would be: it too came by a reset. What was
+            # never written is no bool, and `goes_back` is false first then.
+            first = tf.logical_not(self.at("autoreset", numbers))
+            goes_back = tf.logical_and(goes_back, first)
+            frame = self.at("observation", numbers)
+            there = tf.reshape(goes_back, lead)
+            frames.insert(0, tf.where_v2(there, frame, tf.zeros([], frame.dtype)))
+        return joined_frames(tf.stack(frames, axis=1))
+
     def writes(self, numbers: tf.Tensor, rows: Mapping[str, Any]) -> list[tf.Operation]:
         """Writes the given columns of these rows, int64 [M]; one operation for each column."""
         return [write_at(self.columns[n], numbers, values) for n, values in rows.items()]
@@ -122,3 +152,18 @@ class Ring:
         shown = {n: values for n, values in rows.items() if n not in self.of_outcome}
         outcome = {n: values for n, values in rows.items() if n in self.of_outcome}
         return [*self.writes(numbers, shown), *self.writes(before, outcome)]
+
+
+def joined_frames(frames: tf.Tensor) -> tf.Tensor:
+    """[M, k, ..., C] frames, oldest first -> [M, ..., k * C]."""
+    rank, (k, *shape) = frames.shape.rank, frames.shape[1:].as_list()
+    # The frames of one place side by side, as a convolution reads its channels.
+    order = [0, *range(2, rank - 1), 1, rank - 1]
+    return tf.reshape(tf.transpose(frames, order), [-1, *shape[:-1], k * shape[-1]])
+
+
+def newest_frame(observations: Any, stack: int) -> Any:
+    """[..., k * C] of k frames, a tensor or an array -> [..., C] the newest one."""
+    if stack == 1:
+        return observations
+    return observations[..., -(observations.shape[-1] // stack) :]

@@ -42,6 +42,7 @@ class Sampler(Protocol):
         before: tf.Tensor,
         written: tf.Tensor,
         entering: tf.Tensor,
+        leaving: tf.Tensor | None = None,
         priority: tf.Tensor | None = None,
     ) -> list[tf.Operation]:
         """Takes in P time steps that are written; see `rl_core.replay.valid_rows.AlsoWrites`.
@@ -75,6 +76,7 @@ class KeepsNothing:
         before: tf.Tensor,
         written: tf.Tensor,
         entering: tf.Tensor,
+        leaving: tf.Tensor | None = None,
         priority: tf.Tensor | None = None,
     ) -> list[tf.Operation]:
         """Does nothing: the rows themselves keep the queue of valid ones."""

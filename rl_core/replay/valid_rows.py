@@ -1,9 +1,10 @@
 """The rows of a replay, and a queue of those that may be sampled.
 
 A row's number enters the queue when its outcome is known and was not an autoreset, and leaves
-when the ring overwrites it (the queue's head is the place at which the oldest time step
-entered). A uniform draw from the queue is thus a uniform draw from the valid rows, always
-exactly B of them, without any rejection.
+when the ring overwrites it, or the oldest frame that it is learned from together with (the
+queue's head is the place at which the oldest time step that has all its frames entered). A
+uniform draw from the queue is thus a uniform draw from the valid rows, always exactly B of them,
+without any rejection.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from rl_core.graph.large import large_variable, write_at
 from rl_core.memory import check_memory
 from rl_core.replay.rows import Column, Ring, Rows
 
-# What else is written with P time steps: (before [N], written [P N], entering [P N]) -> operations,
-# where `before` are the rows of the time step before the first, `written` those of the steps, and
-# `entering` is 1 where a row of `before`, and then of `written`, becomes valid; int64. The N last
-# rows, and all others, do not.
-AlsoWrites = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], list[tf.Operation]]
+# What else is written with P time steps: (before [N], written [P N], entering [P N], leaving [L])
+# -> operations, where `before` are the rows of the time step before the first, `written` those of
+# the steps, and `entering` is 1 where a row of `before`, and then of `written`, becomes valid;
+# int64. The N last rows, and all others, do not. `leaving`, None without a stack, are rows that
+# are there but not valid any more, because frames of theirs are gone.
+AlsoWrites = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor | None], list[tf.Operation]]
 
 
 class ValidRows:
@@ -35,6 +37,8 @@ class ValidRows:
       capacity: rows in all; rounded down to a multiple of num_envs.
       num_envs: N.
       columns: of each row; those of a transition (`transition_columns`) and any more.
+      stack: frames that make an observation that is learned from. The oldest time steps, whose
+        frames are gone, are not sampled.
       name: variable scope.
 
     Attributes:
@@ -42,29 +46,39 @@ class ValidRows:
       scope: variable scope of everything that belongs to the replay.
       rows_written: int64 [1] variable: time steps written so far, the newest one's outcome pending.
       queue_tail: int64 [1] variable: rows that ever entered the queue.
+      most_valid: rows that may be sampled at once, at most.
       nbytes: bytes of all rows and of the queue, once written.
 
     Raises:
-      ConfigError: fewer than three time steps fit (a step, its end and the reset after it).
+      ConfigError: fewer than three time steps fit (a step, its end and the reset after it), and
+        one more for each further frame.
       MemoryLimitError: the rows need more memory than there is; says how much of each.
     """
 
     def __init__(
-        self, capacity: int, num_envs: int, columns: Sequence[Column], *, name: str = "replay"
+        self,
+        capacity: int,
+        num_envs: int,
+        columns: Sequence[Column],
+        *,
+        stack: int = 1,
+        name: str = "replay",
     ) -> None:
-        self.num_envs = num_envs
+        self.num_envs, self._history = num_envs, stack - 1
         self.steps = capacity // num_envs
-        if self.steps < 3:
+        least = 3 + self._history
+        if self.steps < least:
             raise ConfigError(
-                f"a replay for {num_envs} envs needs a capacity of at least {3 * num_envs} rows, "
-                f"got {capacity}"
+                f"a replay for {num_envs} envs needs a capacity of at least {least * num_envs} "
+                f"rows, got {capacity}"
             )
         self.capacity = self.steps * num_envs
+        self.most_valid = (self.steps - 1 - self._history) * num_envs
         row = sum(column.nbytes for column in columns)
         self.nbytes = self.capacity * row + 8 * (self.capacity + num_envs + self.steps)
         check_memory(self.nbytes, f"a replay of {self.capacity:,} rows")
         with tf.variable_scope(name) as self.scope:
-            self.ring = Ring(self.steps, num_envs, columns)
+            self.ring = Ring(self.steps, num_envs, columns, stack)
             # N more places: where the numbers of rows that must not be sampled are put.
             self._queue = large_variable("queue", tf.int64, [self.capacity + num_envs])
             # The queue's tail when a time step was written: the place of its own first row.
@@ -93,7 +107,7 @@ class ValidRows:
             write_at(self._queue, place, before),
             write_at(self._tail_at, now % self.steps, new_tail),
             *self.ring.completing_writes(before, numbers, rows),
-            *also(before, numbers, entering),
+            *also(before, numbers, entering, self._leaving(now)),
         ]
         with tf.control_dependencies(writes):
             return tf.group(
@@ -105,7 +119,8 @@ class ValidRows:
         """Appends P time steps at once, as P calls of `write` one after the other would.
 
         Args:
-          rows: tensors [P, N, ...], 1 <= P < steps, which need not be known before the call.
+          rows: tensors [P, N, ...], which need not be known before the call. 1 <= P < steps, less
+            one for each further frame of a stack.
           also: what else is written with them.
         """
         now, tail = self.rows_written.read_value(), self.queue_tail.read_value()
@@ -125,7 +140,7 @@ class ValidRows:
             write_at(self._queue, place, before),
             write_at(self._tail_at, steps % self.steps, tail_at),
             *self.ring.completing_writes(before, numbers, flat),
-            *also(before[: self.num_envs], numbers, entering),
+            *also(before[: self.num_envs], numbers, entering, self._leaving(now + written - 1)),
         ]
         with tf.control_dependencies(writes):
             return tf.group(
@@ -142,8 +157,10 @@ class ValidRows:
         """Places [head, tail) of the queue hold the rows that may be sampled; int64 scalars."""
         # Gathered, not read and then reshaped: one operation instead of two.
         written, tail = tf.gather(self.rows_written, 0), tf.gather(self.queue_tail, 0)
-        entered = tf.gather(self._tail_at, written % self.steps)  # by the oldest time step
-        return tf.where(written > self.steps, entered, tf.zeros_like(entered)), tail
+        # By the oldest time step all of whose frames are there.
+        oldest = written + self._history if self._history else written
+        entered = tf.gather(self._tail_at, oldest % self.steps)
+        return tf.where(oldest > self.steps, entered, tf.zeros_like(entered)), tail
 
     def queue_at(self, places: tf.Tensor) -> tf.Tensor:
         """The numbers of the rows that entered the queue at these places, int64 [M]."""
@@ -165,6 +182,17 @@ class ValidRows:
             write_at(self._queue, places % self.capacity, numbers),
             write_at(self._tail_at, steps, tails),
         )
+
+    def _leaving(self, newest: tf.Tensor) -> tf.Tensor | None:
+        """[h N] the rows of the time steps that a stack keeps from being sampled, if there is one.
+
+        Args:
+          newest: [1] time step that is written last.
+        """
+        if not self._history:
+            return None
+        after = np.arange(1, self._history + 1, dtype=np.int64)
+        return self.ring.numbers_of_steps(newest + after)
 
     def _entering(self, now: tf.Tensor, autoreset: tf.Tensor) -> tf.Tensor:
         """[.., N] 1 where the row before time step `now` becomes valid by it, else 0; int64."""
