@@ -93,7 +93,7 @@ def _without_version(env_id: str) -> str:
 
 
 def make_single(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
-    """Makes one env with gymnasium's usual wrappers, but without the checker of every step."""
+    """Makes one env with gymnasium's usual wrappers, but without its checker; ours check more."""
     with _explained(spec, spec.entry_point, env_kwargs):
         env = gym.make(spec, disable_env_checker=True, **env_kwargs)
     make_contains_quick(getattr(env.unwrapped, "action_space", None))

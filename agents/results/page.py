@@ -12,6 +12,7 @@ from agents.results.statistics import RESAMPLES
 from agents.results.table import Estimate, Made, Summary, by_env, differences
 
 Format = Callable[[float], str]
+_FEW = 5
 
 
 def as_markdown(
@@ -58,6 +59,10 @@ interquartile mean over seeds; intervals are 95 % stratified bootstrap percentil
 {RESAMPLES:,} resamples ([Agarwal et al. 2021](https://arxiv.org/abs/2108.13264)). *Time* is the
 median over seeds of the training's wall time, beside whatever else the machine did: it compares no
 speeds. The difference of two agents is that of their means, each side resampled by itself."""
+    if any(len(summary.row.seeds) < _FEW for summary in summaries):
+        text += f"""
+With fewer than {_FEW} seeds an interval is hardly more than the way from worst to best seed:
+it covers the true mean in far less than 95 % of cases."""
     if training:
         text += f"""
 *Training* is the mean over seeds of the mean return of the last {TRAINING_EPISODES} training

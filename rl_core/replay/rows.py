@@ -119,7 +119,7 @@ class Ring:
         return tf.gather(self.columns[name], numbers)
 
     def observations(self, numbers: tf.Tensor) -> tf.Tensor:
-        """What is learned from at the rows of these numbers, int64 [M].
+        """The observations that are learned from at the rows of these numbers, int64 [M].
 
         Returns:
           [M, ...] what they store; with a stack of k, [M, ..., k * C] of frames [..., C], the

@@ -20,9 +20,11 @@ The command makes the peers' environments and starts every worker as a separate 
 pinned to the same cores. Imports, compiling and a warm-up come before the first round. The number
 of updates of every round is asserted. The two sides of a ratio work one right after the other
 while all others wait, in each round in another order; the table shows the median of the rounds'
-ratios, with the least and the most. A difference below 10 % is a tie. A peer's figure is the best
-one of one thread, two and all cores, and where XLA is used of its own flags and of ours. *Memory*
-is what a worker has to itself after the last round, plus the files that processes share."""
+ratios, with the least and the most. A difference below 10 % is a tie. A peer's threads (one, two,
+all cores), and where XLA is used its flags (its own or ours), are those that were fastest in two
+short probes before the rounds; *setting* has what the others reached there, which may be more
+than the median of the rounds where neighbours disturbed them. *Memory* is what a worker has to
+itself after the last round, plus the files that processes share."""
 
 _HEADS = {
     "env steps/s": "env steps per second",
