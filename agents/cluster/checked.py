@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from agents.cluster.connect import ClusterError
 from agents.cluster.nodes import Node, alive, differing_processors, differing_versions, nodes_of
@@ -21,6 +22,10 @@ class CheckedNodes:
         self._may_be_used = {node.id: True for node in nodes}
         self._processors = {processor(), *(node.processor for node in nodes)}
         self._say = say
+
+    def options(self) -> dict[str, Any]:
+        """Returns Ray's options by which an actor comes only to a node that may be used."""
+        return {"label_selector": {"ray.io/node-id": f"in({','.join(self.usable())})"}}
 
     def usable(self) -> list[str]:
         """Returns the ids of those that may be used and are alive; if none is, of the dead ones.

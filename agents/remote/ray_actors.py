@@ -111,7 +111,7 @@ class RayActors:
 
         make = ray.remote(
             num_cpus=0, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD",
-            **self._where(),
+            **({} if self._nodes is None else self._nodes.options()),
         )(RemoteCollector)  # fmt: skip
         self._answered = deque(actor for actor in self._answered if actor not in since)
         for actor, begin in since.items():
@@ -198,13 +198,6 @@ class RayActors:
             with contextlib.suppress(ray.exceptions.RayError):
                 ray.kill(handle)
         self._handles, self._asked, self._weights, self._starting = {}, {}, {}, {}
-
-    def _where(self) -> dict[str, Any]:
-        """Returns Ray's options by which actors come only to nodes whose versions are known."""
-        if self._nodes is None:
-            return {}
-        known = ",".join(self._nodes.usable())
-        return {"label_selector": {"ray.io/node-id": f"in({known})"}}
 
     def _add_to_note(self, line: str) -> None:
         self.note = f"{self.note}; {line}" if self.note else line

@@ -90,7 +90,7 @@ class Ring:
         self, steps: int, num_envs: int, columns: Sequence[Column], stack: int = 1
     ) -> None:
         self.steps, self.num_envs, self.capacity = steps, num_envs, steps * num_envs
-        self._stack = stack
+        self._earlier = stack - 1
         self.columns: Rows = {
             of.name: large_variable(of.name, of.dtype, [self.capacity, *of.shape]) for of in columns
         }
@@ -126,11 +126,11 @@ class Ring:
           newest one last, and zeros for those before the episode's first.
         """
         frame = self.at("observation", numbers)
-        if self._stack == 1:
+        if not self._earlier:
             return frame
         frames, goes_back = [frame], tf.ones_like(numbers, tf.bool)
         lead = [-1, *[1] * (frame.shape.rank - 1)]
-        for _ in range(1, self._stack):
+        for _ in range(self._earlier):
             numbers = (numbers - self.num_envs) % self.capacity
             # Also where rows before the very first one would be: it too came by a reset. What was
             # never written is no bool, and `goes_back` is false first then.
@@ -164,6 +164,4 @@ def joined_frames(frames: tf.Tensor) -> tf.Tensor:
 
 def newest_frame(observations: Any, stack: int) -> Any:
     """[..., k * C] of k frames, a tensor or an array -> [..., C] the newest one."""
-    if stack == 1:
-        return observations
-    return observations[..., -(observations.shape[-1] // stack) :]
+    return observations if stack < 2 else observations[..., -(observations.shape[-1] // stack) :]
