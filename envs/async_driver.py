@@ -65,7 +65,7 @@ class AsyncEnvs(Envs):
                 first, last = int(part[0]), int(part[-1])
                 share = Share(
                     env_id, spec, num_envs, dict(env_kwargs), seed,
-                    has_action_masks, first, last,
+                    has_action_masks, spaces.stack, first, last,
                 )  # fmt: skip
                 self._workers.append(_Worker(share, memory))
             for worker in self._workers:

@@ -20,6 +20,7 @@ from envs.interface import Step
 from envs.lanes import blank_step
 from envs.registry import make_single
 from envs.spaces import read_spaces
+from envs.stacks import stacked
 from rl_core.errors import (
     EnvContractError,
     EnvError,
@@ -41,6 +42,7 @@ class Share(NamedTuple):
     env_kwargs: dict[str, Any]
     seed: int
     has_action_masks: bool
+    frame_stack: int
     first: int  # number of the first env
     last: int  # number of the last env
 
@@ -99,6 +101,7 @@ class _Envs:
                 for _ in range(first, end)
             ]
             spaces = read_spaces(share.env_id, envs[0].observation_space, envs[0].action_space)
+            spaces = stacked(spaces, share.frame_stack)
             blank = blank_step(share.num_envs, spaces, share.has_action_masks)
             actions, step = place(blank, memory)
             self._actions = actions[first:end]

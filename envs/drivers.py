@@ -202,6 +202,8 @@ class VectorEnvs(Envs):
         step.truncated[:] = as_flags("truncated", truncated, self.num_envs)
         if len(self._fresh) or len(self._ended):
             self._begin_episodes()
+        if self.spaces.stack > 1:
+            step.observation[self._fresh] = 0
         self._write(observation)
         self._require_finite_rewards()
         step.reward[:] = raw

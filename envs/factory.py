@@ -23,6 +23,7 @@ from envs.pool import PoolEnv
 from envs.registry import find_spec, make_single, make_vector
 from envs.seeding import episode_seed
 from envs.spaces import Spaces, read_spaces
+from envs.stacks import stacked
 from rl_core.arguments import require_a, require_whole
 from rl_core.errors import EnvError, did_you_mean, shown
 from rl_core.memory import check_memory, memory_limit, resident_bytes
@@ -42,6 +43,7 @@ def make_envs(
     vectorization: Vectorization = "sync",
     seed: int,
     env_kwargs: Mapping[str, Any] | None = None,
+    frame_stack: int = 1,
     first: int = 0,
 ) -> Envs:
     """Makes `num_envs` envs that step together.
@@ -59,6 +61,8 @@ def make_envs(
         the vector env of the package envpool; both are seeded only once, at their start.
       seed: the run's seed, >= 0.
       env_kwargs: arguments of the env, and `max_episode_steps` to change its time limit.
+      frame_stack: frames of an observation: what an env shows now and the steps before, the newest
+        one last along the last axis, with zeros before an episode's first (envs/stacks.py).
       first: number of the first env, if these are a share of a larger set; "sync" only. With the
         seed it determines every episode.
 
@@ -69,12 +73,13 @@ def make_envs(
     """
     _require_arguments(env_id, num_envs, vectorization, seed, env_kwargs)
     require_whole("first", first, 0)
+    require_whole("frame_stack", frame_stack, 1)
     if first and vectorization != "sync":
         raise EnvError(f"first = {first} needs vectorization = 'sync', got {vectorization!r}")
     _require_room(num_envs, _LEAST_BYTES[vectorization])
     make = partial(_make_sync, first=first) if first else _MAKE[vectorization]
     kwargs = dict(env_kwargs or {})
-    envs = make(env_id, num_envs, seed, kwargs)
+    envs = make(env_id, num_envs, seed, kwargs, frame_stack)
     if vectorization != "envpool":  # every env of envpool has a time limit
         envs.has_time_limit = _has_time_limit(find_spec(env_id), kwargs)
     return envs
@@ -139,12 +144,14 @@ def _make_sync(
     num_envs: int,
     seed: int,
     env_kwargs: Mapping[str, Any],
+    frame_stack: int,
     first: int = 0,
 ) -> Envs:
     spec = find_spec(env_id)
     with ExitStack() as opened:  # closes the envs if a later line raises
         envs = _make_all(spec, num_envs, env_kwargs, opened)
         spaces, masks = _checked_single(env_id, envs[0], seed)
+        spaces = stacked(spaces, frame_stack)
         opened.pop_all()
         driver = SingleEnv if num_envs == 1 else SyncEnvs
         return driver(env_id, envs, spaces, seed, has_action_masks=masks, first=first)
@@ -155,6 +162,7 @@ def _make_async(
     num_envs: int,
     seed: int,
     env_kwargs: Mapping[str, Any],
+    frame_stack: int,
 ) -> Envs:
     spec = find_spec(env_id)
     # An extra env in this process finds problems before any worker process starts.
@@ -166,7 +174,7 @@ def _make_async(
         spec,
         num_envs,
         env_kwargs,
-        spaces,
+        stacked(spaces, frame_stack),
         seed,
         has_action_masks=masks,
         frames_per_second=fps,
@@ -178,9 +186,10 @@ def _make_vector(
     num_envs: int,
     seed: int,
     env_kwargs: Mapping[str, Any],
+    frame_stack: int,
 ) -> Envs:
     env = make_vector(find_spec(env_id), num_envs, env_kwargs)
-    return _drive(env_id, env, seed)
+    return _drive(env_id, env, seed, frame_stack)
 
 
 def _make_pool(
@@ -188,8 +197,9 @@ def _make_pool(
     num_envs: int,
     seed: int,
     env_kwargs: Mapping[str, Any],
+    frame_stack: int,
 ) -> Envs:
-    return _drive(env_id, PoolEnv(env_id, num_envs, env_kwargs), seed)
+    return _drive(env_id, PoolEnv(env_id, num_envs, env_kwargs), seed, frame_stack)
 
 
 _MAKE = {
@@ -204,6 +214,7 @@ def _drive(
     env_id: str,
     vector_env: gym.vector.VectorEnv[Any, Any, Any],
     seed: int,
+    frame_stack: int,
 ) -> Envs:
     with ExitStack() as opened:
         env = opened.enter_context(closing(vector_env))
@@ -214,6 +225,7 @@ def _drive(
         )
         masks = finds_masks(env_id, info, (env.num_envs, spaces.num_actions))
         opened.pop_all()
+        spaces = stacked(spaces, frame_stack)
         return VectorEnvs(env_id, env, spaces, seed, has_action_masks=masks)
 
 

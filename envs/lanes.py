@@ -69,6 +69,7 @@ class Lane:
         observation = step.observation[row, ...]  # a view even if an observation is a scalar
         self._write = spaces.writer(observation)
         self._bytes = observation.data
+        self._frames = observation if spaces.stack > 1 else None
         self._legal = None if step.legal is None else step.legal[row]  # a view
         self._row = row
         self._rewards = step.reward
@@ -118,6 +119,8 @@ class Lane:
             except Exception as error:
                 raise env_error(error) from error
             observation, info = reset_results(result)
+            if self._frames is not None:
+                self._frames[...] = 0
             self._write(observation)
             if self._legal is not None:
                 write_legal(self._legal, info, False)

@@ -17,11 +17,13 @@ class Spaces(NamedTuple):
 
     observation_shape: tuple[int, ...]
     observation_dtype: np.dtype  # as stored
-    writer: Writer
+    writer: Writer  # of what the env shows next
     num_actions: int
     first_action: int  # the env's own number for the agent's action 0
     given_shape: tuple[int, ...]  # of an observation as the env gives it; () if Discrete
     byte_bounds: tuple[np.ndarray, np.ndarray] | None = None  # None: 0 and 255, or no bytes
+    stack: int = 1  # frames of an observation; `given_shape` begins with them if there are several
+    complete: Writer | None = None  # of whole observations, of all frames; None: `writer`
 
 
 def read_spaces(

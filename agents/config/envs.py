@@ -20,13 +20,14 @@ def training_envs(config: DqnConfig) -> Envs:
         from envs.in_graph.table import make_rules
 
         rules = make_rules(config.env_id, config.env_kwargs)
-        return ResidentEnvs(config.env_id, rules, config.num_envs)
+        return ResidentEnvs(config.env_id, rules, config.num_envs, config.frame_stack)
     return make_envs(
         config.env_id,
         config.num_envs,
         vectorization=config.vectorization,
         seed=config.seed,
         env_kwargs=config.env_kwargs,
+        frame_stack=config.frame_stack,
     )
 
 
@@ -59,4 +60,5 @@ def envs_beside(
         vectorization=whole,
         seed=config.seed if seed is None else seed,
         env_kwargs=config.env_kwargs | drawn,
+        frame_stack=config.frame_stack,
     )

@@ -65,6 +65,13 @@ class EnvKeys(Settings):
     num_envs: int = key(
         1, "copies of the env that step together; with loop = 'remote', of each actor", "envs", ge=1
     )
+    frame_stack: int = key(
+        1,
+        "frames of an observation: what the env shows now and in the steps before, with zeros "
+        "before an episode's first; the replay stores each once",
+        "frames",
+        ge=1,
+    )
     vectorization: Literal["sync", "async", "vector_entry_point", "envpool"] = key(
         "sync", "kind of vector env, see docs/loops.md"
     )
@@ -724,6 +731,15 @@ class DqnConfig(
                 f"rollout * num_envs = {rows:,} must be a multiple of batch_size, got "
                 f"{self.batch_size:,}"
             )
+
+    @property
+    def stored_stack(self) -> int:
+        """Rows that an observation that is learned from is made of.
+
+        Where actors deliver them, rows of one env do not lie one after the other, so each stores a
+        whole observation.
+        """
+        return 1 if self.loop == "remote" else self.frame_stack
 
     @property
     def updates_per_rollout(self) -> int:

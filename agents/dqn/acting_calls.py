@@ -12,7 +12,7 @@ from agents.dqn.networks import Networks
 from rl_core.graph.engine import Call, Engine
 from rl_core.graph.feeds import feed_check
 from rl_core.graph.members import Place
-from rl_core.replay import ReplayMemory, Rows
+from rl_core.replay import ReplayMemory, Rows, newest_frame
 
 
 class ActingCalls:
@@ -70,11 +70,16 @@ class ActingCalls:
 
     def _build_step(self, engine: Engine, memory: ReplayMemory) -> None:
         """Builds the call that stores a time step and acts on it."""
-        shown = memory.placeholders([self._num_envs])
+        shown, stack = memory.placeholders([self._num_envs]), memory.rows.stack
         self._observation, self._legal = shown["observation"], shown.get("legal")
+        if stack > 1:
+            whole = self._networks.observations
+            shape = [self._num_envs, *whole.shape.as_list()[1:]]
+            self._observation = tf.placeholder(whole.dtype, shape, "observation")
+            shown["observation"] = newest_frame(self._observation, stack)
         knobs, now = self._exploration.fed(), memory.rows.rows_written.read_value()
         chosen = self._choice(self._own.given_to(self._networks.values), now, knobs)
-        first = [shown[name] for name in ("observation", "reward", "terminated", "autoreset")]
+        first = [self._observation, *(shown[n] for n in ("reward", "terminated", "autoreset"))]
         self.check_shown = feed_check(first)
         feeds = [*first, *knobs.values(), *self._more_feeds()]
         write = memory.write(shown | chosen, now)

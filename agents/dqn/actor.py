@@ -14,7 +14,7 @@ from agents.dqn.joining import Joined
 from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.step_buffer import RowBuffer
 from rl_core.hyperparameters import Hyperparameters
-from rl_core.replay import ReplayMemory, Rows
+from rl_core.replay import ReplayMemory, Rows, newest_frame
 
 # Time steps that may wait to be stored, their bytes, and how many make the wait worth it.
 _WAITING_AT_MOST = 64
@@ -61,6 +61,7 @@ class Acting:
         self._epsilon = self._fed["epsilon"]
         self._time_step = np.zeros(1, np.int64)
         self.time_step: int | None = 0
+        self._stack = memory.rows.stack
         # Plain epsilon-greedy needs nothing of the graph but the best action.
         self._outside = exploration.outside(masks, config.seed)
         self._buffer = None if self._outside is None else RowBuffer()
@@ -142,7 +143,8 @@ class Acting:
         buffer = self._buffer
         assert buffer is not None
         actions = self._chosen(observation, reward, terminated, autoreset)
-        buffer.put(observation, actions, reward, terminated, autoreset)
+        frame = newest_frame(observation, self._stack)
+        buffer.put(frame, actions, reward, terminated, autoreset)
         if buffer.count == self._most:
             self.flush()
         return actions
@@ -156,7 +158,8 @@ class Acting:
         joined: Joined,
     ) -> np.ndarray:
         actions = self._chosen(observation, reward, terminated, autoreset)
-        joined.put(observation, actions, reward, terminated, autoreset)
+        frame = newest_frame(observation, self._stack)
+        joined.put(frame, actions, reward, terminated, autoreset)
         return actions
 
     def _chosen(self, observation: np.ndarray, *more: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import tensorflow.compat.v2 as tf2
 
 from agents.config.model import DqnConfig
 from envs.in_graph.interface import InGraphEnv
+from envs.stacks import frame_shape
 from rl_core.random import Draws, Keys
 
 
@@ -17,6 +18,7 @@ class EnvState(NamedTuple):
     """N envs between two time steps: what `agent.step` would be given, and the bookkeeping."""
 
     rules: Any  # as the rules have it
+    earlier: Any  # [N, ..., (k - 1) * C] the k - 1 frames before the present one; (): no stack
     reward: Any  # [N] float32
     terminated: Any  # [N] bool
     autoreset: Any  # [N] bool
@@ -32,7 +34,7 @@ class EnvsInGraph:
     Args:
       config: one run.
       keys: of the agent.
-      rules: of the env.
+      rules: of the env; also an attribute.
 
     Attributes:
       variables: the state of the envs.
@@ -41,13 +43,16 @@ class EnvsInGraph:
 
     def __init__(self, config: DqnConfig, keys: Keys, rules: InGraphEnv) -> None:
         self._config, self._keys, self.rules = config, keys, rules
-        N = config.num_envs
+        N, more = config.num_envs, config.frame_stack - 1
+        self._frame = frame_shape(rules.observation_shape)
+        earlier = [N, *self._frame[:-1], more * self._frame[-1]]
         with tf.variable_scope("envs"):
             # Before the session is open there are no keys to draw the first states by.
             first = rules.begin(self._draws(np.zeros(1, np.int64), rules.begin_draws))
             states = {name: tf.zeros(of.shape, of.dtype) for name, of in first._asdict().items()}
             self.variables = EnvState(
                 type(first)(*(_kept(name, nothing) for name, nothing in states.items())),
+                _kept("earlier", tf.zeros(earlier, rules.observation_dtype)) if more else (),
                 _kept("reward", tf.zeros([N])),
                 _kept("terminated", tf.zeros([N], tf.bool)),
                 _kept("autoreset", tf.ones([N], tf.bool)),
@@ -75,6 +80,13 @@ class EnvsInGraph:
         )  # fmt: skip
         return tf2.nest.flatten(saved)
 
+    def observe(self, state: EnvState) -> tf.Tensor:
+        """Returns what the agent sees, [N, ...]; with a stack, of all frames."""
+        now = self.rules.observe(state.rules)
+        if self._config.frame_stack < 2:
+            return now
+        return tf.concat([state.earlier, tf.reshape(now, [-1, *self._frame])], axis=-1)
+
     def step(
         self, state: EnvState, action: tf.Tensor, counter: tf.Tensor
     ) -> tuple[EnvState, tf.Tensor, tf.Tensor]:
@@ -99,8 +111,13 @@ class EnvsInGraph:
         ended = terminated
         if rules.max_episode_steps is not None:
             ended = tf.logical_or(ended, length >= rules.max_episode_steps)
+        earlier: Any = ()
+        if self._config.frame_stack > 1:
+            later = self.observe(state)[..., self._frame[-1] :]
+            earlier = _where(begins, tf.zeros_like(later), later)
         after = EnvState(
             tf2.nest.map_structure(lambda new, old: _where(begins, new, old), first, moved.state),
+            earlier,
             reward,
             terminated,
             begins,

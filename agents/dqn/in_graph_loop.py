@@ -27,7 +27,7 @@ from rl_core.graph.xla import built_for_xla
 from rl_core.networks import Conditions, Values
 from rl_core.optimizers.packed_adam import LoopAdam, Moments
 from rl_core.random import Draws, Keys
-from rl_core.replay import ReplayMemory
+from rl_core.replay import ReplayMemory, newest_frame
 
 
 class _Carried(NamedTuple):
@@ -135,7 +135,7 @@ class InGraphLoop:
     ) -> Any:
         """Makes one time step: act and store, learn, step the envs unless learning diverged."""
         config, now = self._config, self._memory.rows.rows_written.read_value()
-        observation = self.envs.rules.observe(state.rules)
+        observation = self.envs.observe(state)
 
         def uniform(name: str, shape: list[int]) -> tf.Tensor:
             return Draws(self._keys, name, now).uniform("act", shape)
@@ -146,7 +146,7 @@ class InGraphLoop:
         live = dict(zip(self.knobs, tf.unstack(self.fed.knobs), strict=True))
         chosen = self._exploration.choose(values, observation, now, live, None, uniform)
         shown = {
-            "observation": observation,
+            "observation": newest_frame(observation, self._memory.rows.stack),
             "reward": state.reward,
             "terminated": state.terminated,
             "autoreset": state.autoreset,

@@ -16,6 +16,7 @@ from rl_core.replay import (
     Sampler,
     UniformSampler,
     ValidRows,
+    newest_frame,
     transition_columns,
 )
 
@@ -47,7 +48,7 @@ def build_memory(
 
     Args:
       live: what samples are fed.
-      observations: [M, ...] of the shape and dtype that are stored.
+      observations: [M, ...] of the shape and dtype that are learned from.
       legal: [M, A] bool, if the envs say which actions are legal; else None.
 
     Raises:
@@ -55,12 +56,15 @@ def build_memory(
       MemoryLimitError: it needs more memory than there is.
     """
     masked = None if legal is None else int(legal.shape[1])
-    columns = transition_columns(observations.shape.as_list()[1:], observations.dtype, masked)
+    stack = config.stored_stack
+    frames = newest_frame(observations, stack)
+    columns = transition_columns(frames.shape.as_list()[1:], frames.dtype, masked)
     capacity = config.replay_capacity
     if config.rollout:
-        # One time step more: what the last one of a rollout led to, the first one of the next.
-        capacity = (config.rollout + 1) * config.num_envs
-    rows = ValidRows(capacity, config.num_envs, columns)
+        # One time step more: what the last one of a rollout led to, the first one of the next. And
+        # those of which the first ones need frames.
+        capacity = (config.rollout + stack) * config.num_envs
+    rows = ValidRows(capacity, config.num_envs, columns, stack=stack)
     n_step = live.reader("n_step") if "n_step" in live else None
     items = NStepTransitions(rows, live.reader("discount"), n_step, learned_rewards(live))
     sampler: Sampler = UniformSampler(rows)

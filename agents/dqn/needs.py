@@ -77,7 +77,7 @@ def needs(
     """Returns lower bounds for the replay, the networks and a batch."""
     each = f" for each of {members:,} members" if members > 1 else ""
     n = math.prod(observation_shape)
-    row = _row_bytes(observation_shape, dtype)
+    row = _row_bytes(observation_shape, dtype, config.stored_stack)
     size = chain_size(config, observation_shape, num_actions)
     copies, batch = weight_copies(config), config.batch_size
     transition = 2 * n * dtype.itemsize + _FLOAT * (2 * size.units + _pairs(config))
@@ -86,7 +86,7 @@ def needs(
     rows, kept = config.replay_capacity, "replay_capacity"
     if config.rollout:
         # The network looks at all rows of a rollout at once.
-        rows, kept = (config.rollout + 1) * config.num_envs, "rollout"
+        rows, kept = (config.rollout + config.stored_stack) * config.num_envs, "rollout"
         batch = max(batch, rows)
     return [
         Need(
@@ -126,9 +126,9 @@ def on_the_way(
     )
 
 
-def _row_bytes(observation_shape: Sequence[int], dtype: np.dtype) -> int:
-    # An action, a reward, two flags.
-    return math.prod(observation_shape) * dtype.itemsize + 4 + 4 + 2
+def _row_bytes(observation_shape: Sequence[int], dtype: np.dtype, stack: int = 1) -> int:
+    # A frame, an action, a reward, two flags.
+    return math.prod(observation_shape) // stack * dtype.itemsize + 4 + 4 + 2
 
 
 def weight_copies(config: DqnConfig) -> int:

@@ -83,7 +83,7 @@ class RolloutObjective:
     def _best_values(self, rows: tf.Tensor, counter: tf.Tensor) -> tf.Tensor:
         """[T + 1, N] largest value of a legal action at each row."""
         ring, conditions = self._rows.ring, self._conditions("returns", counter)
-        (values,) = self._networks.frozen_values(ring.at("observation", rows), conditions)
+        (values,) = self._networks.frozen_values(ring.observations(rows), conditions)
         legal = ring.at("legal", rows) if "legal" in ring.columns else None
         return tf.reshape(
             tf.reduce_max(legal_only(values.q, legal), axis=1), [-1, self._config.num_envs]

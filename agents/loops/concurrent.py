@@ -20,6 +20,7 @@ from agents.dqn.agent import DqnAgent
 from agents.dqn.step_buffer import RowBuffer
 from agents.loops.plain import LoopState, Tick, telling_env_step
 from envs import Envs, Episode, Step
+from rl_core.replay import newest_frame
 
 
 def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
@@ -78,12 +79,13 @@ class _Phase:
         """Steps the envs until learning is due; returns their last step and the last actions."""
         agent, envs, live = self._agent, self._envs, self._agent.hyperparameters
         period, env_steps = live["learn_period"], agent.config.env_steps
+        stack = agent.replay.rows.stack
         while True:
             chosen = agent.act(step.observation, state.tick, step.legal)
             actions = chosen.pop("action")
             self.shown.put(
-                step.observation, actions, step.reward, step.terminated, step.autoreset,
-                step.legal, chosen,
+                newest_frame(step.observation, stack), actions, step.reward, step.terminated,
+                step.autoreset, step.legal, chosen,
             )  # fmt: skip
             self.phases_due = state.clock.phases_due(state.new_steps, period)
             step = envs.step(actions)

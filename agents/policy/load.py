@@ -46,7 +46,9 @@ class LoadedPolicy:
     Attributes:
       config: of the run.
       num_actions: A.
-      observation_shape: of one observation as the env gives it; () for a Discrete space.
+      observation_shape: of one observation as the env gives it; () for a Discrete space. With a
+        `frame_stack` of k, of its last k, oldest first: as Gymnasium's FrameStackObservation with
+        padding_type="zero" gives them.
       has_action_masks: True if every call needs `action_mask`.
       live: the user's own live values, frozen as they were.
       env_step: at which the weights were read; 0 if it is not known.
@@ -142,7 +144,8 @@ class LoadedPolicy:
             self._spaces.observation_dtype,
         )
         try:
-            self._spaces.writer(rows[0] if single else rows)(observation)
+            write = self._spaces.complete or self._spaces.writer
+            write(rows[0] if single else rows)(observation)
         except (EnvContractError, EnvNotFinite) as error:
             raise FeedError(str(error).removesuffix(ADVICE)) from None
         return rows, single

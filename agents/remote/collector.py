@@ -53,8 +53,9 @@ class Collector:
         M = config.num_envs
         self._config, self._actor, self._collected = config, actor, 0
         self._envs = make_envs(
-            config.env_id, M, seed=config.seed, env_kwargs=config.env_kwargs, first=actor * M
-        )
+            config.env_id, M, seed=config.seed, env_kwargs=config.env_kwargs,
+            frame_stack=config.frame_stack, first=actor * M,
+        )  # fmt: skip
         self.kind = kind_of(self._envs)
         self._policy = _policy(config, self._envs, actor)
         self._version: int | None = None  # of the weights that the policy has

@@ -12,17 +12,23 @@ import numpy as np
 from envs.in_graph.interface import InGraphEnv
 from envs.interface import Envs, Episode, Step
 from envs.spaces import Spaces
+from envs.stacks import stacked
 from rl_core.errors import EnvError
 
 
 class ResidentEnvs(Envs):
     """N envs with the same rules, stepped by the agent.
 
+    Args:
+      env_id, rules: of the env.
+      num_envs: N.
+      frame_stack: frames of an observation.
+
     Attributes:
       rules: the rules of the env.
     """
 
-    def __init__(self, env_id: str, rules: InGraphEnv, num_envs: int) -> None:
+    def __init__(self, env_id: str, rules: InGraphEnv, num_envs: int, frame_stack: int = 1) -> None:
         spaces = Spaces(
             tuple(rules.observation_shape),
             np.dtype(rules.observation_dtype),
@@ -31,7 +37,7 @@ class ResidentEnvs(Envs):
             first_action=0,
             given_shape=tuple(rules.observation_shape),
         )
-        super().__init__(env_id, num_envs, spaces, has_action_masks=False)
+        super().__init__(env_id, num_envs, stacked(spaces, frame_stack), has_action_masks=False)
         self.rules = rules
 
     def reset(self) -> Step:

@@ -43,6 +43,7 @@ class ValidRows:
 
     Attributes:
       ring: the rows.
+      stack: the same.
       scope: variable scope of everything that belongs to the replay.
       rows_written: int64 [1] variable: time steps written so far, the newest one's outcome pending.
       queue_tail: int64 [1] variable: rows that ever entered the queue.
@@ -64,7 +65,7 @@ class ValidRows:
         stack: int = 1,
         name: str = "replay",
     ) -> None:
-        self.num_envs, self._history = num_envs, stack - 1
+        self.num_envs, self.stack, self._history = num_envs, stack, stack - 1
         self.steps = capacity // num_envs
         least = 3 + self._history
         if self.steps < least:

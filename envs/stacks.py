@@ -1,0 +1,61 @@
+"""Stacks of frames: an observation is what an env shows now and what it showed before.
+
+As Mnih et al. (2015), https://doi.org/10.1038/nature14236, with zeros before an episode's first
+frame, as Castro et al. (2018), https://arxiv.org/abs/1812.06110; Gymnasium's
+FrameStackObservation repeats the first frame there unless it is told otherwise.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from envs.observations import Write
+from envs.spaces import Spaces
+
+
+def frame_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the shape of a frame whose last axis the frames lie along: [H, W] -> [H, W, 1]."""
+    return shape if len(shape) not in (0, 2) else (*shape, 1)
+
+
+def stacked(spaces: Spaces, stack: int) -> Spaces:
+    """Returns the spaces of an env whose observations are `stack` frames, the newest one last.
+
+    Frames [..., C] become [..., k * C]; [H, W] become [H, W, k], and single numbers [k]. A row
+    must be all zeros when an episode begins.
+    """
+    if stack == 1:
+        return spaces
+    shape = frame_shape(spaces.observation_shape)
+    channels = shape[-1]
+    whole = (*shape[:-1], stack * channels)
+
+    def writer(rows: np.ndarray) -> Write:
+        lead = rows.shape[: rows.ndim - len(whole)]
+        frame = np.zeros((*lead, *spaces.observation_shape), spaces.observation_dtype)
+        write, newest = spaces.writer(frame), frame.reshape(*lead, *shape)
+
+        def push(observation: Any) -> None:
+            write(observation)  # raises before the row is changed
+            rows[..., :-channels] = rows[..., channels:]
+            rows[..., -channels:] = newest
+
+        return push
+
+    def complete(rows: np.ndarray) -> Write:
+        push, axis = writer(rows), rows.ndim - len(whole)
+
+        def write(observations: Any) -> None:
+            for frame in np.moveaxis(np.asarray(observations), axis, 0):
+                push(frame)
+
+        return write
+
+    bounds = spaces.byte_bounds
+    if bounds is not None and bounds[0].ndim:
+        low, high = (np.concatenate([of.reshape(shape)] * stack, axis=-1) for of in bounds)
+        bounds = low, high
+    return spaces._replace(
+        observation_shape=whole, writer=writer, byte_bounds=bounds, stack=stack,
+        given_shape=(stack, *spaces.given_shape), complete=complete,
+    )  # fmt: skip
