@@ -39,5 +39,5 @@ chunks.py          what such a call is fed and gives
 chunk_runner.py    makes such calls
 needs.py           how much memory an agent needs
 
-Imports: agents.config, envs.in_graph, rl_core.
+Imports: agents.config, envs.in_graph, envs.stacks, rl_core.
 """

@@ -7,5 +7,6 @@ remote.py       the remote loop: actors step the envs, perhaps on other machines
 choice.py       the loop of each config value
 evaluation.py   greedy evaluation on separate envs
 
-Imports: agents.config, agents.dqn, agents.remote, envs, rl_core.arguments, rl_core.errors.
+Imports: agents.config, agents.dqn, agents.remote, envs, rl_core.arguments, rl_core.errors,
+rl_core.replay.
 """
