@@ -169,6 +169,17 @@ def test_what_is_sampled_is_what_was_shown_whatever_happens(
             stacks.check(n)
 
 
+@pytest.mark.slow  # it takes a minute
+@pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
+def test_over_100_000_time_steps_what_is_sampled_is_what_was_shown(make, sampler):
+    stacks, checked = make(900, 3, 4, sampler, n_step=2 if sampler == "uniform" else None), 0
+    for t, step in enumerate(shown(100_000, 3, 4, ends=0.05)):
+        stacks.write([step])
+        if t % 20 == 19:
+            checked += len(stacks.check(2 if sampler == "uniform" else 1))
+    assert checked > 200_000
+
+
 @pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
 def test_all_valid_rows_are_drawn_and_no_other(make, sampler):
     stacks = make(24, 2, 3, sampler)
