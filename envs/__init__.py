@@ -5,6 +5,8 @@ registry.py    lookup and making of one env, with errors that name the cause
 checks.py      checks of the spaces and of the first observation
 spaces.py      conversion of an env's spaces to stored rows and actions from 0
 stacks.py      observations of several frames
+wrapping.py    how a single env is made, and what is put around it
+atari.py       ALE's games as agents are trained on them
 masks.py       masks of legal actions, for envs that give them
 lanes.py       one single env among several, and the rows it writes
 drivers.py     drivers in this process: one env, several in a loop, an env's own vector env

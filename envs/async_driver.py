@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from itertools import chain
 from multiprocessing import Pipe
 from typing import Any
@@ -25,6 +24,7 @@ from envs.async_worker import Share, map_memory, memory_size, place
 from envs.interface import Envs, Episode, Step
 from envs.lanes import blank_step
 from envs.spaces import Spaces
+from envs.wrapping import Making
 from rl_core.errors import EnvError, EnvFault, EnvWorkerLost, in_one_line
 
 _MAIN = "from envs.async_worker import main; main()"
@@ -46,7 +46,7 @@ class AsyncEnvs(Envs):
         env_id: str,
         spec: EnvSpec,
         num_envs: int,
-        env_kwargs: Mapping[str, Any],
+        making: Making,
         spaces: Spaces,
         seed: int,
         *,
@@ -64,8 +64,8 @@ class AsyncEnvs(Envs):
             for part in np.array_split(np.arange(num_envs), min(num_envs, _cores())):
                 first, last = int(part[0]), int(part[-1])
                 share = Share(
-                    env_id, spec, num_envs, dict(env_kwargs), seed,
-                    has_action_masks, spaces.stack, first, last,
+                    env_id, spec, num_envs, making, seed,
+                    has_action_masks, first, last,
                 )  # fmt: skip
                 self._workers.append(_Worker(share, memory))
             for worker in self._workers:

@@ -21,6 +21,7 @@ from envs.lanes import blank_step
 from envs.registry import make_single
 from envs.spaces import read_spaces
 from envs.stacks import stacked
+from envs.wrapping import Making
 from rl_core.errors import (
     EnvContractError,
     EnvError,
@@ -39,10 +40,9 @@ class Share(NamedTuple):
     env_id: str
     spec: EnvSpec
     num_envs: int  # of all workers together
-    env_kwargs: dict[str, Any]
+    making: Making
     seed: int
     has_action_masks: bool
-    frame_stack: int
     first: int  # number of the first env
     last: int  # number of the last env
 
@@ -97,11 +97,11 @@ class _Envs:
         first, end = share.first, share.last + 1
         with ExitStack() as opened:  # closes the envs if a later line raises
             envs = [
-                opened.enter_context(closing(make_single(share.spec, share.env_kwargs)))
+                opened.enter_context(closing(make_single(share.spec, share.making)))
                 for _ in range(first, end)
             ]
             spaces = read_spaces(share.env_id, envs[0].observation_space, envs[0].action_space)
-            spaces = stacked(spaces, share.frame_stack)
+            spaces = stacked(spaces, share.making.frame_stack)
             blank = blank_step(share.num_envs, spaces, share.has_action_masks)
             actions, step = place(blank, memory)
             self._actions = actions[first:end]

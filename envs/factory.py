@@ -24,6 +24,7 @@ from envs.registry import find_spec, make_single, make_vector
 from envs.seeding import episode_seed
 from envs.spaces import Spaces, read_spaces
 from envs.stacks import stacked
+from envs.wrapping import Making
 from rl_core.arguments import require_a, require_whole
 from rl_core.errors import EnvError, did_you_mean, shown
 from rl_core.memory import check_memory, memory_limit, resident_bytes
@@ -43,6 +44,8 @@ def make_envs(
     vectorization: Vectorization = "sync",
     seed: int,
     env_kwargs: Mapping[str, Any] | None = None,
+    wrapper: str = "",
+    wrapper_kwargs: Mapping[str, Any] | None = None,
     frame_stack: int = 1,
     first: int = 0,
 ) -> Envs:
@@ -61,6 +64,9 @@ def make_envs(
         the vector env of the package envpool; both are seeded only once, at their start.
       seed: the run's seed, >= 0.
       env_kwargs: arguments of the env, and `max_episode_steps` to change its time limit.
+      wrapper: put around each single env: "atari" (envs/atari.py), or "module:function" of a
+        function that takes an env, and `wrapper_kwargs`, and returns an env.
+      wrapper_kwargs: its arguments.
       frame_stack: frames of an observation: what an env shows now and the steps before, the newest
         one last along the last axis, with zeros before an episode's first (envs/stacks.py).
       first: number of the first env, if these are a share of a larger set; "sync" only. With the
@@ -78,10 +84,15 @@ def make_envs(
         raise EnvError(f"first = {first} needs vectorization = 'sync', got {vectorization!r}")
     _require_room(num_envs, _LEAST_BYTES[vectorization])
     make = partial(_make_sync, first=first) if first else _MAKE[vectorization]
-    kwargs = dict(env_kwargs or {})
-    envs = make(env_id, num_envs, seed, kwargs, frame_stack)
+    making = Making(dict(env_kwargs or {}), wrapper, dict(wrapper_kwargs or {}), frame_stack)
+    if wrapper and vectorization not in ("sync", "async"):
+        raise EnvError(
+            f"env_wrapper = {shown(wrapper)} is put around single envs, and vectorization = "
+            f"{vectorization!r} makes none; set vectorization = 'sync' or 'async'"
+        )
+    envs = make(env_id, num_envs, seed, making)
     if vectorization != "envpool":  # every env of envpool has a time limit
-        envs.has_time_limit = _has_time_limit(find_spec(env_id), kwargs)
+        envs.has_time_limit = _has_time_limit(find_spec(env_id), making.env_kwargs)
     return envs
 
 
@@ -122,7 +133,7 @@ def _require_room(num_envs: int, each: int) -> None:
 
 
 def _make_all(
-    spec: EnvSpec, num_envs: int, env_kwargs: Mapping[str, Any], opened: ExitStack
+    spec: EnvSpec, num_envs: int, making: Making, opened: ExitStack
 ) -> list[gym.Env[Any, Any]]:
     """Makes single envs; if there are many, first measures the memory of a few."""
     envs: list[gym.Env[Any, Any]] = []
@@ -135,7 +146,7 @@ def _make_all(
             grown = resident_bytes() - before
             if made >= _MANY or grown > memory_limit() / 50:
                 _require_room(num_envs, grown // (made - 1))
-        envs.append(opened.enter_context(closing(make_single(spec, env_kwargs))))
+        envs.append(opened.enter_context(closing(make_single(spec, making))))
     return envs
 
 
@@ -143,15 +154,14 @@ def _make_sync(
     env_id: str,
     num_envs: int,
     seed: int,
-    env_kwargs: Mapping[str, Any],
-    frame_stack: int,
+    making: Making,
     first: int = 0,
 ) -> Envs:
     spec = find_spec(env_id)
     with ExitStack() as opened:  # closes the envs if a later line raises
-        envs = _make_all(spec, num_envs, env_kwargs, opened)
+        envs = _make_all(spec, num_envs, making, opened)
         spaces, masks = _checked_single(env_id, envs[0], seed)
-        spaces = stacked(spaces, frame_stack)
+        spaces = stacked(spaces, making.frame_stack)
         opened.pop_all()
         driver = SingleEnv if num_envs == 1 else SyncEnvs
         return driver(env_id, envs, spaces, seed, has_action_masks=masks, first=first)
@@ -161,20 +171,19 @@ def _make_async(
     env_id: str,
     num_envs: int,
     seed: int,
-    env_kwargs: Mapping[str, Any],
-    frame_stack: int,
+    making: Making,
 ) -> Envs:
     spec = find_spec(env_id)
     # An extra env in this process finds problems before any worker process starts.
-    with closing(make_single(spec, env_kwargs)) as env:
+    with closing(make_single(spec, making)) as env:
         spaces, masks = _checked_single(env_id, env, seed)
         fps = float(env.metadata.get("render_fps", 30))
     return AsyncEnvs(
         env_id,
         spec,
         num_envs,
-        env_kwargs,
-        stacked(spaces, frame_stack),
+        making,
+        stacked(spaces, making.frame_stack),
         seed,
         has_action_masks=masks,
         frames_per_second=fps,
@@ -185,21 +194,20 @@ def _make_vector(
     env_id: str,
     num_envs: int,
     seed: int,
-    env_kwargs: Mapping[str, Any],
-    frame_stack: int,
+    making: Making,
 ) -> Envs:
-    env = make_vector(find_spec(env_id), num_envs, env_kwargs)
-    return _drive(env_id, env, seed, frame_stack)
+    env = make_vector(find_spec(env_id), num_envs, making.env_kwargs)
+    return _drive(env_id, env, seed, making.frame_stack)
 
 
 def _make_pool(
     env_id: str,
     num_envs: int,
     seed: int,
-    env_kwargs: Mapping[str, Any],
-    frame_stack: int,
+    making: Making,
 ) -> Envs:
-    return _drive(env_id, PoolEnv(env_id, num_envs, env_kwargs), seed, frame_stack)
+    pool = PoolEnv(env_id, num_envs, making.env_kwargs)
+    return _drive(env_id, pool, seed, making.frame_stack)
 
 
 _MAKE = {

@@ -12,8 +12,10 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvCreator, EnvSpec, VectorEnvCreator, load_env_creator
 
 from envs import minatar
+from envs.atari import quiet_ale
 from envs.in_graph import table as in_graph
 from envs.spaces import make_contains_quick
+from envs.wrapping import Making, wrapped
 from rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
 
 EntryPoint = EnvCreator | VectorEnvCreator | str | None
@@ -48,6 +50,8 @@ def find_spec(env_id: str) -> EnvSpec:
       EnvError: no env has this id, or the module cannot be imported.
     """
     module, _, name = env_id.rpartition(":")
+    if not module and name.startswith("ALE/"):
+        module = "ale_py"  # the namespace that users most often write without its module
     if module:
         _import_registering_module(module, env_id)
     spec = REGISTERED.get(name)
@@ -80,11 +84,9 @@ def _unregistered(module: str, name: str) -> str:
         return f"{problem}; did you mean {latest[near]!r}?"
     if module:
         return f"{problem}; correct the name, or register it there"
-    # ALE is the namespace that users most often write without its module.
-    module = "ale_py" if name.startswith("ALE/") else "module"
     return (
         f"{problem}; name a registered one with its version, such as 'CartPole-v1', or write "
-        f"'{module}:{in_one_line(name)}' to import the module that registers it"
+        f"'module:{in_one_line(name)}' to import the module that registers it"
     )
 
 
@@ -92,10 +94,13 @@ def _without_version(env_id: str) -> str:
     return re.sub(r"-v\d+$", "", env_id)
 
 
-def make_single(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
+def make_single(spec: EnvSpec, making: Making) -> gym.Env[Any, Any]:
     """Makes one env with gymnasium's usual wrappers, but without its checker; ours check more."""
-    with _explained(spec, spec.entry_point, env_kwargs):
-        env = gym.make(spec, disable_env_checker=True, **env_kwargs)
+    with _explained(spec, spec.entry_point, making.env_kwargs):
+        if str(spec.entry_point).startswith("ale_py"):
+            quiet_ale()
+        env = gym.make(spec, disable_env_checker=True, **making.env_kwargs)
+    env = wrapped(env, spec.id, making)
     make_contains_quick(getattr(env.unwrapped, "action_space", None))
     return env
 

@@ -27,6 +27,8 @@ def training_envs(config: DqnConfig) -> Envs:
         vectorization=config.vectorization,
         seed=config.seed,
         env_kwargs=config.env_kwargs,
+        wrapper=config.env_wrapper,
+        wrapper_kwargs=config.env_wrapper_kwargs,
         frame_stack=config.frame_stack,
     )
 
@@ -60,5 +62,7 @@ def envs_beside(
         vectorization=whole,
         seed=config.seed if seed is None else seed,
         env_kwargs=config.env_kwargs | drawn,
+        wrapper=config.env_wrapper,
+        wrapper_kwargs=config.env_wrapper_kwargs,
         frame_stack=config.frame_stack,
     )

@@ -98,6 +98,7 @@ PAPERS = (
 _VALUES = {
     "env_id": "text",
     "env_kwargs": "table",
+    "env_wrapper_kwargs": "table",
     "network": "text",
     "hidden": "list of whole numbers >= 1",
     "head_hidden": "list of whole numbers >= 1",

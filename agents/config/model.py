@@ -31,6 +31,7 @@ _NOT_OF_ROLLOUTS = (
     *("chain", "chain_torso", "refresh_period"),
     *("prepared", "munchausen", *PREPARED, "sync_fit_updates", "min_target_age", "max_target_age"),
 )
+WRAPPERS = ("atari",)  # of envs/wrapping.py
 LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/sinks.md
 
 
@@ -62,6 +63,11 @@ class EnvKeys(Settings):
     env_kwargs: dict[str, Any] = key(
         {}, "arguments of the env; `max_episode_steps` changes its time limit"
     )
+    env_wrapper: str = key(
+        "",
+        'put around each env: atari, or your own as "module:function", see docs/loops.md',
+    )
+    env_wrapper_kwargs: dict[str, Any] = key({}, "arguments of the wrapper")
     num_envs: int = key(
         1, "copies of the env that step together; with loop = 'remote', of each actor", "envs", ge=1
     )
@@ -77,6 +83,11 @@ class EnvKeys(Settings):
     )
     seed: int = key(0, "seed of the envs, the weights and every random draw", ge=0, lt=2**63)
     env_steps: int = key(50_000, "length of the run, over all copies of the env", "env steps", ge=1)
+
+    @field_validator("env_wrapper")
+    @classmethod
+    def _check_wrapper(cls, name: str) -> str:
+        return _known_or_own("env_wrapper", name, WRAPPERS) if name else name
 
 
 class RewardKeys(Settings):
@@ -682,6 +693,10 @@ class DqnConfig(
             raise ValueError(f"epochs needs rollout > 0, got epochs = {self.epochs}")
         if self.loop == "remote":
             self._check_actors()
+        if self.env_wrapper_kwargs and not self.env_wrapper:
+            raise ValueError("env_wrapper_kwargs needs env_wrapper")
+        if self.env_wrapper and self.loop == "compiled":
+            raise ValueError("loop = 'compiled' has its envs in the graph; leave env_wrapper out")
         self._check_chain()
         return self
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from agents.config.own_function import MORE, failure, imported
 from agents.config.own_live import OwnLive
 from rl_core.errors import ConfigError, ShapeError, UnknownName, did_you_mean, in_one_line, shown
 from rl_core.graph.scopes import root_scope, stop_gradient_getter, variables_in
 from rl_core.networks import Conditions
 from rl_core.networks.network import LiveScalars
+from rl_core.own_function import MORE, failure, imported
 from rl_core.random import Draws
 
 _BATCH = 3  # observations that it is tried out on

@@ -54,6 +54,7 @@ class Collector:
         self._config, self._actor, self._collected = config, actor, 0
         self._envs = make_envs(
             config.env_id, M, seed=config.seed, env_kwargs=config.env_kwargs,
+            wrapper=config.env_wrapper, wrapper_kwargs=config.env_wrapper_kwargs,
             frame_stack=config.frame_stack, first=actor * M,
         )  # fmt: skip
         self.kind = kind_of(self._envs)

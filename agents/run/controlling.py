@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from agents.config.model import DqnConfig
-from agents.config.own_function import MORE, failure
 from agents.controllers.choice import controller_of
 from agents.controllers.seen import Fit, Seen
 from agents.dqn.agent import DqnAgent
@@ -23,6 +22,7 @@ from rl_core.control.commands import do_command, set_command
 from rl_core.control.timetable import Decision
 from rl_core.errors import ControllerFault, RlCoreError, in_one_line, shown
 from rl_core.hyperparameters import plain
+from rl_core.own_function import MORE, failure
 
 _DO = "do"
 # Curves that tell of the machine, and those whose points depend on when somebody looked.

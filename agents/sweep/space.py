@@ -23,7 +23,8 @@ _NUMBER = r"[+-]?[\d_]*\.?\d[\d_]*(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::(\w+))?")
 _SCALES = ("linear", "log")
 # A score is one of an env, and of so many episodes.
-_SAME_FOR_ALL = {"seed", "env_id", "env_kwargs", *MAY_CHANGE} - {"env_steps"}
+_OF_ENV = {"env_id", "env_kwargs", "env_wrapper", "env_wrapper_kwargs"}
+_SAME_FOR_ALL = {"seed", *_OF_ENV, *MAY_CHANGE} - {"env_steps"}
 _WHOLE_IN_SCHEDULES = ("steps", "begin")
 _WANTED = "NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=VALUE,VALUE,..."
 

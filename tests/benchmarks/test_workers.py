@@ -28,6 +28,7 @@ import pytest
 from agents.config.files import load_config
 from agents.config.model import DqnConfig
 from envs.registry import make_single
+from envs.wrapping import Making
 from tests.benchmarks import numpy_jax
 from tests.benchmarks.scenarios import SCENARIOS
 
@@ -281,7 +282,7 @@ def test_everybodys_envs_have_gymnasiums_checker_or_nobodys(load, monkeypatch, c
 
     assert checked(gymnasium.make("CartPole-v1")) == checker
     spec = gymnasium.spec("CartPole-v1")
-    assert checked(make_single(spec, {})) == checker  # ours asks for none
+    assert checked(make_single(spec, Making({}))) == checker  # ours asks for none
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
@@ -414,7 +415,7 @@ def learns_as_the_twin_does(begun, batches, syncs_after, learner):
 
 def after_in_gymnasium(observation, action):
     """Where CartPole-v1 goes from there, and whether it has fallen."""
-    env = make_single(gymnasium.spec("CartPole-v1"), {})
+    env = make_single(gymnasium.spec("CartPole-v1"), Making({}))
     env.reset(seed=0)
     env.unwrapped.state = tuple(np.float64(observation))
     observation, _, terminated, _, _ = env.step(int(action))
@@ -488,7 +489,7 @@ def test_purejaxrls_worker_stores_what_gymnasiums_env_does(small):
 def test_purejaxrls_cartpole_is_gymnasiums(each_jax, load):
     """Step by step, through an episode that falls and one that the time limit ends."""
     worker = load("purejaxrl_worker")
-    env = make_single(gymnasium.spec("CartPole-v1"), {})
+    env = make_single(gymnasium.spec("CartPole-v1"), Making({}))
     for weights, ends_by_time in (((0.1, 0.5, 5, 1), True), ((0, 0, -1, 0), False)):
         observation, _ = env.reset(seed=0)
         time, over = 0, False

@@ -33,19 +33,13 @@ def test_a_shipped_config_begins_with_a_line_about_it(name):
 
 
 def made_envs(config):
-    from envs import make_envs
+    from agents.config.envs import envs_beside
 
-    return make_envs(
-        config.env_id,
-        config.num_envs,
-        vectorization=config.vectorization,
-        seed=config.seed,
-        env_kwargs=config.env_kwargs,
-    )
+    return envs_beside(config, config.num_envs)
 
 
 # One of each env.
-@pytest.mark.parametrize("name", ["cartpole", "acrobot", "mountaincar"])
+@pytest.mark.parametrize("name", ["cartpole", "acrobot", "mountaincar", "atari-dqn"])
 def test_a_shipped_configs_env_can_be_made(name):
     envs = made_envs(load_config(name))
     assert envs.reset().observation.shape[1:] == envs.observation_shape

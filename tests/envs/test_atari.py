@@ -35,10 +35,11 @@ def played(envs, steps):
     return rows + [copied(envs.step(row)) for row in actions_for(envs, steps)]
 
 
-def test_without_the_package_one_line_says_what_to_install(monkeypatch):
+@pytest.mark.parametrize("env_id", [SPACE_INVADERS, "ALE/SpaceInvaders-v5"])
+def test_without_the_package_one_line_says_what_to_install(monkeypatch, env_id):
     monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(EnvError) as refused:
-        made(1)
+        made(1, env_id)
     assert "the module 'ale_py' that should register it cannot be imported" in str(refused.value)
     assert str(refused.value).endswith("run: pip install 'targetnet[atari]'")
     assert "\n" not in str(refused.value)
@@ -151,3 +152,76 @@ class TestInstalled:
     def test_an_unknown_game_names_the_nearest(self):
         with pytest.raises(EnvError, match=r"did you mean 'ALE/Breakout-v5'\?"):
             made(1, "ale_py:ALE/Braekout-v5")
+
+
+def alone(game, seed=3, frame_stack=4, **kwargs):
+    """One of ALE's games in an env of its own, as agents are trained on it."""
+    return make_envs(
+        f"ALE/{game}-v5", seed=seed, wrapper="atari", frame_stack=frame_stack,
+        env_kwargs={"frameskip": 1, "max_num_frames_per_episode": 400} | kwargs,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("game", ["Pong", "Breakout", "Freeway", "SpaceInvaders"])
+def test_a_single_env_and_ales_vector_env_show_the_same_frame_by_frame(game):
+    """Without sticky actions: these are other draws in the two.
+
+    From the fourth time step of an episode on: where it begins, ALE's vector env repeats the first
+    frame, and ours has zeros.
+    """
+    one = alone(game, repeat_action_probability=0.0)
+    many = make_envs(
+        f"ALE/{game}-v5", 1, vectorization="vector_entry_point", seed=3,
+        env_kwargs={
+            "repeat_action_probability": 0.0, "noop_max": 0, "use_fire_reset": False,
+            "max_num_frames_per_episode": 400,
+        },
+    )  # fmt: skip
+    assert one.num_actions == many.num_actions and one.observation_shape == (84, 84, 4)
+    since = 0
+    steps = zip(played(one, 99), played(many, 99), strict=True)
+    for a, b in steps:
+        since = 0 if a.autoreset[0] else since + 1
+        np.testing.assert_array_equal(a.observation[..., -1], b.observation[..., -1])
+        if since >= 3:
+            np.testing.assert_array_equal(a.observation, b.observation)
+        for name in ("reward", "terminated", "truncated", "autoreset"):
+            np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+    one.close(), many.close()
+
+
+def test_by_default_actions_stick_and_a_lost_life_is_no_end():
+    envs = alone("Breakout", max_num_frames_per_episode=108_000, frame_stack=1)
+    (lane,) = envs._lanes
+    assert lane.env.unwrapped.ale.getFloat("repeat_action_probability") == 0.25
+    envs.reset()
+    lives, rng = {lane.env.unwrapped.ale.lives()}, np.random.default_rng(0)
+    while not (step := envs.step(rng.integers(4, size=1))).terminated[0]:
+        lives.add(lane.env.unwrapped.ale.lives())
+    assert lives == {5, 4, 3, 2, 1} and step.episodes[0].length > 100
+    envs.close()
+
+
+def test_an_env_that_was_brought_back_shows_the_same_frames():
+    envs, again = alone("Pong"), alone("Pong")
+    step = played(envs, 60)[-1]
+    back, problems = again.restore(envs.state())
+    assert problems == []
+    np.testing.assert_array_equal(back.observation, step.observation)
+    assert len(set(back.observation[0].reshape(-1, 4).sum(axis=0).tolist())) > 1
+    envs.close(), again.close()
+
+
+def test_begun_with_steps_of_no_action_episodes_differ():
+    envs = make_envs(
+        "ALE/Pong-v5", 4, seed=0, wrapper="atari", wrapper_kwargs={"noop_max": 30},
+        env_kwargs={"frameskip": 1},
+    )  # fmt: skip
+    first = envs.reset().observation
+    assert len({frame.tobytes() for frame in first}) > 1
+    envs.close()
+
+
+def test_frames_are_skipped_once():
+    with pytest.raises(EnvError, match=r"set env_kwargs = \{ frameskip = 1 \}"):
+        make_envs("ALE/Pong-v5", seed=0, wrapper="atari")

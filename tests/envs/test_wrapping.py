@@ -1,0 +1,99 @@
+"""Wrappers that a run puts around each of its envs."""
+
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.wrappers import TransformReward
+
+from envs import make_envs
+from rl_core.errors import ConfigError, EnvError
+
+HERE = __name__
+CLOSED = []
+
+
+def tenfold(env, factor=10.0):
+    """Multiplies every reward."""
+    return TransformReward(env, lambda reward: factor * reward)
+
+
+def nothing(env):
+    """Forgets to return the env."""
+
+
+def fails(env):
+    env.close = lambda: CLOSED.append(env)
+    raise RuntimeError("no such luck")
+
+
+def needs_something(env):
+    import a_package_that_is_not_there  # noqa: F401
+
+
+def made(wrapper, num_envs=1, env_id="CartPole-v1", **options):
+    return make_envs(env_id, num_envs, seed=0, wrapper=wrapper, **options)
+
+
+def rewards(envs, steps=5):
+    envs.reset()
+    found = [envs.step(np.zeros(envs.num_envs, np.int64)).reward.tolist() for _ in range(steps)]
+    envs.close()
+    return found
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_it_is_put_around_each_env(vectorization):
+    assert rewards(made(f"{HERE}:tenfold", 2, vectorization=vectorization)) == [[10.0, 10.0]] * 5
+
+
+def test_it_takes_its_arguments():
+    assert rewards(made(f"{HERE}:tenfold", wrapper_kwargs={"factor": 3}), 1) == [[3.0]]
+
+
+def test_without_one_the_env_is_as_it_is():
+    assert rewards(made(""), 1) == [[1.0]]
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "kwargs", "error", "line"),
+    [
+        ("nowhere:f", {}, ConfigError, r"env_wrapper 'nowhere:f' cannot be imported"),
+        (f"{HERE}:tenfolt", {}, ConfigError, "has no function 'tenfolt'; did you mean 'tenfold'"),
+        (f"{HERE}:nothing", {}, EnvError, r"env_wrapper '.*:nothing' must return an env, got None"),
+        (
+            f"{HERE}:tenfold",
+            {"facto": 1},
+            EnvError,
+            r"cannot wrap 'CartPole-v1' with env_wrapper_kwargs {'facto': 1} \(TypeError: ",
+        ),
+        (f"{HERE}:needs_something", {}, EnvError, r"a_package_that_is_not_there.*install that"),
+        ("atari", {}, EnvError, r"cannot wrap 'CartPole-v1' \(ValueError: it is none of ALE's"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(wrapper, kwargs, error, line):
+    with pytest.raises(error, match=line) as told:
+        made(wrapper, wrapper_kwargs=kwargs)
+    assert "\n" not in str(told.value)
+
+
+def test_an_env_that_cannot_be_wrapped_is_closed():
+    CLOSED.clear()
+    with pytest.raises(EnvError, match=r"\(RuntimeError: no such luck\) at .*test_wrapping.py"):
+        made(f"{HERE}:fails")
+    assert len(CLOSED) == 1 and isinstance(CLOSED[0], gym.Env)
+
+
+@pytest.mark.parametrize("vectorization", ["vector_entry_point", "envpool"])
+def test_a_vector_env_has_no_single_envs_to_wrap(vectorization):
+    with pytest.raises(EnvError, match="is put around single envs, and vectorization = "):
+        made(f"{HERE}:tenfold", vectorization=vectorization)
+
+
+def test_without_opencv_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    with pytest.raises(EnvError) as refused:
+        made("atari", env_id="ALE/Pong-v5", env_kwargs={"frameskip": 1})
+    assert str(refused.value).startswith("env_wrapper 'atari' needs something that cannot be")
+    assert str(refused.value).endswith("run: pip install 'targetnet[atari]'")
