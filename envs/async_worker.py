@@ -19,8 +19,7 @@ from envs.drivers import SyncEnvs
 from envs.interface import Step
 from envs.lanes import blank_step
 from envs.registry import make_single
-from envs.spaces import read_spaces
-from envs.stacks import stacked
+from envs.stacks import spaces_for
 from envs.wrapping import Making
 from rl_core.errors import (
     EnvContractError,
@@ -100,8 +99,9 @@ class _Envs:
                 opened.enter_context(closing(make_single(share.spec, share.making)))
                 for _ in range(first, end)
             ]
-            spaces = read_spaces(share.env_id, envs[0].observation_space, envs[0].action_space)
-            spaces = stacked(spaces, share.making.frame_stack)
+            spaces = spaces_for(
+                share.env_id, envs[0].observation_space, envs[0].action_space, share.making
+            )
             blank = blank_step(share.num_envs, spaces, share.has_action_masks)
             actions, step = place(blank, memory)
             self._actions = actions[first:end]

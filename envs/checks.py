@@ -36,31 +36,31 @@ def require_discrete_actions(env_id: str, space: gym.Space[Any]) -> gym.spaces.D
     )
 
 
-def require_array_observations(
-    env_id: str, space: gym.Space[Any]
-) -> gym.spaces.Box | gym.spaces.Discrete:
+ArraySpaces = (
+    gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary
+)
+
+
+def require_array_observations(env_id: str, space: gym.Space[Any], name: str = "") -> ArraySpaces:
     """Returns `space` if its observations are single arrays or numbers.
 
+    Args:
+      name: of a part of an observation, for messages.
+
     Raises:
-      EnvError: the space is neither a Box nor Discrete.
+      EnvError: the space is no Box, Discrete, MultiDiscrete or MultiBinary.
     """
-    if isinstance(space, gym.spaces.Box | gym.spaces.Discrete):
+    if isinstance(space, ArraySpaces):
         return space
-    if _is_flattenable(space):
-        advice = "register it wrapped in gymnasium.wrappers.FlattenObservation"
+    where = f" at {name!r}" if name else ""
+    if name:
+        advice = "leave it out by naming the others in observation_keys"
     else:
-        advice = "register it in a wrapper that turns its observation into a Box"
+        advice = "put a wrapper around it (env_wrapper) that turns its observation into a Box"
     raise EnvError(
-        f"env {shown(env_id)} has the observation space {_text_of(space)}, but the agent stores "
-        f"each observation as one array, a Box or a Discrete space; {advice}"
+        f"env {shown(env_id)} has{where} the observation space {_text_of(space)}, but the agent "
+        f"learns from arrays and numbers: Box, Discrete, MultiDiscrete and MultiBinary; {advice}"
     )
-
-
-def _is_flattenable(space: Any) -> bool:
-    try:
-        return bool(space.is_np_flattenable)
-    except Exception:  # a custom Space class may lack this property
-        return False
 
 
 def _text_of(space: Any) -> str:
@@ -71,7 +71,7 @@ def _text_of(space: Any) -> str:
 
 
 def require_matching_observation(
-    env_id: str, space: gym.Space[Any], stored_dtype: np.dtype, observation: Any
+    env_id: str, space: gym.Space[Any], stored_dtype: np.dtype, observation: Any, name: str = ""
 ) -> None:
     """Raises EnvError unless the `observation` of a reset fits `space` and can be stored.
 
@@ -82,14 +82,15 @@ def require_matching_observation(
     problem = ""
     if array.shape != space.shape:
         problem = f"one of shape {array.shape}"
-    elif isinstance(space, gym.spaces.Discrete):
+    elif not isinstance(space, gym.spaces.Box):
         problem = "" if space.contains(array) else in_one_line(array)
     elif not can_store(stored_dtype, array.dtype):
         problem = f"one of dtype {array.dtype}"
     elif not finite_in_float32(array).all():
         problem = "one with NaN or infinite numbers, or numbers beyond float32"
     if problem:
+        where = f" at {name!r}" if name else ""
         raise EnvError(
-            f"env {shown(env_id)}: reset must give an observation of its observation space "
+            f"env {shown(env_id)}: reset must give{where} an observation of its observation space "
             f"{in_one_line(space)}, got {problem}; correct the env or its observation_space"
         )

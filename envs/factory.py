@@ -3,7 +3,7 @@
 All problems of an env that can be found before the run are found here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from numbers import Integral
@@ -13,17 +13,19 @@ from typing import Any, Literal, get_args
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
+from envs.arrays import array_space
 from envs.async_driver import AsyncEnvs
 from envs.checks import require_matching_observation
 from envs.drivers import SingleEnv, SyncEnvs, VectorEnvs
 from envs.interface import Envs
 from envs.masks import finds_masks
+from envs.nests import Leaf, at, leaves
 from envs.outcomes import env_error
 from envs.pool import PoolEnv
 from envs.registry import find_spec, make_single, make_vector
 from envs.seeding import episode_seed
-from envs.spaces import Spaces, read_spaces
-from envs.stacks import stacked
+from envs.spaces import Spaces
+from envs.stacks import spaces_for
 from envs.wrapping import Making
 from rl_core.arguments import require_a, require_whole
 from rl_core.errors import EnvError, did_you_mean, shown
@@ -47,6 +49,7 @@ def make_envs(
     wrapper: str = "",
     wrapper_kwargs: Mapping[str, Any] | None = None,
     frame_stack: int = 1,
+    observation_keys: Sequence[str] = (),
     first: int = 0,
 ) -> Envs:
     """Makes `num_envs` envs that step together.
@@ -69,6 +72,8 @@ def make_envs(
       wrapper_kwargs: its arguments.
       frame_stack: frames of an observation: what an env shows now and the steps before, the newest
         one last along the last axis, with zeros before an episode's first (envs/stacks.py).
+      observation_keys: of observations that are dicts or tuples, the parts that are wanted; empty:
+        all (envs/nests.py).
       first: number of the first env, if these are a share of a larger set; "sync" only. With the
         seed it determines every episode.
 
@@ -84,7 +89,10 @@ def make_envs(
         raise EnvError(f"first = {first} needs vectorization = 'sync', got {vectorization!r}")
     _require_room(num_envs, _LEAST_BYTES[vectorization])
     make = partial(_make_sync, first=first) if first else _MAKE[vectorization]
-    making = Making(dict(env_kwargs or {}), wrapper, dict(wrapper_kwargs or {}), frame_stack)
+    making = Making(
+        dict(env_kwargs or {}), wrapper, dict(wrapper_kwargs or {}), frame_stack,
+        tuple(observation_keys),
+    )  # fmt: skip
     if wrapper and vectorization not in ("sync", "async"):
         raise EnvError(
             f"env_wrapper = {shown(wrapper)} is put around single envs, and vectorization = "
@@ -160,8 +168,7 @@ def _make_sync(
     spec = find_spec(env_id)
     with ExitStack() as opened:  # closes the envs if a later line raises
         envs = _make_all(spec, num_envs, making, opened)
-        spaces, masks = _checked_single(env_id, envs[0], seed)
-        spaces = stacked(spaces, making.frame_stack)
+        spaces, masks = _checked_single(env_id, envs[0], seed, making)
         opened.pop_all()
         driver = SingleEnv if num_envs == 1 else SyncEnvs
         return driver(env_id, envs, spaces, seed, has_action_masks=masks, first=first)
@@ -176,14 +183,14 @@ def _make_async(
     spec = find_spec(env_id)
     # An extra env in this process finds problems before any worker process starts.
     with closing(make_single(spec, making)) as env:
-        spaces, masks = _checked_single(env_id, env, seed)
+        spaces, masks = _checked_single(env_id, env, seed, making)
         fps = float(env.metadata.get("render_fps", 30))
     return AsyncEnvs(
         env_id,
         spec,
         num_envs,
         making,
-        stacked(spaces, making.frame_stack),
+        spaces,
         seed,
         has_action_masks=masks,
         frames_per_second=fps,
@@ -197,7 +204,7 @@ def _make_vector(
     making: Making,
 ) -> Envs:
     env = make_vector(find_spec(env_id), num_envs, making.env_kwargs)
-    return _drive(env_id, env, seed, making.frame_stack)
+    return _drive(env_id, env, seed, making)
 
 
 def _make_pool(
@@ -207,7 +214,7 @@ def _make_pool(
     making: Making,
 ) -> Envs:
     pool = PoolEnv(env_id, num_envs, making.env_kwargs)
-    return _drive(env_id, pool, seed, making.frame_stack)
+    return _drive(env_id, pool, seed, making)
 
 
 _MAKE = {
@@ -222,27 +229,34 @@ def _drive(
     env_id: str,
     vector_env: gym.vector.VectorEnv[Any, Any, Any],
     seed: int,
-    frame_stack: int,
+    making: Making,
 ) -> Envs:
     with ExitStack() as opened:
         env = opened.enter_context(closing(vector_env))
-        spaces = read_spaces(env_id, env.single_observation_space, env.single_action_space)
+        space = env.single_observation_space
+        spaces = spaces_for(env_id, space, env.single_action_space, making)
         first, info = _first_reset(env_id, env, seed)
-        require_matching_observation(
-            env_id, env.single_observation_space, spaces.observation_dtype, first[0]
-        )
+        for leaf in leaves(env_id, space, making.observation_keys):
+            _require_matching(env_id, leaf, at(first, leaf.path)[0])
         masks = finds_masks(env_id, info, (env.num_envs, spaces.num_actions))
         opened.pop_all()
-        spaces = stacked(spaces, frame_stack)
         return VectorEnvs(env_id, env, spaces, seed, has_action_masks=masks)
 
 
-def _checked_single(env_id: str, env: gym.Env[Any, Any], seed: int) -> tuple[Spaces, bool]:
+def _checked_single(
+    env_id: str, env: gym.Env[Any, Any], seed: int, making: Making
+) -> tuple[Spaces, bool]:
     """Returns the spaces of one env, and True if the env has action masks."""
-    spaces = read_spaces(env_id, env.observation_space, env.action_space)
+    spaces = spaces_for(env_id, env.observation_space, env.action_space, making)
     first, info = _first_reset(env_id, env, seed)
-    require_matching_observation(env_id, env.observation_space, spaces.observation_dtype, first)
+    for leaf in leaves(env_id, env.observation_space, making.observation_keys):
+        _require_matching(env_id, leaf, at(first, leaf.path))
     return spaces, finds_masks(env_id, info, (spaces.num_actions,))
+
+
+def _require_matching(env_id: str, leaf: Leaf, observation: Any) -> None:
+    dtype = array_space(env_id, leaf.space, leaf.name).dtype
+    require_matching_observation(env_id, leaf.space, dtype, observation, leaf.name)
 
 
 def _first_reset(

@@ -53,6 +53,7 @@ class Envs(ABC):
         self.observation_shape = spaces.observation_shape  # of one env
         self.observation_dtype = spaces.observation_dtype  # as stored: float32, uint8 or bool
         self.byte_bounds = spaces.byte_bounds  # (low, high) for uint8; None: 0 and 255
+        self.parts = spaces.parts  # of packed observations; (): each is one array
         self.num_actions = spaces.num_actions  # actions are 0 .. num_actions - 1
         self.first_action = spaces.first_action  # the env's own number for action 0
         self.has_action_masks = has_action_masks  # True: every step has `legal`

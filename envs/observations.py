@@ -95,6 +95,64 @@ def one_hot_writer(space: gym.spaces.Discrete) -> Writer:
     return writer
 
 
+def one_hots_writer(space: gym.spaces.MultiDiscrete) -> Writer:
+    """Returns the writer of several numbers into one-hot rows that lie side by side."""
+    first, counts = space.start.reshape(-1), space.nvec.reshape(-1)
+    places = np.concatenate([[0], np.cumsum(counts)[:-1]])
+
+    def writer(rows: np.ndarray) -> Write:
+        lead = rows.shape[:-1]
+        shape = (*lead, *space.shape)
+
+        def write(observation: Any) -> None:
+            array = np.asarray(observation)
+            if array.shape != shape or array.dtype.kind not in "biu":
+                raise contract_error(
+                    f"the observation must be whole numbers of shape {shape}, got "
+                    f"{what_came(observation)}"
+                )
+            numbers = array.reshape(*lead, -1) - first
+            good = (numbers >= 0) & (numbers < counts)
+            if not good.all():
+                flat = array.reshape(-1, len(counts))
+                env, place = np.argwhere(~good.reshape(flat.shape))[0]
+                low = int(first[place])
+                error = contract_error(
+                    f"the observation must be at {place} a whole number from {low} to "
+                    f"{low + int(counts[place]) - 1}, got {flat[env, place]}"
+                )
+                error.env = int(env) if lead else None
+                raise error
+            rows[...] = 0.0
+            np.put_along_axis(rows, numbers + places, 1.0, axis=-1)
+
+        return write
+
+    return writer
+
+
+def bits_writer(shape: tuple[int, ...]) -> Writer:
+    """Returns the writer of zeros and ones of a shape into rows of bools."""
+
+    def writer(rows: np.ndarray) -> Write:
+        wanted = (*rows.shape[: rows.ndim - len(shape)], *shape)
+
+        def write(observation: Any) -> None:
+            array = np.asarray(observation)
+            if array.shape != wanted or array.dtype.kind not in "biu":
+                raise contract_error(
+                    f"the observation must be zeros and ones of shape {wanted}, got "
+                    f"{what_came(observation)}"
+                )
+            if ((array != 0) & (array != 1)).any():
+                raise contract_error(f"the observation must be zeros and ones, got {array.max()}")
+            rows[...] = array
+
+        return write
+
+    return writer
+
+
 def _outside(array: np.ndarray, good: np.ndarray, low: int, high: int) -> EnvContractError:
     env = int(np.argmin(good))  # 0 for []
     error = contract_error(

@@ -1,15 +1,16 @@
 """Conversion of an env's spaces for the agent: rows of one stored dtype, and actions from 0."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from envs.checks import require_array_observations, require_discrete_actions
-from envs.observations import Writer, box_writer, channels_last_writer, one_hot_writer
-
-# Stored without conversion: in a replay they take a quarter of the memory of float32.
-KEPT_DTYPES = (np.dtype(np.uint8), np.dtype(np.bool_))
+from envs.arrays import array_space
+from envs.checks import require_discrete_actions
+from envs.nests import Path, inner_writer, leaves, nest_of
+from envs.observations import Writer
+from rl_core.packed import Part
 
 
 class Spaces(NamedTuple):
@@ -24,46 +25,44 @@ class Spaces(NamedTuple):
     byte_bounds: tuple[np.ndarray, np.ndarray] | None = None  # None: 0 and 255, or no bytes
     stack: int = 1  # frames of an observation; `given_shape` begins with them if there are several
     complete: Writer | None = None  # of whole observations, of all frames; None: `writer`
+    parts: tuple[Part, ...] = ()  # of packed observations; (): they are one array
+    paths: tuple[Path, ...] = ((),)  # where the env has each part, or the only array
+    given_shapes: tuple[tuple[int, ...], ...] = ()  # of each part, as `given_shape`
 
 
 def read_spaces(
-    env_id: str, observation_space: gym.Space[Any], action_space: gym.Space[Any]
+    env_id: str,
+    observation_space: gym.Space[Any],
+    action_space: gym.Space[Any],
+    keys: Sequence[str] = (),
 ) -> Spaces:
     """Returns the agent's form of an env's spaces.
 
-    A Box of uint8 or bool keeps its dtype, any other Box becomes float32, and a Discrete space
-    becomes one-hot float32. Images with channels or stacked frames first, uint8 [C, H, W] with C
-    at most half of H and W, become [H, W, C], the form that the networks expect.
+    Arrays become what `envs.arrays.array_space` says. Of a dict or a tuple, if more than one array
+    is wanted, each is a part of a packed row (`rl_core.packed`).
+
+    Args:
+      keys: of a dict or a tuple, those that are wanted; empty: all.
 
     Raises:
       EnvError: the agent cannot be trained with these spaces.
     """
     actions = require_discrete_actions(env_id, action_space)
-    observations = require_array_observations(env_id, observation_space)
-    num_actions, first_action = int(actions.n), int(actions.start)
-    float32 = np.dtype(np.float32)
-    if isinstance(observations, gym.spaces.Discrete):
-        writer = one_hot_writer(observations)
-        return Spaces((int(observations.n),), float32, writer, num_actions, first_action, ())
-    dtype = observations.dtype if observations.dtype in KEPT_DTYPES else float32
-    shape, bounds = observations.shape, _byte_bounds(observations)
-    if _is_image_with_channels_first(observations):
-        writer = channels_last_writer(shape, dtype)
-        if bounds is not None and bounds[0].ndim:
-            bounds = np.moveaxis(bounds[0], 0, -1), np.moveaxis(bounds[1], 0, -1)
-        last = (*shape[1:], shape[0])
-        return Spaces(last, dtype, writer, num_actions, first_action, shape, bounds)
-    return Spaces(shape, dtype, box_writer(shape, dtype), num_actions, first_action, shape, bounds)
-
-
-def _byte_bounds(space: gym.spaces.Box) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns low and high of uint8 observations, as scalars if all elements have equal bounds."""
-    low, high = space.low, space.high
-    if space.dtype != np.uint8 or (not low.any() and (high == 255).all()):
-        return None
-    if (low == low.flat[0]).all() and (high == high.flat[0]).all():
-        return np.array(low.flat[0]), np.array(high.flat[0])
-    return low, high
+    numbers = int(actions.n), int(actions.start)
+    found = leaves(env_id, observation_space, keys)
+    if len(found) != 1:
+        nest = nest_of(env_id, found)
+        return Spaces(
+            (nest.size,), nest.dtype, nest.writer, *numbers, (), parts=nest.parts,
+            paths=nest.paths, given_shapes=nest.given,
+        )  # fmt: skip
+    (leaf,) = found
+    array = array_space(env_id, leaf.space, leaf.name)
+    writer = inner_writer(array, leaf.path)
+    return Spaces(
+        array.shape, array.dtype, writer, *numbers, array.given, array.byte_bounds,
+        paths=(leaf.path,),
+    )  # fmt: skip
 
 
 class _QuickDiscrete(gym.spaces.Discrete):
@@ -89,8 +88,3 @@ def make_contains_quick(space: gym.Space[Any] | None) -> None:
         space.__class__ = _QuickDiscrete
         assert isinstance(space, _QuickDiscrete)
         space.members = members
-
-
-def _is_image_with_channels_first(space: gym.spaces.Box) -> bool:
-    shape = space.shape
-    return space.dtype == np.uint8 and len(shape) == 3 and 2 * shape[0] <= min(shape[1:])

@@ -7,15 +7,38 @@ FrameStackObservation repeats the first frame there unless it is told otherwise.
 
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
+from envs.nests import at, put_at
 from envs.observations import Write
-from envs.spaces import Spaces
+from envs.spaces import Spaces, read_spaces
+from envs.wrapping import Making
+from rl_core.errors import EnvError, shown
 
 
 def frame_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns the shape of a frame whose last axis the frames lie along: [H, W] -> [H, W, 1]."""
     return shape if len(shape) not in (0, 2) else (*shape, 1)
+
+
+def spaces_for(
+    env_id: str, observation_space: gym.Space[Any], action_space: gym.Space[Any], making: Making
+) -> Spaces:
+    """Returns the agent's form of an env's spaces, with the parts and frames that are wanted.
+
+    Raises:
+      EnvError: the agent cannot be trained with these spaces.
+    """
+    spaces = read_spaces(env_id, observation_space, action_space, making.observation_keys)
+    if spaces.parts and making.frame_stack > 1:
+        names = ", ".join(part.name for part in spaces.parts)
+        raise EnvError(
+            f"frame_stack = {making.frame_stack} needs observations of one array, and those of "
+            f"{shown(env_id)} have the parts {names}; name one in observation_keys, or leave "
+            "frame_stack out"
+        )
+    return stacked(spaces, making.frame_stack)
 
 
 def stacked(spaces: Spaces, stack: int) -> Spaces:
@@ -44,10 +67,11 @@ def stacked(spaces: Spaces, stack: int) -> Spaces:
 
     def complete(rows: np.ndarray) -> Write:
         push, axis = writer(rows), rows.ndim - len(whole)
+        (path,) = spaces.paths
 
         def write(observations: Any) -> None:
-            for frame in np.moveaxis(np.asarray(observations), axis, 0):
-                push(frame)
+            for frame in np.moveaxis(np.asarray(at(observations, path)), axis, 0):
+                push(put_at(path, frame))
 
         return write
 

@@ -20,12 +20,14 @@ class Making(NamedTuple):
       wrapper: name of a shipped one, or "module:function"; empty: none.
       wrapper_kwargs: its arguments, beside the env.
       frame_stack: frames of an observation.
+      observation_keys: parts of it that are wanted; empty: all.
     """
 
     env_kwargs: Mapping[str, Any]
     wrapper: str = ""
     wrapper_kwargs: Mapping[str, Any] = {}
     frame_stack: int = 1
+    observation_keys: tuple[str, ...] = ()
 
 
 def wrapped(env: gym.Env[Any, Any], env_id: str, making: Making) -> gym.Env[Any, Any]:

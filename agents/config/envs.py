@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from agents.config.model import DqnConfig
 from envs import Envs, Vectorization, make_envs
+from rl_core.packed import Part
+
+if TYPE_CHECKING:
+    from rl_core.networks import Observed
 
 
 def training_envs(config: DqnConfig) -> Envs:
@@ -30,7 +36,23 @@ def training_envs(config: DqnConfig) -> Envs:
         wrapper=config.env_wrapper,
         wrapper_kwargs=config.env_wrapper_kwargs,
         frame_stack=config.frame_stack,
+        observation_keys=config.observation_keys,
     )
+
+
+def observed(config: DqnConfig, envs: Envs) -> Observed:
+    """Returns the form of the envs' observations, as networks read them."""
+    # Imports TensorFlow, which actors do without.
+    from rl_core.networks import Observed
+
+    return Observed.of(byte_bounds(config, envs), parts_of(config, envs))
+
+
+def parts_of(config: DqnConfig, envs: Envs) -> tuple[Part, ...]:
+    """Returns the parts of packed observations, with the bounds that scale bytes to [0, 1]."""
+    if config.byte_scale == "bounds":
+        return envs.parts
+    return tuple(part._replace(byte_bounds=None) for part in envs.parts)
 
 
 def byte_bounds(config: DqnConfig, envs: Envs) -> tuple[np.ndarray, np.ndarray] | None:
@@ -65,4 +87,5 @@ def envs_beside(
         wrapper=config.env_wrapper,
         wrapper_kwargs=config.env_wrapper_kwargs,
         frame_stack=config.frame_stack,
+        observation_keys=config.observation_keys,
     )

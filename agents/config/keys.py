@@ -99,6 +99,7 @@ _VALUES = {
     "env_id": "text",
     "env_kwargs": "table",
     "env_wrapper_kwargs": "table",
+    "part_networks": "table",
     "network": "text",
     "hidden": "list of whole numbers >= 1",
     "head_hidden": "list of whole numbers >= 1",

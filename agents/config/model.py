@@ -71,6 +71,11 @@ class EnvKeys(Settings):
     num_envs: int = key(
         1, "copies of the env that step together; with loop = 'remote', of each actor", "envs", ge=1
     )
+    observation_keys: tuple[str, ...] = key(
+        (),
+        "parts that are wanted of observations that are dicts or tuples; none named: all",
+        strict=False,
+    )
     frame_stack: int = key(
         1,
         "frames of an observation: what the env shows now and in the steps before, with zeros "
@@ -115,6 +120,11 @@ class NetworkKeys(Settings):
     """
 
     network: str = key("mlp", 'mlp, minatar, nature, impala, or your own as "module:function"')
+    part_networks: dict[str, Literal["mlp", "minatar", "nature", "impala"]] = key(
+        {},
+        "of observations of several parts: the network of each picture that has another one than "
+        "`network`; mlp flattens it",
+    )
     hidden: tuple[Size, ...] = key(
         (256, 256),
         "units of each dense layer of the torso; by default 128 with minatar, 512 with nature, "

@@ -6,6 +6,7 @@ population.py      P agents of one form on one graph
 joint_calls.py     calls of members that need no seat: updates of many in one call
 joining.py         what Python knows around these calls
 build.py           the config's network, built once or as a chain
+torso.py           its torso: of one array, or of the parts of an observation
 networks.py        online, target and averaged networks, each under its scope
 heads.py           the table of heads: how each is built, and how it learns
 own_network.py     a network function of the user's own

@@ -27,7 +27,8 @@ from envs.in_graph.interface import InGraphEnv
 from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
 from rl_core.graph.scopes import root_scope
-from rl_core.networks import ByteBounds
+from rl_core.networks import Observed
+from rl_core.packed import Part
 from rl_core.replay import Rows
 
 
@@ -46,7 +47,7 @@ class DqnAgent:
       observation_shape, observation_dtype, num_actions: of one env.
       action_masks: whether the envs say which actions are legal.
       rules: of the env in the graph, for the compiled loop.
-      byte_bounds: of uint8 observations, as `Envs.byte_bounds`, which scale them to [0, 1].
+      byte_bounds, parts: as `Envs` has them: what scales uint8 to [0, 1], and parts of packed rows.
       engine: one that has not started; whoever made it starts it. None makes and starts one.
       scope: variable scope of everything that is the agent's own; empty opens none.
       members: how many agents take turns on the graph; see `agents.dqn.population`.
@@ -79,23 +80,23 @@ class DqnAgent:
         action_masks: bool = False,
         rules: InGraphEnv | None = None,
         byte_bounds: tuple[np.ndarray, np.ndarray] | None = None,
+        parts: Sequence[Part] = (),
         engine: Engine | None = None,
         scope: str = "",
         members: int | None = None,
     ) -> None:
-        require_memory(config, observation_shape, observation_dtype, num_actions, members)
+        seen = observation_shape, observation_dtype, num_actions
+        require_memory(config, *seen, members, packed=bool(parts))
         self.engine = engine or Engine(threads=config.threads, onednn=config.onednn)
         with self.engine.building(), root_scope(scope, config.seed, members) as root:
-            # For layers of the user's own that draw their weights by TensorFlow's op seeds.
+            # For layers of the user's own that draw by TensorFlow's op seeds.
             tf.set_random_seed(config.seed)
             shape, dtype = [None, *observation_shape], tf.as_dtype(observation_dtype)
             observations = tf.placeholder(dtype, shape, "observations")
-            legal = None
-            if action_masks:
-                legal = tf.placeholder(tf.bool, [None, num_actions], "legal_actions")
-            bounds = None if byte_bounds is None else ByteBounds(*byte_bounds)
+            legal = _legal_actions(num_actions) if action_masks else None
+            observed = Observed.of(byte_bounds, parts)
             graph = AgentGraph(
-                self.engine, root, config, num_actions, observations, legal, bounds, rules
+                self.engine, root, config, num_actions, observations, legal, observed, rules
             )
         self.engine.at_start(lambda: graph.begin(self._parts, config.seed))
         self.takes_turns = False
@@ -231,3 +232,7 @@ class DqnAgent:
     def close(self) -> None:
         """Closes the engine and with it the session."""
         self.engine.close()
+
+
+def _legal_actions(num_actions: int) -> tf.Tensor:
+    return tf.placeholder(tf.bool, [None, num_actions], "legal_actions")

@@ -12,28 +12,18 @@ import tensorflow.compat.v1 as tf
 from agents.config.model import DqnConfig
 from agents.dqn.heads import head_of
 from agents.dqn.own_network import OwnNetwork
+from agents.dqn.torso import TORSOS, require_parts, torso_of
 from rl_core.networks import (
+    ONE_ARRAY,
     PLAIN,
-    ByteBounds,
     Conditions,
     Network,
+    Observed,
     Streams,
     Values,
-    as_float,
-    impala_torso,
-    minatar_torso,
-    mlp_torso,
-    nature_torso,
-    scaled_bytes,
 )
-from rl_core.networks.network import STATELESS, Head, State, Torso
+from rl_core.networks.network import STATELESS, Head, State
 
-TORSOS: dict[str, Callable[..., Torso]] = {
-    "mlp": mlp_torso,
-    "minatar": minatar_torso,
-    "nature": nature_torso,
-    "impala": impala_torso,
-}
 # Observations [B, ...] and conditions -> features [B, F], in scopes of their own.
 Features = Callable[[tf.Tensor, Conditions], tf.Tensor]
 
@@ -45,26 +35,27 @@ class Halves(NamedTuple):
     head: Head
 
 
-def halves(config: DqnConfig, num_actions: int, bounds: ByteBounds | None = None) -> Halves:
+def halves(config: DqnConfig, num_actions: int, observed: Observed = ONE_ARRAY) -> Halves:
     """Returns those of the config's network.
 
     Args:
       num_actions: A.
-      bounds: of observations of bytes; None: 0 and 255.
+      observed: the form of observations.
 
     Raises:
-      ConfigError: the user's own network cannot be imported.
+      ConfigError: the user's own network cannot be imported, or `part_networks` names no part.
     """
     kind = head_of(config)
+    require_parts(config, observed)
     if config.network in TORSOS:
-        torso = TORSOS[config.network](config.hidden, normalise=config.layer_norm)
+        torso = torso_of(config, observed)
     else:
         taken = {"value", "advantage"} if config.dueling else {"head"}
         taken |= kind.blocks | links_after_first(config)
         own = OwnNetwork(config.network, taken, config.live)
 
     def features(observation: tf.Tensor, conditions: Conditions) -> tf.Tensor:
-        numbers = as_float(scaled_bytes(observation, bounds))
+        numbers = observed.floats(observation)
         if config.network not in TORSOS:
             return own(numbers, conditions)
         with tf.variable_scope("torso"):
@@ -74,12 +65,12 @@ def halves(config: DqnConfig, num_actions: int, bounds: ByteBounds | None = None
     return Halves(features, kind.build(config, streams))
 
 
-def build_network(config: DqnConfig, num_actions: int, bounds: ByteBounds | None = None) -> Network:
+def build_network(config: DqnConfig, num_actions: int, observed: Observed = ONE_ARRAY) -> Network:
     """Returns the config's network; of a chain the first one, whose policy is the agent's.
 
     Args and errors: as for `halves`.
     """
-    features, head = halves(config, num_actions, bounds)
+    features, head = halves(config, num_actions, observed)
 
     def network(
         observation: tf.Tensor, state: State = STATELESS, conditions: Conditions = PLAIN
@@ -98,11 +89,11 @@ class Chain:
 
     Args:
       config: `chain` is K; `chain_torso` says which of the two links are.
-      num_actions, bounds: as for `halves`.
+      num_actions, observed: as for `halves`.
     """
 
-    def __init__(self, config: DqnConfig, num_actions: int, bounds: ByteBounds | None) -> None:
-        self.features, self._head = halves(config, num_actions, bounds)
+    def __init__(self, config: DqnConfig, num_actions: int, observed: Observed) -> None:
+        self.features, self._head = halves(config, num_actions, observed)
         self._count, self._shared = config.chain, config.chain_torso == "shared"
 
     def __call__(

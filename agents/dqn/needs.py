@@ -38,8 +38,14 @@ def require_memory(
     observation_dtype: np.dtype,
     num_actions: int,
     members: int | None = None,
+    *,
+    packed: bool = False,
 ) -> None:
     """Checks that an agent, or as many as there are members, can be built.
+
+    Args:
+      packed: whether observations are packed rows. Then the network counts from its dense layers
+        on, as if of one feature.
 
     Raises:
       ArgumentError: an argument is of the wrong type.
@@ -57,7 +63,8 @@ def require_memory(
         )
     require_whole("num_actions", num_actions, 1)
     dtype = np.dtype(observation_dtype)
-    check_needs(needs(config, observation_shape, dtype, num_actions, members or 1))
+    found = needs(config, observation_shape, dtype, num_actions, members or 1, packed=packed)
+    check_needs(found)
 
 
 def _is_number_type(dtype: Any) -> bool:
@@ -73,16 +80,18 @@ def needs(
     dtype: np.dtype,
     num_actions: int,
     members: int = 1,
+    *,
+    packed: bool = False,
 ) -> list[Need]:
     """Returns lower bounds for the replay, the networks and a batch."""
     each = f" for each of {members:,} members" if members > 1 else ""
     n = math.prod(observation_shape)
     row = _row_bytes(observation_shape, dtype, config.stored_stack)
-    size = chain_size(config, observation_shape, num_actions)
+    size = chain_size(config, (1,) if packed else observation_shape, num_actions)
     copies, batch = weight_copies(config), config.batch_size
     transition = 2 * n * dtype.itemsize + _FLOAT * (2 * size.units + _pairs(config))
     weights = f"{size.weights:,}" if size.weights < 10**18 else f"{min(size.weights, 10**99):.3g}"
-    actors = [on_the_way(config, observation_shape, dtype, num_actions)]
+    actors = [on_the_way(config, observation_shape, dtype, num_actions, packed=packed)]
     rows, kept = config.replay_capacity, "replay_capacity"
     if config.rollout:
         # The network looks at all rows of a rollout at once.
@@ -109,7 +118,12 @@ def needs(
 
 
 def on_the_way(
-    config: DqnConfig, observation_shape: Sequence[int], dtype: np.dtype, num_actions: int
+    config: DqnConfig,
+    observation_shape: Sequence[int],
+    dtype: np.dtype,
+    num_actions: int,
+    *,
+    packed: bool = False,
 ) -> Need:
     """Returns what the deliveries of a remote loop's actors need while they wait to be stored.
 
@@ -118,7 +132,8 @@ def on_the_way(
     free = config.actor_pace == "free"
     deliveries = config.actors * (config.actor_ahead if free else 1)
     rows = deliveries * (config.actor_steps + 1) * config.num_envs
-    weights = network_size(config, observation_shape, num_actions).weights * _FLOAT
+    seen = (1,) if packed else observation_shape
+    weights = network_size(config, seen, num_actions).weights * _FLOAT
     return Need(
         f"{deliveries:,} deliveries of {config.actors:,} actors",
         rows * _row_bytes(observation_shape, dtype) + weights * (deliveries if free else 1),

@@ -22,7 +22,7 @@ from agents.dqn.live_feeds import OwnFeeds
 from rl_core.graph.layers import layers_built
 from rl_core.graph.scopes import root_scope, stop_gradient_getter, variables_in
 from rl_core.graph.sync import copy_vars
-from rl_core.networks import ByteBounds, Conditions, Values
+from rl_core.networks import ONE_ARRAY, Conditions, Observed, Values
 from rl_core.networks.hidden import hidden_layers
 
 
@@ -34,7 +34,7 @@ class Networks:
       num_actions: A.
       observations: [M, ...] placeholder; also an attribute.
       own: feeds `greedy` the user's own live values.
-      byte_bounds: of observations of bytes; None: 0 and 255.
+      observed: the form of observations.
 
     Attributes:
       online, target, ema, behaviour: full names of their scopes; the last two are None if there
@@ -52,9 +52,9 @@ class Networks:
         num_actions: int,
         observations: tf.Tensor,
         own: OwnFeeds,
-        byte_bounds: ByteBounds | None = None,
+        observed: Observed = ONE_ARRAY,
     ) -> None:
-        self._chain = Chain(config, num_actions, byte_bounds)
+        self._chain = Chain(config, num_actions, observed)
         self._shared = config.chain_torso == "shared"
         self.observations, self._greedily = observations, Conditions(live=own.tensors)
         self._own_live = tuple(own.tensors)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import tensorflow.compat.v1 as tf
+import tensorflow.compat.v2 as tf2
 
 from agents.config.own_live import OwnLive
 from rl_core.errors import ConfigError, ShapeError, UnknownName, did_you_mean, in_one_line, shown
@@ -36,6 +37,8 @@ GIVEN = ("live", "training", "draws")
 
 class OwnNetwork:
     """The user's function "module:function": observations [B, ...] -> features [B, F].
+
+    Observations of several parts are a dict of tensors, by the parts' names.
 
     By the names of its parameters it is also given:
 
@@ -61,17 +64,23 @@ class OwnNetwork:
         self._parameters = _given_parameters(name, self._function)
         self._tried = False
 
-    def __call__(self, observation: tf.Tensor, conditions: Conditions) -> tf.Tensor:
+    def __call__(self, observation: Any, conditions: Conditions) -> tf.Tensor:
         if not self._tried:
-            self._try_out(observation.shape.as_list()[1:])
+            self._try_out(tf2.nest.map_structure(lambda of: of.shape.as_list()[1:], observation))
             self._tried = True
         return self._features(observation, conditions)
 
-    def _try_out(self, shape: list[int]) -> None:
+    def _try_out(self, shapes: Any) -> None:
         """Calls it as an agent does: in a scope, in a guarded one, and again in the first."""
         # Under a root of its own: the agent's seed is a tensor of the agent's graph.
         with tf.Graph().as_default() as graph, root_scope("", 0):
-            observation = tf.placeholder(tf.float32, [_BATCH, *shape])
+            observation: Any
+            if isinstance(shapes, dict):
+                observation = {
+                    name: tf.placeholder(tf.float32, [_BATCH, *of]) for name, of in shapes.items()
+                }
+            else:
+                observation = tf.placeholder(tf.float32, [_BATCH, *shapes])
             live = {name: tf.placeholder(tf.float32, [], name) for name in self._live}
             learning = Conditions(Draws(0, "", tf.zeros([], tf.int64)), live, training=True)
             with tf.variable_scope("online"):
@@ -86,7 +95,7 @@ class OwnNetwork:
             self._require_repeatable(features)
             self._require_learnable(features)
 
-    def _features(self, observation: tf.Tensor, conditions: Conditions) -> tf.Tensor:
+    def _features(self, observation: Any, conditions: Conditions) -> tf.Tensor:
         given = {
             "live": _OwnScalars(self._live, conditions.live),
             "training": tf.constant(conditions.training),
@@ -99,9 +108,10 @@ class OwnNetwork:
         # A symbolic one: NumPy's arrays and eager tensors are of no graph.
         if not tf.is_symbolic_tensor(features):
             raise self._not_features(_kind(features))
-        shape, batch = features.shape, observation.shape[0]
+        shown = tf2.nest.flatten(observation)[0]
+        shape, batch = features.shape, shown.shape[0]
         if shape.rank != 2 or not shape[1] or (batch and shape[0] not in (None, batch)):
-            raise self._not_features(f"shape {shape} of observations of shape {observation.shape}")
+            raise self._not_features(f"shape {shape} of observations of shape {shown.shape}")
         if features.dtype != tf.float32:
             raise self._not_features(features.dtype.name)
         return features

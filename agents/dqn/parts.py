@@ -29,7 +29,7 @@ from rl_core.graph.engine import Call, Engine
 from rl_core.graph.members import Place, Seat
 from rl_core.graph.scopes import Root
 from rl_core.hyperparameters import Hyperparameters
-from rl_core.networks import ByteBounds
+from rl_core.networks import Observed
 from rl_core.random import Keys
 
 # Live values of the loop, the curves and the choice of an action; updates are fed all others.
@@ -69,7 +69,7 @@ class AgentGraph:
       engine, config, num_actions, rules: of the agent.
       root: under which it is built.
       observations: [M, ...] placeholder; legal: [M, A] bool placeholder, with action masks.
-      bounds: of observations of bytes.
+      observed: the form of observations.
 
     Attributes:
       num_actions: A.
@@ -88,7 +88,7 @@ class AgentGraph:
         num_actions: int,
         observations: tf.Tensor,
         legal: tf.Tensor | None,
-        bounds: ByteBounds | None,
+        observed: Observed,
         rules: InGraphEnv | None,
     ) -> None:
         self.num_actions, self._masks = num_actions, legal is not None
@@ -96,7 +96,7 @@ class AgentGraph:
         live = LiveFeeds(k for k in live_knobs(config) if k.name not in _NOT_OF_UPDATES)
         self.memory = memory = build_memory(config, live, observations, legal)
         own = OwnFeeds(config)
-        self.networks = networks = Networks(config, num_actions, observations, own, bounds)
+        self.networks = networks = Networks(config, num_actions, observations, own, observed)
         learner = Learner(engine, config, keys, live, networks, memory)
         values = live_values(config, learner.freeze, learner.ops)
         live.start(values)

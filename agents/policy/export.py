@@ -1,7 +1,8 @@
 """Export of a policy to files that do not need this project.
 
-Each format has the input `observation` [batch, ...] and the outputs `action` [batch] int64 and `q`
-[batch, A] float32; the batch size is free. If the env has action masks, `action_mask` [batch, A]
+Each format has the input `observation` [batch, ...], or an input `observation_PART` for each part
+of an observation of several, and the outputs `action` [batch] int64 and `q` [batch, A] float32; the
+batch size is free. If the env has action masks, `action_mask` [batch, A]
 bool is a second input.
 """
 
@@ -30,7 +31,7 @@ from rl_core.errors import RlCoreError, did_you_mean, shown
 from rl_core.graph.scopes import variables_in
 from rl_core.graph.weights import require_same_kinds
 
-INPUT, MASK, OUTPUTS = "observation", "action_mask", ("action", "q")
+MASK, OUTPUTS = "action_mask", ("action", "q")
 
 
 class ExportError(RlCoreError, OSError):
@@ -86,15 +87,15 @@ class _Built(NamedTuple):
 
     @property
     def inputs(self) -> dict[str, tf.Tensor]:
-        observation, legal, *_ = self.tensors
-        return {INPUT: observation} | ({} if legal is None else {MASK: legal})
+        observations, legal, *_ = self.tensors
+        return observations | ({} if legal is None else {MASK: legal})
 
 
 def _built(config: DqnConfig, learned: Trained, run: str) -> _Built:
     envs = envs_beside(config)
     envs.close()
     with tf.Graph().as_default() as graph:
-        tensors = build_policy(config, envs, learned.live)
+        tensors = build_policy(config, envs, learned.live, packed=False)
         variables = variables_in(SCOPE)
         weights = of_first(config, learned.weights)
         require_same_kinds(variables, weights, f"of {run}")

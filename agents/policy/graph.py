@@ -2,50 +2,69 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.envs import byte_bounds
+from agents.config.envs import observed
 from agents.config.model import DqnConfig
 from agents.dqn.build import build_network
 from envs import Envs
 from rl_core.losses import legal_only
-from rl_core.networks import ByteBounds, Conditions
+from rl_core.networks import Conditions
 
 SCOPE = "online"  # of the weights
+INPUT = "observation"
 
 
 class PolicyTensors(NamedTuple):
     """A greedy policy."""
 
-    observation: tf.Tensor  # [M, ...] placeholder of the dtype that the replay stores
+    # By name, placeholders [M, ...] of the dtypes that the replay stores: `observation`, or of each
+    # part `observation_PART`.
+    observations: dict[str, tf.Tensor]
     legal: tf.Tensor | None  # [M, A] bool placeholder; None if the env has no action masks
     q: tf.Tensor  # [M, A] float32
     action: tf.Tensor  # [M] int64, in the env's own numbering
 
 
-def build_policy(config: DqnConfig, envs: Envs, live: Mapping[str, float]) -> PolicyTensors:
+def build_policy(
+    config: DqnConfig, envs: Envs, live: Mapping[str, float], *, packed: bool
+) -> PolicyTensors:
     """Builds the policy of a config's network, its weights under `SCOPE`.
 
     Args:
       config: of the run.
       envs: of the config; they may be closed.
       live: the user's own live values, which become constants.
+      packed: whether observations of several parts are fed as packed rows, or part by part.
     """
-    shape = [None, *envs.observation_shape]
-    observation = tf.placeholder(envs.observation_dtype, shape, "observation")
-    bounds = byte_bounds(config, envs)
-    network = build_network(config, envs.num_actions, bounds and ByteBounds(*bounds))
+    shown: Any
+    if packed or not envs.parts:
+        shape = [None, *envs.observation_shape]
+        shown = tf.placeholder(envs.observation_dtype, shape, INPUT)
+        observations = {INPUT: shown}
+    else:
+        shown = {
+            part.name: tf.placeholder(part.dtype, [None, *part.shape], _input_of(part.name))
+            for part in envs.parts
+        }
+        observations = {_input_of(name): of for name, of in shown.items()}
+    network = build_network(config, envs.num_actions, observed(config, envs))
     frozen = {name: tf.constant(value, tf.float32) for name, value in live.items()}
     with tf.variable_scope(SCOPE):
-        values, _ = network(observation, conditions=Conditions(live=frozen))
+        values, _ = network(shown, conditions=Conditions(live=frozen))
     q = tf.identity(values.q, "q")
     legal = None
     if envs.has_action_masks:
         legal = tf.placeholder(tf.bool, [None, envs.num_actions], "action_mask")
     best = tf.argmax(legal_only(q, legal), axis=1, output_type=tf.int64)
     action = tf.add(best, np.int64(envs.first_action), "action")
-    return PolicyTensors(observation, legal, q, action)
+    return PolicyTensors(observations, legal, q, action)
+
+
+def _input_of(part: str) -> str:
+    return f"{INPUT}_{re.sub(r'[^A-Za-z0-9_]', '_', part)}"

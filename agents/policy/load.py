@@ -19,6 +19,7 @@ from agents.dqn.build import of_first
 from agents.policy.graph import SCOPE, build_policy
 from agents.policy.trained import Trained, trained
 from agents.saved.directory import RunDir
+from envs.nests import at
 from envs.observations import ADVICE
 from rl_core.arguments import path_of
 from rl_core.errors import (
@@ -48,7 +49,7 @@ class LoadedPolicy:
       num_actions: A.
       observation_shape: of one observation as the env gives it; () for a Discrete space. With a
         `frame_stack` of k, of its last k, oldest first: as Gymnasium's FrameStackObservation with
-        padding_type="zero" gives them.
+        padding_type="zero" gives them. Of observations of several parts, that of each, by its name.
       has_action_masks: True if every call needs `action_mask`.
       live: the user's own live values, frozen as they were.
       env_step: at which the weights were read; 0 if it is not known.
@@ -63,15 +64,20 @@ class LoadedPolicy:
         envs.close()
         self.config, self.live, self.env_step = config, learned.live, learned.env_step
         self._spaces, self.has_action_masks = envs.spaces, envs.has_action_masks
-        self.num_actions, self.observation_shape = envs.num_actions, envs.spaces.given_shape
+        self.num_actions = envs.num_actions
+        self.observation_shape: Any = envs.spaces.given_shape
+        if envs.parts:
+            shapes = zip(envs.parts, envs.spaces.given_shapes, strict=True)
+            self.observation_shape = {part.name: shape for part, shape in shapes}
         self._engine = Engine(threads=config.threads)
         with self._engine.building():
-            tensors = build_policy(config, envs, learned.live)
+            tensors = build_policy(config, envs, learned.live, packed=True)
             weights = ScopeWeights(self._engine, SCOPE)
             masks = [] if tensors.legal is None else [tensors.legal]
-            self._q = self._engine.callable(tensors.q, [tensors.observation])
+            (shown,) = tensors.observations.values()
+            self._q = self._engine.callable(tensors.q, [shown])
             best = tensors.action - np.int64(envs.first_action)
-            self._best = self._engine.callable(best, [tensors.observation, *masks])
+            self._best = self._engine.callable(best, [shown, *masks])
         self._engine.start()
         weights.load(of_first(config, learned.weights))
 
@@ -131,7 +137,12 @@ class LoadedPolicy:
 
     def _rows(self, observation: Any) -> tuple[np.ndarray, bool]:
         """Returns [M, ...] as the graph takes them, and whether it was a single observation."""
-        one, given = self.observation_shape, np.shape(observation)
+        spaces = self._spaces
+        path, one = spaces.paths[0], (spaces.given_shapes or (spaces.given_shape,))[0]
+        try:
+            given = np.shape(at(observation, path))
+        except EnvContractError as error:
+            raise FeedError(str(error).removesuffix(ADVICE)) from None
         single = given == one
         if not single and given[1:] != one:
             several = f"({', '.join(map(str, ('M', *one)))}{'' if one else ','})"

@@ -55,7 +55,8 @@ class Collector:
         self._envs = make_envs(
             config.env_id, M, seed=config.seed, env_kwargs=config.env_kwargs,
             wrapper=config.env_wrapper, wrapper_kwargs=config.env_wrapper_kwargs,
-            frame_stack=config.frame_stack, first=actor * M,
+            frame_stack=config.frame_stack, observation_keys=config.observation_keys,
+            first=actor * M,
         )  # fmt: skip
         self.kind = kind_of(self._envs)
         self._policy = _policy(config, self._envs, actor)
@@ -183,7 +184,7 @@ class _Rows:
 
 
 def _policy(config: DqnConfig, envs: Envs, actor: int) -> ValuePolicy:
-    if can_serve(config):
+    if can_serve(config) and not envs.spaces.parts:
         return NumpyPolicy(config, envs.num_actions, byte_bounds(config, envs))
     # Imports TensorFlow.
     from agents.remote.graph_policy import GraphPolicy

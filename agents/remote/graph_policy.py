@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.envs import byte_bounds
+from agents.config.envs import observed
 from agents.config.model import NETWORKS, DqnConfig
 from agents.dqn.build import build_network
 from agents.remote.deliveries import Weights
 from envs import Envs
 from rl_core.graph.engine import Engine
 from rl_core.graph.weights import ScopeWeights
-from rl_core.networks import ByteBounds, Conditions
+from rl_core.networks import Conditions
 from rl_core.random import Draws
 
 _SCOPE = "online"
@@ -37,8 +37,7 @@ class GraphPolicy:
             observation = tf.placeholder(envs.observation_dtype, shape, "observation")
             now = tf.placeholder(tf.int64, [1], "time_step")
             live = {name: tf.placeholder(tf.float32, [], f"live_{name}") for name in names}
-            bounds = byte_bounds(config, envs)
-            network = build_network(config, envs.num_actions, bounds and ByteBounds(*bounds))
+            network = build_network(config, envs.num_actions, observed(config, envs))
             draws = Draws(config.seed, f"act/{actor}", now) if config.noisy else None
             with tf.variable_scope(_SCOPE):
                 values, _ = network(observation, conditions=Conditions(draws, live))

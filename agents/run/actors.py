@@ -56,7 +56,10 @@ def envs_of_run(
     with contextlib.closing(envs_beside(config)) as here:
         on_the_way = _on_the_way(config, here).nbytes
         # Before any actor starts: they take long, and the agent is made after them.
-        require_memory(config, here.observation_shape, here.observation_dtype, here.num_actions)
+        require_memory(
+            config, here.observation_shape, here.observation_dtype, here.num_actions,
+            packed=bool(here.parts),
+        )  # fmt: skip
     if ray == "off":
         return RemoteEnvs(config, InProcess(config), say)
     actors = RayActors(config, ray, on_the_way)
@@ -76,7 +79,10 @@ def memory_on_the_way(config: DqnConfig, envs: Envs) -> str:
 
 
 def _on_the_way(config: DqnConfig, envs: Envs) -> Need:
-    return on_the_way(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
+    return on_the_way(
+        config, envs.observation_shape, envs.observation_dtype, envs.num_actions,
+        packed=bool(envs.parts),
+    )  # fmt: skip
 
 
 def stop_with(envs: Envs, stop: Callable[[], bool]) -> None:

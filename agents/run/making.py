@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.config.envs import byte_bounds
+from agents.config.envs import byte_bounds, parts_of
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from envs import Envs
@@ -32,6 +32,7 @@ def arguments_for(config: DqnConfig, envs: Envs) -> dict[str, Any]:
         "action_masks": envs.has_action_masks,
         "rules": envs.rules if isinstance(envs, ResidentEnvs) else None,
         "byte_bounds": byte_bounds(config, envs),
+        "parts": parts_of(config, envs),
     }
 
 

@@ -4,7 +4,7 @@ A torso or a head is a function of one tensor that builds layers by `get_variabl
 puts each under its own scope, so each is a block that can be frozen. A new torso or head is a
 new function of the same form.
 
-Imports: rl_core.errors, rl_core.graph, rl_core.losses, rl_core.random.
+Imports: rl_core.errors, rl_core.graph, rl_core.losses, rl_core.packed, rl_core.random.
 """
 
 from rl_core.networks.heads import (
@@ -15,22 +15,27 @@ from rl_core.networks.heads import (
     quantile_head,
 )
 from rl_core.networks.network import (
+    ONE_ARRAY,
     PLAIN,
     ByteBounds,
     Conditions,
     Network,
+    Observed,
     Values,
     as_float,
     q_network,
     scaled_bytes,
+    unpacked,
 )
 from rl_core.networks.torsos import impala_torso, minatar_torso, mlp_torso, nature_torso
 
 __all__ = [
+    "ONE_ARRAY",
     "PLAIN",
     "ByteBounds",
     "Conditions",
     "Network",
+    "Observed",
     "Streams",
     "Values",
     "as_float",
@@ -44,4 +49,5 @@ __all__ = [
     "q_network",
     "quantile_head",
     "scaled_bytes",
+    "unpacked",
 ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from rl_core.packed import Part
 from rl_core.random import Draws
 
 
@@ -92,6 +93,61 @@ class ByteBounds(NamedTuple):
 
     low: np.ndarray  # [] or [...] uint8
     high: np.ndarray  # [] or [...] uint8
+
+
+class Observed(NamedTuple):
+    """The form of stored observations.
+
+    Attributes:
+      bounds: of observations of bytes; None: 0 and 255.
+      parts: of packed rows; (): each is one array.
+    """
+
+    bounds: ByteBounds | None = None
+    parts: tuple[Part, ...] = ()
+
+    @classmethod
+    def of(
+        cls, byte_bounds: tuple[np.ndarray, np.ndarray] | None, parts: Sequence[Part] = ()
+    ) -> Observed:
+        """Makes it of bounds as pairs."""
+        return cls(None if byte_bounds is None else ByteBounds(*byte_bounds), tuple(parts))
+
+    def floats(self, observation: Any) -> Any:
+        """Returns what a network sees: float32 [B, ...], or a dict of that by the parts' names.
+
+        Args:
+          observation: [B, ...] as stored; of several parts packed rows, or a dict of the parts.
+        """
+        if not self.parts:
+            return as_float(scaled_bytes(observation, self.bounds))
+        stored = observation
+        if not isinstance(stored, dict):
+            stored = unpacked(observation, self.parts)
+        return {
+            part.name: as_float(scaled_bytes(stored[part.name], _bounds(part)))
+            for part in self.parts
+        }
+
+
+ONE_ARRAY = Observed()
+
+
+def _bounds(part: Part) -> ByteBounds | None:
+    return None if part.byte_bounds is None else ByteBounds(*part.byte_bounds)
+
+
+def unpacked(observation: tf.Tensor, parts: Sequence[Part]) -> dict[str, tf.Tensor]:
+    """[B, n] packed rows -> the parts by their names, [B, ...] each, as stored."""
+    found = {}
+    for part in parts:
+        end = part.begin + part.nbytes // observation.dtype.size
+        own = observation[:, part.begin : end]  # [B, m]
+        if observation.dtype == tf.uint8 and part.dtype == np.float32:
+            own = tf.bitcast(tf.reshape(own, [-1, part.nbytes // 4, 4]), tf.float32)
+        own = tf.cast(own, part.dtype)
+        found[part.name] = tf.reshape(own, [-1, *part.shape])
+    return found
 
 
 def scaled_bytes(observation: tf.Tensor, bounds: ByteBounds | None) -> tf.Tensor:

@@ -1,0 +1,69 @@
+"""The config's torso: of one array, or of the parts of an observation side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from agents.config.model import DqnConfig
+from rl_core.errors import ConfigError, did_you_mean, shown
+from rl_core.networks import (
+    Observed,
+    impala_torso,
+    minatar_torso,
+    mlp_torso,
+    nature_torso,
+)
+from rl_core.networks.network import Torso
+
+TORSOS: dict[str, Callable[..., Torso]] = {
+    "mlp": mlp_torso,
+    "minatar": minatar_torso,
+    "nature": nature_torso,
+    "impala": impala_torso,
+}
+
+
+def torso_of(config: DqnConfig, observed: Observed) -> Callable[[Any], tf.Tensor]:
+    """Returns the torso; it is called in a scope of its own.
+
+    Of several parts, each picture [H, W, C] goes through the convolutions of its network, below a
+    scope with the part's name, and everything else is flattened. Side by side they are the input
+    of the dense layers.
+    """
+    whole = TORSOS[config.network](config.hidden, normalise=config.layer_norm)
+    if not observed.parts:
+        return whole
+    dense = mlp_torso(config.hidden, normalise=config.layer_norm)
+    flat = mlp_torso(())
+
+    def torso(parts: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        features = []
+        for part in observed.parts:
+            usual = config.network if len(part.shape) == 3 else "mlp"
+            name: str = config.part_networks.get(part.name) or usual
+            own = flat if name == "mlp" else TORSOS[name]((), normalise=config.layer_norm)
+            with tf.variable_scope(re.sub(r"[^\w.-]", "_", part.name, flags=re.ASCII)):
+                features.append(own(parts[part.name]))
+        return dense(tf.concat(features, axis=1))
+
+    return torso
+
+
+def require_parts(config: DqnConfig, observed: Observed) -> None:
+    """Checks that `part_networks` names parts of the observations.
+
+    Raises:
+      ConfigError: it does not.
+    """
+    known = [part.name for part in observed.parts]
+    for name in config.part_networks:
+        if name not in known:
+            has = f"the parts {', '.join(known)}" if known else "one part alone"
+            raise ConfigError(
+                f"part_networks names {shown(name)}, but the observations have {has}"
+                f"{did_you_mean(name, known)}"
+            )
