@@ -1,5 +1,6 @@
 """Spaces of single arrays and numbers in the agent's form."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -37,7 +38,9 @@ class ArraySpace(NamedTuple):
     byte_bounds: tuple[np.ndarray, np.ndarray] | None = None
 
 
-def array_space(env_id: str, space: gym.Space[Any], name: str = "") -> ArraySpace:
+def array_space(
+    env_id: str, space: gym.Space[Any], name: str = "", others: Sequence[str] = ()
+) -> ArraySpace:
     """Returns the agent's form of a space.
 
     A Box of uint8 or bool keeps its dtype, any other Box becomes float32. A Discrete space becomes
@@ -46,12 +49,12 @@ def array_space(env_id: str, space: gym.Space[Any], name: str = "") -> ArraySpac
     become [H, W, C], the form that the networks expect.
 
     Args:
-      name: of a part of an observation, for messages.
+      name, others: as for `require_array_observations`.
 
     Raises:
       EnvError: it holds neither arrays nor numbers.
     """
-    of = require_array_observations(env_id, space, name)
+    of = require_array_observations(env_id, space, name, others)
     if isinstance(of, gym.spaces.Discrete):
         return ArraySpace((int(of.n),), FLOAT32, one_hot_writer(of), ())
     if isinstance(of, gym.spaces.MultiDiscrete):

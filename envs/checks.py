@@ -4,6 +4,8 @@ Gymnasium's checker wraps every step instead. Later observations, rewards and fl
 envs.observations and envs.outcomes.
 """
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -41,11 +43,13 @@ ArraySpaces = (
 )
 
 
-def require_array_observations(env_id: str, space: gym.Space[Any], name: str = "") -> ArraySpaces:
+def require_array_observations(
+    env_id: str, space: gym.Space[Any], name: str = "", others: Sequence[str] = ()
+) -> ArraySpaces:
     """Returns `space` if its observations are single arrays or numbers.
 
     Args:
-      name: of a part of an observation, for messages.
+      name: of a part of an observation; others: keys of parts that are arrays. For messages.
 
     Raises:
       EnvError: the space is no Box, Discrete, MultiDiscrete or MultiBinary.
@@ -53,8 +57,8 @@ def require_array_observations(env_id: str, space: gym.Space[Any], name: str = "
     if isinstance(space, ArraySpaces):
         return space
     where = f" at {name!r}" if name else ""
-    if name:
-        advice = "leave it out by naming the others in observation_keys"
+    if others:
+        advice = f"leave it out: observation_keys = {json.dumps(list(others))}"
     else:
         advice = "put a wrapper around it (env_wrapper) that turns its observation into a Box"
     raise EnvError(

@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 
 from envs.arrays import ArraySpace, array_space
+from envs.checks import ArraySpaces
 from envs.observations import Write, Writer, contract_error, what_came
 from rl_core.errors import EnvError, did_you_mean, shown
 from rl_core.packed import Part, placed
@@ -92,7 +93,14 @@ def nest_of(env_id: str, found: Sequence[Leaf]) -> Nest:
     Raises:
       EnvError: one of them holds no array.
     """
-    arrays = [array_space(env_id, leaf.space, leaf.name) for leaf in found]
+    keys = [str(leaf.path[0]) for leaf in found]
+    no_arrays = {
+        key
+        for key, leaf in zip(keys, found, strict=True)
+        if not isinstance(leaf.space, ArraySpaces)
+    }
+    others = [key for key in dict.fromkeys(keys) if key not in no_arrays]
+    arrays = [array_space(env_id, leaf.space, leaf.name, others) for leaf in found]
     parts, dtype, size = placed([
         Part(leaf.name, of.shape, of.dtype, of.byte_bounds)
         for leaf, of in zip(found, arrays, strict=True)
