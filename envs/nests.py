@@ -93,13 +93,11 @@ def nest_of(env_id: str, found: Sequence[Leaf]) -> Nest:
     Raises:
       EnvError: one of them holds no array.
     """
-    keys = [str(leaf.path[0]) for leaf in found]
-    no_arrays = {
-        key
-        for key, leaf in zip(keys, found, strict=True)
-        if not isinstance(leaf.space, ArraySpaces)
-    }
-    others = [key for key in dict.fromkeys(keys) if key not in no_arrays]
+    if not found:
+        raise EnvError(f"env {shown(env_id)} has an observation space without any part in it")
+    no_arrays = {str(of.path[0]) for of in found if not isinstance(of.space, ArraySpaces)}
+    keys = dict.fromkeys(str(of.path[0]) for of in found)
+    others = [key for key in keys if key not in no_arrays]
     arrays = [array_space(env_id, leaf.space, leaf.name, others) for leaf in found]
     parts, dtype, size = placed([
         Part(leaf.name, of.shape, of.dtype, of.byte_bounds)
