@@ -12,7 +12,7 @@ from agents.remote.numpy_policy import NumpyPolicy, can_serve
 from envs import make_envs
 from rl_core.exploration import epsilon_greedy
 from rl_core.graph.scopes import variables_in
-from rl_core.networks import ByteBounds
+from rl_core.networks import Observed
 from rl_core.philox import OutsideStream
 
 KINDS = [
@@ -32,7 +32,7 @@ def of_the_graph(config, observation, bounds=None):
         tf.set_random_seed(1)
         fed = tf.placeholder(observation.dtype, [None, *observation.shape[1:]])
         with tf.variable_scope("online"):
-            values, _ = build_network(config, 3, bounds)(fed)
+            values, _ = build_network(config, 3, Observed.of(bounds))(fed)
         session.run(tf.global_variables_initializer())
         return session.run(variables_in("online")), session.run(values.q, {fed: observation})
 
@@ -52,8 +52,7 @@ def test_values_in_numpy_are_those_of_the_graph(settings):
 def test_bytes_are_scaled_as_in_the_graph(bounds):
     config = DqnConfig(hidden=(8,))
     observation = np.array([[0, 255, 0, 7], [1, 3, 0, 2]], np.uint8)
-    scale = None if bounds is None else ByteBounds(*bounds)
-    weights, wanted = of_the_graph(config, observation, scale)
+    weights, wanted = of_the_graph(config, observation, bounds)
     policy = NumpyPolicy(config, 3, bounds)
     policy.load(weights)
     np.testing.assert_allclose(policy.values(observation, 0, {}), wanted, rtol=1e-4, atol=1e-5)
