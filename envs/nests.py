@@ -1,5 +1,6 @@
 """Spaces of several parts: dicts and tuples of arrays and numbers, packed into one row."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 from envs.arrays import ArraySpace, array_space
 from envs.checks import ArraySpaces
 from envs.observations import Write, Writer, contract_error, what_came
-from rl_core.errors import EnvError, did_you_mean, shown
+from rl_core.errors import EnvError, EnvFault, did_you_mean, shown
 from rl_core.packed import Part, placed
 
 Path = tuple[Any, ...]  # keys from the outside to the inside
@@ -91,7 +92,7 @@ def nest_of(env_id: str, found: Sequence[Leaf]) -> Nest:
     """Packs spaces into rows.
 
     Raises:
-      EnvError: one of them holds no array.
+      EnvError: one of them holds no array, or two have one name.
     """
     if not found:
         raise EnvError(f"env {shown(env_id)} has an observation space without any part in it")
@@ -103,6 +104,14 @@ def nest_of(env_id: str, found: Sequence[Leaf]) -> Nest:
         Part(leaf.name, of.shape, of.dtype, of.byte_bounds)
         for leaf, of in zip(found, arrays, strict=True)
     ])  # fmt: skip
+    # Scopes of layers and inputs of exports are named after them.
+    plain = [re.sub(r"\W", "_", leaf.name, flags=re.ASCII) for leaf in found]
+    alike = [of.name for of, name in zip(found, plain, strict=True) if plain.count(name) > 1]
+    if alike:
+        raise EnvError(
+            f"env {shown(env_id)} has parts of observations whose names are too much alike: "
+            f"{', '.join(alike)}; leave one out by observation_keys, or rename it (env_wrapper)"
+        )
     paths = tuple(leaf.path for leaf in found)
 
     def writer(rows: np.ndarray) -> Write:
@@ -159,8 +168,6 @@ def _write_at(path: Path, write: Write, observation: Any) -> None:
     part = at(observation, path)
     try:
         write(part)
-    except Exception as fault:
-        add = getattr(fault, "add", None)
-        if add is not None:
-            add(before=f"at {'.'.join(map(str, path))!r}, ")
+    except EnvFault as fault:
+        fault.add(before=f"at {'.'.join(map(str, path))!r}, ")
         raise

@@ -195,6 +195,11 @@ WITH_TEXT = Dict({"mission": Text(9), "at": Box(0, 9, (2,)), "map": Box(0, 9, (2
         (WITH_TEXT, (), r"at 'mission' the .* leave it out: observation_keys = ..at., .map..$"),
         (WITH_TEXT, ("att",), "observation_keys names 'att', .* has at, map, mission; did you"),
         (Box(0, 1, (2,)), ("x",), "observation_keys names 'x', but its observation is no dict"),
+        (
+            Dict({"a.b": Box(0, 1, (2,)), "a": Dict({"b": Box(0, 1, (3,))})}),
+            (),
+            r"whose names are too much alike: a\.b, a\.b; leave one out",
+        ),
         (Dict({"a": Tuple(())}), (), "has an observation space without any part in it"),
         (Text(3), (), "has the observation space Text.* learns from arrays and numbers"),
     ],

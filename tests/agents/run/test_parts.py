@@ -18,26 +18,9 @@ from agents.run.train import resume, train
 from agents.saved.directory import RunDir
 from rl_core.errors import ConfigError, FeedError, ShapeError
 from rl_core.graph.layers import dense
+from tests.agents.run.test_frame_stack import SHORT
 
 HERE = __name__
-SHORT = {
-    "env_steps": 400,
-    "hidden": (8,),
-    "batch_size": 8,
-    "replay_capacity": 2_000,
-    "learn_start": 40,
-    "learn_period": 2,
-    "learning_rate": 0.01,
-    "sync_period": 37,
-    "log_period": 200,
-    "eval_period": 300,
-    "eval_episodes": 2,
-    "final_eval_episodes": 2,
-    "xla": False,
-    "epsilon": 0.3,
-    "checkpoint_seconds": 0,
-    "checkpoint_steps": 130,
-}
 
 
 def in_two(env):
