@@ -218,7 +218,7 @@ def test_the_update_of_the_loop_with_k_updates_is_the_same_and_syncs_after_500(s
 
 SETUP = {
     "capacity": 40, "batch_size": 32, "epsilon": 0.5, "learn_start": 20, "learn_period": 4,
-    "sync_period": 3, "warm_up": 0, "checker": False, "hidden": [48, 24],
+    "updates_per_learn": 1, "sync_period": 3, "warm_up": 0, "checker": False, "hidden": [48, 24],
 }  # fmt: skip
 
 
@@ -577,6 +577,18 @@ def test_stable_baselines3_is_asked_for_the_same_agent(mocked, load):
         "exploration_initial_eps": 0.5, "exploration_final_eps": 0.5,
         "policy_kwargs": {"net_arch": [48, 24]}, "device": "cpu", "seed": 0,
     }  # fmt: skip
+
+
+def test_peers_make_updates_at_once_with_the_same_target_age(mocked, load):
+    at_once = PEER_SETUP | {"learn_period": 64, "updates_per_learn": 16}
+    load("sb3_worker").make(at_once)
+    settings = mocked.DQN.call_args.kwargs
+    assert (settings["train_freq"], settings["gradient_steps"]) == (64, 16)
+    assert settings["target_update_interval"] == 12  # 3 updates, one for each 4 env steps
+    load("tianshou_worker").make(at_once)
+    trainer = mocked.OffPolicyTrainerParams.call_args.kwargs
+    assert trainer["collection_step_num_env_steps"] == 64
+    assert trainer["update_step_num_gradient_steps_per_sample"] == 16 / 64
 
 
 def test_tianshou_is_asked_for_the_same_agent(mocked, load):

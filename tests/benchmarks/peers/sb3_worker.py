@@ -26,7 +26,7 @@ def training(setup: dict[str, Any]) -> Work:
 
     library = setup["library"]
     # Here the target's period is in env steps.
-    period = setup["sync_period"] * setup["learn_period"]
+    period = setup["sync_period"] * setup["learn_period"] // setup["updates_per_learn"]
     model = importlib.import_module(library).DQN(
         "MlpPolicy",
         gymnasium.make("CartPole-v1"),
@@ -35,7 +35,7 @@ def training(setup: dict[str, Any]) -> Work:
         learning_starts=setup["learn_start"],
         batch_size=setup["batch_size"],
         train_freq=setup["learn_period"],
-        gradient_steps=1,
+        gradient_steps=setup["updates_per_learn"],
         target_update_interval=period,
         exploration_initial_eps=setup["epsilon"],
         exploration_final_eps=setup["epsilon"],

@@ -3,11 +3,13 @@
 {"what": "help"}         targetnet --help, to its end
 {"what": "tensorflow"}   the import of TensorFlow, to its end
 {"what": "first_step"}   targetnet train cartpole, until the first env step is made
-{"what": "sb3_first_step"}   a script that trains with Stable-Baselines3, to its first env step
+{"what": "peer", "program": ..., "task": {...}, "packages": [...]}
+                         a peer's training, until its first env step is made
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -29,31 +31,64 @@ SingleEnv.step = first_step
 main(["train", "cartpole"])
 """
 
-_SB3_FIRST_STEP = """
-import os
+# What each peer runs; a worker's script trains as that worker does.
+_OF_PEERS = {
+    "stable_baselines3": """
+from stable_baselines3 import DQN
+DQN("MlpPolicy", gymnasium.make("CartPole-v1")).learn(10_000)
+""",
+    "sbx": """
+from sbx import DQN
+DQN("MlpPolicy", gymnasium.make("CartPole-v1")).learn(10_000)
+""",
+    "tianshou": """
+import tianshou_worker
+tianshou_worker.training(task)
+""",
+    "cleanrl_jax": """
+import cleanrl_jax_worker
+cleanrl_jax_worker.make(task)
+""",
+    "jax_per_step_dqn": """
+import yardstick_worker
+yardstick_worker.make(task).run(10_000)
+""",
+}
+
+_PEER_FIRST_STEP = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+task = json.loads(sys.argv[2])
 import gymnasium
 from gymnasium.envs.classic_control import CartPoleEnv
-from stable_baselines3 import DQN
 step = CartPoleEnv.step
 def first_step(self, action):
     step(self, action)
     os._exit(0)
 CartPoleEnv.step = first_step
-DQN("MlpPolicy", gymnasium.make("CartPole-v1")).learn(10_000)
 """
 
 
-def make(setup: dict[str, Any]) -> Work:
+def command_of(setup: dict[str, Any]) -> list[str]:
     targetnet = str(Path(sys.executable).with_name("targetnet"))
-    command = {
-        "help": [targetnet, "--help"],
-        "tensorflow": [sys.executable, "-c", "import tensorflow"],
-        "first_step": [sys.executable, "-c", _FIRST_STEP],
-        "sb3_first_step": [sys.executable, "-c", _SB3_FIRST_STEP],
-    }[setup["what"]]
-    # The directory goes when the process ends; the script of the first step needs our packages.
+    match setup["what"]:
+        case "help":
+            return [targetnet, "--help"]
+        case "tensorflow":
+            return [sys.executable, "-c", "import tensorflow"]
+        case "first_step":
+            return [sys.executable, "-c", _FIRST_STEP]
+    code = _PEER_FIRST_STEP + _OF_PEERS[setup["program"]]
+    here = str(Path(__file__).parent)
+    return [sys.executable, "-c", code, here, json.dumps(setup["task"])]
+
+
+def make(setup: dict[str, Any]) -> Work:
+    command = command_of(setup)
+    # The directory goes when the process ends; the script of the first step needs our packages,
+    # and a peer's must not see them.
     where = tempfile.TemporaryDirectory()
-    environ = os.environ | {"PYTHONPATH": setup["root"]}
+    environ = os.environ | ({} if setup["what"] == "peer" else {"PYTHONPATH": setup["root"]})
 
     def run(count: int) -> tuple[int, int]:
         for _ in range(count):
@@ -63,8 +98,7 @@ def make(setup: dict[str, Any]) -> Work:
         return 0, 0
 
     run(1)
-    peer = setup["what"] == "sb3_first_step"
-    return Work(run, 1, ("stable_baselines3", "torch") if peer else ("tensorflow",))
+    return Work(run, 1, tuple(setup.get("packages", ("tensorflow",))))
 
 
 if __name__ == "__main__":

@@ -51,7 +51,8 @@ def training(setup: dict[str, Any]) -> Work:
     params = OffPolicyTrainerParams(
         training_collector=collector,
         collection_step_num_env_steps=setup["learn_period"],
-        update_step_num_gradient_steps_per_sample=1 / setup["learn_period"],
+        update_step_num_gradient_steps_per_sample=setup["updates_per_learn"]
+        / setup["learn_period"],
         batch_size=setup["batch_size"],
         show_progress=False,
         verbose=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.benchmarks.scenarios.kinds import PEER, Worker
+from tests.benchmarks.scenarios.kinds import JAX, PEER, Worker
 
 # Training: the same work for everybody. Epsilon is what a schedule ends with: a random action
 # costs next to nothing, and most of a run is not random.
@@ -29,9 +29,28 @@ def ours(
     return Worker("ours", setup, cores=cores, updates=updates / learn_period, slack=slack)
 
 
-def peer(program: str, venv: str, learn_period: int, **setup: Any) -> Worker:
-    setup = _WORK | {"kind": "train", "learn_period": learn_period} | setup
-    return Worker(program, setup, venv, PEER, updates=1 / learn_period)
+def peer(program: str, venv: str, learn_period: int, *, updates: int = 1, **setup: Any) -> Worker:
+    """Training with `updates` at once, every `learn_period` env steps."""
+    phases = {"learn_period": learn_period, "updates_per_learn": updates}
+    setup = _WORK | {"kind": "train"} | phases | setup
+    slack = updates if updates > 1 else 0
+    return Worker(program, setup, venv, PEER, updates=updates / learn_period, slack=slack)
+
+
+def yardstick(
+    script: str, *arguments: str, count: int, updates: float = 1.0, slack: int = 0
+) -> Worker:
+    """An unchanged script of yardsticks/, which learns from `count` env steps in a turn."""
+    setup = {"script": script, "arguments": arguments, "checker": False}
+    return Worker("yardstick", setup, "jax", JAX, updates=updates, slack=slack, count=count)
+
+
+def per_step(learn_period: int) -> Worker:
+    """The yardstick with one update every `learn_period` env steps."""
+    return yardstick(
+        "jax_per_step_dqn", "--learn-period", str(learn_period), count=30_000,
+        updates=1 / learn_period, slack=1,
+    )  # fmt: skip
 
 
 def with_checker(worker: Worker, checker: bool) -> Worker:

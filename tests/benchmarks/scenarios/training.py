@@ -6,21 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from tests.benchmarks.scenarios.kinds import JAX, Bar, Scenario, Worker
-from tests.benchmarks.scenarios.sides import BARE, ours, peer, with_checker
-
-
-def _yardstick(
-    script: str, *arguments: str, count: int, updates: float = 1.0, slack: int = 0
-) -> Worker:
-    """An unchanged script of yardsticks/, which learns from `count` env steps in a turn."""
-    setup = {"script": script, "arguments": arguments, "checker": False}
-    return Worker("yardstick", setup, "jax", JAX, updates=updates, slack=slack, count=count)
-
+from tests.benchmarks.scenarios.sides import BARE, ours, peer, per_step, with_checker, yardstick
 
 _CLEANRL = (
     "CleanRL's is our own code after the structure that it publishes "
     "(tests/benchmarks/peers/cleanrl_jax_worker.py), and learns by the mean squared error. "
 )
+# The peers can make updates at once too, though by default they do not.
+_AT_ONCE = tuple(Bar("ours, K = 16", f"{peer}, 16 at once") for peer in ("SB3", "SBX", "Tianshou"))
 # What is not the same for all.
 _ENVS = (
     "Ours and SB3 clip gradients at a norm of 10, the JAX scripts do not. Ours gives the action "
@@ -45,18 +38,14 @@ def _cartpole(
         "SB3": peer("sb3", "sb3", learn_period, library="stable_baselines3"),
         "SBX": peer("sb3", "sbx", learn_period, library="sbx"),
         "Tianshou": peer("tianshou", "tianshou", learn_period),
-        "JAX per step": _yardstick(
-            "jax_per_step_dqn",
-            "--learn-period",
-            str(learn_period),
-            count=30_000,
-            updates=1 / learn_period,
-            slack=1,
-        ),
+        "SB3, 16 at once": peer("sb3", "sb3", K16, updates=16, library="stable_baselines3"),
+        "SBX, 16 at once": peer("sb3", "sbx", K16, updates=16, library="sbx"),
+        "Tianshou, 16 at once": peer("tianshou", "tianshou", K16, updates=16),
+        "JAX per step": per_step(learn_period),
         "CleanRL's JAX DQN": replace(peer("cleanrl_jax", "jax", learn_period), tried=JAX),
         # It makes as many updates as env steps.
-        "JAX, K = 16": _yardstick("jax_k_updates_dqn", "--k", "16", count=60_000, slack=16),
-        "JAX, K = 64": _yardstick("jax_k_updates_dqn", "--k", "64", count=60_000, slack=64),
+        "JAX, K = 16": yardstick("jax_k_updates_dqn", "--k", "16", count=60_000, slack=16),
+        "JAX, K = 64": yardstick("jax_k_updates_dqn", "--k", "64", count=60_000, slack=64),
     }
     compared = {label for bar in bars for label in (bar.of, bar.to)}
     return Scenario(
@@ -102,7 +91,7 @@ def _large_mlp() -> Scenario:
 def _compiled(num_envs: int) -> Scenario:
     N = num_envs
     # One update for each iteration of N envs.
-    yardstick = _yardstick(
+    compiled = yardstick(
         "jax_compiled_dqn", "--envs", str(N), "--updates", "1",
         count=max(20_000, 10_000 * N), updates=1 / N, slack=0,
     )  # fmt: skip
@@ -117,7 +106,7 @@ def _compiled(num_envs: int) -> Scenario:
                 cores=None,
                 tried=JAX,
             ),
-            "JAX compiled": yardstick,
+            "JAX compiled": compiled,
             "PureJaxRL's compiled DQN": replace(peer("purejaxrl", "jax", N, envs=N), tried=JAX),
         },
         (
@@ -146,6 +135,7 @@ TRAINING: tuple[Scenario, ...] = (
             Bar("ours, concurrent", "SB3", least=25),
             Bar("ours, K = 1", "SBX"),
             Bar("ours, K = 1", "Tianshou"),
+            *_AT_ONCE,
         ),
     ),
     _cartpole(
@@ -169,6 +159,7 @@ TRAINING: tuple[Scenario, ...] = (
             Bar("ours, concurrent", "SB3"),
             Bar("ours, K = 1", "SBX"),
             Bar("ours, K = 1", "Tianshou"),
+            *_AT_ONCE,
         ),
     ),
     _large_mlp(),
