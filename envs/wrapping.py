@@ -9,7 +9,10 @@ from rl_core.errors import EnvError, in_one_line, shown
 from rl_core.own_function import MORE, failure, imported
 
 # Name in a config -> function, and the package to install for it.
-SHIPPED = {"atari": ("envs.atari:preprocessed", "targetnet[atari]")}
+SHIPPED = {
+    "atari": ("envs.atari:preprocessed", "targetnet[atari]"),
+    "elements": ("envs.elements:KeptElements", ""),
+}
 
 
 class Making(NamedTuple):
@@ -59,6 +62,8 @@ def _wrapped(
         raise EnvError(
             f"env_wrapper {name!r} needs something that cannot be imported ({reason}); {advice}"
         ) from error
+    except EnvError:
+        raise
     except Exception as error:
         given = f" with env_wrapper_kwargs {in_one_line(dict(kwargs))}" if kwargs else ""
         how = f"cannot wrap {env_id!r}{given}"

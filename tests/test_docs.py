@@ -258,7 +258,7 @@ def test_the_table_of_the_family_names_the_paper_of_each_key():
 # "Watkins & Dayan (1992), https://...", "Mnih et al. 2015](https://...)"; the first author's name.
 PAPER = re.compile(
     r"([A-Z]\w+)(?:, [A-Z]\w+)*(?: et al\.| & [A-Z]\w+)?,? \(?((?:19|20)\d\db?)\)?"
-    r"(?:, |\]\(|\", \")(https://(?:arxiv|doi)\.org/\w[\w./]*\w)"
+    r"(?:, |\]\(|\", \")(https://(?:(?:arxiv|doi)\.org/\w[\w./]*\w|openreview\.net/forum\?id=\w+))"
 )
 
 

@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from agents.config.model import PREPARED, DqnConfig
+from agents.config.combinations import PREPARED
+from agents.config.model import DqnConfig
 from agents.config.pbt import PbtKeys
 from agents.config.settings import Settings
 from rl_core.hyperparameters import Knob
@@ -43,6 +44,12 @@ PAPERS = (
         "epsilon",
     ),
     Paper("Young & Tian 2019", "https://arxiv.org/abs/1903.03176", "network"),
+    Paper(
+        "Kapturowski et al. 2019",
+        "https://openreview.net/forum?id=r1lyTjAqYX",
+        "recurrent sequence_length burn_in priority_eta",
+    ),
+    Paper("Pohlen et al. 2018", "https://arxiv.org/abs/1805.11593", "value_rescaling"),
     Paper("Espeholt et al. 2018", "https://arxiv.org/abs/1802.01561", "network"),
     Paper("van Hasselt et al. 2016", "https://arxiv.org/abs/1509.06461", "double"),
     Paper("Lillicrap et al. 2016", "https://arxiv.org/abs/1509.02971", "tau"),

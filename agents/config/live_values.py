@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agents.config.model import DqnConfig
@@ -38,6 +39,9 @@ def live_values(config: DqnConfig, freeze: FreezeSchedule, ops: ApplyOps) -> Hyp
 def live_knobs(config: DqnConfig) -> list[Knob]:
     """Returns the live fields that have an effect under this config, then the user's own."""
     fields = [knob for knob in DqnConfig.knobs() if knob.name not in config.without_effect()]
+    if config.remembers:
+        most = config.longest_step
+        fields = [replace(k, at_most=most) if k.name == "n_step" else k for k in fields]
     return fields + [own.knob(name) for name, own in config.live.items()]
 
 

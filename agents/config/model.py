@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from agents.config.combinations import PREPARED, check_combinations, without_effect
 from agents.config.own_live import OwnLive, check_names
 from agents.config.settings import LiveFloat, LiveInt, Settings, key, live
 from agents.config.weight_actions import WeightAction
@@ -17,21 +19,9 @@ Size = Annotated[int, Field(ge=1)]
 # Default `hidden` of each network in rl_core.networks, from its paper.
 _HIDDEN = {"mlp": (256, 256), "minatar": (128,), "nature": (512,), "impala": (256,)}
 NETWORKS = tuple(_HIDDEN)
-# Weights of other ways to hold a target still than copies; 0 turns each off.
-STILLNESS = ("online_weight", "min_weight", "functional_weight", "proximal_weight")
-# Other rules for when the target is copied than its age; 0 turns each off.
-SYNC_RULES = ("sync_growth", "sync_fit", "sync_distance")
-PREPARED = STILLNESS + SYNC_RULES
 # Those of agents/controllers; a user's own is named "module:function".
 CONTROLLERS = ("copy_when_fit", "copy_when_far", "period_bandit")
-# Keys that need a replay or a target network, which rollouts do without.
-_NOT_OF_ROLLOUTS = (
-    *("replay_capacity", "prioritized", "n_step", "learn_start", "learn_period"),
-    *("updates_per_learn", "double", "averaged_targets", "sync_period", "tau", "on_sync"),
-    *("chain", "chain_torso", "refresh_period"),
-    *("prepared", "munchausen", *PREPARED, "sync_fit_updates", "min_target_age", "max_target_age"),
-)
-WRAPPERS = ("atari",)  # of envs/wrapping.py
+WRAPPERS = ("atari", "elements")  # of envs/wrapping.py
 LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/sinks.md
 
 
@@ -65,7 +55,7 @@ class EnvKeys(Settings):
     )
     env_wrapper: str = key(
         "",
-        'put around each env: atari, or your own as "module:function", see docs/loops.md',
+        'put around each env: atari, elements, or your own as "module:function", see docs/loops.md',
     )
     env_wrapper_kwargs: dict[str, Any] = key({}, "arguments of the wrapper")
     num_envs: int = key(
@@ -137,6 +127,11 @@ class NetworkKeys(Settings):
         "bounds",
         "scales uint8 observations to [0, 1]: by the bounds of their Box, or by dividing by 255",
     )
+    normalize_observations: bool = key(
+        False,
+        "the network sees numbers less their mean, divided by their standard deviation, of all "
+        "that the envs have shown so far",
+    )
     dueling: bool = key(
         False, "dueling head: a stream for the state's value and one for the advantages"
     )
@@ -176,6 +171,31 @@ class NetworkKeys(Settings):
     @classmethod
     def _check_network(cls, name: str) -> str:
         return _known_or_own("network", name, NETWORKS)
+
+
+class RecurrentKeys(Settings):
+    """A memory: a recurrent layer between torso and head, learned from sequences (R2D2)."""
+
+    recurrent: Literal["none", "gru", "lstm"] = key(
+        "none", "recurrent layer between torso and head, so that the agent remembers"
+    )
+    recurrent_units: int = key(128, "units of the recurrent layer", "units", ge=1)
+    sequence_length: int = key(
+        80, "time steps of a sequence that are learned from", "time steps", ge=1
+    )
+    burn_in: int = key(
+        40,
+        "time steps before them, which only bring the stored state up to date",
+        "time steps",
+        ge=0,
+    )
+    priority_eta: LiveFloat = live(
+        0.9,
+        ge=0,
+        le=1,
+        unit="1",
+        meaning="share of a sequence's largest TD error in its priority; the rest is their mean",
+    )
 
 
 class TargetKeys(Settings):
@@ -271,6 +291,11 @@ class TargetKeys(Settings):
         "done to Adam at each sync: reset_moments makes it new, reset_time only its step counter",
         strict=False,
     )
+    value_rescaling: bool = key(
+        False,
+        "the network learns sign(x) (sqrt(|x| + 1) - 1) + 0.001 x of each return x, so that large "
+        "ones are small",
+    )
     discount: LiveFloat = live(
         0.99, ge=0, le=1, unit="1", meaning="factor of the next state's value in the target"
     )
@@ -340,7 +365,9 @@ class ReplayKeys(Settings):
     replay_capacity: int = key(
         100_000, "rows of the replay, one per env and time step", "rows", ge=3
     )
-    batch_size: int = key(64, "transitions per update", "transitions", ge=1)
+    batch_size: int = key(
+        64, "transitions per update; with `recurrent`, sequences", "transitions", ge=1
+    )
     n_step: LiveInt = live(
         1,
         ge=1,
@@ -652,6 +679,7 @@ class DqnConfig(
     RolloutKeys,
     ReplayKeys,
     TargetKeys,
+    RecurrentKeys,
     NetworkKeys,
     RewardKeys,
     EnvKeys,
@@ -672,90 +700,13 @@ class DqnConfig(
 
     @model_validator(mode="after")
     def _check_combinations(self) -> DqnConfig:
-        if self.v_min >= self.v_max:
-            raise ValueError(f"v_min must be below v_max, got {self.v_min:g} and {self.v_max:g}")
-        if self.loss == "hl_gauss" and self.head != "categorical":
-            raise ValueError(
-                f"loss = 'hl_gauss' needs head = 'categorical', got head = {self.head!r}"
-            )
-        if self.head != "scalar" and self.loss == "squared":
-            raise ValueError(
-                f"loss = {self.loss!r} is for head = 'scalar'; a {self.head} head has its own loss"
-            )
-        if self.holds_by("sync_growth") and not isinstance(self.sync_period, int):
-            raise ValueError(
-                "sync_growth lengthens a sync_period that is a number; leave its schedule out, or "
-                "sync_growth"
-            )
-        if self.munchausen and self.head == "categorical" and self.loss != "hl_gauss":
-            raise ValueError(
-                "munchausen needs head = 'scalar', 'quantile' or 'implicit', or loss = 'hl_gauss'"
-            )
-        if self.munchausen and self.double:
-            raise ValueError(
-                "munchausen takes no maximum over actions, so double does not apply; leave one out"
-            )
-        if self.munchausen and self.n_step != 1:
-            raise ValueError("munchausen needs n_step = 1, because it adds a bonus to each reward")
-        if self.rollout:
-            self._check_rollout()
-        elif self.epochs != 1:
-            raise ValueError(f"epochs needs rollout > 0, got epochs = {self.epochs}")
-        if self.loop == "remote":
-            self._check_actors()
-        if self.env_wrapper_kwargs and not self.env_wrapper:
-            raise ValueError("env_wrapper_kwargs needs env_wrapper")
-        if self.env_wrapper and self.loop == "compiled":
-            raise ValueError("loop = 'compiled' has its envs in the graph; leave env_wrapper out")
-        self._check_chain()
+        check_combinations(self)
         return self
 
-    def _check_chain(self) -> None:
-        if self.chain == 1 and self.chain_torso == "own":
-            return
-        asked = f"chain = {self.chain}" if self.chain > 1 else "chain_torso = 'shared'"
-        if self.averaged_targets > 1:
-            raise ValueError(f"{asked} has one target; leave averaged_targets out")
-        if self.chain > 1 and self.tau != 1:
-            raise ValueError(f"{asked} moves whole networks at a sync; leave tau out")
-        # Networks that are unlike lie apart by that alone, also right after a shift.
-        if self.chain > 1 and (
-            self.holds_by("sync_distance") or self.controller == "copy_when_far"
-        ):
-            raise ValueError(f"{asked} is not copied by its distance; leave sync_distance out")
-        if self.chain > 1 and self.ema_decay:
-            raise ValueError(
-                f"{asked} replaces each network by another one at a sync, and an average would mix "
-                "them; leave ema_decay out"
-            )
-        if self.chain > 1 and self.loop == "remote":
-            raise ValueError(
-                f"{asked} acts by each of its networks in turn, and actors of loop = 'remote' get "
-                "one; take another loop"
-            )
-
-    def _check_rollout(self) -> None:
-        rows = self.rollout * self.num_envs
-        if self.rollout < 2:
-            raise ValueError(f"rollout must be 0, or at least 2 time steps, got {self.rollout}")
-        for name in _NOT_OF_ROLLOUTS:
-            if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(
-                    "rollout > 0 learns without a replay and without a target network; leave "
-                    f"{name} out"
-                )
-        if self.loop not in ("plain", "compiled"):
-            raise ValueError(f"rollout > 0 needs loop = 'plain' or 'compiled', got {self.loop!r}")
-        if self.head != "scalar" and self.loss != "hl_gauss":
-            raise ValueError(
-                "rollout > 0 learns expected returns, and needs head = 'scalar', or loss = "
-                f"'hl_gauss', got head = {self.head!r}"
-            )
-        if rows % self.batch_size:
-            raise ValueError(
-                f"rollout * num_envs = {rows:,} must be a multiple of batch_size, got "
-                f"{self.batch_size:,}"
-            )
+    @property
+    def remembers(self) -> bool:
+        """Returns True if the network has a recurrent layer."""
+        return self.recurrent != "none"
 
     @property
     def stored_stack(self) -> int:
@@ -767,31 +718,19 @@ class DqnConfig(
         return 1 if self.loop == "remote" else self.frame_stack
 
     @property
+    def longest_step(self) -> int:
+        """Env steps that a step of a sequence spans at most: `n_step`, where its schedule is most.
+
+        Sequences are as long as this needs, so a live `n_step` cannot be more.
+        """
+        if isinstance(self.n_step, int):
+            return self.n_step
+        return math.ceil(self.n_step.extremes()[1])
+
+    @property
     def updates_per_rollout(self) -> int:
         """Updates that are made of each rollout; 0 with a replay."""
         return self.epochs * self.rollout * self.num_envs // self.batch_size if self.rollout else 0
-
-    def _check_actors(self) -> None:
-        if self.vectorization != "sync":
-            raise ValueError(
-                "loop = 'remote' brings the envs of a lost actor back, which needs vectorization = "
-                f"'sync', got {self.vectorization!r}"
-            )
-        if self.boltzmann:
-            raise ValueError("loop = 'remote' explores by epsilon alone; leave boltzmann out")
-        if self.actor_priorities and not (self.prioritized and self.head == "scalar"):
-            raise ValueError(
-                "actor_priorities needs prioritized = true, and head = 'scalar', whose priority is "
-                "a TD error"
-            )
-        if self.actor_priorities and self.munchausen:
-            raise ValueError("actor_priorities are of Q-learning; leave munchausen out")
-        rows = self.delivered_at_once * self.num_envs
-        if self.replay_capacity < 3 * rows:
-            raise ValueError(
-                f"loop = 'remote' stores {rows:,} rows at once, and needs replay_capacity >= "
-                f"{3 * rows:,}, got {self.replay_capacity:,}; lower actor_steps, actors or num_envs"
-            )
 
     @property
     def delivered_at_once(self) -> int:
@@ -809,32 +748,4 @@ class DqnConfig(
 
     def without_effect(self) -> dict[str, str]:
         """Returns the live values that do nothing in this run, each with the setting it needs."""
-        huber = self.loss == "huber" and self.head != "categorical"
-        needs = {
-            "ema_decay": (self.ema_decay != 0, "ema_decay > 0"),
-            "huber_delta": (huber, "a Huber loss"),
-            "hl_gauss_sigma": (self.loss == "hl_gauss", 'loss = "hl_gauss"'),
-            "n_step": (
-                not self.munchausen and not self.rollout,
-                "rollout = 0" if self.rollout else "munchausen = false",
-            ),
-            "priority_alpha": (self.prioritized, "prioritized = true"),
-            "priority_beta": (self.prioritized, "prioritized = true"),
-            "temperature": (self.boltzmann, "boltzmann = true"),
-            "munchausen_alpha": (self.munchausen, "munchausen = true"),
-            "munchausen_temperature": (self.munchausen, "munchausen = true"),
-            "munchausen_clip": (self.munchausen, "munchausen = true"),
-        }
-        early = self.holds_by("sync_fit") or self.holds_by("sync_distance")
-        needs["min_target_age"] = early, "sync_fit > 0 or sync_distance > 0"
-        ruled = early or self.holds_by("sync_growth")
-        needs["max_target_age"] = ruled, "sync_growth, sync_fit or sync_distance > 0"
-        for name in ("sync_period", "tau", "learn_period", "updates_per_learn"):
-            needs[name] = self.rollout == 0, "rollout = 0"
-        needs["q_lambda"] = self.rollout > 0, "rollout > 0"
-        if self.chain > 1:
-            needs["tau"] = False, "chain = 1"
-        needs["refresh_period"] = self.chain > 1, "chain > 1"
-        for name in PREPARED:
-            needs[name] = self.holds_by(name), f'{name} > 0, or prepared = ["{name}"]'
-        return {name: wanted for name, (there, wanted) in needs.items() if not there}
+        return without_effect(self)

@@ -6,6 +6,7 @@ population.py      P agents of one form on one graph
 joint_calls.py     calls of members that need no seat: updates of many in one call
 joining.py         what Python knows around these calls
 build.py           the config's network, built once or as a chain
+built.py           networks that were built, called again
 torso.py           its torso: of one array, or of the parts of an observation
 networks.py        online, target and averaged networks, each under its scope
 heads.py           the table of heads: how each is built, and how it learns
@@ -20,6 +21,9 @@ learner.py         makes learning phases of updates
 fused_calls.py     the calls that make several updates at once
 update.py          one update: sample, objective, gradients, apply, averages, sync
 objective.py       what a batch's values are regressed on
+sequence_objective.py    the same of sequences, for a network that remembers (R2D2)
+normalizing.py     observations by the mean and variance of what was shown
+remembering.py     the memory of the network that acts, of the running episodes
 proximal.py        the pull of the weights towards the target's
 rollout.py         what batches of a rollout are regressed on (PQN)
 target_clock.py    the target's age, and when the target is copied

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 
 import tensorflow.compat.v1 as tf
 
-from agents.dqn.choosing import COLUMNS, Exploration, GreedyPolicy, NetworkValues
+from agents.dqn.choosing import Exploration, GreedyPolicy
 from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.networks import Networks
+from agents.dqn.normalizing import Normalizer
+from agents.dqn.remembering import Remembering
 from rl_core.graph.engine import Call, Engine
 from rl_core.graph.feeds import feed_check
 from rl_core.graph.members import Place
+from rl_core.networks import STATELESS, Conditions
 from rl_core.replay import ReplayMemory, Rows, newest_frame
 
 
@@ -21,13 +24,16 @@ class ActingCalls:
     Args:
       engine, networks, memory: of the agent.
       exploration: chooses the actions.
+      remembering: asks the network that acts.
+      normalizer: takes in what is stored.
       own: feeds the user's own live values to the networks.
       legal: [M, A] bool placeholder of the greedy policies; None if the envs have no action masks.
 
     Attributes:
       greedy: the greedy policy.
       greedy_averaged: the same with the averaged weights; None if the config keeps none.
-      greedy_apart: the same with the network that acts in a concurrent loop; not in others.
+      greedy_apart: the same with the network that acts in a concurrent loop; not in others, nor if
+        it remembers.
       step: stores a time step and chooses on it; check_shown: checks what it is fed first.
       store: stores many time steps; columns: in the order in which it is fed them.
       time_step: how many were stored.
@@ -46,20 +52,25 @@ class ActingCalls:
         networks: Networks,
         memory: ReplayMemory,
         exploration: Exploration,
+        remembering: Remembering,
+        normalizer: Normalizer,
         own: OwnFeeds,
         legal: tf.Tensor | None,
     ) -> None:
         self._exploration, self._networks, self._own = exploration, networks, own
+        self._remembering, self._normalizer = remembering, normalizer
         self._num_envs = memory.rows.num_envs
         self._build_step(engine, memory)
         self._build_store(engine, memory, exploration.gives_priorities)
         if networks.behaviour:
             self._build_apart(engine)
-        observations = networks.observations
-        self.greedy = GreedyPolicy(engine, networks.greedy, observations, legal, own)
+        shown, state = (networks.observations, legal, own), networks.state
+        self.greedy = GreedyPolicy(
+            engine, networks.greedy, *shown, state=state, after=networks.after
+        )
         if networks.greedy_ema is not None:
             self.greedy_averaged = GreedyPolicy(
-                engine, networks.greedy_ema, observations, legal, own
+                engine, networks.greedy_ema, *shown, state=state, after=networks.after_ema
             )
 
     def of_member(self, place: Place, own: OwnFeeds) -> ActingCalls:
@@ -78,13 +89,16 @@ class ActingCalls:
             self._observation = tf.placeholder(whole.dtype, shape, "observation")
             shown["observation"] = newest_frame(self._observation, stack)
         knobs, now = self._exploration.fed(), memory.rows.rows_written.read_value()
-        chosen = self._choice(self._own.given_to(self._networks.values), now, knobs)
+        chosen, kept = self._choice(shown["autoreset"], now, knobs)
         first = [self._observation, *(shown[n] for n in ("reward", "terminated", "autoreset"))]
         self.check_shown = feed_check(first)
         feeds = [*first, *knobs.values(), *self._more_feeds()]
         write = memory.write(shown | chosen, now)
-        self.step = engine.callable(chosen["action"], feeds, [write])
-        self.drawn = [chosen["action"].op, write]
+        # After the network has acted: it is set anew.
+        with tf.control_dependencies([*chosen.values(), *kept]):
+            kept += self._normalizer.see(shown["observation"])
+        self.step = engine.callable(chosen["action"], feeds, [write, *kept])
+        self.drawn = [chosen["action"].op, write, *kept]
 
     def _build_store(self, engine: Engine, memory: ReplayMemory, priorities: bool) -> None:
         """Builds the call that stores many time steps that were acted on before."""
@@ -93,25 +107,43 @@ class ActingCalls:
         if priorities:
             priority["priority"] = tf.placeholder(tf.float32, lead, "priority")
         write = memory.write_steps(rows, priority.get("priority"))
+        seen = self._normalizer.see(rows["observation"])
         self.columns = (*rows, *priority)
-        self.store = engine.callable(None, [*rows.values(), *priority.values()], [write])
+        self.store = engine.callable(None, [*rows.values(), *priority.values()], [write, *seen])
         self.time_step = engine.callable(memory.rows.rows_written.read_value())
 
     def _build_apart(self, engine: Engine) -> None:
         """Builds the calls that act with a copy of the network."""
         knobs, now = self._exploration.fed(), tf.placeholder(tf.int64, [1], "time_step")
-        values = self._own.given_to(self._networks.behaviour_values)
         feeds = [self._observation, *knobs.values(), *self._more_feeds(), now]
-        chosen = self._choice(values, now, knobs)
-        self.act = engine.callable([chosen[name] for name in COLUMNS], feeds)
-        greedy, *_ = values(self._observation, None)
-        self.greedy_apart = GreedyPolicy(engine, greedy, self._observation, None, self._own)
+        begins: tf.Tensor | None = None
+        if self._networks.recurrent is not None:
+            begins = tf.placeholder(tf.bool, [self._num_envs], "autoreset")
+            feeds.append(begins)
+        chosen, kept = self._choice(begins, now, knobs, apart=True)
+        columns = [chosen[name] for name in self._exploration.columns]
+        self.act = engine.callable(columns, feeds, kept)
+        if begins is None:
+            plain = Conditions(live=self._own.tensors)
+            (greedy, *_), _ = self._networks.acting(self._observation, STATELESS, plain, apart=True)
+            self.greedy_apart = GreedyPolicy(engine, greedy, self._observation, None, self._own)
         self.follow = engine.callable(None, targets=[self._networks.behave_as_online()])
 
     def _choice(
-        self, values: NetworkValues, now: tf.Tensor, knobs: Mapping[str, tf.Tensor]
-    ) -> Rows:
-        return self._exploration.of_fed(values, self._observation, self._legal, now, knobs)
+        self,
+        autoreset: tf.Tensor | None,
+        now: tf.Tensor,
+        knobs: Mapping[str, tf.Tensor],
+        *,
+        apart: bool = False,
+    ) -> tuple[Rows, list[tf.Operation]]:
+        """The columns that acting fills, and what remembers the time step."""
+        exploration, conditions = self._exploration, Conditions(live=self._own.tensors)
+        conditions = conditions._replace(draws=exploration.draws(now))
+        values, more, kept = self._remembering.act(
+            self._observation, autoreset, conditions, apart=apart
+        )
+        return exploration.of_fed(values, self._legal, now, knobs) | more, kept
 
     def _more_feeds(self) -> list[tf.Tensor]:
         masks = [] if self._legal is None else [self._legal]

@@ -9,7 +9,7 @@ import numpy as np
 
 from agents.config.model import DqnConfig
 from agents.dqn.acting_calls import ActingCalls
-from agents.dqn.choosing import COLUMNS, Exploration, Policy
+from agents.dqn.choosing import Exploration, GreedyPolicy, Policy
 from agents.dqn.joining import Joined
 from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.step_buffer import RowBuffer
@@ -54,7 +54,7 @@ class Acting:
         joined: Joined | None = None,
     ) -> None:
         self._calls, self._live, self._own, self._joined = calls, live, own, joined
-        self.greedy: Policy = calls.greedy
+        self.greedy: GreedyPolicy = calls.greedy
         self.greedy_averaged, self.drawn = calls.greedy_averaged, calls.drawn
         # The same arrays at every step: cheaper to hand over than new ones.
         self._fed = {name: np.zeros((), np.float32) for name in exploration.knobs}
@@ -62,9 +62,12 @@ class Acting:
         self._time_step = np.zeros(1, np.int64)
         self.time_step: int | None = 0
         self._stack = memory.rows.stack
+        self._columns, self._remembers = exploration.columns, config.remembers
         # Plain epsilon-greedy needs nothing of the graph but the best action.
         self._outside = exploration.outside(masks, config.seed)
-        self._buffer = None if self._outside is None else RowBuffer()
+        # What a row changes of a network's numbers must not wait until somebody asks for the rows.
+        may_wait = self._outside is not None and not config.normalize_observations
+        self._buffer = RowBuffer() if may_wait else None
         fitting = _WAITING_BYTES * memory.steps // memory.nbytes
         self._most = min(_WAITING_AT_MOST, fitting, memory.steps // 2)
         # Env steps from one phase to the next from which on they wait.
@@ -169,15 +172,31 @@ class Acting:
         self._calls.check_shown((observation, *more))
         if self.time_step is None:
             self.time_step = self._calls.time_step().item()
-        greedy = self.greedy
+        greedy: Policy = self.greedy
         if self._joined is not None:
             greedy = partial(self._joined.chosen, greedy)
         actions = choose(greedy, observation, self._epsilon.item(), self.time_step)
         self.time_step += 1
         return actions
 
-    def act(self, observation: np.ndarray, time_step: int, legal: np.ndarray | None) -> Rows:
-        """Returns the columns that acting fills and stores nothing; see `DqnAgent.act`."""
+    def act(
+        self,
+        observation: np.ndarray,
+        time_step: int,
+        legal: np.ndarray | None = None,
+        autoreset: np.ndarray | None = None,
+    ) -> Rows:
+        """Chooses by the network as it was when `follow` was last called; stores nothing.
+
+        Args:
+          observation: [N, ...].
+          time_step: of all envs, counted from 0; it picks the random numbers.
+          legal: [N, A] bool, needed with action masks.
+          autoreset: [N] bool, as for `DqnAgent.step`; needed with a memory.
+
+        Returns:
+          The columns that acting fills: `action`, [N] int32; with a memory, `state` before it.
+        """
         self._read_knobs()
         if self._outside is not None:
             epsilon = self._epsilon.item()
@@ -186,10 +205,11 @@ class Acting:
             }
         self._time_step[0] = time_step
         more = () if legal is None else (legal,)
+        begins = (autoreset,) if self._remembers else ()
         chosen = self._calls.act(
-            observation, *self._fed.values(), *self._own.values(), *more, self._time_step
+            observation, *self._fed.values(), *self._own.values(), *more, self._time_step, *begins
         )
-        return dict(zip(COLUMNS, chosen, strict=True))
+        return dict(zip(self._columns, chosen, strict=True))
 
     def _read_knobs(self) -> None:
         for name, value in self._fed.items():

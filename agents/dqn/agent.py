@@ -18,6 +18,7 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.actor import Acting
+from agents.dqn.choosing import GreedyPolicy
 from agents.dqn.copies import Inspection
 from agents.dqn.joining import Joint
 from agents.dqn.needs import require_memory
@@ -154,19 +155,12 @@ class DqnAgent:
         """
         return self.acting.step(observation, reward, terminated, autoreset, epsilon, legal)
 
-    def act(self, observation: np.ndarray, time_step: int, legal: np.ndarray | None = None) -> Rows:
-        """Chooses by the network as it was when `follow` was last called; stores nothing.
+    def act(self, observation: np.ndarray, time_step: int, *more: np.ndarray | None) -> Rows:
+        """Chooses by the network as it was when `follow` was last called; see `Acting.act`.
 
         May run in one thread while updates are made in another. Only with loop = "concurrent".
-
-        Args:
-          observation: [N, ...]; legal: [N, A] bool, needed with action masks.
-          time_step: of all envs, counted from 0; it picks the random numbers.
-
-        Returns:
-          The columns that acting fills: `action`, [N] int32.
         """
-        return self.acting.act(observation, time_step, legal)
+        return self.acting.act(observation, time_step, *more)
 
     def follow(self) -> None:
         """Gives `act` the present weights."""
@@ -176,9 +170,13 @@ class DqnAgent:
         """Appends several time steps, arrays [P, N, ...], each as `step` would have stored it."""
         self.acting.store(rows)
 
-    def greedy(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
-        """[M, ...] observations, [M, A] masks -> [M] int32 greedy actions; nothing is stored."""
-        return self.acting.greedy(observation, legal)
+    @property
+    def greedy(self) -> GreedyPolicy:
+        """[M, ...] observations, [M, A] masks -> [M] int32 greedy actions; nothing is stored.
+
+        With a memory each observation is an episode's first; `greedy.playing(M)` remembers.
+        """
+        return self.acting.greedy
 
     # What the loop calls.
 

@@ -4,38 +4,46 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.heads import head_of
+from agents.dqn.normalizing import NORMALIZE, normalized
 from agents.dqn.own_network import OwnNetwork
 from agents.dqn.torso import TORSOS, require_parts, torso_of
 from rl_core.networks import (
     ONE_ARRAY,
     PLAIN,
+    RECURRENT,
+    STATELESS,
     Conditions,
     Network,
     Observed,
+    Recurrent,
+    State,
     Streams,
     Values,
 )
-from rl_core.networks.network import STATELESS, Head, State
+from rl_core.networks.network import Head
+from rl_core.replay import Sequences
 
+_RECURRENT = "recurrent"  # the block
 # Observations [B, ...] and conditions -> features [B, F], in scopes of their own.
 Features = Callable[[tf.Tensor, Conditions], tf.Tensor]
 
 
-class Halves(NamedTuple):
-    """A network's two halves: what its actions share, and what becomes of that."""
+class Pieces(NamedTuple):
+    """A network's pieces: what its actions share, what it remembers, and what becomes of both."""
 
     features: Features
+    recurrent: Recurrent | None
     head: Head
 
 
-def halves(config: DqnConfig, num_actions: int, observed: Observed = ONE_ARRAY) -> Halves:
+def pieces(config: DqnConfig, num_actions: int, observed: Observed = ONE_ARRAY) -> Pieces:
     """Returns those of the config's network.
 
     Args:
@@ -52,30 +60,46 @@ def halves(config: DqnConfig, num_actions: int, observed: Observed = ONE_ARRAY) 
     else:
         taken = {"value", "advantage"} if config.dueling else {"head"}
         taken |= kind.blocks | links_after_first(config)
+        taken |= {_RECURRENT} if config.remembers else set()
+        taken |= {NORMALIZE} if config.normalize_observations else set()
         own = OwnNetwork(config.network, taken, config.live)
 
     def features(observation: tf.Tensor, conditions: Conditions) -> tf.Tensor:
         numbers = observed.floats(observation)
+        if config.normalize_observations:
+            numbers = normalized(numbers, observed, _stored_dtype(observation))
         if config.network not in TORSOS:
             return own(numbers, conditions)
         with tf.variable_scope("torso"):
             return torso(numbers)
 
     streams = Streams(num_actions, config.dueling, config.head_hidden, config.noisy)
-    return Halves(features, kind.build(config, streams))
+    recurrent = None
+    if config.remembers:
+        recurrent = RECURRENT[config.recurrent](config.recurrent_units)
+    return Pieces(features, recurrent, kind.build(config, streams))
+
+
+def _stored_dtype(observation: Any) -> tf.DType:
+    # Of parts that are fed one by one it does not matter.
+    return tf.float32 if isinstance(observation, dict) else observation.dtype
 
 
 def build_network(config: DqnConfig, num_actions: int, observed: Observed = ONE_ARRAY) -> Network:
     """Returns the config's network; of a chain the first one, whose policy is the agent's.
 
-    Args and errors: as for `halves`.
+    With a recurrent layer the state is [B, S], and zeros where an episode begins; without one it
+    goes through as it is.
+
+    Args and errors: as for `pieces`.
     """
-    features, head = halves(config, num_actions, observed)
+    chain = Chain(config.model_copy(update={"chain": 1}), num_actions, observed)
 
     def network(
         observation: tf.Tensor, state: State = STATELESS, conditions: Conditions = PLAIN
     ) -> tuple[Values, State]:
-        return head(features(observation, conditions), conditions.draws), state
+        (values,), state = chain.step(observation, state, conditions)
+        return values, state
 
     return network
 
@@ -89,11 +113,15 @@ class Chain:
 
     Args:
       config: `chain` is K; `chain_torso` says which of the two links are.
-      num_actions, observed: as for `halves`.
+      num_actions, observed: as for `pieces`.
+
+    Attributes:
+      features: builds the first network's torso.
+      recurrent: its recurrent layer; None if it remembers nothing.
     """
 
     def __init__(self, config: DqnConfig, num_actions: int, observed: Observed) -> None:
-        self.features, self._head = halves(config, num_actions, observed)
+        self.features, self.recurrent, self._head = pieces(config, num_actions, observed)
         self._count, self._shared = config.chain, config.chain_torso == "shared"
 
     def __call__(
@@ -114,6 +142,42 @@ class Chain:
                     features = self.features(observation, conditions)
                 values.append(self._head(features, conditions.draws))
         return values
+
+    def on(self, features: tf.Tensor, conditions: Conditions) -> Values:
+        """Builds the first network's head once more, on features [B, F]."""
+        return self._head(features, conditions.draws)
+
+    def step(
+        self, observation: tf.Tensor, state: State, conditions: Conditions
+    ) -> tuple[list[Values], State]:
+        """Builds it for one time step: also given the state before it, also returns that after."""
+        if self.recurrent is None:
+            return self(observation, conditions), state
+        features = self.features(observation, conditions)
+        with tf.variable_scope(_RECURRENT):
+            features, state = self.recurrent.step(features, state)
+        return [self.on(features, conditions)], state
+
+    def unroll(self, sequences: Sequences, conditions: Conditions, burn_in: int) -> tf.Tensor:
+        """Returns the features on which the heads stand, of all time steps: [B, T, U].
+
+        Only where the scope is opened with `reuse`. No gradient flows into the burn-in.
+        """
+        assert self.recurrent is not None
+        shown = tf.transpose(sequences.observation, _swapped(sequences.observation))  # [T, B, ...]
+        T, B, *shape = shown.shape.as_list()
+        features = self.features(tf.reshape(shown, [T * B, *shape]), conditions)
+        features = tf.reshape(features, [T, B, features.shape[-1]])
+        with tf.variable_scope(_RECURRENT):
+            features = self.recurrent.unroll(
+                features, sequences.state, tf.transpose(sequences.begins), burn_in
+            )
+        return tf.transpose(features, _swapped(features))
+
+
+def _swapped(x: tf.Tensor) -> list[int]:
+    """The order of the dimensions in which the first two have changed places."""
+    return [1, 0, *range(2, x.shape.rank)]
 
 
 def link_name(i: int) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -14,12 +14,12 @@ from agents.config.model import DqnConfig
 from agents.dqn.exploring import EpsilonGreedy
 from agents.dqn.live_feeds import OwnFeeds
 from rl_core.exploration import boltzmann, epsilon_greedy
-from rl_core.graph.engine import Engine
+from rl_core.graph.engine import Call, Engine
 from rl_core.graph.members import Place
 from rl_core.losses import legal_only
-from rl_core.networks import Values
+from rl_core.networks import STATELESS, State, Values
 from rl_core.random import Draws, Keys, Stream
-from rl_core.replay import Rows
+from rl_core.replay import STATE, Rows
 
 # Live values that a choice of actions reads, and columns of the replay that it fills. Outside the
 # graph only a choice is made that reads epsilon alone and fills `action` alone.
@@ -28,8 +28,6 @@ COLUMNS = ("action",)
 
 # (what for, shape) -> float32 in [0, 1) of this shape.
 Uniform = Callable[[str, list[int]], tf.Tensor]
-# (observations [N, ...], draws) -> values of each network of a chain, or of the only one.
-NetworkValues = Callable[[tf.Tensor, Draws | None], list[Values]]
 
 
 class Policy(Protocol):
@@ -38,16 +36,24 @@ class Policy(Protocol):
     def __call__(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray: ...
 
 
+# (observations [M, ...], autoreset [M] bool, masks [M, A] or None) -> actions [M], of the same M
+# envs time step by time step: `autoreset` is true where an episode begins.
+Playing = Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
+
+
 class GreedyPolicy:
     """The policy of the largest values.
 
-    Make it while the graph is being built.
+    Make it while the graph is being built. A network that remembers acts here as if each
+    observation were the first of an episode; `playing` remembers.
 
     Args:
       engine: of the agent.
       values: of `observations`, a placeholder [M, ...], and of the placeholders of `own`.
       legal: [M, A] bool placeholder, with action masks.
+      own: feeds the user's own live values; None: there are none to feed.
       member: int64 scalar placeholder, where `values` are those of one of several members.
+      state, after: of a network that remembers, before and after the observations, [M, S].
     """
 
     def __init__(
@@ -56,14 +62,24 @@ class GreedyPolicy:
         values: Values,
         observations: tf.Tensor,
         legal: tf.Tensor | None,
-        own: OwnFeeds,
+        own: OwnFeeds | None = None,
         member: tf.Tensor | None = None,
+        state: State = STATELESS,
+        after: State = STATELESS,
     ) -> None:
         action = best(legal_only(values.q, legal))  # [M]
         masks, last = ([] if of is None else [of] for of in (legal, member))
         self._masks, self._own = bool(masks), own
         self._last: tuple[np.int64, ...] = ()
-        self._call = engine.callable(action, [observations, *masks, *own.tensors.values(), *last])
+        live = own.tensors.values() if own is not None else ()
+        feeds = [observations, *masks, *live, *last]
+        self._step: Call | None = None
+        self._state_size = 0
+        if after is STATELESS:
+            self._call = engine.callable(action, feeds)
+        else:
+            self._step = engine.callable([action, after], [state, *feeds])
+            self._state_size = int(after.shape[1])
 
     def of_member(self, place: Place, own: OwnFeeds) -> GreedyPolicy:
         """The same for a member, with live values of its own."""
@@ -81,9 +97,42 @@ class GreedyPolicy:
         return other
 
     def __call__(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
-        if self._masks:
-            return self._call(observation, legal, *self._own.values(), *self._last)
-        return self._call(observation, *self._own.values(), *self._last)
+        if self._step is not None:
+            return self.step(observation, self.first_state(len(observation)), legal)[0]
+        return self._call(observation, *self._more(legal))
+
+    def playing(self, num_envs: int) -> Playing:
+        """Returns the policy for `num_envs` envs, which sees each of their time steps."""
+        if self._step is None:
+            return lambda observation, autoreset, legal: self(observation, legal)
+        state = self.first_state(num_envs)
+
+        def act(
+            observation: np.ndarray, autoreset: np.ndarray, legal: np.ndarray | None
+        ) -> np.ndarray:
+            nonlocal state
+            state = np.where(autoreset[:, np.newaxis], np.float32(0), state)
+            action, state = self.step(observation, state, legal)
+            return action
+
+        return act
+
+    def step(
+        self, observation: np.ndarray, state: np.ndarray, legal: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Actions [M] of observations [M, ...] and the state before them; and that after them."""
+        assert self._step is not None  # it remembers
+        action, after = self._step(state, observation, *self._more(legal))
+        return action, after
+
+    def first_state(self, num_envs: int) -> np.ndarray:
+        """Returns the state with which episodes begin, [M, S]; S is 0 without a memory."""
+        return np.zeros([num_envs, self._state_size], np.float32)
+
+    def _more(self, legal: np.ndarray | None) -> list[Any]:
+        masks = [legal] if self._masks else []
+        live = self._own.values() if self._own is not None else []
+        return [*masks, *live, *self._last]
 
 
 class Exploration:
@@ -96,12 +145,14 @@ class Exploration:
     Attributes:
       knobs: names of the live values that it reads, in the order in which they are fed.
       gives_priorities: whether actors give the rows priorities to begin with.
+      columns: of the replay, that acting fills.
     """
 
     def __init__(self, config: DqnConfig, keys: Keys, num_actions: int) -> None:
         self.gives_priorities = config.loop == "remote" and config.actor_priorities
         self._config, self._keys, self._num_actions = config, keys, num_actions
         self.knobs = tuple(k.name for k in live_knobs(config) if k.name in KNOBS)
+        self.columns = (*COLUMNS, *((STATE,) if config.remembers else ()))
 
     def outside(self, masks: bool, seed: int) -> EpsilonGreedy | None:
         """Returns the same choice without the graph, bit for bit; None where there is none.
@@ -110,7 +161,7 @@ class Exploration:
           seed: of the agent.
           masks: whether the envs say which actions are legal.
         """
-        if masks or self._config.noisy or self._config.chain > 1:
+        if masks or self._config.noisy or self._config.chain > 1 or self._config.remembers:
             return None
         if self.knobs != ("epsilon",) or COLUMNS != ("action",):
             return None
@@ -121,10 +172,13 @@ class Exploration:
         """Returns float32 scalar placeholders of the values of `knobs`."""
         return {name: tf.placeholder(tf.float32, [], name) for name in self.knobs}
 
+    def draws(self, now: tf.Tensor) -> Draws | None:
+        """Returns random numbers for a noisy network at time step `now`, or None."""
+        return Draws(self._keys, "act", now) if self._config.noisy else None
+
     def of_fed(
         self,
-        values: NetworkValues,
-        observation: tf.Tensor,
+        values: Sequence[Values],
         legal: tf.Tensor | None,
         now: tf.Tensor,
         live: Mapping[str, tf.Tensor],
@@ -134,12 +188,11 @@ class Exploration:
         def uniform(name: str, shape: list[int]) -> tf.Tensor:
             return Stream(self._keys, name).uniform(now, shape)
 
-        return self.choose(values, observation, now, live, legal, uniform)
+        return self.choose(values, now, live, legal, uniform)
 
     def choose(
         self,
-        values: NetworkValues,
-        observation: tf.Tensor,
+        values: Sequence[Values],
         now: tf.Tensor,
         live: Mapping[str, tf.Tensor],
         legal: tf.Tensor | None,
@@ -148,8 +201,7 @@ class Exploration:
         """Chooses actions for N observations.
 
         Args:
-          values: of the network that acts.
-          observation: [N, ...].
+          values: of the network that acts, for N observations; or of each one of a chain.
           now: int64 scalar or [1], the time step: what makes the random numbers differ.
           live: float32 scalars, the values of `knobs` by name.
           legal: [N, A] bool, with masks.
@@ -159,8 +211,7 @@ class Exploration:
           COLUMNS: `action`, [N] int32.
         """
         config, N, A = self._config, self._config.num_envs, self._num_actions
-        draws = Draws(self._keys, "act", now) if config.noisy else None
-        q, *others = (of.q for of in values(observation, draws))  # [N, A]
+        q, *others = (of.q for of in values)  # [N, A]
         if others:
             q = of_drawn_network([q, *others], uniform("chain", [N]))
         if config.boltzmann:

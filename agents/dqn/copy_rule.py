@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import SYNC_RULES, DqnConfig
+from agents.config.combinations import SYNC_RULES
+from agents.config.model import DqnConfig
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
 from rl_core.graph.engine import Engine

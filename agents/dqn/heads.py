@@ -24,10 +24,12 @@ from rl_core.losses import (
     munchausen_quantile,
     q_learning,
     quantile_q_learning,
+    rescaled,
     squared,
     support,
+    unscaled,
 )
-from rl_core.losses.td import at_action
+from rl_core.losses.td import at_action, at_best
 from rl_core.networks import (
     Streams,
     Values,
@@ -111,9 +113,20 @@ def _soft_means(terms: Terms, before: Values) -> TdLoss:
 
 def _td_of_means(terms: Terms, choice: tf.Tensor) -> TdLoss:
     now, then = terms.now, terms.then
+    if terms.config.value_rescaling:
+        return _td_of_rescaled(terms, choice)
     if terms.config.double:
         return double_q_learning(now.q, *terms.transition, then.q, choice)
     return q_learning(now.q, *terms.transition, choice)
+
+
+def _td_of_rescaled(terms: Terms, choice: tf.Tensor) -> TdLoss:
+    """Values h(x) of returns x: the target is h(r_t + discount_t * h^-1(value of the choice))."""
+    a_tm1, r_t, discount_t = terms.transition
+    bootstrap = unscaled(at_best(terms.then.q, choice))  # [B]
+    target = tf.stop_gradient(rescaled(r_t + discount_t * bootstrap))  # [B]
+    td_error = target - at_action(terms.now.q, a_tm1)  # [B]
+    return TdLoss(squared(td_error), target, td_error)
 
 
 def _soft_td_of_means(terms: Terms, before: Values) -> TdLoss:

@@ -19,12 +19,13 @@ from agents.dqn.chunks import Chunk, Counts, chunk_placeholders
 from agents.dqn.in_graph_envs import EnvsInGraph, EnvState
 from agents.dqn.learner import Learner
 from agents.dqn.live_feeds import LiveFeeds
-from agents.dqn.networks import Networks
+from agents.dqn.normalizing import Normalizer
+from agents.dqn.remembering import Remembering
 from agents.dqn.update import Learned
 from envs.in_graph.interface import InGraphEnv
 from rl_core.graph.packing import pack, unpacked
 from rl_core.graph.xla import built_for_xla
-from rl_core.networks import Conditions, Values
+from rl_core.networks import Conditions
 from rl_core.optimizers.packed_adam import LoopAdam, Moments
 from rl_core.random import Draws, Keys
 from rl_core.replay import ReplayMemory, newest_frame
@@ -41,7 +42,7 @@ class InGraphLoop:
     """T time steps of N envs in one call.
 
     Args:
-      config, keys, networks, exploration, memory, learner: of the agent.
+      config, keys, remembering, normalizer, exploration, memory, learner: of the agent.
       live: what updates are fed; networks read the user's own values there.
       rules: of the env.
 
@@ -59,14 +60,16 @@ class InGraphLoop:
         config: DqnConfig,
         keys: Keys,
         live: LiveFeeds,
-        networks: Networks,
+        remembering: Remembering,
+        normalizer: Normalizer,
         exploration: Exploration,
         memory: ReplayMemory,
         learner: Learner,
         rules: InGraphEnv,
     ) -> None:
         self.config = self._config = config
-        self._keys, self._live, self._networks = keys, live, networks
+        self._keys, self._live = keys, live
+        self._remembering, self._normalizer = remembering, normalizer
         self._exploration, self._memory = exploration, memory
         self._update, self._like = learner.update, learner.learned
         self._blocks, self._arms = learner.blocks, learner.freeze.arms
@@ -140,19 +143,20 @@ class InGraphLoop:
         def uniform(name: str, shape: list[int]) -> tf.Tensor:
             return Draws(self._keys, name, now).uniform("act", shape)
 
-        def values(observation: tf.Tensor, draws: Draws | None) -> list[Values]:
-            return self._networks.values(observation, Conditions(draws, self._live))
-
+        conditions = Conditions(self._exploration.draws(now), self._live)
+        values, remembered, kept = self._remembering.act(observation, state.autoreset, conditions)
         live = dict(zip(self.knobs, tf.unstack(self.fed.knobs), strict=True))
-        chosen = self._exploration.choose(values, observation, now, live, None, uniform)
+        chosen = self._exploration.choose(values, now, live, None, uniform)
         shown = {
             "observation": newest_frame(observation, self._memory.rows.stack),
             "reward": state.reward,
             "terminated": state.terminated,
             "autoreset": state.autoreset,
         }
-        write = self._memory.write(shown | chosen)
-        with tf.control_dependencies([write]):
+        write = self._memory.write(shown | remembered | chosen)
+        with tf.control_dependencies([*chosen.values(), *kept]):
+            kept += self._normalizer.see(shown["observation"])
+        with tf.control_dependencies([write, *kept]):
             due, learn_age = self._due(counts, now)
         arm, learned, made = self._learn(due, arm, learned)
         with tf.control_dependencies([made]):

@@ -145,4 +145,5 @@ def can_join(config: DqnConfig, exploration: Exploration, masks: bool) -> bool:
     one_compiled = config.xla and config.threads == 1 and config.updates_per_learn == 1
     plain = config.loop == "plain" and not (config.prioritized or config.freeze or config.rollout)
     outside = exploration.outside(masks, config.seed) is not None
-    return one_compiled and plain and outside and config.network not in FRAMES
+    rows_alone = not config.normalize_observations and config.network not in FRAMES
+    return one_compiled and plain and outside and rows_alone

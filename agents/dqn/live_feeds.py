@@ -11,8 +11,6 @@ import tensorflow.compat.v1 as tf
 from agents.config.model import NETWORKS, DqnConfig
 from rl_core.graph.xla import compiled
 from rl_core.hyperparameters import Hyperparameters, Knob
-from rl_core.networks import Conditions, Values
-from rl_core.random import Draws
 
 # Live values whose 0 means no limit are fed as infinity then, so that no operation asks for it.
 _LIMITS = ("reward_clip",)
@@ -126,12 +124,6 @@ class OwnFeeds:
     def start(self, live: Hyperparameters) -> None:
         """Takes the values from `live` from now on."""
         self._live = live
-
-    def given_to(
-        self, network: Callable[[tf.Tensor, Conditions], list[Values]]
-    ) -> Callable[[tf.Tensor, Draws | None], list[Values]]:
-        """Returns a function (observations, draws) that gives `tensors` to `network`."""
-        return lambda observation, draws: network(observation, Conditions(draws, self.tensors))
 
     def values(self) -> list[np.ndarray]:
         """Returns the present values to feed to `tensors`."""

@@ -8,12 +8,17 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.live_feeds import LiveFeeds
+from rl_core.networks import RECURRENT
 from rl_core.replay import (
+    STATE,
+    Column,
     EpochSampler,
+    Items,
     NStepTransitions,
     PrioritizedSampler,
     ReplayMemory,
     Sampler,
+    StoredSequences,
     UniformSampler,
     ValidRows,
     newest_frame,
@@ -64,9 +69,19 @@ def build_memory(
         # One time step more: what the last one of a rollout led to, the first one of the next. And
         # those of which the first ones need frames.
         capacity = (config.rollout + stack) * config.num_envs
-    rows = ValidRows(capacity, config.num_envs, columns, stack=stack)
+    if config.remembers:
+        size = RECURRENT[config.recurrent](config.recurrent_units).state_size
+        columns.append(Column(STATE, tf.float32, (size,)))
+    history = config.burn_in if config.remembers else 0
+    rows = ValidRows(capacity, config.num_envs, columns, stack=stack, history=history)
     n_step = live.reader("n_step") if "n_step" in live else None
-    items = NStepTransitions(rows, live.reader("discount"), n_step, learned_rewards(live))
+    steps = NStepTransitions(rows, live.reader("discount"), n_step, learned_rewards(live))
+    items: Items = steps
+    if config.remembers:
+        items = StoredSequences(
+            rows, steps, length=config.sequence_length, burn_in=config.burn_in,
+            most_steps=config.longest_step,
+        )  # fmt: skip
     sampler: Sampler = UniformSampler(rows)
     if config.rollout:
         sampler = EpochSampler(rows, config.batch_size)

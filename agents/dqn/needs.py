@@ -18,6 +18,7 @@ from agents.dqn.heads import head_of
 from rl_core.arguments import require_a, require_whole
 from rl_core.errors import ArgumentError, shown
 from rl_core.memory import Need, check_needs
+from rl_core.networks import RECURRENT
 
 _FLOAT = 4  # bytes
 _COSINES = 64  # of an implicit head's embedding
@@ -86,7 +87,7 @@ def needs(
     """Returns lower bounds for the replay, the networks and a batch."""
     each = f" for each of {members:,} members" if members > 1 else ""
     n = math.prod(observation_shape)
-    row = _row_bytes(observation_shape, dtype, config.stored_stack)
+    row = _row_bytes(observation_shape, dtype, config.stored_stack) + _FLOAT * _state_size(config)
     size = chain_size(config, (1,) if packed else observation_shape, num_actions)
     copies, batch = weight_copies(config), config.batch_size
     transition = 2 * n * dtype.itemsize + _FLOAT * (2 * size.units + _pairs(config))
@@ -97,6 +98,8 @@ def needs(
         # The network looks at all rows of a rollout at once.
         rows, kept = (config.rollout + config.stored_stack) * config.num_envs, "rollout"
         batch = max(batch, rows)
+    if config.remembers:
+        batch *= config.sequence_length
     return [
         Need(
             f"a {'rollout' if config.rollout else 'replay'} of {rows:,} rows{each}",
@@ -162,8 +165,13 @@ def network_size(
 ) -> NetworkSize:
     """Weights of one network, and what one observation makes in it."""
     torso, features = _torso_size(config, observation_shape)
+    weights, units = torso
+    if config.remembers:
+        gates = RECURRENT[config.recurrent].gates * config.recurrent_units
+        weights += _dense(features, gates) + _dense(config.recurrent_units, gates)
+        units, features = units + gates, config.recurrent_units
     head = _head(config, features, num_actions)
-    return NetworkSize(torso.weights + head.weights, torso.units + head.units)
+    return NetworkSize(weights + head.weights, units + head.units)
 
 
 def chain_size(
@@ -175,6 +183,12 @@ def chain_size(
     if config.chain_torso == "shared":
         each = _head(config, _torso_size(config, observation_shape)[1], num_actions)
     return NetworkSize(one.weights + more * each.weights, one.units + more * each.units)
+
+
+def _state_size(config: DqnConfig) -> int:
+    if not config.remembers:
+        return 0
+    return RECURRENT[config.recurrent](config.recurrent_units).state_size
 
 
 def _torso_size(config: DqnConfig, observation_shape: Sequence[int]) -> tuple[NetworkSize, int]:
@@ -264,6 +278,7 @@ def _largest_of_networks(config: DqnConfig) -> str:
         "past_states": config.past_states,
         "chain": config.chain,
         "averaged_targets": config.averaged_targets,
+        "recurrent_units": config.recurrent_units * config.remembers,
         name or "hidden": max(numbers, *config.hidden, 0),
     }
     return max(sizes, key=lambda name: sizes[name])

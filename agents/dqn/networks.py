@@ -17,12 +17,21 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.build import Chain
+from agents.dqn.built import Built
 from agents.dqn.copy_ops import CopyOps
 from agents.dqn.live_feeds import OwnFeeds
 from rl_core.graph.layers import layers_built
 from rl_core.graph.scopes import root_scope, stop_gradient_getter, variables_in
 from rl_core.graph.sync import copy_vars
-from rl_core.networks import ONE_ARRAY, Conditions, Observed, Values
+from rl_core.networks import (
+    ONE_ARRAY,
+    STATELESS,
+    Conditions,
+    Observed,
+    Recurrent,
+    State,
+    Values,
+)
 from rl_core.networks.hidden import hidden_layers
 
 
@@ -39,9 +48,13 @@ class Networks:
     Attributes:
       online, target, ema, behaviour: full names of their scopes; the last two are None if there
         are none. So is `target` where rollouts do without.
+      recurrent: its recurrent layer; None if it remembers nothing.
+      state: what goes before `observations`: [M, S], and zeros if nothing is fed; (): no memory.
+      after: the online network's state after `observations`; (): no memory.
       greedy: values of the online network for `observations`, without noise.
       greedy_target: the same of the target network, or None.
-      greedy_ema: the same of the averaged weights, or None.
+      greedy_ema: the same of the averaged weights, or None; after_ema: their state.
+      built: calls them again.
       ops: builds the operations that copy the online network to others.
       hidden: layers of rectified units of the online network, as `greedy` has them.
     """
@@ -55,43 +68,44 @@ class Networks:
         observed: Observed = ONE_ARRAY,
     ) -> None:
         self._chain = Chain(config, num_actions, observed)
-        self._shared = config.chain_torso == "shared"
+        self.built = Built(config, self._chain)
         self.observations, self._greedily = observations, Conditions(live=own.tensors)
         self._own_live = tuple(own.tensors)
-        # Scopes, not their names: a name would be looked for below the scope that is open.
-        self._scopes: dict[str, tf.VariableScope] = {}
+        self.recurrent = self._chain.recurrent
+        self.state = state_before(self.recurrent, observations)
         with tf.variable_scope("online") as online, layers_built() as built:
-            self.greedy, *_ = self._chain(observations, self._greedily)
+            (self.greedy, *_), self.after = self._chain.step(
+                observations, self.state, self._greedily
+            )
         self.hidden = hidden_layers(built)
-        self.online = self._kept(online)
+        self.online = self.built.add(online)
         names = ["target", *(f"past_target/{i}" for i in range(config.averaged_targets - 1))]
         if config.rollout:
             names = []
         # From the newest to the oldest.
-        copies = [
-            self._copy_of_online(name, observations, whole=not self._shared) for name in names
-        ]
-        self._targets = [scope for scope, _ in copies]
+        copies = [self._copy_of_online(name, whole=not self.built.shared) for name in names]
+        self.built.targets = [scope for scope, *_ in copies]
         self.target: str | None = None
         self.greedy_target: Values | None = None
         if copies:
-            self.target, self.greedy_target = copies[0]
+            self.target, self.greedy_target, _ = copies[0]
         self.ema: str | None = None
         self.greedy_ema: Values | None = None
+        self.after_ema: State = STATELESS
         if config.ema_decay:
-            self.ema, self.greedy_ema = self._copy_of_online("ema", observations)
+            self.ema, self.greedy_ema, self.after_ema = self._copy_of_online("ema")
         self.behaviour: str | None = None
         if config.loop == "concurrent":
-            self.behaviour, _ = self._copy_of_online("behaviour", observations)
+            self.behaviour, *_ = self._copy_of_online("behaviour")
         others = [*filter(None, (self.ema, self.behaviour))]
-        self.ops = CopyOps(self.online, self._targets, others, config)
+        self.ops = CopyOps(self.online, self.built.targets, others, config)
 
     def everywhere(self) -> Iterator[tuple[str, list[tf.Variable]]]:
         """Yields each online weight, by its name after the scope, and its copies.
 
         Without those of the network that acts in a concurrent loop.
         """
-        targets = [variables_in(scope) for scope in self._targets]
+        targets = [variables_in(scope) for scope in self.built.targets]
         averaged = variables_in(self.ema) if self.ema else {}
         for name, online in variables_in(self.online).items():
             copies = [of[to] for of in targets for to in self.ops.copied_to(name) if to in of]
@@ -108,7 +122,8 @@ class Networks:
             live = {name: tf.placeholder(tf.float32, []) for name in self._own_live}
             with tf.variable_scope("online", use_resource=True) as online:
                 observation = tf.placeholder(shown.dtype, shown.shape)
-                self._chain(observation, Conditions(live=live))
+                state = state_before(self.recurrent, observation)
+                self._chain.step(observation, state, Conditions(live=live))
             variables = variables_in(online.name)
             with tf.Session() as session:
                 session.run(tf.global_variables_initializer())
@@ -116,7 +131,21 @@ class Networks:
 
     def greedy_by(self, getter: Any = None) -> Values:
         """Builds `greedy` once more, with the online weights that a custom getter gives."""
-        return self._at(self.online, self.observations, self._greedily, getter)[0]
+        shown = self.observations, self.state
+        return self.built.step(self.online, *shown, self._greedily, getter)[0][0]
+
+    def acting(
+        self, observation: tf.Tensor, state: State, conditions: Conditions, *, apart: bool = False
+    ) -> tuple[list[Values], State]:
+        """Returns the values of the network that acts, [K], and its state after `observation`.
+
+        Args:
+          state: before it; of a network that remembers nothing STATELESS.
+          apart: whether the copy acts that a concurrent loop has; else the online network does.
+        """
+        name = self.behaviour if apart else self.online
+        assert name is not None
+        return self.built.step(name, observation, state, conditions)
 
     # Values of each network of a chain, [K]; without a chain there is one.
 
@@ -124,17 +153,13 @@ class Networks:
         """Returns the values of the online network."""
         return self._at(self.online, observation, conditions)
 
-    def behaviour_values(self, observation: tf.Tensor, conditions: Conditions) -> list[Values]:
-        """Returns the values of the network that acts: the online one, or its copy."""
-        return self._at(self.behaviour or self.online, observation, conditions)
-
     def frozen_values(self, observation: tf.Tensor, conditions: Conditions) -> list[Values]:
         """Returns the values of the online network, without gradient."""
         return self._at(self.online, observation, conditions, stop_gradient_getter)
 
     def each_target(self, observation: tf.Tensor, conditions: Conditions) -> list[list[Values]]:
         """Returns the values of the target network, then of its older copies, the newest first."""
-        return [self._at(name, observation, conditions) for name in self._targets]
+        return [self._at(name, observation, conditions) for name in self.built.targets]
 
     def behave_as_online(self) -> tf.Operation:
         """Copies the online network to the one that acts in a concurrent loop."""
@@ -144,27 +169,28 @@ class Networks:
     def _at(
         self, name: str, observation: tf.Tensor, conditions: Conditions, getter: Any = None
     ) -> list[Values]:
-        """Builds a network once more, on the variables that it has; copies are guarded."""
+        return self.built.step(name, observation, STATELESS, conditions, getter)[0]
+
+    def _copy_of_online(self, name: str, *, whole: bool = True) -> tuple[str, Values, State]:
+        """Builds a copy; returns its scope's name, and its values and state of what is shown."""
+        shown, state = self.observations, self.state
         features = None
-        if self._shared and name in self._targets:
-            features = self._features(observation, conditions)
-        with tf.variable_scope(self._scopes[name], reuse=True, custom_getter=getter):
-            return self._chain(observation, conditions, features)
-
-    def _features(self, observation: tf.Tensor, conditions: Conditions) -> tf.Tensor:
-        """Builds the torso that the target's heads share with the online network."""
-        scope = self._scopes[self.online]
-        with tf.variable_scope(scope, reuse=True, custom_getter=stop_gradient_getter):
-            return self._chain.features(observation, conditions)
-
-    def _copy_of_online(
-        self, name: str, observations: tf.Tensor, *, whole: bool = True
-    ) -> tuple[str, Values]:
-        features = None if whole else self._features(observations, self._greedily)
+        if not whole:
+            features = self.built.torso_of(self.online, shown, self._greedily)
         with tf.variable_scope(name, custom_getter=stop_gradient_getter) as scope:
-            values, *_ = self._chain(observations, self._greedily, features)
-        return self._kept(scope), values
+            if features is not None:
+                (values, *_), after = self._chain(shown, self._greedily, features), state
+            else:
+                (values, *_), after = self._chain.step(shown, state, self._greedily)
+        return self.built.add(scope), values, after
 
-    def _kept(self, scope: tf.VariableScope) -> str:
-        self._scopes[scope.name] = scope
-        return scope.name
+
+def state_before(recurrent: Recurrent | None, observations: tf.Tensor) -> State:
+    """Returns a placeholder of the state before `observations` [M, ...]: [M, S].
+
+    It is zeros, as an episode begins, unless something is fed. Without a memory it is STATELESS.
+    """
+    if recurrent is None:
+        return STATELESS
+    zeros = tf.zeros([tf.shape(observations)[0], recurrent.state_size])
+    return tf.placeholder_with_default(zeros, [None, recurrent.state_size], "state")

@@ -17,6 +17,11 @@ from rl_core.networks import Conditions, Values
 from rl_core.random import Draws, Keys
 from rl_core.replay import Transitions
 
+# What for -> conditions under which a network is called, with random numbers of their own.
+InConditions = Callable[[str], Conditions]
+# The mean of the values of several target networks.
+Average = Callable[[list[Values]], Values]
+
 
 class Regression(NamedTuple):
     """Distances of a batch's values from their targets."""
@@ -47,11 +52,18 @@ class Objective:
 
         Of a chain the TD errors and the target are those of the first network.
         """
+        return self.of_seen(Seen(batch, *self.by(counter)))
+
+    def by(self, counter: tf.Tensor) -> tuple[Networks, InConditions, Average]:
+        """Returns what `Seen` needs beside the batch."""
 
         def conditions(purpose: str) -> Conditions:
             return Conditions(Draws(self._keys, purpose, counter), self._live, training=True)
 
-        seen = Seen(batch, self._networks, conditions, self._head.average)
+        return self._networks, conditions, self._head.average
+
+    def of_seen(self, seen: Seen) -> Regression:
+        """Returns the regression of what was seen."""
         links = [self._of_link(seen, i) for i in range(self._config.chain)]
         if len(links) == 1:
             return links[0]
@@ -100,16 +112,11 @@ class Seen:
     Args:
       batch: of transitions.
       networks: of the agent.
-      conditions: what for -> under which a network is called, with random numbers of their own.
-      average: the mean of the values of several target networks.
+      conditions, average: of the objective.
     """
 
     def __init__(
-        self,
-        batch: Transitions,
-        networks: Networks,
-        conditions: Callable[[str], Conditions],
-        average: Callable[[list[Values]], Values],
+        self, batch: Transitions, networks: Networks, conditions: InConditions, average: Average
     ) -> None:
         self.batch, self._networks = batch, networks
         self._conditions, self._average = conditions, average

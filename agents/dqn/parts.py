@@ -21,7 +21,9 @@ from agents.dqn.learner import Learner
 from agents.dqn.live_feeds import LiveFeeds, OwnFeeds
 from agents.dqn.memory import build_memory
 from agents.dqn.networks import Networks
+from agents.dqn.normalizing import Normalizer, require_numbers
 from agents.dqn.q_values import QValues
+from agents.dqn.remembering import Remembering
 from agents.dqn.renewal import Renewal
 from agents.dqn.state import AgentState
 from envs.in_graph.interface import InGraphEnv
@@ -92,6 +94,7 @@ class AgentGraph:
         rules: InGraphEnv | None,
     ) -> None:
         self.num_actions, self._masks = num_actions, legal is not None
+        require_numbers(config, observed, observations.dtype)
         self._keys = keys = Keys(config.seed)
         live = LiveFeeds(k for k in live_knobs(config) if k.name not in _NOT_OF_UPDATES)
         self.memory = memory = build_memory(config, live, observations, legal)
@@ -102,16 +105,22 @@ class AgentGraph:
         live.start(values)
         own.start(values)
         self._exploration = exploration = Exploration(config, keys, num_actions)
-        self._calls = ActingCalls(engine, networks, memory, exploration, own, legal)
+        remembering = Remembering(networks, config.num_envs)
+        normalizer = Normalizer(config, networks.online, observed, config.stored_stack)
+        self._calls = ActingCalls(
+            engine, networks, memory, exploration, remembering, normalizer, own, legal
+        )
         acting = self._acting(self._calls, config, values, own)
         chunks: ChunkRunner | None = None
         if rules is not None:
-            loop = InGraphLoop(config, keys, live, networks, exploration, memory, learner, rules)
+            loop = InGraphLoop(
+                config, keys, live, remembering, normalizer, exploration, memory, learner, rules
+            )
             chunks = ChunkRunner(engine, loop, learner, live, values)
         rows = engine.callable(memory.rows.count())
         state = AgentState(
             engine, config, root, keys, networks, memory, acting, learner, values,
-            None if chunks is None else chunks.envs,
+            [remembering, normalizer, *([] if chunks is None else [chunks.envs])],
         )  # fmt: skip
         q_values = QValues(engine, networks, own, state)
         renewal = Renewal(engine, config, root, networks, learner, own, state)

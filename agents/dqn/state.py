@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.actor import Acting
-from agents.dqn.in_graph_envs import EnvsInGraph
 from agents.dqn.learned import Learned
 from agents.dqn.learner import Learner
 from agents.dqn.networks import Networks
@@ -27,6 +26,13 @@ from rl_core.random import Keys
 from rl_core.replay import ReplayContents, ReplayMemory, Rows
 
 
+class Owner(Protocol):
+    """A part of an agent that has variables of its own."""
+
+    def owns(self, variable: tf.Variable) -> bool:
+        """Returns True for each of them."""
+
+
 class SavedAgent(NamedTuple):
     """Everything that an agent's future depends on, beside the rows of its replay."""
 
@@ -39,7 +45,7 @@ class AgentState:
 
     Args:
       engine, config, root, keys, networks, memory, acting, learner, hyperparameters: of the agent.
-      envs: those in the graph, if there are any.
+      running: what has variables that go with the envs.
 
     Attributes:
       snapshots: the updates at which those that are still there were taken.
@@ -61,7 +67,7 @@ class AgentState:
         acting: Acting,
         learner: Learner,
         hyperparameters: Hyperparameters,
-        envs: EnvsInGraph | None,
+        running: Sequence[Owner],
     ) -> None:
         self._engine, self._config, self._memory = engine, config, memory
         self._acting, self._learner, self._live = acting, learner, hyperparameters
@@ -77,9 +83,9 @@ class AgentState:
             return {root.relative(v.op.name): root.seen(v) for v in left}
 
         # Moments in the form of loops only repeat what the slots say, and keys follow from the
-        # seed. A rewind leaves counters and envs alone.
+        # seed. A rewind leaves counters alone, and what goes with the envs.
         others = [memory, learner.moments, keys, root]
-        learned = named(*others, learner.update, *([] if envs is None else [envs]))
+        learned = named(*others, learner.update, *running)
         k = config.past_states
         # One more than can be gone back to: the state before a rewind.
         self.past = Snapshots(engine, learned, k=k + 1) if k else None

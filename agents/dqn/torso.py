@@ -46,11 +46,16 @@ def torso_of(config: DqnConfig, observed: Observed) -> Callable[[Any], tf.Tensor
             usual = config.network if len(part.shape) == 3 else "mlp"
             name: str = config.part_networks.get(part.name) or usual
             own = flat if name == "mlp" else TORSOS[name]((), normalise=config.layer_norm)
-            with tf.variable_scope(re.sub(r"[^\w.-]", "_", part.name, flags=re.ASCII)):
+            with tf.variable_scope(part_scope(part.name)):
                 features.append(own(parts[part.name]))
         return dense(tf.concat(features, axis=1))
 
     return torso
+
+
+def part_scope(part: str) -> str:
+    """Returns the name of a part as that of a variable scope."""
+    return re.sub(r"[^\w.-]", "_", part, flags=re.ASCII)
 
 
 def require_parts(config: DqnConfig, observed: Observed) -> None:

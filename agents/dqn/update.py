@@ -13,12 +13,13 @@ from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
 from agents.dqn.objective import Objective, Regression
 from agents.dqn.rollout import RolloutObjective
+from agents.dqn.sequence_objective import SequenceObjective
 from agents.dqn.target_clock import TargetClock
 from rl_core.graph.finite import where
 from rl_core.graph.sync import copy_vars
 from rl_core.optimizers.packed_adam import Applied, LoopAdam, Moments
 from rl_core.random import Keys, Stream
-from rl_core.replay import ReplayMemory, Transitions
+from rl_core.replay import ReplayMemory
 
 # Applies the gradients of a loss [].
 Apply = Callable[[tf.Tensor], Applied]
@@ -89,9 +90,11 @@ class Update:
     ) -> None:
         self._config, self._keys, self._live, self._networks = config, keys, live, networks
         self._memory, self._clock = memory, clock
-        self._objective: Callable[[Transitions, tf.Tensor], Regression]
+        self._objective: Callable[[Any, tf.Tensor], Regression]
         if config.rollout:
             self._objective = RolloutObjective(config, keys, networks, live, memory)
+        elif config.remembers:
+            self._objective = SequenceObjective(Objective(config, keys, networks, live), live)
         else:
             self._objective = Objective(config, keys, networks, live)
         with tf.variable_scope("counters"):

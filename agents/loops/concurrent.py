@@ -81,7 +81,7 @@ class _Phase:
         period, env_steps = live["learn_period"], agent.config.env_steps
         stack = agent.replay.rows.stack
         while True:
-            chosen = agent.act(step.observation, state.tick, step.legal)
+            chosen = agent.act(step.observation, state.tick, step.legal, step.autoreset)
             actions = chosen.pop("action")
             self.shown.put(
                 newest_frame(step.observation, stack), actions, step.reward, step.terminated,

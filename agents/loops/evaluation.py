@@ -11,7 +11,7 @@ import numpy as np
 from agents.config.envs import envs_beside
 from agents.config.files import as_config
 from agents.config.model import DqnConfig
-from agents.dqn.choosing import Policy
+from agents.dqn.choosing import Playing, Policy
 from envs import Envs, Episode, Step
 from rl_core.arguments import require_a, require_function, require_whole
 from rl_core.errors import EnvFault
@@ -68,11 +68,25 @@ class TooLong:
 
 
 @runtime_checkable
+class Remembering(Protocol):
+    """A policy that may depend on what it saw before."""
+
+    def playing(self, num_envs: int) -> Playing: ...
+
+
+@runtime_checkable
 class Greedy(Protocol):
     """A DqnAgent, or a policy that was loaded."""
 
     @property
     def greedy(self) -> Policy: ...
+
+
+def playing(policy: Policy, num_envs: int) -> Playing:
+    """Returns a policy for `num_envs` envs, of which it sees each time step."""
+    if isinstance(policy, Remembering):
+        return policy.playing(num_envs)
+    return lambda observation, autoreset, legal: policy(observation, legal)
 
 
 def evaluate(
@@ -96,7 +110,8 @@ def evaluate(
       config: names the env; a config, a shipped config's name, or the path of a TOML file.
       episodes: number of episodes.
       seed: seed of the episodes; by default derived from the run's seed.
-      policy: plays instead of the agent's greedy policy.
+      policy: plays instead of the agent's greedy policy: a function of observations and masks, or
+        one with a method `playing`, as `GreedyPolicy` has.
       stop: called before every step; when it returns True, evaluation ends with the returns so far.
       watch: called after every step with the number of finished episodes and of env steps.
     """
@@ -106,16 +121,16 @@ def evaluate(
     if seed is not None:
         require_whole("seed", seed, 0)
     require_function("policy", policy, "observations", "legal")
-    act = policy or agent.greedy
     num_envs = min(episodes, _AT_ONCE)
     quota = [len(range(env, episodes, num_envs)) for env in range(num_envs)]
     seed = config.seed + _SEED_OFFSET if seed is None else seed
+    act = playing(policy or agent.greedy, num_envs)
     envs = envs_beside(config, num_envs, seed=seed)
     try:
         returns, env_steps = Returns(), 0
         step, too_long = envs.reset(), TooLong(envs, config.eval_max_steps)
         while len(returns) < episodes and not stop():
-            step = envs.step(np.asarray(act(step.observation, step.legal)))
+            step = envs.step(np.asarray(act(step.observation, step.autoreset, step.legal)))
             ended = step.episodes + too_long.cut(step)
             returns.add(episode for episode in ended if episode.number < quota[episode.env])
             env_steps += num_envs

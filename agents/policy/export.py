@@ -3,7 +3,8 @@
 Each format has the input `observation` [batch, ...], or an input `observation_PART` for each part
 of an observation of several, and the outputs `action` [batch] int64 and `q` [batch, A] float32; the
 batch size is free. If the env has action masks, `action_mask` [batch, A]
-bool is a second input.
+bool is a second input. A policy with a recurrent layer has the input `state` [batch, S] float32,
+zeros where an episode begins, and the output `next_state`, which goes in with the next observation.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import tensorflow.compat.v1 as tf
 from agents.config.envs import envs_beside
 from agents.config.model import DqnConfig
 from agents.dqn.build import of_first
-from agents.policy.graph import SCOPE, PolicyTensors, build_policy
+from agents.policy.graph import NEXT_STATE, SCOPE, STATE, PolicyTensors, build_policy
 from agents.policy.trained import Trained, trained
 from agents.saved.directory import RunDir
 from rl_core.arguments import path_of
@@ -30,8 +31,14 @@ from rl_core.checkpoint.weights_file import weights_bytes
 from rl_core.errors import RlCoreError, did_you_mean, shown
 from rl_core.graph.scopes import variables_in
 from rl_core.graph.weights import require_same_kinds
+from rl_core.networks import STATELESS
 
-MASK, OUTPUTS = "action_mask", ("action", "q")
+MASK = "action_mask"
+_OUTPUTS = {
+    "action": "int64 [batch]",
+    "q": "float32 [batch, actions]",
+    NEXT_STATE: "float32 [batch, state]",
+}
 
 
 class ExportError(RlCoreError, OSError):
@@ -71,7 +78,7 @@ def export(
             describe = {
                 "input": {n: t.shape.as_list()[1:] for n, t in policy.inputs.items()},
                 "dtype": {n: t.dtype.name for n, t in policy.inputs.items()},
-                "outputs": {"action": "int64 [batch]", "q": "float32 [batch, actions]"},
+                "outputs": {n: _OUTPUTS[n] for n in policy.outputs},
                 "env_id": config.env_id,
                 **({"live": learned.live} if learned.live else {}),
             }
@@ -87,8 +94,15 @@ class _Built(NamedTuple):
 
     @property
     def inputs(self) -> dict[str, tf.Tensor]:
-        observations, legal, *_ = self.tensors
-        return observations | ({} if legal is None else {MASK: legal})
+        of = self.tensors
+        masks = {} if of.legal is None else {MASK: of.legal}
+        return of.observations | masks | ({} if of.state is STATELESS else {STATE: of.state})
+
+    @property
+    def outputs(self) -> dict[str, tf.Tensor]:
+        of = self.tensors
+        memory = {} if of.next_state is STATELESS else {NEXT_STATE: of.next_state}
+        return {"action": of.action, "q": of.q} | memory
 
 
 def _built(config: DqnConfig, learned: Trained, run: str) -> _Built:
@@ -107,9 +121,10 @@ def _built(config: DqnConfig, learned: Trained, run: str) -> _Built:
 
 
 def _savedmodel(policy: _Built, out: Path) -> None:
-    outputs = {"action": policy.tensors.action, "q": policy.tensors.q}
     with policy.session.graph.as_default():
-        tf.saved_model.simple_save(policy.session, str(out / "model"), policy.inputs, outputs)
+        tf.saved_model.simple_save(
+            policy.session, str(out / "model"), policy.inputs, policy.outputs
+        )
 
 
 def _frozen(policy: _Built, out: Path) -> None:
@@ -133,9 +148,9 @@ def _onnx(policy: _Built, out: Path) -> None:
     model, _ = tf2onnx.convert.from_graph_def(
         _frozen_graph(policy),
         input_names=[f"{name}:0" for name in policy.inputs],
-        output_names=[f"{name}:0" for name in OUTPUTS],
+        output_names=[f"{name}:0" for name in policy.outputs],
     )
-    _rename(model.graph, {f"{name}:0": name for name in (*policy.inputs, *OUTPUTS)})
+    _rename(model.graph, {f"{name}:0": name for name in (*policy.inputs, *policy.outputs)})
     (out / "policy.onnx").write_bytes(model.SerializeToString())
 
 
@@ -151,7 +166,7 @@ FORMATS: dict[str, Callable[[_Built, Path], None]] = {
 def _frozen_graph(policy: _Built) -> tf.GraphDef:
     """Returns the graph with every variable replaced by a constant."""
     return tf.graph_util.convert_variables_to_constants(
-        policy.session, policy.session.graph.as_graph_def(), list(OUTPUTS)
+        policy.session, policy.session.graph.as_graph_def(), list(policy.outputs)
     )
 
 

@@ -14,10 +14,11 @@ from agents.config.model import DqnConfig
 from agents.dqn.build import build_network
 from envs import Envs
 from rl_core.losses import legal_only
-from rl_core.networks import Conditions
+from rl_core.networks import RECURRENT, STATELESS, Conditions, State
 
 SCOPE = "online"  # of the weights
 INPUT = "observation"
+STATE, NEXT_STATE = "state", "next_state"
 
 
 class PolicyTensors(NamedTuple):
@@ -29,6 +30,8 @@ class PolicyTensors(NamedTuple):
     legal: tf.Tensor | None  # [M, A] bool placeholder; None if the env has no action masks
     q: tf.Tensor  # [M, A] float32
     action: tf.Tensor  # [M] int64, in the env's own numbering
+    state: State = STATELESS  # [M, S] float32 placeholder of what it remembers; (): nothing
+    next_state: State = STATELESS  # [M, S] after the observations
 
 
 def build_policy(
@@ -55,15 +58,21 @@ def build_policy(
         observations = {_input_of(name): of for name, of in shown.items()}
     network = build_network(config, envs.num_actions, observed(config, envs))
     frozen = {name: tf.constant(value, tf.float32) for name, value in live.items()}
+    state: State = STATELESS
+    if config.remembers:
+        size = RECURRENT[config.recurrent](config.recurrent_units).state_size
+        state = tf.placeholder(tf.float32, [None, size], STATE)
     with tf.variable_scope(SCOPE):
-        values, _ = network(shown, conditions=Conditions(live=frozen))
+        values, after = network(shown, state, Conditions(live=frozen))
     q = tf.identity(values.q, "q")
     legal = None
     if envs.has_action_masks:
         legal = tf.placeholder(tf.bool, [None, envs.num_actions], "action_mask")
     best = tf.argmax(legal_only(q, legal), axis=1, output_type=tf.int64)
     action = tf.add(best, np.int64(envs.first_action), "action")
-    return PolicyTensors(observations, legal, q, action)
+    if not config.remembers:
+        return PolicyTensors(observations, legal, q, action)
+    return PolicyTensors(observations, legal, q, action, state, tf.identity(after, NEXT_STATE))
 
 
 def _input_of(part: str) -> str:

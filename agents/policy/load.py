@@ -16,6 +16,7 @@ import numpy as np
 from agents.config.envs import envs_beside
 from agents.config.model import DqnConfig
 from agents.dqn.build import of_first
+from agents.dqn.choosing import GreedyPolicy
 from agents.policy.graph import SCOPE, build_policy
 from agents.policy.trained import Trained, trained
 from agents.saved.directory import RunDir
@@ -32,6 +33,7 @@ from rl_core.errors import (
 )
 from rl_core.graph.engine import Engine
 from rl_core.graph.weights import ScopeWeights
+from rl_core.networks import Values
 
 
 class LoadedPolicy:
@@ -39,6 +41,9 @@ class LoadedPolicy:
 
     It takes observations as the env gives them, one or a batch, and returns the env's own actions.
     It may be used as a context manager, which closes it.
+
+    A policy with a recurrent layer remembers its last calls: call it once for each time step, and
+    `reset` where an episode begins. Of a batch each row is an episode of its own.
 
     Args:
       config: of the run. Its env is made once, to read its spaces.
@@ -73,11 +78,14 @@ class LoadedPolicy:
         with self._engine.building():
             tensors = build_policy(config, envs, learned.live, packed=True)
             weights = ScopeWeights(self._engine, SCOPE)
-            masks = [] if tensors.legal is None else [tensors.legal]
             (shown,) = tensors.observations.values()
-            self._q = self._engine.callable(tensors.q, [shown])
-            best = tensors.action - np.int64(envs.first_action)
-            self._best = self._engine.callable(best, [shown, *masks])
+            memory = [tensors.state] if config.remembers else []
+            self._q = self._engine.callable(tensors.q, [shown, *memory])
+            self._greedy = GreedyPolicy(
+                self._engine, Values(tensors.q), shown, tensors.legal, state=tensors.state,
+                after=tensors.next_state,
+            )  # fmt: skip
+            self._remembers, self._state = config.remembers, self._greedy.first_state(0)
         self._engine.start()
         weights.load(of_first(config, learned.weights))
 
@@ -99,26 +107,66 @@ class LoadedPolicy:
         """
         rows, single = self._rows(observation)
         legal = self._legal(action_mask, rows, single)
-        actions = self.greedy(rows, legal) + self._spaces.first_action
+        if self._remembers:
+            best, self._state = self._greedy.step(rows, self._state_for(rows), legal)
+        else:
+            best = self._greedy(rows, legal)
+        actions = best.astype(np.int64) + self._spaces.first_action
         return int(actions[0]) if single else actions
+
+    def reset(self, which: Any = None) -> None:
+        """Forgets what was seen, as an episode begins; without a recurrent layer nothing.
+
+        Args:
+          which: [M] bool: the rows of a batch whose episodes begin; None: all, and the next batch
+            may have another size.
+
+        Raises:
+          ShapeError: the last batch had another size.
+        """
+        if which is None:
+            self._state = self._greedy.first_state(0)
+            return
+        begins = np.asarray(which, np.bool_)
+        if begins.shape != (len(self._state),):
+            raise ShapeError(
+                f"reset needs a flag for each of {len(self._state)} rows, got {begins.shape}"
+            )
+        self._state = np.where(begins[:, np.newaxis], np.float32(0), self._state)
 
     def q_values(self, observation: Any) -> np.ndarray:
         """Returns the action values of an observation, [A], or of each one of a batch, [M, A].
 
         Args:
           observation: as for a call; the values are float32, in the order of the env's actions.
+            A recurrent layer remembers the calls before, and not this one.
 
         Raises:
           ShapeError, FeedError: as for a call.
         """
         rows, single = self._rows(observation)
-        q: np.ndarray = self._q(rows)
+        memory = [self._state_for(rows)] if self._remembers else []
+        q: np.ndarray = self._q(rows, *memory)
         return q[0] if single else q
 
-    def greedy(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
-        """[M, ...] observations as Envs give them, [M, A] masks -> [M] actions from 0 on."""
-        actions: np.ndarray = self._best(observation, *([] if legal is None else [legal]))
-        return actions
+    @property
+    def greedy(self) -> GreedyPolicy:
+        """The policy of [M, ...] observations as Envs give them and [M, A] masks.
+
+        It returns [M] actions from 0 on; with a recurrent layer, `greedy.playing(M)` remembers.
+        """
+        return self._greedy
+
+    def _state_for(self, rows: np.ndarray) -> np.ndarray:
+        """Returns the state before these observations, [M, S]."""
+        if not len(self._state):
+            return self._greedy.first_state(len(rows))
+        if len(self._state) != len(rows):
+            raise ShapeError(
+                f"the policy remembers {len(self._state)} episodes, got {len(rows)} observations; "
+                "policy.reset() forgets them"
+            )
+        return self._state
 
     def close(self) -> None:
         """Closes the session."""

@@ -97,7 +97,7 @@ def play(
         _video(video, envs.frames_per_second) as add,
         _board(directory, to_board, envs.frames_per_second, policy.env_step) as show,
     ):
-        step = envs.reset()
+        step, act = envs.reset(), policy.greedy.playing(envs.num_envs)
         ended: tuple[Episode, ...] = ()
         too_long = TooLong(envs, config.eval_max_steps)
         while True:
@@ -110,7 +110,7 @@ def play(
                 on_episode(episode)
             if len(returns) == episodes:
                 return returns
-            step = envs.step(policy.greedy(step.observation, step.legal))
+            step = envs.step(act(step.observation, step.autoreset, step.legal))
             ended = step.episodes + too_long.cut(step)
             env_steps += 1
             watch(len(returns), env_steps)

@@ -53,7 +53,11 @@ class NumpyPolicy:
         self, observation: np.ndarray, time_step: int, live: Mapping[str, float]
     ) -> np.ndarray:
         """[M, ...] observations -> [M, A] float32; time step and live values change nothing."""
-        x = self._as_float(observation).reshape(len(observation), -1)
+        x = self._as_float(observation)
+        if self._config.normalize_observations:
+            mean, scale = (self._weights[f"normalize/{name}"] for name in ("mean", "scale"))
+            x = np.clip((x - mean) * scale, np.float32(-10), np.float32(10))
+        x = x.reshape(len(x), -1)
         for i in range(len(self._config.hidden)):
             x = self._dense(x, f"torso/dense_{i}")
             if self._config.layer_norm:

@@ -14,6 +14,7 @@ from rl_core.losses.munchausen import (
     soft_bootstrap,
 )
 from rl_core.losses.quantile import quantile_huber, quantile_midpoints, quantile_q_learning
+from rl_core.losses.rescaling import rescaled, unscaled
 from rl_core.losses.returns import lambda_returns
 from rl_core.losses.stillness import blend, functional_penalty
 from rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
@@ -38,7 +39,9 @@ __all__ = [
     "quantile_huber",
     "quantile_midpoints",
     "quantile_q_learning",
+    "rescaled",
     "soft_bootstrap",
     "squared",
     "support",
+    "unscaled",
 ]

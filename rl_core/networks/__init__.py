@@ -17,25 +17,32 @@ from rl_core.networks.heads import (
 from rl_core.networks.network import (
     ONE_ARRAY,
     PLAIN,
+    STATELESS,
     ByteBounds,
     Conditions,
     Network,
     Observed,
+    State,
     Values,
     as_float,
     q_network,
     scaled_bytes,
     unpacked,
 )
+from rl_core.networks.recurrent import RECURRENT, Recurrent
 from rl_core.networks.torsos import impala_torso, minatar_torso, mlp_torso, nature_torso
 
 __all__ = [
     "ONE_ARRAY",
     "PLAIN",
+    "RECURRENT",
+    "STATELESS",
     "ByteBounds",
     "Conditions",
     "Network",
     "Observed",
+    "Recurrent",
+    "State",
     "Streams",
     "Values",
     "as_float",

@@ -4,6 +4,7 @@
     valid_rows    the ring, and a queue of the rows that may be sampled
     samplers      which rows a batch begins at: uniform; prioritized, on a sum_tree; in epochs
     items         what a batch consists of: n-step transitions
+    sequences     items of a recurrent network: rows one after the other
     memory        all three as one
     contents      rows as arrays, for checkpoints and digests
 
@@ -18,9 +19,11 @@ from rl_core.replay.memory import ReplayMemory
 from rl_core.replay.prioritized import PrioritizedSampler
 from rl_core.replay.rows import Column, Rows, joined_frames, newest_frame, transition_columns
 from rl_core.replay.samplers import Drawn, Sampler, UniformSampler
+from rl_core.replay.sequences import STATE, Sequences, StoredSequences
 from rl_core.replay.valid_rows import ValidRows
 
 __all__ = [
+    "STATE",
     "Column",
     "Drawn",
     "EpochSampler",
@@ -31,6 +34,8 @@ __all__ = [
     "ReplayMemory",
     "Rows",
     "Sampler",
+    "Sequences",
+    "StoredSequences",
     "Transitions",
     "UniformSampler",
     "ValidRows",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow.compat.v1 as tf
 
@@ -35,8 +35,12 @@ class Transitions(NamedTuple):
 class Items(Protocol):
     """Makes items of rows that were drawn."""
 
-    def gather(self, row: tf.Tensor, weight: tf.Tensor | None) -> Transitions:
-        """The items that begin at rows `row`, [B] int64, with their weights, [B]."""
+    def gather(self, row: tf.Tensor, weight: tf.Tensor | None) -> Any:
+        """The items that begin at rows `row`, [B] int64, with their weights, [B].
+
+        Returns:
+          `Transitions`, or another batch that has their `s_tm1`, `row` and `weight`.
+        """
 
 
 class NStepTransitions:
@@ -63,13 +67,19 @@ class NStepTransitions:
 
     def gather(self, row: tf.Tensor, weight: tf.Tensor | None) -> Transitions:
         """Returns the transitions that begin at rows `row`, [B] int64, with their weights."""
+        return self.of_span(row, self.span(row), weight)
+
+    def span(self, row: tf.Tensor) -> Span:
+        """Returns what followed rows `row`, [B] int64."""
         ring, discount = self._rows.ring, self._discount()
         if self._n_step is None:
-            span = one_step_span(ring, row, discount, self._learned)
-        else:
-            written = self._rows.rows_written.read_value()
-            n_step = self._n_step()
-            span = n_step_span(ring, row, written, discount, n_step, self._learned)
+            return one_step_span(ring, row, discount, self._learned)
+        written = self._rows.rows_written.read_value()
+        return n_step_span(ring, row, written, discount, self._n_step(), self._learned)
+
+    def of_span(self, row: tf.Tensor, span: Span, weight: tf.Tensor | None) -> Transitions:
+        """Returns the transitions from rows `row`, [B] int64, over their spans."""
+        ring = self._rows.ring
         masks = "legal" in ring.columns
         return Transitions(
             s_tm1=ring.observations(row),

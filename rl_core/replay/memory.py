@@ -13,6 +13,7 @@ from rl_core.random import Stream
 from rl_core.replay.items import Items, Transitions
 from rl_core.replay.rows import Rows
 from rl_core.replay.samplers import Sampler
+from rl_core.replay.sequences import Sequences
 from rl_core.replay.valid_rows import ValidRows
 
 
@@ -75,8 +76,10 @@ class ReplayMemory:
             given = None if priority is None else tf.reshape(priority, [-1])  # [P N]
             return self.rows.write_steps(rows, partial(self.sampler.written, priority=given))
 
-    def sample(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Transitions:
-        """A batch of exactly `batch_size` items; an empty memory gives anything.
+    def sample(
+        self, batch_size: int, stream: Stream, counter: tf.Tensor
+    ) -> Transitions | Sequences:
+        """A batch of exactly `batch_size` items, see `Items`; an empty memory gives anything.
 
         Args:
           stream, counter: of the random numbers; the counter is an int64 scalar. The same

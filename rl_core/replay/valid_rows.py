@@ -39,6 +39,7 @@ class ValidRows:
       columns: of each row; those of a transition (`transition_columns`) and any more.
       stack: frames that make an observation that is learned from. The oldest time steps, whose
         frames are gone, are not sampled.
+      history: further time steps before a row, and their frames, without which it is not sampled.
       name: variable scope.
 
     Attributes:
@@ -52,7 +53,7 @@ class ValidRows:
 
     Raises:
       ConfigError: fewer than three time steps fit (a step, its end and the reset after it), and
-        one more for each further frame.
+        one more for each further frame and time step of the history.
       MemoryLimitError: the rows need more memory than there is; says how much of each.
     """
 
@@ -63,9 +64,10 @@ class ValidRows:
         columns: Sequence[Column],
         *,
         stack: int = 1,
+        history: int = 0,
         name: str = "replay",
     ) -> None:
-        self.num_envs, self.stack, self._history = num_envs, stack, stack - 1
+        self.num_envs, self.stack, self._history = num_envs, stack, stack - 1 + history
         self.steps = capacity // num_envs
         least = 3 + self._history
         if self.steps < least:
@@ -121,7 +123,7 @@ class ValidRows:
 
         Args:
           rows: tensors [P, N, ...], which need not be known before the call. 1 <= P < steps, less
-            one for each further frame of a stack.
+            one for each further frame of a stack, and less the history.
           also: what else is written with them.
         """
         now, tail = self.rows_written.read_value(), self.queue_tail.read_value()
@@ -185,7 +187,7 @@ class ValidRows:
         )
 
     def _leaving(self, newest: tf.Tensor) -> tf.Tensor | None:
-        """[h N] the rows of the time steps that a stack keeps from being sampled, if there is one.
+        """[h N] the rows of the time steps that what they lack keeps from being sampled, if any.
 
         Args:
           newest: [1] time step that is written last.

@@ -42,6 +42,7 @@ _TORCH = ("torch==2.13.0",)
 # What each peer's environment holds, one installation after the other.
 VENVS: dict[str, tuple[tuple[str, ...], ...]] = {
     "sb3": REQUIREMENTS,
+    "sb3-atari": (*REQUIREMENTS, ("ale-py==0.12.1", "opencv-python-headless==4.13.0.92")),
     "sbx": (_TORCH, ("sbx-rl==0.28.0", _GYMNASIUM)),
     "tianshou": (_TORCH, ("tianshou==2.0.1", _GYMNASIUM)),
     "jax": (("jax==0.10.2", _GYMNASIUM),),

@@ -97,3 +97,28 @@ def test_without_opencv_one_line_says_what_to_install(monkeypatch):
         made("atari", env_id="ALE/Pong-v5", env_kwargs={"frameskip": 1})
     assert str(refused.value).startswith("env_wrapper 'atari' needs something that cannot be")
     assert str(refused.value).endswith("run: pip install 'targetnet[atari]'")
+
+
+def test_elements_are_kept_in_their_order():
+    envs, whole = made("elements", wrapper_kwargs={"keep": [2, 0]}), made("")
+    seen, all_of_it = envs.reset().observation, whole.reset().observation
+    np.testing.assert_array_equal(seen, all_of_it[:, [2, 0]])
+    for action in (0, 1, 1):
+        step = envs.step(np.array([action]))
+        np.testing.assert_array_equal(
+            step.observation, whole.step(np.array([action])).observation[:, [2, 0]]
+        )
+    assert envs.observation_shape == (2,)
+    envs.close()
+    whole.close()
+
+
+@pytest.mark.parametrize("keep", [[0, 4], [], [-1], [True], [1.0]])
+def test_elements_that_are_not_there_are_refused(keep):
+    with pytest.raises(EnvError, match="keep must be elements of an observation, 0 to 3, got"):
+        made("elements", wrapper_kwargs={"keep": keep})
+
+
+def test_elements_are_those_of_a_vector():
+    with pytest.raises(EnvError, match="needs observations of a vector, got Discrete"):
+        made("elements", env_id="FrozenLake-v1", wrapper_kwargs={"keep": [0]})

@@ -312,6 +312,7 @@ def test_settings_do_not_guess_types_and_know_their_live_fields():
         *(
             "reward_scale",
             "reward_clip",
+            "priority_eta",
             "sync_period",
             "tau",
             "refresh_period",

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from agents.config.model import SYNC_RULES, DqnConfig
+from agents.config.combinations import SYNC_RULES
+from agents.config.model import DqnConfig
 from agents.dqn.copy_rule import Counts, Numbers, Reading, next_copy
 from rl_core.errors import ConfigError, RlCoreError
 from rl_core.schedules import Linear

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from agents.config.model import STILLNESS, DqnConfig
+from agents.config.combinations import STILLNESS
+from agents.config.model import DqnConfig
 from rl_core.errors import ConfigError, RlCoreError
 from tests.agents.dqn.test_update import S_T, S_TM1, disagree, forward
 

@@ -1,7 +1,7 @@
 """Ours as a worker.
 
-{"kind": "train", "config": {...}, "warm_up": 2000,     the bare loop that the config says
- "checker": false}
+{"kind": "train", "config": {...}, "warm_up": 2000,     the bare loop that the config says; with
+ "checker": false}                                      "full": true the replay is full before
 {"kind": "run", "config": {...}, "warm_up": 2000}       the same inside a whole run: control,
                                                         logging, checkpoints; with "shipped":
                                                         "cartpole" for "config", of a shipped one
@@ -34,6 +34,8 @@ def training(setup: dict[str, Any]) -> Work:
     config = config_of(setup)
     envs = training_envs(config)
     agent = agent_for(config, envs)
+    if setup.get("full"):
+        fill(agent, envs.num_actions)
     ticks = LOOPS[config.loop](agent, envs, None)
     env_step = target = 0
 
@@ -61,19 +63,7 @@ def learning(setup: dict[str, Any]) -> Work:
     config = config_of(setup)
     shape, dtype = tuple(setup["shape"]), np.dtype(setup["dtype"])
     agent = DqnAgent(config, shape, dtype, setup["actions"])
-    rng = np.random.default_rng(0)
-    frames = random_observations(rng, 256, shape, dtype)
-    for begin in range(0, config.replay_capacity, 1_000):
-        rows = np.arange(begin, min(begin + 1_000, config.replay_capacity))
-        age = rows % _EPISODE
-        columns = {
-            "observation": frames[rows % len(frames)],
-            "action": rng.integers(setup["actions"], size=len(rows)).astype(np.int32),
-            "reward": rng.random(len(rows), np.float32),
-            "terminated": age == _EPISODE - 1,
-            "autoreset": age == 0,
-        }
-        agent.store({name: column[:, None] for name, column in columns.items()})  # [P, 1, ...]
+    fill(agent, setup["actions"])
     K = config.updates_per_learn
 
     def run(count: int) -> tuple[int, int]:
@@ -84,6 +74,26 @@ def learning(setup: dict[str, Any]) -> Work:
 
     run(setup["warm_up"] * K)
     return Work(run, K, PACKAGES)
+
+
+def fill(agent: Any, num_actions: int) -> None:
+    """Fills the replay of one env with random rows."""
+    capacity = agent.config.replay_capacity
+    column = agent.replay.rows.ring.columns["observation"]
+    rng = np.random.default_rng(0)
+    shape, dtype = tuple(column.shape[1:]), np.dtype(column.dtype.as_numpy_dtype)
+    frames = random_observations(rng, 256, shape, dtype)
+    for begin in range(0, capacity, 1_000):
+        rows = np.arange(begin, min(begin + 1_000, capacity))
+        age = rows % _EPISODE
+        columns = {
+            "observation": frames[rows % len(frames)],
+            "action": rng.integers(num_actions, size=len(rows)).astype(np.int32),
+            "reward": rng.random(len(rows), np.float32),
+            "terminated": age == _EPISODE - 1,
+            "autoreset": age == 0,
+        }
+        agent.store({name: column[:, None] for name, column in columns.items()})  # [P, 1, ...]
 
 
 def part(setup: dict[str, Any]) -> Work:

@@ -2,6 +2,7 @@
 
     {"library": "stable_baselines3", "kind": "train", "learn_period": 1, ...}
     {"library": "stable_baselines3", "kind": "learn", "images": "nature", ...}
+    {"library": "stable_baselines3", "kind": "atari", "env_id": "ALE/Pong-v5", ...}
 
 Training is `model.learn`, on one CartPole-v1; learning is `model.train` on a replay full of
 random frames, which are stored channels first, as this library keeps them.
@@ -54,6 +55,44 @@ def training(setup: dict[str, Any]) -> Work:
     return Work(run, setup["learn_period"], packages)
 
 
+def atari(setup: dict[str, Any]) -> Work:
+    """Training on one of ALE's games, behind the wrappers that ours has; the replay is full."""
+    import ale_py
+    import gymnasium
+    from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+    from stable_baselines3 import DQN
+
+    gymnasium.register_envs(ale_py)
+    env = gymnasium.make(setup["env_id"], frameskip=1, repeat_action_probability=0.25)
+    env = FrameStackObservation(AtariPreprocessing(env, noop_max=0), 4, padding_type="zero")
+    model = DQN(
+        "CnnPolicy",
+        env,
+        learning_rate=6.25e-5,
+        buffer_size=setup["capacity"],
+        learning_starts=setup["learn_start"],
+        batch_size=setup["batch_size"],
+        train_freq=setup["learn_period"],
+        target_update_interval=setup["sync_period"] * setup["learn_period"],
+        exploration_initial_eps=setup["epsilon"],
+        exploration_final_eps=setup["epsilon"],
+        # The next observation is that of the next row, as here: it halves the memory.
+        optimize_memory_usage=True,
+        replay_buffer_kwargs={"handle_timeout_termination": False},
+        device="cpu",
+        seed=0,
+    )
+    fill(model.replay_buffer, int(env.action_space.n))
+
+    def run(count: int) -> tuple[int, int]:
+        env_steps, updates = model.num_timesteps, model._n_updates
+        model.learn(count, reset_num_timesteps=False)
+        return model.num_timesteps - env_steps, model._n_updates - updates
+
+    run(setup["warm_up"])
+    return Work(run, setup["learn_period"], (*PACKAGES, "ale-py"))
+
+
 def learning(setup: dict[str, Any]) -> Work:
     from stable_baselines3 import DQN
     from stable_baselines3.common.logger import configure
@@ -86,8 +125,9 @@ def fill(buffer: Any, num_actions: int) -> None:
     """With random frames, row by row: all at once would count as memory that the peer needs."""
     rng = np.random.default_rng(0)
     highest = 2 if buffer.observations.dtype == bool else 256
+    following = [] if buffer.optimize_memory_usage else [buffer.next_observations]
     for i in range(buffer.buffer_size):
-        for column in (buffer.observations, buffer.next_observations):
+        for column in (buffer.observations, *following):
             column[i] = rng.integers(0, highest, column[i].shape).astype(column.dtype)
     buffer.actions[:] = rng.integers(0, num_actions, buffer.actions.shape)
     buffer.rewards[:] = rng.random(buffer.rewards.shape)
@@ -132,7 +172,7 @@ def make(setup: dict[str, Any]) -> Work:
 
     use_checker(setup.get("checker", False))
     torch.set_num_threads(setup["threads"])
-    return {"train": training, "learn": learning}[setup["kind"]](setup)
+    return {"train": training, "learn": learning, "atari": atari}[setup["kind"]](setup)
 
 
 if __name__ == "__main__":

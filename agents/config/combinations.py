@@ -1,0 +1,202 @@
+"""Which keys of a config go together, and which of its live values do something."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agents.config.model import DqnConfig
+
+# Weights of other ways to hold a target still than copies; 0 turns each off.
+STILLNESS = ("online_weight", "min_weight", "functional_weight", "proximal_weight")
+# Other rules for when the target is copied than its age; 0 turns each off.
+SYNC_RULES = ("sync_growth", "sync_fit", "sync_distance")
+PREPARED = STILLNESS + SYNC_RULES
+# Keys that need a replay or a target network, which rollouts do without.
+_NOT_OF_ROLLOUTS = (
+    *("replay_capacity", "prioritized", "n_step", "learn_start", "learn_period"),
+    *("updates_per_learn", "double", "averaged_targets", "sync_period", "tau", "on_sync"),
+    *("chain", "chain_torso", "refresh_period"),
+    *("prepared", "munchausen", *PREPARED, "sync_fit_updates", "min_target_age", "max_target_age"),
+)
+
+
+def check_combinations(config: DqnConfig) -> None:
+    """Checks that the keys of a config go together.
+
+    Raises:
+      ValueError: they do not; says which one to change.
+    """
+    if config.v_min >= config.v_max:
+        raise ValueError(f"v_min must be below v_max, got {config.v_min:g} and {config.v_max:g}")
+    if config.loss == "hl_gauss" and config.head != "categorical":
+        raise ValueError(
+            f"loss = 'hl_gauss' needs head = 'categorical', got head = {config.head!r}"
+        )
+    if config.head != "scalar" and config.loss == "squared":
+        raise ValueError(
+            f"loss = {config.loss!r} is for head = 'scalar'; a {config.head} head has its own loss"
+        )
+    if config.holds_by("sync_growth") and not isinstance(config.sync_period, int):
+        raise ValueError(
+            "sync_growth lengthens a sync_period that is a number; leave its schedule out, or "
+            "sync_growth"
+        )
+    if config.munchausen and config.head == "categorical" and config.loss != "hl_gauss":
+        raise ValueError(
+            "munchausen needs head = 'scalar', 'quantile' or 'implicit', or loss = 'hl_gauss'"
+        )
+    if config.munchausen and config.double:
+        raise ValueError(
+            "munchausen takes no maximum over actions, so double does not apply; leave one out"
+        )
+    if config.munchausen and config.n_step != 1:
+        raise ValueError("munchausen needs n_step = 1, because it adds a bonus to each reward")
+    if config.rollout:
+        _check_rollout(config)
+    elif config.epochs != 1:
+        raise ValueError(f"epochs needs rollout > 0, got epochs = {config.epochs}")
+    if config.loop == "remote":
+        _check_actors(config)
+    if config.env_wrapper_kwargs and not config.env_wrapper:
+        raise ValueError("env_wrapper_kwargs needs env_wrapper")
+    if config.env_wrapper and config.loop == "compiled":
+        raise ValueError("loop = 'compiled' has its envs in the graph; leave env_wrapper out")
+    if config.value_rescaling and config.head != "scalar" and config.loss != "hl_gauss":
+        raise ValueError(
+            "value_rescaling is of expected returns, and needs head = 'scalar', or loss = "
+            f"'hl_gauss', got head = {config.head!r}"
+        )
+    if config.value_rescaling and (config.munchausen or config.rollout):
+        other = "munchausen" if config.munchausen else "rollout"
+        raise ValueError(f"value_rescaling is of Q-learning's target; leave {other} out")
+    if config.remembers:
+        _check_recurrent(config)
+    _check_chain(config)
+
+
+def _check_recurrent(config: DqnConfig) -> None:
+    asked = f"recurrent = {config.recurrent!r}"
+    if config.rollout:
+        raise ValueError(f"{asked} learns from a replay of sequences; leave rollout out")
+    if config.chain > 1 or config.chain_torso == "shared":
+        raise ValueError(f"{asked} has one network; leave chain and chain_torso out")
+    if config.loop == "remote":
+        raise ValueError(
+            f"{asked} acts with a state, and actors of loop = 'remote' keep none; take another loop"
+        )
+    before = config.burn_in + config.frame_stack + 2
+    if config.replay_capacity // config.num_envs < before:
+        raise ValueError(
+            f"{asked} needs a replay_capacity of at least {before * config.num_envs:,} rows, for "
+            f"burn_in = {config.burn_in}, got {config.replay_capacity:,}"
+        )
+
+
+def _check_chain(config: DqnConfig) -> None:
+    if config.chain == 1 and config.chain_torso == "own":
+        return
+    asked = f"chain = {config.chain}" if config.chain > 1 else "chain_torso = 'shared'"
+    if config.averaged_targets > 1:
+        raise ValueError(f"{asked} has one target; leave averaged_targets out")
+    if config.chain > 1 and config.tau != 1:
+        raise ValueError(f"{asked} moves whole networks at a sync; leave tau out")
+    # Networks that are unlike lie apart by that alone, also right after a shift.
+    if config.chain > 1 and (
+        config.holds_by("sync_distance") or config.controller == "copy_when_far"
+    ):
+        raise ValueError(f"{asked} is not copied by its distance; leave sync_distance out")
+    if config.chain > 1 and config.ema_decay:
+        raise ValueError(
+            f"{asked} replaces each network by another one at a sync, and an average would mix "
+            "them; leave ema_decay out"
+        )
+    if config.chain > 1 and config.loop == "remote":
+        raise ValueError(
+            f"{asked} acts by each of its networks in turn, and actors of loop = 'remote' get "
+            "one; take another loop"
+        )
+
+
+def _check_rollout(config: DqnConfig) -> None:
+    rows = config.rollout * config.num_envs
+    if config.rollout < 2:
+        raise ValueError(f"rollout must be 0, or at least 2 time steps, got {config.rollout}")
+    for name in _NOT_OF_ROLLOUTS:
+        if getattr(config, name) != type(config).model_fields[name].default:
+            raise ValueError(
+                "rollout > 0 learns without a replay and without a target network; leave "
+                f"{name} out"
+            )
+    if config.loop not in ("plain", "compiled"):
+        raise ValueError(f"rollout > 0 needs loop = 'plain' or 'compiled', got {config.loop!r}")
+    if config.head != "scalar" and config.loss != "hl_gauss":
+        raise ValueError(
+            "rollout > 0 learns expected returns, and needs head = 'scalar', or loss = "
+            f"'hl_gauss', got head = {config.head!r}"
+        )
+    if rows % config.batch_size:
+        raise ValueError(
+            f"rollout * num_envs = {rows:,} must be a multiple of batch_size, got "
+            f"{config.batch_size:,}"
+        )
+
+
+def _check_actors(config: DqnConfig) -> None:
+    if config.vectorization != "sync":
+        raise ValueError(
+            "loop = 'remote' brings the envs of a lost actor back, which needs vectorization = "
+            f"'sync', got {config.vectorization!r}"
+        )
+    if config.boltzmann:
+        raise ValueError("loop = 'remote' explores by epsilon alone; leave boltzmann out")
+    if config.actor_priorities and not (config.prioritized and config.head == "scalar"):
+        raise ValueError(
+            "actor_priorities needs prioritized = true, and head = 'scalar', whose priority is "
+            "a TD error"
+        )
+    if config.actor_priorities and config.munchausen:
+        raise ValueError("actor_priorities are of Q-learning; leave munchausen out")
+    rows = config.delivered_at_once * config.num_envs
+    if config.replay_capacity < 3 * rows:
+        raise ValueError(
+            f"loop = 'remote' stores {rows:,} rows at once, and needs replay_capacity >= "
+            f"{3 * rows:,}, got {config.replay_capacity:,}; lower actor_steps, actors or num_envs"
+        )
+
+
+def without_effect(config: DqnConfig) -> dict[str, str]:
+    """Returns the live values that do nothing in this run, each with the setting it needs."""
+    huber = config.loss == "huber" and config.head != "categorical"
+    needs = {
+        "ema_decay": (config.ema_decay != 0, "ema_decay > 0"),
+        "huber_delta": (huber, "a Huber loss"),
+        "hl_gauss_sigma": (config.loss == "hl_gauss", 'loss = "hl_gauss"'),
+        "n_step": (
+            not config.munchausen and not config.rollout,
+            "rollout = 0" if config.rollout else "munchausen = false",
+        ),
+        "priority_alpha": (config.prioritized, "prioritized = true"),
+        "priority_beta": (config.prioritized, "prioritized = true"),
+        "priority_eta": (
+            config.prioritized and config.remembers,
+            "prioritized = true" if config.remembers else 'recurrent = "gru" or "lstm"',
+        ),
+        "temperature": (config.boltzmann, "boltzmann = true"),
+        "munchausen_alpha": (config.munchausen, "munchausen = true"),
+        "munchausen_temperature": (config.munchausen, "munchausen = true"),
+        "munchausen_clip": (config.munchausen, "munchausen = true"),
+    }
+    early = config.holds_by("sync_fit") or config.holds_by("sync_distance")
+    needs["min_target_age"] = early, "sync_fit > 0 or sync_distance > 0"
+    ruled = early or config.holds_by("sync_growth")
+    needs["max_target_age"] = ruled, "sync_growth, sync_fit or sync_distance > 0"
+    for name in ("sync_period", "tau", "learn_period", "updates_per_learn"):
+        needs[name] = config.rollout == 0, "rollout = 0"
+    needs["q_lambda"] = config.rollout > 0, "rollout > 0"
+    if config.chain > 1:
+        needs["tau"] = False, "chain = 1"
+    needs["refresh_period"] = config.chain > 1, "chain > 1"
+    for name in PREPARED:
+        needs[name] = config.holds_by(name), f'{name} > 0, or prepared = ["{name}"]'
+    return {name: wanted for name, (there, wanted) in needs.items() if not there}

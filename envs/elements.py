@@ -1,0 +1,43 @@
+"""Observations of which only some elements are shown: a task that asks for memory."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from rl_core.errors import EnvError, shown
+
+
+class KeptElements(gym.ObservationWrapper[np.ndarray, Any, np.ndarray]):
+    """Shows some elements of a vector, in the order in which they are named.
+
+        env_wrapper = "elements"
+        env_wrapper_kwargs = { keep = [0, 2] }    # of CartPole: where, and at which angle
+
+    Args:
+      env: its observations are a Box of rank 1.
+      keep: numbers of the elements, from 0 on.
+
+    Raises:
+      EnvError: the observations are no vector, or have no such element.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], keep: Sequence[int]) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1:
+            raise EnvError(f"env_wrapper 'elements' needs observations of a vector, got {space}")
+        self._keep = list(keep)
+        known = range(space.shape[0])
+        wrong = [of for of in self._keep if type(of) is not int or of not in known]
+        if wrong or not self._keep:
+            raise EnvError(
+                f"keep must be elements of an observation, 0 to {known[-1]}, got {shown(keep)}"
+            )
+        low, high = space.low[self._keep], space.high[self._keep]
+        self.observation_space = gym.spaces.Box(low, high, dtype=space.dtype.type)
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        """[n] -> [len(keep)]."""
+        return observation[self._keep]

@@ -1,0 +1,165 @@
+"""Normalized observations: running moments against NumPy, and a target that holds still."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from agents.config.model import DqnConfig
+from agents.dqn.agent import DqnAgent
+from agents.policy.load import load_policy
+from agents.run.repeat import repeat
+from agents.run.train import resume, train
+from rl_core.checkpoint.store import CheckpointStore
+from rl_core.errors import ConfigError
+from rl_core.packed import Part, placed
+
+NORMAL = {"normalize_observations": True, "hidden": (4,), "sync_period": 10_000}
+
+
+def show(agent, rows):
+    """Stores rows [T, N, ...] one after the other, of one long episode."""
+    N = rows.shape[1]
+    for t, row in enumerate(rows):
+        nothing = np.zeros(N, np.float32)
+        agent.step(row, nothing, np.zeros(N, bool), np.full(N, t == 0))
+
+
+def moments(rows):
+    flat = rows.reshape(-1, *rows.shape[2:]).astype(np.float64)
+    return flat.mean(axis=0), 1 / np.sqrt(flat.var(axis=0) + 1e-8)
+
+
+def rows_like(*shape, seed=0):
+    draw = np.random.default_rng(seed)
+    return (draw.normal(size=shape) * 3 + 50).astype(np.float32)
+
+
+@pytest.mark.parametrize("how", [{}, {"learn_period": 64}, {"num_envs": 3}], ids=str)
+def test_the_network_sees_all_numbers_by_their_running_moments(lab, how):
+    agent = lab.agent(**NORMAL | how)
+    rows = rows_like(30, agent.config.num_envs, 2)
+    show(agent, rows)
+    agent.rows()  # those that waited are stored
+    mean, scale = moments(rows)
+    weights = lab.weights(agent, "online")
+    np.testing.assert_allclose(weights["normalize/mean"], mean, rtol=1e-6)
+    np.testing.assert_allclose(weights["normalize/scale"], scale, rtol=1e-5)
+    seen = np.clip((rows[3] - mean) * scale, -10, 10)
+    hidden = np.maximum(seen @ weights["torso/dense_0/w"] + weights["torso/dense_0/b"], 0)
+    wanted = hidden @ weights["head/q/w"] + weights["head/q/b"]
+    np.testing.assert_allclose(agent.q_values(rows[3]), wanted, rtol=1e-4, atol=1e-5)
+    # Ten standard deviations are the most that it sees.
+    far = agent.q_values(np.float32(mean + [20, 0] / scale))
+    np.testing.assert_allclose(far, agent.q_values(np.float32(mean + [10, 0] / scale)), rtol=1e-3)
+
+
+def test_the_action_on_a_row_does_not_know_the_row_yet(lab):
+    agent = lab.agent(**NORMAL | {"epsilon": 0.0, "learn_period": 1})
+    rows = rows_like(12, 1, 2, seed=2)
+    for t, row in enumerate(rows):
+        wanted = agent.q_values(row).argmax(axis=1)
+        nothing = np.zeros(1, np.float32)
+        got = agent.step(row, nothing, np.zeros(1, bool), np.full(1, t == 0))
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_the_target_keeps_the_moments_of_its_copy(lab):
+    agent = lab.agent(**NORMAL)
+    show(agent, rows_like(20, 1, 2))
+    agent.sync()
+    kept = lab.weights(agent, "target")
+    np.testing.assert_array_equal(
+        kept["normalize/mean"], moments(rows_like(20, 1, 2))[0].astype("f")
+    )
+    lab.fill(agent, 30)
+    agent.learn(3)
+    for name in ("mean", "scale"):
+        after = lab.weights(agent, "target")[f"normalize/{name}"]
+        np.testing.assert_array_equal(after, kept[f"normalize/{name}"])
+        assert not np.array_equal(lab.weights(agent, "online")[f"normalize/{name}"], after)
+
+
+def test_an_update_leaves_the_moments_alone(lab):
+    agent = lab.agent(**NORMAL | {"learning_rate": 0.1})
+    lab.fill(agent)
+    before = lab.weights(agent, "online")
+    agent.learn(5)
+    after = lab.weights(agent, "online")
+    np.testing.assert_array_equal(after["normalize/mean"], before["normalize/mean"])
+    np.testing.assert_array_equal(after["normalize/scale"], before["normalize/scale"])
+    assert not np.array_equal(after["head/q/w"], before["head/q/w"])
+
+
+def test_of_several_parts_the_numbers_are_normalized():
+    parts, dtype, size = placed(
+        [
+            Part("picture", (3, 3, 1), np.dtype(np.uint8)),
+            Part("place", (2,), np.dtype(np.float32)),
+        ]
+    )
+    config = DqnConfig(**NORMAL, replay_capacity=60, xla=False, past_states=0)
+    agent = DqnAgent(config, (size,), dtype, 3, parts=parts)
+    rows = np.random.default_rng(0).integers(0, 256, [20, 1, size]).astype(dtype)
+    place = next(of for of in parts if of.name == "place")
+    place.of(rows)[...] = rows_like(20, 1, 2)
+    show(agent, rows)
+    agent.rows()
+    weights = agent.state.weights()
+    assert [n for n in weights if n.startswith("normalize")] == [
+        "normalize/place/mean", "normalize/place/scale",
+    ]  # fmt: skip
+    np.testing.assert_allclose(
+        weights["normalize/place/mean"], moments(rows_like(20, 1, 2))[0], rtol=1e-6
+    )
+
+
+def test_each_frame_of_a_stack_counts_once(lab):
+    agent = DqnAgent(lab.config(**NORMAL, frame_stack=2), (4,), np.float32, 3)
+    rows = rows_like(15, 1, 2)
+    before = np.concatenate([np.zeros([1, 1, 2], np.float32), rows[:-1]])
+    show(agent, np.concatenate([before, rows], axis=2))
+    agent.rows()
+    mean, _ = moments(rows)
+    np.testing.assert_allclose(
+        lab.weights(agent, "online")["normalize/mean"], np.tile(mean, 2), rtol=1e-6
+    )
+
+
+def test_pictures_are_refused(lab):
+    with pytest.raises(ConfigError, match="is for numbers, and these observations are uint8"):
+        DqnAgent(lab.config(**NORMAL), (4,), np.uint8, 3)
+
+
+RUN = {
+    "env_steps": 400, "hidden": (6,), "batch_size": 8, "replay_capacity": 300, "learn_start": 40,
+    "learn_period": 8, "sync_period": 20, "log_period": 200, "eval_period": 300,
+    "eval_episodes": 2, "final_eval_episodes": 2, "xla": False, "checkpoint_seconds": 0,
+    "checkpoint_steps": 130, "normalize_observations": True,
+}  # fmt: skip
+LOOPS = {
+    "plain": {"num_envs": 2},
+    "waiting rows": {"learn_period": 40},
+    "concurrent": {"loop": "concurrent", "learn_period": 16},
+    "in the graph": {
+        "loop": "compiled",
+        "env_id": "InGraph/CartPole-v1",
+        "num_envs": 2,
+        "chunk": 40,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_it_resumes_and_replays_and_policies_are_frozen(loop, tmp_path, none_left_out):
+    whole = train(DqnConfig(**RUN | LOOPS[loop]), tmp_path / "whole", console=None)
+    shutil.copytree(whole.run, tmp_path / "cut")
+    for number in CheckpointStore(tmp_path / "cut/checkpoints")._numbers()[1:]:
+        shutil.rmtree(tmp_path / f"cut/checkpoints/{number:08d}")
+    assert resume(tmp_path / "cut", console=None).digest == whole.digest
+    assert repeat(whole.run, console=None).identical
+    with load_policy(whole.run) as policy:
+        state = np.float32([0.1, -0.5, 0.02, 0.3])
+        first = policy.q_values(state)
+        policy(np.float32([3, 3, 3, 3]))
+        np.testing.assert_array_equal(policy.q_values(state), first)

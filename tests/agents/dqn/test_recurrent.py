@@ -1,0 +1,246 @@
+"""A network that remembers, inside the agent: against a naive twin that unrolls it row by row."""
+
+import numpy as np
+import pytest
+
+from agents.config.model import DqnConfig
+from rl_core.errors import BoundsError, ConfigError
+
+L, BURN_IN, UNITS, N = 4, 3, 3, 2
+MEMORY = {
+    "recurrent": "gru", "recurrent_units": UNITS, "sequence_length": L, "burn_in": BURN_IN,
+    "num_envs": N, "hidden": (4,), "batch_size": 5, "replay_capacity": 60, "discount": 0.9,
+    "learning_rate": 1e-12, "sync_period": 10_000, "loss": "huber",
+}  # fmt: skip
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def relu(x):
+    return np.maximum(x, 0)
+
+
+def layer(x, weights, name):
+    return x @ weights[f"{name}/w"] + weights[f"{name}/b"]
+
+
+class Twin:
+    """Values by a network's weights, one row after the other."""
+
+    def __init__(self, weights, kind):
+        self._weights, self.kind = weights, kind
+        self.size = {"gru": UNITS, "lstm": 2 * UNITS}[kind]
+
+    def step(self, observation, state):
+        """[2], [S] -> values [3], and the state after it."""
+        seen = layer(relu(layer(observation, self._weights, "torso/dense_0")), self._weights,
+                     "recurrent/input")  # fmt: skip
+        h = state[:UNITS]
+        before = layer(h, self._weights, "recurrent/state")
+        if self.kind == "gru":
+            z, r, n = np.split(seen, 3)
+            z_h, r_h, n_h = np.split(before, 3)
+            z, r = sigmoid(z + z_h), sigmoid(r + r_h)
+            state = (1 - z) * np.tanh(n + r * n_h) + z * h
+        else:
+            i, f, o, new = np.split(seen + before, 4)
+            c = sigmoid(f + 1) * state[UNITS:] + sigmoid(i) * np.tanh(new)
+            state = np.concatenate([sigmoid(o) * np.tanh(c), c])
+        return layer(state[:UNITS], self._weights, "head/q"), state
+
+
+def filled(lab, steps=26, **settings):
+    agent = lab.agent(**MEMORY | settings)
+    lab.fill(agent, steps)
+    return agent
+
+
+def values_from(twin, rows, env, begin, end):
+    """Values of time steps begin ... end - 1 of an env, from the state stored at `begin`."""
+    state = rows["state"][begin, env] if begin >= 0 else np.zeros(twin.size)
+    values = {}
+    for t in range(max(begin, 0), end):
+        if t == 0 or rows["autoreset"][t - 1, env]:
+            state = np.zeros(twin.size)
+        values[t], state = twin.step(rows["observation"][t, env], state)
+    return values
+
+
+def td_errors(agent, lab, n_step=1, rescale=False):
+    """(time step, env) -> the TD errors of the sequence there, 0 where nothing is learned."""
+    config, kind = agent.config, agent.config.recurrent
+    rows = agent.state.contents.time_steps(0, agent.state.contents.written())
+    newest = len(rows["action"]) - 1
+    online = Twin(lab.weights(agent, "online"), kind)
+    target = Twin(lab.weights(agent, "target"), kind)
+    shrink = (lambda x: np.sign(x) * (np.sqrt(abs(x) + 1) - 1) + 1e-3 * x) if rescale else float
+
+    def grow(y):
+        if not rescale:
+            return y
+        e = 1e-3
+        return np.sign(y) * (((np.sqrt(1 + 4 * e * (abs(y) + 1 + e)) - 1) / (2 * e)) ** 2 - 1)
+
+    found = {}
+    for first in range(newest):
+        for env in range(N):
+            if rows["autoreset"][first, env]:
+                continue
+            begin, end = first - BURN_IN, min(first + L + n_step, newest + 1)
+            q = values_from(online, rows, env, begin, end)
+            q_target = values_from(target, rows, env, begin, end)
+            errors = []
+            for t in range(first, first + L):
+                if t >= newest or rows["autoreset"][t, env]:
+                    errors.append(0.0)
+                    continue
+                reward, discount, at = 0.0, 1.0, t
+                for _ in range(n_step):
+                    if at >= newest or rows["autoreset"][at, env] or not discount:
+                        break
+                    reward += discount * rows["reward"][at, env]
+                    discount *= 0.0 if rows["terminated"][at, env] else config.discount
+                    at += 1
+                chosen = (q if config.double else q_target)[at].argmax()
+                goal = shrink(reward + discount * grow(q_target[at][chosen]))
+                errors.append(goal - q[t][rows["action"][t, env]])
+            found[first, env] = np.array(errors), rows["autoreset"][first : first + L, env]
+    return found
+
+
+def learned_of(found, key, newest):
+    errors, autoreset = found[key]
+    there = np.arange(key[0], key[0] + L) < newest
+    return errors[: len(autoreset)][~autoreset & there[: len(autoreset)]]
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"double": True, "n_step": 2},
+        {"double": True, "value_rescaling": True},
+        pytest.param({"xla": True, "updates_per_learn": 2}, marks=pytest.mark.slow),  # it compiles
+    ],
+    ids=str,
+)
+def test_a_sequences_loss_is_that_of_a_naive_twin(lab, kind, how):
+    agent = filled(lab, recurrent=kind, **how)
+    # Another target than the online network.
+    away = np.random.default_rng(5)
+    weights = lab.weights(agent, "target")
+    lab.put(agent, "target", {n: w + 0.3 * away.normal(size=w.shape) for n, w in weights.items()})
+    found = td_errors(agent, lab, how.get("n_step", 1), how.get("value_rescaling", False))
+    newest, seen = agent.state.contents.written() - 1, set()
+    for _ in range(6):
+        stats = agent.learn(how.get("updates_per_learn", 1), stats=True)
+        losses = []
+        for errors in stats.td_error.reshape(-1, L):
+            key = next(k for k, (of, _) in found.items() if np.allclose(of, errors, atol=2e-5))
+            seen.add(key)
+            size = np.abs(learned_of(found, key, newest))
+            losses.append(np.where(size < 1, size**2 / 2, size - 0.5).mean())
+        assert stats.loss == pytest.approx(np.mean(losses), rel=1e-4)
+    assert len(seen) > 12 and any(len(learned_of(found, key, newest)) < L for key in seen)
+
+
+def test_the_priority_mixes_the_largest_and_the_mean_error_of_the_learned_steps(lab):
+    agent = filled(lab, prioritized=True, priority_alpha=1.0, priority_beta=0.0)
+    found, newest = td_errors(agent, lab), agent.state.contents.written() - 1
+    for eta in (0.9, 0.25):
+        agent.hyperparameters["priority_eta"] = eta
+        agent.learn()
+        saved = agent.state.read().variables
+        (name,) = (name for name in saved if name.endswith("replay/priority"))
+        changed = 0
+        for t, env in found:
+            size = np.abs(learned_of(found, (t, env), newest))
+            wanted = eta * size.max() + (1 - eta) * size.mean()
+            changed += saved[name][t * N + env] == pytest.approx(wanted, abs=1e-4)
+        assert 2 <= changed <= 6  # those of the batch
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_acting_remembers_each_episode_and_stores_what_it_remembered(lab, kind):
+    agent = lab.agent(**MEMORY | {"recurrent": kind})
+    twin = Twin(lab.weights(agent, "online"), kind)
+    rng, states = np.random.default_rng(3), [np.zeros(twin.size)] * N
+    begins, playing = np.ones(N, bool), agent.greedy.playing(N)
+    for t in range(12):
+        shown = rng.normal(size=[N, 2]).astype(np.float32)
+        nothing = np.zeros(N, np.float32)
+        actions = agent.step(shown, nothing, np.zeros(N, bool), begins, epsilon=0.0)
+        np.testing.assert_array_equal(playing(shown, begins, None), actions)
+        for env in range(N):
+            before = np.zeros(twin.size) if begins[env] else states[env]
+            stored = agent.state.contents.time_steps(t, t + 1)["state"][0, env]
+            np.testing.assert_allclose(stored, before, atol=1e-6)
+            values, states[env] = twin.step(shown[env], before)
+            assert actions[env] == values.argmax()
+        begins = rng.random(N) < 0.3
+    # Without its past an observation is an episode's first.
+    first = [twin.step(of, np.zeros(twin.size))[0].argmax() for of in shown]
+    np.testing.assert_array_equal(agent.greedy(shown), first)
+
+
+def test_a_rewind_leaves_the_running_episodes_alone(lab):
+    agent = filled(lab, past_states=2)
+    agent.state.snapshot()
+    lab.fill(agent, 3, seed=1)
+    remembered = agent.state.read().variables["acting/state"]
+    assert np.abs(remembered).max() > 0
+    agent.state.rewind()
+    np.testing.assert_array_equal(agent.state.read().variables["acting/state"], remembered)
+
+
+def test_n_step_cannot_be_longer_than_sequences_have_room_for(lab):
+    agent = filled(lab, n_step=2)
+    agent.hyperparameters["n_step"] = 1
+    agent.learn()
+    with pytest.raises(BoundsError, match=r"n_step must be .* in \[1, 2\], got 3"):
+        agent.hyperparameters["n_step"] = 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"chain": 2}, "recurrent = 'gru' has one network; leave chain"),
+        ({"loop": "remote", "replay_capacity": 9_000}, "actors of loop = 'remote' keep none"),
+        ({"replay_capacity": 8}, "replay_capacity of at least 12 rows, for burn_in = 3, got 8"),
+        ({"recurrent": "gro"}, "gru"),
+        ({"value_rescaling": True, "head": "quantile"}, "value_rescaling is of expected returns"),
+        ({"value_rescaling": True, "munchausen": True}, "leave munchausen out"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(settings, line):
+    with pytest.raises(ConfigError, match=line):
+        DqnConfig(**MEMORY | settings)
+
+
+def test_rollouts_have_no_sequences():
+    with pytest.raises(ConfigError, match="learns from a replay of sequences; leave rollout out"):
+        DqnConfig(rollout=10, num_envs=2, batch_size=20, recurrent="lstm")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"head": "quantile", "quantiles": 5}, {"head": "categorical"}, {"munchausen": True},
+        {"head": "implicit", "tau_samples": 4, "tau_samples_acting": 4, "double": True},
+        {"noisy": True, "dueling": True, "averaged_targets": 2, "ema_decay": 0.9},
+        {"online_weight": 0.5, "functional_weight": 0.1, "proximal_weight": 0.01},
+        {"layer_norm": True, "frame_stack": 2}, {"boltzmann": True},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_it_goes_with_the_family(lab, how):
+    agent = filled(lab, **how | {"learning_rate": 0.01})
+    before = lab.weights(agent, "online")
+    for _ in range(3):
+        stats = agent.learn(2, stats=True)
+    assert np.isfinite(stats.loss) and stats.td_error.shape == (5 * L,)
+    moved = {n for n, w in lab.weights(agent, "online").items() if not np.array_equal(w, before[n])}
+    assert {"recurrent/input/w", "recurrent/state/w", "torso/dense_0/w"} <= moved
