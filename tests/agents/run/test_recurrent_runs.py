@@ -135,7 +135,9 @@ def test_an_export_takes_the_state_and_gives_the_next_one(run, tmp_path, to):
     if to == "savedmodel":
         model = tf2.saved_model.load(str(out / "model")).signatures["serving_default"]
     else:
-        model = tf2.lite.Interpreter(str(out / "policy.tflite")).get_signature_runner()
+        from ai_edge_litert.interpreter import Interpreter
+
+        model = Interpreter(str(out / "policy.tflite")).get_signature_runner("serving_default")
     seen = np.random.default_rng(0).normal(size=[4, 1, 2]).astype(np.float32)
     state = np.zeros([1, 5], np.float32)
     with load_policy(run) as policy:
