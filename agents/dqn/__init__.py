@@ -20,6 +20,7 @@ learner.py         makes learning phases of updates
 fused_calls.py     the calls that make several updates at once
 update.py          one update: sample, objective, gradients, apply, averages, sync
 objective.py       what a batch's values are regressed on
+branching.py       what the branches of an action are regressed on
 proximal.py        the pull of the weights towards the target's
 rollout.py         what batches of a rollout are regressed on (PQN)
 target_clock.py    the target's age, and when the target is copied

@@ -56,10 +56,11 @@ class ActingCalls:
         if networks.behaviour:
             self._build_apart(engine)
         observations = networks.observations
-        self.greedy = GreedyPolicy(engine, networks.greedy, observations, legal, own)
+        branches = networks.branches
+        self.greedy = GreedyPolicy(engine, networks.greedy, observations, legal, own, branches)
         if networks.greedy_ema is not None:
             self.greedy_averaged = GreedyPolicy(
-                engine, networks.greedy_ema, observations, legal, own
+                engine, networks.greedy_ema, observations, legal, own, branches
             )
 
     def of_member(self, place: Place, own: OwnFeeds) -> ActingCalls:
@@ -105,7 +106,9 @@ class ActingCalls:
         chosen = self._choice(values, now, knobs)
         self.act = engine.callable([chosen[name] for name in COLUMNS], feeds)
         greedy, *_ = values(self._observation, None)
-        self.greedy_apart = GreedyPolicy(engine, greedy, self._observation, None, self._own)
+        self.greedy_apart = GreedyPolicy(
+            engine, greedy, self._observation, None, self._own, self._networks.branches
+        )
         self.follow = engine.callable(None, targets=[self._networks.behave_as_online()])
 
     def _choice(

@@ -18,6 +18,7 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.actor import Acting
+from agents.dqn.branching import require_branching
 from agents.dqn.copies import Inspection
 from agents.dqn.joining import Joint
 from agents.dqn.needs import require_memory
@@ -48,6 +49,7 @@ class DqnAgent:
       action_masks: whether the envs say which actions are legal.
       rules: of the env in the graph, for the compiled loop.
       byte_bounds, parts: as `Envs` has them: what scales uint8 to [0, 1], and parts of packed rows.
+      branches: of an action, as `Envs` has them: sizes, [D], with the sum `num_actions`.
       engine: one that has not started; whoever made it starts it. None makes and starts one.
       scope: variable scope of everything that is the agent's own; empty opens none.
       members: how many agents take turns on the graph; see `agents.dqn.population`.
@@ -65,7 +67,7 @@ class DqnAgent:
       takes_turns: whether it is one of several members on its graph: only one thread may call it.
 
     Raises:
-      ConfigError: the config's own network cannot be used.
+      ConfigError: the config's own network cannot be used, or it cannot learn branches.
       ShapeError: the network does not fit the observations.
       MemoryLimitError: it would need more memory than there is.
     """
@@ -81,12 +83,14 @@ class DqnAgent:
         rules: InGraphEnv | None = None,
         byte_bounds: tuple[np.ndarray, np.ndarray] | None = None,
         parts: Sequence[Part] = (),
+        branches: Sequence[int] = (),
         engine: Engine | None = None,
         scope: str = "",
         members: int | None = None,
     ) -> None:
         seen = observation_shape, observation_dtype, num_actions
-        require_memory(config, *seen, members, packed=bool(parts))
+        require_memory(config, *seen, members, packed=bool(parts), branches=branches)
+        require_branching(config, branches)
         self.engine = engine or Engine(threads=config.threads, onednn=config.onednn)
         with self.engine.building(), root_scope(scope, config.seed, members) as root:
             # For layers of the user's own that draw by TensorFlow's op seeds.
@@ -96,8 +100,9 @@ class DqnAgent:
             legal = _legal_actions(num_actions) if action_masks else None
             observed = Observed.of(byte_bounds, parts)
             graph = AgentGraph(
-                self.engine, root, config, num_actions, observations, legal, observed, rules
-            )
+                self.engine, root, config, num_actions, observations, legal, observed, rules,
+                branches,
+            )  # fmt: skip
         self.engine.at_start(lambda: graph.begin(self._parts, config.seed))
         self.takes_turns = False
         self._use(graph, graph.parts, config)
@@ -105,7 +110,8 @@ class DqnAgent:
             self.engine.start()
 
     def _use(self, graph: AgentGraph, parts: Parts, config: DqnConfig) -> None:
-        self.config, self.num_actions, self._can_learn = config, graph.num_actions, False
+        self.config, self._can_learn = config, False
+        self.num_actions, self.branches = graph.num_actions, graph.branches
         self._graph, self._parts, self.engine = graph, parts, parts.engine
         self.replay, self.networks, self.joint = graph.memory, graph.networks, graph.joint
         self.copy_learned = graph.copy_learned
@@ -150,7 +156,7 @@ class DqnAgent:
           legal: [N, A] bool: which actions may be taken now; needed with action masks.
 
         Returns:
-          [N] int32 actions.
+          [N] int32 actions, or [N, D] with branches.
         """
         return self.acting.step(observation, reward, terminated, autoreset, epsilon, legal)
 
@@ -164,7 +170,7 @@ class DqnAgent:
           time_step: of all envs, counted from 0; it picks the random numbers.
 
         Returns:
-          The columns that acting fills: `action`, [N] int32.
+          The columns that acting fills: `action`, [N] or [N, D] int32.
         """
         return self.acting.act(observation, time_step, legal)
 
@@ -177,7 +183,7 @@ class DqnAgent:
         self.acting.store(rows)
 
     def greedy(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
-        """[M, ...] observations, [M, A] masks -> [M] int32 greedy actions; nothing is stored."""
+        """[M, ...] observations, [M, A] masks -> [M] or [M, D] int32 actions; nothing is stored."""
         return self.acting.greedy(observation, legal)
 
     # What the loop calls.

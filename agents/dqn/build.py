@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,12 +35,18 @@ class Halves(NamedTuple):
     head: Head
 
 
-def halves(config: DqnConfig, num_actions: int, observed: Observed = ONE_ARRAY) -> Halves:
+def halves(
+    config: DqnConfig,
+    num_actions: int,
+    observed: Observed = ONE_ARRAY,
+    branches: Sequence[int] = (),
+) -> Halves:
     """Returns those of the config's network.
 
     Args:
       num_actions: A.
       observed: the form of observations.
+      branches: sizes of the branches of an action, with the sum A; (): it has none.
 
     Raises:
       ConfigError: the user's own network cannot be imported, or `part_networks` names no part.
@@ -61,16 +67,23 @@ def halves(config: DqnConfig, num_actions: int, observed: Observed = ONE_ARRAY) 
         with tf.variable_scope("torso"):
             return torso(numbers)
 
-    streams = Streams(num_actions, config.dueling, config.head_hidden, config.noisy)
+    streams = Streams(
+        num_actions, config.dueling, config.head_hidden, config.noisy, tuple(branches)
+    )
     return Halves(features, kind.build(config, streams))
 
 
-def build_network(config: DqnConfig, num_actions: int, observed: Observed = ONE_ARRAY) -> Network:
+def build_network(
+    config: DqnConfig,
+    num_actions: int,
+    observed: Observed = ONE_ARRAY,
+    branches: Sequence[int] = (),
+) -> Network:
     """Returns the config's network; of a chain the first one, whose policy is the agent's.
 
     Args and errors: as for `halves`.
     """
-    features, head = halves(config, num_actions, observed)
+    features, head = halves(config, num_actions, observed, branches)
 
     def network(
         observation: tf.Tensor, state: State = STATELESS, conditions: Conditions = PLAIN
@@ -89,11 +102,17 @@ class Chain:
 
     Args:
       config: `chain` is K; `chain_torso` says which of the two links are.
-      num_actions, observed: as for `halves`.
+      num_actions, observed, branches: as for `halves`.
     """
 
-    def __init__(self, config: DqnConfig, num_actions: int, observed: Observed) -> None:
-        self.features, self._head = halves(config, num_actions, observed)
+    def __init__(
+        self,
+        config: DqnConfig,
+        num_actions: int,
+        observed: Observed,
+        branches: Sequence[int] = (),
+    ) -> None:
+        self.features, self._head = halves(config, num_actions, observed, branches)
         self._count, self._shared = config.chain, config.chain_torso == "shared"
 
     def __call__(

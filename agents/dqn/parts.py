@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import tensorflow.compat.v1 as tf
@@ -70,9 +70,11 @@ class AgentGraph:
       root: under which it is built.
       observations: [M, ...] placeholder; legal: [M, A] bool placeholder, with action masks.
       observed: the form of observations.
+      branches: sizes of the branches of an action, [D]; (): it has none.
 
     Attributes:
       num_actions: A.
+      branches: the same.
       memory, networks: the replay and the networks.
       parts: of the agent.
       joint: makes updates of several members together; None where nobody could, or would gain.
@@ -90,18 +92,22 @@ class AgentGraph:
         legal: tf.Tensor | None,
         observed: Observed,
         rules: InGraphEnv | None,
+        branches: Sequence[int] = (),
     ) -> None:
         self.num_actions, self._masks = num_actions, legal is not None
+        self.branches = branches = tuple(branches)
         self._keys = keys = Keys(config.seed)
         live = LiveFeeds(k for k in live_knobs(config) if k.name not in _NOT_OF_UPDATES)
-        self.memory = memory = build_memory(config, live, observations, legal)
+        self.memory = memory = build_memory(config, live, observations, legal, branches)
         own = OwnFeeds(config)
-        self.networks = networks = Networks(config, num_actions, observations, own, observed)
+        self.networks = networks = Networks(
+            config, num_actions, observations, own, observed, branches
+        )
         learner = Learner(engine, config, keys, live, networks, memory)
         values = live_values(config, learner.freeze, learner.ops)
         live.start(values)
         own.start(values)
-        self._exploration = exploration = Exploration(config, keys, num_actions)
+        self._exploration = exploration = Exploration(config, keys, num_actions, branches)
         self._calls = ActingCalls(engine, networks, memory, exploration, own, legal)
         acting = self._acting(self._calls, config, values, own)
         chunks: ChunkRunner | None = None

@@ -19,6 +19,7 @@ from agents.dqn.build import of_first
 from agents.policy.graph import SCOPE, build_policy
 from agents.policy.trained import Trained, trained
 from agents.saved.directory import RunDir
+from envs.masks import write_legal
 from envs.nests import at
 from envs.observations import ADVICE
 from rl_core.arguments import path_of
@@ -47,6 +48,8 @@ class LoadedPolicy:
     Attributes:
       config: of the run.
       num_actions: A.
+      branches: of a MultiDiscrete or MultiBinary space, the number of choices in each branch, with
+        the sum A; () of a Discrete one.
       observation_shape: of one observation as the env gives it; () for a Discrete space. With a
         `frame_stack` of k, of its last k, oldest first: as Gymnasium's FrameStackObservation with
         padding_type="zero" gives them. Of observations of several parts, that of each, by its name.
@@ -64,7 +67,7 @@ class LoadedPolicy:
         envs.close()
         self.config, self.live, self.env_step = config, learned.live, learned.env_step
         self._spaces, self.has_action_masks = envs.spaces, envs.has_action_masks
-        self.num_actions = envs.num_actions
+        self.num_actions, self.branches = envs.num_actions, envs.branches
         self.observation_shape: Any = envs.spaces.given_shape
         if envs.parts:
             shapes = zip(envs.parts, envs.spaces.given_shapes, strict=True)
@@ -76,8 +79,7 @@ class LoadedPolicy:
             masks = [] if tensors.legal is None else [tensors.legal]
             (shown,) = tensors.observations.values()
             self._q = self._engine.callable(tensors.q, [shown])
-            best = tensors.action - np.int64(envs.first_action)
-            self._best = self._engine.callable(best, [shown, *masks])
+            self._best = self._engine.callable(tensors.best, [shown, *masks])
         self._engine.start()
         weights.load(of_first(config, learned.weights))
 
@@ -87,10 +89,10 @@ class LoadedPolicy:
         Args:
           observation: of shape `observation_shape`, or [M, *observation_shape].
           action_mask: [A], or [M, A]: 1 or True where an action is legal. Only for envs with
-            action masks, which need it.
+            action masks, which need it. With branches, also as the env gives it.
 
         Returns:
-          One action as an int, or [M] int64; the env's own numbers.
+          One action as the env takes it: an int, or with branches an array; or [M, ...] of them.
 
         Raises:
           ShapeError: the observation or the mask has another shape.
@@ -99,14 +101,18 @@ class LoadedPolicy:
         """
         rows, single = self._rows(observation)
         legal = self._legal(action_mask, rows, single)
-        actions = self.greedy(rows, legal) + self._spaces.first_action
-        return int(actions[0]) if single else actions
+        actions = self._spaces.actions.to_env(self.greedy(rows, legal))
+        if not single:
+            return actions
+        first: np.ndarray = actions[0]
+        return first if self.branches else int(first)
 
     def q_values(self, observation: Any) -> np.ndarray:
         """Returns the action values of an observation, [A], or of each one of a batch, [M, A].
 
         Args:
           observation: as for a call; the values are float32, in the order of the env's actions.
+            Those of branches are side by side: `np.split(q, np.cumsum(branches)[:-1], axis=-1)`.
 
         Raises:
           ShapeError, FeedError: as for a call.
@@ -116,7 +122,7 @@ class LoadedPolicy:
         return q[0] if single else q
 
     def greedy(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray:
-        """[M, ...] observations as Envs give them, [M, A] masks -> [M] actions from 0 on."""
+        """[M, ...] observations as Envs give them, [M, A] masks -> [M] or [M, D] from 0 on."""
         actions: np.ndarray = self._best(observation, *([] if legal is None else [legal]))
         return actions
 
@@ -169,7 +175,15 @@ class LoadedPolicy:
             raise RlCoreError(f'{env_id} has action masks: pass action_mask=info["action_mask"]')
         if not self.has_action_masks:
             raise RlCoreError(f"{env_id} has no action masks: leave action_mask out")
-        legal, wanted = np.asarray(mask), (*([] if single else [len(rows)]), self.num_actions)
+        wanted = (*([] if single else [len(rows)]), self.num_actions)
+        if self.branches:
+            legal = np.ones(wanted, np.bool_)
+            try:
+                write_legal(legal, {"action_mask": mask}, False, self._spaces.actions)
+            except EnvContractError as error:
+                raise BoundsError(str(error).removesuffix(ADVICE)) from None
+            return legal.reshape(len(rows), self.num_actions)
+        legal = np.asarray(mask)
         if legal.shape != wanted:
             raise ShapeError(f"action_mask must have shape {wanted}, got {legal.shape}")
         legal = legal.reshape(len(rows), self.num_actions).astype(np.bool_)
