@@ -14,7 +14,6 @@ import numpy as np
 from envs.observations import can_store, finite_in_float32
 from rl_core.errors import EnvError, in_one_line, shown
 
-
 ArraySpaces = (
     gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary
 )

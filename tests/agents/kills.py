@@ -87,7 +87,8 @@ KINDS = {
         "learn_period": 4, "prioritized": True,
     },
     "branches": {
-        "env_id": "tests.agents.lamps:Levers-v0", "dueling": True, "prioritized": True, "num_envs": 2,
+        "env_id": "tests.agents.lamps:Levers-v0", "num_envs": 2, "dueling": True,
+        "prioritized": True,
     },
     "chain": {"chain": 3, "refresh_period": 5},
     "chain of heads, compiled": {

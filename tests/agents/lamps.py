@@ -74,6 +74,6 @@ class Levers(gym.Env):
         return self._wanted.astype(np.float32), info
 
 
-for name, of in {"Lamps": Lamps, "Levers": Levers}.items():
+for name in ("Lamps", "Levers"):
     if f"{name}-v0" not in gym.registry:
         gym.register(f"{name}-v0", f"tests.agents.lamps:{name}", max_episode_steps=20)

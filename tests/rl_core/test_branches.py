@@ -67,7 +67,7 @@ BEST = [2, 0, 1]
 @pytest.mark.parametrize(("coin", "dice", "free", "legal", "masked"), EXPLORED)
 def test_one_coin_and_a_die_for_each_branch(evaluate, coin, dice, free, legal, masked):
     fed = tf.constant([BEST]), 0.5, tf.constant([coin]), tf.constant([dice]), SIZES
-    mask = tf.constant([legal], tf.bool)
+    mask = tf.constant(np.bool_([legal]))
     assert evaluate(branching_epsilon_greedy(*fed)).tolist() == [free]
     assert evaluate(branching_epsilon_greedy(*fed, mask)).tolist() == [masked]
 

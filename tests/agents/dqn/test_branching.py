@@ -6,10 +6,10 @@ import tensorflow.compat.v1 as tf
 
 from agents.dqn.agent import DqnAgent
 from agents.dqn.branching import branching_loss
+from agents.dqn.build import build_network
 from agents.dqn.heads import Terms, head_of
 from agents.dqn.needs import needs, network_size
 from agents.dqn.population import Population
-from agents.dqn.build import build_network
 from rl_core.errors import ArgumentError, BoundsError, ConfigError, MemoryLimitError
 from rl_core.networks import Values
 from rl_core.replay import Transitions
@@ -220,8 +220,8 @@ def test_masks_decide_in_each_branch_what_bootstraps_and_what_is_done(lab):
 # The loss as a function of its tensors.
 
 
-def random_terms(config, B=6, numbers=0, seed=0):
-    rng, A = np.random.default_rng(seed), sum(SIZES)
+def random_terms(config, numbers=0):
+    rng, B, A = np.random.default_rng(0), 6, sum(SIZES)
     action = rng.integers(0, SIZES, (B, 3)).astype(np.int32)
     r, discount = (rng.normal(size=B).astype(np.float32) for _ in range(2))
     now, then, choice = (rng.normal(size=(B, A)).astype(np.float32) for _ in range(3))
@@ -469,7 +469,9 @@ def test_branches_that_are_none_are_refused(lab):
         made(5)
 
 
-@pytest.mark.parametrize("sizes", [(10**12,), (10**9,) * 2, (1,) * 999 + (10**9,)], ids=["1", "2", "3"])
+@pytest.mark.parametrize(
+    "sizes", [(10**12,), (10**9,) * 2, (1,) * 999 + (10**9,)], ids=["1", "2", "3"]
+)
 def test_huge_branches_are_refused_before_anything_is_built(lab, sizes):
     with pytest.raises(MemoryLimitError):
         branched(lab, sizes)

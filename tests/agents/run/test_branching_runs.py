@@ -182,7 +182,9 @@ def test_a_checkpoint_with_other_actions_is_refused(tmp_path, monkeypatch, actio
             raise Crash
 
     with pytest.raises(Crash):
-        train(config(env_id=LEVERS, env_kwargs={"masks": False}), tmp_path / "run", on_tick=crashing)
+        train(
+            config(env_id=LEVERS, env_kwargs={"masks": False}), tmp_path / "run", on_tick=crashing
+        )
     latest = CheckpointStore.latest
 
     def other(store):
@@ -192,7 +194,9 @@ def test_a_checkpoint_with_other_actions_is_refused(tmp_path, monkeypatch, actio
         return checkpoint
 
     monkeypatch.setattr(CheckpointStore, "latest", other)
-    with pytest.raises(CheckpointError, match=r"none of the vectors of 3 numbers below \[3, 1, 4\]"):
+    with pytest.raises(
+        CheckpointError, match=r"none of the vectors of 3 numbers below \[3, 1, 4\]"
+    ):
         resume(tmp_path / "run")
 
 
@@ -212,7 +216,9 @@ def test_a_wrong_mask_ends_the_command_with_one_line(tmp_path, capsys):
 
     gym.register("WrongLevers-v0", Wrong)
     try:
-        code = main(["train", "cartpole", "--run", str(tmp_path / "run"), "--set", "env_id=WrongLevers-v0"])
+        code = main(
+            ["train", "cartpole", "--run", str(tmp_path / "run"), "--set", "env_id=WrongLevers-v0"]
+        )
     finally:
         gym.registry.pop("WrongLevers-v0")
     err = capsys.readouterr().err
