@@ -25,14 +25,14 @@ class ActionForm(NamedTuple):
     """Both forms of one env's actions.
 
     Attributes:
-      count: A, the outputs of a network: n of a Discrete space, else the sum of `branches`.
+      outputs: A, those of a network: n of a Discrete space, else the sum of `branches`.
       branches: number of choices in each branch, [D]; (): a Discrete space.
       first: the env's own number for the agent's 0: one, or [D] of them.
       shape, dtype: of an action as the env takes it.
       binary: whether the env's space is MultiBinary, whose masks have another form.
     """
 
-    count: int
+    outputs: int
     branches: tuple[int, ...] = ()
     first: Any = 0
     shape: tuple[int, ...] = ()
@@ -68,14 +68,14 @@ class ActionForm(NamedTuple):
     def has(self, action: Any) -> bool:
         """Says whether an int, or a list of ints, is one of the agent's actions."""
         if not self.branches:
-            return isinstance(action, int) and 0 <= action < self.count
+            return isinstance(action, int) and 0 <= action < self.outputs
         if not isinstance(action, list) or len(action) != len(self.branches):
             return False
         return all(0 <= a < n for a, n in zip(action, self.branches, strict=True))
 
     def __str__(self) -> str:
         if not self.branches:
-            return f"0 to {self.count - 1}"
+            return f"0 to {self.outputs - 1}"
         return f"the vectors of {len(self.branches)} numbers below {shown(list(self.branches))}"
 
 

@@ -54,7 +54,7 @@ class Envs(ABC):
         self.observation_dtype = spaces.observation_dtype  # as stored: float32, uint8 or bool
         self.byte_bounds = spaces.byte_bounds  # (low, high) for uint8; None: 0 and 255
         self.parts = spaces.parts  # of packed observations; (): each is one array
-        self.num_actions = spaces.actions.count  # actions are 0 .. num_actions - 1
+        self.num_actions = spaces.actions.outputs  # actions are 0 .. num_actions - 1
         self.branches = spaces.actions.branches  # choices in each branch; (): Discrete actions
         self.has_action_masks = has_action_masks  # True: every step has `legal`
         self.frames_per_second = 30.0  # speed at which a person watches the env

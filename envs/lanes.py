@@ -32,7 +32,7 @@ def blank_step(num_envs: int, spaces: Spaces, has_action_masks: bool) -> Step:
         truncated=np.zeros(num_envs, np.bool_),
         autoreset=np.zeros(num_envs, np.bool_),
         episodes=(),
-        legal=np.ones((num_envs, spaces.actions.count), np.bool_) if has_action_masks else None,
+        legal=np.ones((num_envs, spaces.actions.outputs), np.bool_) if has_action_masks else None,
     )
 
 

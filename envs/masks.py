@@ -35,7 +35,7 @@ def finds_masks(env_id: str, info: Any, form: ActionForm, num_envs: int | None =
     """
     if _mask_in(info) is None:
         return False
-    shape = (form.count,) if num_envs is None else (num_envs, form.count)
+    shape = (form.outputs,) if num_envs is None else (num_envs, form.outputs)
     try:
         write_legal(np.empty(shape, np.bool_), info, False, form)
     except EnvContractError as error:
@@ -103,7 +103,7 @@ def _flat(given: Any, rows: np.ndarray, form: ActionForm) -> np.ndarray:
     if isinstance(given, np.ndarray) and given.dtype == object and given.shape == lead != ():
         # Those of single envs, as Gymnasium's vector envs collect what is no array. `_action_mask`
         # says where one is missing.
-        legal = np.ones(form.count, np.bool_)
+        legal = np.ones(form.outputs, np.bool_)
         return np.stack([
             legal if one is None else _of_row(_flat(one, row, form), row, form)
             for one, row in zip(given, rows, strict=True)

@@ -22,7 +22,7 @@ def by_branch(values: tf.Tensor, sizes: Sequence[int], fill: Any = LOWEST) -> tf
       fill: in the places that a smaller branch does not have, behind its own.
     """
     n, rest = max(sizes), values.shape.as_list()[2:]
-    if min(sizes) == n:
+    if len({*sizes}) < 2:
         return tf.reshape(values, [-1, len(sizes), n, *rest])
     behind = [[0, 0]] * len(rest)
     return tf.stack(
@@ -37,7 +37,7 @@ def by_branch(values: tf.Tensor, sizes: Sequence[int], fill: Any = LOWEST) -> tf
 def centred(values: tf.Tensor, sizes: Sequence[int]) -> tf.Tensor:
     """Returns values less their mean over each branch: [M, A, ...] -> [M, A, ...]."""
     n, rest = max(sizes), values.shape.as_list()[2:]
-    if min(sizes) == n:
+    if len({*sizes}) < 2:
         apart = tf.reshape(values, [-1, len(sizes), n, *rest])
         less = apart - tf.reduce_mean(apart, axis=2, keepdims=True)
         return tf.reshape(less, [-1, sum(sizes), *rest])

@@ -18,7 +18,6 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.actor import Acting
-from agents.dqn.branching import require_branching
 from agents.dqn.copies import Inspection
 from agents.dqn.joining import Joint
 from agents.dqn.needs import require_memory
@@ -48,8 +47,7 @@ class DqnAgent:
       observation_shape, observation_dtype, num_actions: of one env.
       action_masks: whether the envs say which actions are legal.
       rules: of the env in the graph, for the compiled loop.
-      byte_bounds, parts: as `Envs` has them: what scales uint8 to [0, 1], and parts of packed rows.
-      branches: of an action, as `Envs` has them: sizes, [D], with the sum `num_actions`.
+      byte_bounds, parts, branches: as `Envs` has them; without bounds uint8 is divided by 255.
       engine: one that has not started; whoever made it starts it. None makes and starts one.
       scope: variable scope of everything that is the agent's own; empty opens none.
       members: how many agents take turns on the graph; see `agents.dqn.population`.
@@ -90,7 +88,6 @@ class DqnAgent:
     ) -> None:
         seen = observation_shape, observation_dtype, num_actions
         require_memory(config, *seen, members, packed=bool(parts), branches=branches)
-        require_branching(config, branches)
         self.engine = engine or Engine(threads=config.threads, onednn=config.onednn)
         with self.engine.building(), root_scope(scope, config.seed, members) as root:
             # For layers of the user's own that draw by TensorFlow's op seeds.
@@ -98,10 +95,9 @@ class DqnAgent:
             shape, dtype = [None, *observation_shape], tf.as_dtype(observation_dtype)
             observations = tf.placeholder(dtype, shape, "observations")
             legal = _legal_actions(num_actions) if action_masks else None
-            observed = Observed.of(byte_bounds, parts)
             graph = AgentGraph(
-                self.engine, root, config, num_actions, observations, legal, observed, rules,
-                branches,
+                self.engine, root, config, num_actions, observations, legal,
+                Observed.of(byte_bounds, parts), rules, branches,
             )  # fmt: skip
         self.engine.at_start(lambda: graph.begin(self._parts, config.seed))
         self.takes_turns = False
@@ -110,15 +106,13 @@ class DqnAgent:
             self.engine.start()
 
     def _use(self, graph: AgentGraph, parts: Parts, config: DqnConfig) -> None:
-        self.config, self._can_learn = config, False
-        self.num_actions, self.branches = graph.num_actions, graph.branches
+        self.config, self.num_actions, self._can_learn = config, graph.num_actions, False
         self._graph, self._parts, self.engine = graph, parts, parts.engine
         self.replay, self.networks, self.joint = graph.memory, graph.networks, graph.joint
         self.copy_learned = graph.copy_learned
         self.acting: Acting = parts.acting
-        self.learner, self.chunks = parts.learner, parts.chunks
+        self.learner, self.chunks, self.renewal = parts.learner, parts.chunks, parts.renewal
         self.hyperparameters, self.state, self.q_values = parts.values, parts.state, parts.q_values
-        self.renewal = parts.renewal
 
     def member(self, number: int, config: DqnConfig, joint: Joint | None = None) -> DqnAgent:
         """Returns a member that begins; see `agents.dqn.population.Population`.

@@ -72,10 +72,10 @@ class EpsilonGreedy:
         if self._branches:
             self._explores = coins[..., np.newaxis]  # [T, N, 1]
             self._dice = np.ascontiguousarray(drawn[:, 1:].transpose(0, 2, 1))  # [T, N, D]
-            sizes = np.array(self._branches, np.float32)
+            self._actions = (self._dice * np.array(self._branches, "f4")).astype(np.int32)
         else:
-            self._dice, sizes = drawn[:, 1], np.float32(self._num_actions)  # [T, N]
-        self._actions = (self._dice * sizes).astype(np.int32)
+            self._dice = drawn[:, 1]  # [T, N]
+            self._actions = (self._dice * np.float32(self._num_actions)).astype(np.int32)
         # Lists: to compare two of Python's numbers takes a tenth of the time of NumPy's.
         self._smallest_coin = coins.min(axis=1).tolist()
         self._largest_coin = coins.max(axis=1).tolist()

@@ -12,6 +12,7 @@ from agents.config.live_values import live_knobs, live_values
 from agents.config.model import DqnConfig
 from agents.dqn.acting_calls import ActingCalls
 from agents.dqn.actor import Acting
+from agents.dqn.branching import require_branching
 from agents.dqn.choosing import KNOBS, Exploration
 from agents.dqn.chunk_runner import ChunkRunner
 from agents.dqn.in_graph_loop import InGraphLoop
@@ -72,9 +73,11 @@ class AgentGraph:
       observed: the form of observations.
       branches: sizes of the branches of an action, [D]; (): it has none.
 
+    Raises:
+      ConfigError: the config cannot learn branches, or its own network cannot be used.
+
     Attributes:
       num_actions: A.
-      branches: the same.
       memory, networks: the replay and the networks.
       parts: of the agent.
       joint: makes updates of several members together; None where nobody could, or would gain.
@@ -95,7 +98,8 @@ class AgentGraph:
         branches: Sequence[int] = (),
     ) -> None:
         self.num_actions, self._masks = num_actions, legal is not None
-        self.branches = branches = tuple(branches)
+        require_branching(config, branches)
+        branches = tuple(branches)
         self._keys = keys = Keys(config.seed)
         live = LiveFeeds(k for k in live_knobs(config) if k.name not in _NOT_OF_UPDATES)
         self.memory = memory = build_memory(config, live, observations, legal, branches)

@@ -56,14 +56,14 @@ def build_policy(
         }
         observations = {_input_of(name): of for name, of in shown.items()}
     form = envs.spaces.actions
-    network = build_network(config, form.count, observed(config, envs), form.branches)
+    network = build_network(config, form.outputs, observed(config, envs), form.branches)
     frozen = {name: tf.constant(value, tf.float32) for name, value in live.items()}
     with tf.variable_scope(SCOPE):
         values, _ = network(shown, conditions=Conditions(live=frozen))
     q = tf.identity(values.q, "q")
     legal = None
     if envs.has_action_masks:
-        legal = tf.placeholder(tf.bool, [None, form.count], "action_mask")
+        legal = tf.placeholder(tf.bool, [None, form.outputs], "action_mask")
     choice = legal_only(q, legal)
     if form.branches:
         choice = by_branch(choice, form.branches)  # [M, D, n]

@@ -13,7 +13,6 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import (
     BaseModel,
     ConfigDict,
-    FailFast,
     Field,
     Strict,
     ValidationError,

@@ -30,7 +30,7 @@ FORMS = [
 def test_actions_count_from_0_in_each_branch(space, branches, ours, theirs):
     form = action_form("x", space)
     assert form.branches == branches
-    assert form.count == (sum(branches) if branches else 3)
+    assert form.outputs == (sum(branches) if branches else 3)
     one, several = form.one_to_env()(ours), form.to_env(np.array([ours, ours], np.int32))
     for given in (one, several[0], several[1]):
         assert np.array_equal(given, theirs)

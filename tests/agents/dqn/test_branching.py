@@ -27,13 +27,14 @@ def branched(lab, sizes=SIZES, **settings):
 def fill(agent, steps=50, seed=0, masks=False):
     """Random rows, with masks too if asked; returns the actions, [T, N, D]."""
     rng, N = np.random.default_rng(seed), agent.config.num_envs
+    sizes = agent.networks.branches
     autoreset, actions, legals = np.ones(N, bool), [], []
     for _ in range(steps):
         observation = rng.normal(size=(N, 2)).astype(np.float32)
         reward = rng.normal(size=N).astype(np.float32)
         ended = (rng.random(N) < 0.2) & ~autoreset
         legal = rng.random((N, agent.num_actions)) < 0.5
-        legal[:, np.cumsum((0, *agent.branches[:-1]))] = True
+        legal[:, np.cumsum((0, *sizes[:-1]))] = True
         how = {"legal": legal} if masks else {}
         shown = observation, reward, ended & (rng.random(N) < 0.5), autoreset
         actions.append(agent.step(*shown, **how))

@@ -48,9 +48,7 @@ KINDS = {
     "concurrent": {"loop": "concurrent", "learn_period": 16, "updates_per_learn": 8},
     "concurrent, masks": {"loop": "concurrent", "learn_period": 16, "env_id": LEVERS},
     "actors": {"loop": "remote", "actors": 2, "actor_steps": 8, "dueling": True},
-    "actors, masks": {
-        "loop": "remote", "actors": 2, "actor_steps": 8, "env_id": LEVERS, "actor_pace": "free",
-    },
+    "actors, masks": {"loop": "remote", "actors": 2, "actor_steps": 8, "env_id": LEVERS},
 }  # fmt: skip
 
 
