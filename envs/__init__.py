@@ -4,6 +4,7 @@ factory.py     make_envs: from an env id to checked, running envs
 registry.py    lookup and making of one env, with errors that name the cause
 checks.py      checks of the spaces and of the first observation
 spaces.py      conversion of an env's spaces to stored rows and actions from 0
+actions.py     actions in the agent's form and in an env's
 arrays.py      spaces of one array or number, as they are stored
 nests.py       spaces of several parts, packed into one row
 stacks.py      observations of several frames

@@ -59,8 +59,8 @@ class AsyncEnvs(Envs):
         memory = os.memfd_create("envs")
         self._workers: list[_Worker] = []
         try:
-            os.ftruncate(memory, memory_size(blank))
-            self._actions, self._step = place(blank, map_memory(memory))
+            os.ftruncate(memory, memory_size(blank, spaces))
+            self._actions, self._step = place(blank, spaces, map_memory(memory))
             for part in np.array_split(np.arange(num_envs), min(num_envs, _cores())):
                 first, last = int(part[0]), int(part[-1])
                 share = Share(

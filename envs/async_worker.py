@@ -19,6 +19,7 @@ from envs.drivers import SyncEnvs
 from envs.interface import Step
 from envs.lanes import blank_step
 from envs.registry import make_single
+from envs.spaces import Spaces
 from envs.stacks import spaces_for
 from envs.wrapping import Making
 from rl_core.errors import (
@@ -51,9 +52,9 @@ class Share(NamedTuple):
         return f"envs {self.first} to {self.last} ({self.env_id})"
 
 
-def memory_size(blank: Step) -> int:
+def memory_size(blank: Step, spaces: Spaces) -> int:
     """Returns the bytes of the actions and of the arrays of `blank`."""
-    arrays = [_actions_like(blank), *_arrays(blank).values()]
+    arrays = [_actions_of(blank, spaces), *_arrays(blank).values()]
     return sum(map(_aligned_size, arrays))
 
 
@@ -62,8 +63,8 @@ def map_memory(memory: int) -> mmap.mmap:
     return mmap.mmap(memory, os.fstat(memory).st_size)
 
 
-def place(blank: Step, memory: mmap.mmap) -> tuple[np.ndarray, Step]:
-    """Returns the actions, [N] int64, and a step with the arrays of `blank`, all in `memory`."""
+def place(blank: Step, spaces: Spaces, memory: mmap.mmap) -> tuple[np.ndarray, Step]:
+    """Returns the agent's actions, int64, and a step with the arrays of `blank`, in `memory`."""
     offset = 0
 
     def placed(array: np.ndarray) -> np.ndarray:
@@ -72,7 +73,7 @@ def place(blank: Step, memory: mmap.mmap) -> tuple[np.ndarray, Step]:
         offset += _aligned_size(array)
         return view
 
-    actions = placed(_actions_like(blank))
+    actions = placed(_actions_of(blank, spaces))
     arrays: dict[str, Any] = {name: placed(array) for name, array in _arrays(blank).items()}
     return actions, blank._replace(**arrays)
 
@@ -81,8 +82,8 @@ def _arrays(step: Step) -> dict[str, Any]:
     return {k: value for k, value in step._asdict().items() if isinstance(value, np.ndarray)}
 
 
-def _actions_like(step: Step) -> np.ndarray:
-    return np.empty(step.reward.shape, np.int64)  # [N]
+def _actions_of(step: Step, spaces: Spaces) -> np.ndarray:
+    return np.empty((*step.reward.shape, *spaces.actions.agent_shape), np.int64)  # [N] or [N, D]
 
 
 def _aligned_size(array: np.ndarray) -> int:
@@ -103,7 +104,7 @@ class _Envs:
                 share.env_id, envs[0].observation_space, envs[0].action_space, share.making
             )
             blank = blank_step(share.num_envs, spaces, share.has_action_masks)
-            actions, step = place(blank, memory)
+            actions, step = place(blank, spaces, memory)
             self._actions = actions[first:end]
             rows = step._replace(**{k: array[first:end] for k, array in _arrays(step).items()})
             self._envs = SyncEnvs(

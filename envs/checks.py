@@ -14,30 +14,6 @@ import numpy as np
 from envs.observations import can_store, finite_in_float32
 from rl_core.errors import EnvError, in_one_line, shown
 
-
-def require_discrete_actions(env_id: str, space: gym.Space[Any]) -> gym.spaces.Discrete:
-    """Returns `space` if it is Discrete.
-
-    Raises:
-      EnvError: the space is not Discrete.
-    """
-    if isinstance(space, gym.spaces.Discrete):
-        return space
-    if isinstance(space, gym.spaces.Box):
-        kind = "a continuous action space"
-        advice = (
-            "set env_kwargs continuous = false if the env has that, or register it wrapped in "
-            "gymnasium.wrappers.DiscretizeAction"
-        )
-    else:
-        kind = "the action space"
-        advice = "register it in a wrapper with one Discrete action for each combination"
-    raise EnvError(
-        f"env {shown(env_id)} has {kind} {_text_of(space)}, but the agent chooses among a finite "
-        f"number of actions, a Discrete space; {advice}"
-    )
-
-
 ArraySpaces = (
     gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary
 )
@@ -62,12 +38,13 @@ def require_array_observations(
     else:
         advice = "put a wrapper around it (env_wrapper) that turns its observation into a Box"
     raise EnvError(
-        f"env {shown(env_id)} has{where} the observation space {_text_of(space)}, but the agent "
+        f"env {shown(env_id)} has{where} the observation space {text_of(space)}, but the agent "
         f"learns from arrays and numbers: Box, Discrete, MultiDiscrete and MultiBinary; {advice}"
     )
 
 
-def _text_of(space: Any) -> str:
+def text_of(space: Any) -> str:
+    """Returns a space in one line."""
     try:
         return in_one_line(space)
     except Exception:  # the __repr__ of a custom Space class may fail

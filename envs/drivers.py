@@ -92,10 +92,11 @@ class SingleEnv(SyncEnvs):
 
     def step(self, actions: np.ndarray) -> Step:
         (lane,) = self._lanes  # raises after `close`, which leaves no lane
+        (action,) = actions.tolist()
         if lane.ended:
             lane.begin(lane.episode + 1)
             return self._step
-        episodes = lane.advance(actions.item())
+        episodes = lane.advance(action)
         return self._step._replace(episodes=episodes) if episodes else self._step
 
 
@@ -118,7 +119,6 @@ class VectorEnvs(Envs):
         super().__init__(env_id, env.num_envs, spaces, has_action_masks=has_action_masks)
         self._env = env
         self._seed = episode_seed(seed, env=0, episode=0)
-        self._first_action = spaces.first_action
         self._step = blank_step(env.num_envs, spaces, has_action_masks)
         self._write = spaces.writer(self._step.observation)
         self._closed = False
@@ -151,11 +151,9 @@ class VectorEnvs(Envs):
             raise
 
     def step(self, actions: np.ndarray) -> Step:
-        if self._first_action:
-            actions = actions + self._first_action
         try:
             try:
-                result = self._env.step(actions)
+                result = self._env.step(self.spaces.actions.to_env(actions))
             except Exception as error:
                 raise env_error(error) from error
             try:
@@ -210,7 +208,7 @@ class VectorEnvs(Envs):
         self._return += raw
         np.logical_or(step.terminated, step.truncated, out=self._over)
         if step.legal is not None:
-            write_legal(step.legal, info, self._over)
+            write_legal(step.legal, info, self._over, self.spaces.actions)
         self._ended = self._over.nonzero()[0]
         if not len(self._ended):
             return step

@@ -238,7 +238,7 @@ def _drive(
         first, info = _first_reset(env_id, env, seed)
         for leaf in leaves(env_id, space, making.observation_keys):
             _require_matching(env_id, leaf, at(first, leaf.path)[0])
-        masks = finds_masks(env_id, info, (env.num_envs, spaces.num_actions))
+        masks = finds_masks(env_id, info, spaces.actions, env.num_envs)
         opened.pop_all()
         return VectorEnvs(env_id, env, spaces, seed, has_action_masks=masks)
 
@@ -251,7 +251,7 @@ def _checked_single(
     first, info = _first_reset(env_id, env, seed)
     for leaf in leaves(env_id, env.observation_space, making.observation_keys):
         _require_matching(env_id, leaf, at(first, leaf.path))
-    return spaces, finds_masks(env_id, info, (spaces.num_actions,))
+    return spaces, finds_masks(env_id, info, spaces.actions)
 
 
 def _require_matching(env_id: str, leaf: Leaf, observation: Any) -> None:

@@ -33,7 +33,7 @@ class Step(NamedTuple):
     truncated: np.ndarray  # [N] bool
     autoreset: np.ndarray  # [N] bool: first row of an episode; the action was ignored
     episodes: tuple[Episode, ...]  # the episodes that ended with this step
-    legal: np.ndarray | None = None  # [N, A] bool, at least one True per row; None: no masks
+    legal: np.ndarray | None = None  # [N, A] bool, a True in each branch; None: no masks
 
 
 class Envs(ABC):
@@ -54,8 +54,8 @@ class Envs(ABC):
         self.observation_dtype = spaces.observation_dtype  # as stored: float32, uint8 or bool
         self.byte_bounds = spaces.byte_bounds  # (low, high) for uint8; None: 0 and 255
         self.parts = spaces.parts  # of packed observations; (): each is one array
-        self.num_actions = spaces.num_actions  # actions are 0 .. num_actions - 1
-        self.first_action = spaces.first_action  # the env's own number for action 0
+        self.num_actions = spaces.actions.outputs  # actions are 0 .. num_actions - 1
+        self.branches = spaces.actions.branches  # choices in each branch; (): Discrete actions
         self.has_action_masks = has_action_masks  # True: every step has `legal`
         self.frames_per_second = 30.0  # speed at which a person watches the env
         self.has_time_limit = True  # False: an episode may never end
@@ -66,7 +66,7 @@ class Envs(ABC):
 
     @abstractmethod
     def step(self, actions: np.ndarray) -> Step:
-        """Applies `actions`, [N] int32 or int64, and returns the results."""
+        """Applies `actions`, [N] or [N, D] int32 or int64 from 0 on, and returns the results."""
 
     @abstractmethod
     def cut(self, which: np.ndarray) -> tuple[Episode, ...]:

@@ -32,7 +32,7 @@ def blank_step(num_envs: int, spaces: Spaces, has_action_masks: bool) -> Step:
         truncated=np.zeros(num_envs, np.bool_),
         autoreset=np.zeros(num_envs, np.bool_),
         episodes=(),
-        legal=np.ones((num_envs, spaces.num_actions), np.bool_) if has_action_masks else None,
+        legal=np.ones((num_envs, spaces.actions.outputs), np.bool_) if has_action_masks else None,
     )
 
 
@@ -65,7 +65,7 @@ class Lane:
         self._env_id = env_id
         self._number = number
         self._seed = seed
-        self._first_action = spaces.first_action
+        self._form, self._to_env = spaces.actions, spaces.actions.one_to_env()
         observation = step.observation[row, ...]  # a view even if an observation is a scalar
         self._write = spaces.writer(observation)
         self._bytes = observation.data
@@ -78,7 +78,7 @@ class Lane:
         self._autoreset = step.autoreset
         self._return = 0.0
         self._checksum = 0
-        self._actions: list[int] = []
+        self._actions: list[Any] = []
 
     def state(self) -> dict[str, Any]:
         """Returns the episode's number, actions, return and a checksum of its observations."""
@@ -123,7 +123,7 @@ class Lane:
                 self._frames[...] = 0
             self._write(observation)
             if self._legal is not None:
-                write_legal(self._legal, info, False)
+                write_legal(self._legal, info, False, self._form)
         except EnvFault as fault:
             self._locate(fault, f"reset of its episode {episode}", 0)
             raise
@@ -138,15 +138,18 @@ class Lane:
         self._return = 0.0
         self._actions = []
 
-    def advance(self, action: int) -> tuple[Episode, ...]:
+    def advance(self, action: Any) -> tuple[Episode, ...]:
         """Applies `action` and writes the row; returns the episode if the step ended it.
+
+        Args:
+          action: an int, or a list of D of them with branches.
 
         Raises:
           EnvFault: the env raised, or returned an invalid value.
         """
         try:
             try:
-                result = self.env.step(self._first_action + action)
+                result = self.env.step(self._to_env(action))
             except Exception as error:
                 raise env_error(error) from error
             try:
@@ -166,7 +169,7 @@ class Lane:
                 truncated = as_flag("truncated", truncated)
                 ended = terminated or truncated
             if self._legal is not None:
-                write_legal(self._legal, info, ended)
+                write_legal(self._legal, info, ended, self._form)
         except EnvFault as fault:
             self._locate(fault, f"step {len(self._actions) + 1:,} of its episode {self.episode}", 1)
             raise

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from envs.actions import ActionForm, action_form
 from envs.arrays import array_space
-from envs.checks import require_discrete_actions
 from envs.nests import Path, inner_writer, leaves, nest_of
 from envs.observations import Writer
 from rl_core.packed import Part
@@ -19,8 +19,7 @@ class Spaces(NamedTuple):
     observation_shape: tuple[int, ...]
     observation_dtype: np.dtype  # as stored
     writer: Writer  # of what the env shows next
-    num_actions: int
-    first_action: int  # the env's own number for the agent's action 0
+    actions: ActionForm
     given_shape: tuple[int, ...]  # of an observation as the env gives it; () if Discrete
     byte_bounds: tuple[np.ndarray, np.ndarray] | None = None  # None: 0 and 255, or no bytes
     stack: int = 1  # frames of an observation; `given_shape` begins with them if there are several
@@ -47,20 +46,19 @@ def read_spaces(
     Raises:
       EnvError: the agent cannot be trained with these spaces.
     """
-    actions = require_discrete_actions(env_id, action_space)
-    numbers = int(actions.n), int(actions.start)
+    actions = action_form(env_id, action_space)
     found = leaves(env_id, observation_space, keys)
     if len(found) != 1:
         nest = nest_of(env_id, found)
         return Spaces(
-            (nest.size,), nest.dtype, nest.writer, *numbers, (), parts=nest.parts,
+            (nest.size,), nest.dtype, nest.writer, actions, (), parts=nest.parts,
             paths=nest.paths, given_shapes=nest.given,
         )  # fmt: skip
     (leaf,) = found
     array = array_space(env_id, leaf.space, leaf.name)
     writer = inner_writer(array, leaf.path)
     return Spaces(
-        array.shape, array.dtype, writer, *numbers, array.given, array.byte_bounds,
+        array.shape, array.dtype, writer, actions, array.given, array.byte_bounds,
         paths=(leaf.path,),
     )  # fmt: skip
 

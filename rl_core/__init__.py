@@ -14,6 +14,7 @@ from rl_core.lazy import ONEDNN_VARIABLE, choose_log_level, lazy_names
 
 if TYPE_CHECKING:
     from rl_core.board.events import EventWriter
+    from rl_core.branches import by_branch
     from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore
     from rl_core.control.changes import Refused
     from rl_core.control.client import NotRunning, RunClient
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
         StaticHyperparameter,
         UnknownName,
     )
-    from rl_core.exploration import boltzmann, epsilon_greedy
+    from rl_core.exploration import boltzmann, branching_epsilon_greedy, epsilon_greedy
     from rl_core.graph.engine import Engine
     from rl_core.graph.layers import conv2d, dense, dropout, layer_norm, noisy_dense
     from rl_core.graph.past import PastStates
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from rl_core.graph.sync import copy_vars, paired_variables
     from rl_core.graph.weights import ScopeWeights, VariableValues, variables_to_restore
     from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
+    from rl_core.losses.branching import branching_target
     from rl_core.losses.categorical import categorical_projection, categorical_q_learning, support
     from rl_core.losses.hl_gauss import gaussian_histogram, hl_gauss
     from rl_core.losses.masking import legal_only
@@ -99,7 +101,8 @@ _NAMES_OF = {
         "RunDirError ScopeMismatch ShapeError StaticHyperparameter UnknownName"
     ),
     "board.events": "EventWriter",
-    "exploration": "boltzmann epsilon_greedy",
+    "branches": "by_branch",
+    "exploration": "boltzmann branching_epsilon_greedy epsilon_greedy",
     "graph.engine": "Engine",
     "graph.layers": "conv2d dense dropout layer_norm noisy_dense",
     "graph.past": "PastStates",
@@ -109,6 +112,7 @@ _NAMES_OF = {
     "graph.sync": "copy_vars paired_variables",
     "graph.weights": "ScopeWeights VariableValues variables_to_restore",
     "hyperparameters": "BlocksKnob Hyperparameters Knob",
+    "losses.branching": "branching_target",
     "losses.categorical": "categorical_projection categorical_q_learning support",
     "losses.hl_gauss": "gaussian_histogram hl_gauss",
     "losses.masking": "legal_only",

@@ -5,9 +5,12 @@ The caller passes the random numbers as tensors.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from rl_core.branches import by_branch
 from rl_core.losses.munchausen import log_policy
 from rl_core.losses.td import require_shapes
 
@@ -49,6 +52,47 @@ def epsilon_greedy(
         )
         anything = tf.cast(die * num_actions, tf.int32) if legal is None else _any_legal(die, legal)
         return tf.where(coin < epsilon, anything, best)
+
+
+def branching_epsilon_greedy(
+    best: tf.Tensor,
+    epsilon: float | tf.Tensor,
+    coin: tf.Tensor,
+    dice: tf.Tensor,
+    branches: Sequence[int],
+    legal: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Returns uniformly random legal choices in all branches with probability epsilon, else best.
+
+    Args:
+      best: [N, D] int32: the greedy actions, legal already.
+      epsilon: scalar in [0, 1], usually fed.
+      coin: [N] float uniform in [0, 1): whether to explore.
+      dice: [N, D] float uniform in [0, 1): which random choice in each branch.
+      branches: sizes of the branches, [D].
+      legal: [N, A] bool, A the sum of the sizes; None: every choice is legal.
+
+    Returns:
+      [N, D] int32.
+
+    Raises:
+      ShapeError: an argument has the wrong rank, or sizes that must agree differ.
+    """
+    with tf.name_scope("branching_epsilon_greedy"):
+        best, epsilon, coin, dice, legal = require_shapes(
+            "branching_epsilon_greedy",
+            best=(best, "ND"),
+            epsilon=(tf.cast(epsilon, tf.float32), ""),
+            coin=(coin, "N"),
+            dice=(dice, "ND"),
+            legal=(legal, "NA"),
+        )
+        if legal is None:
+            anything = tf.cast(dice * np.array(branches, np.float32), tf.int32)  # [N, D]
+        else:
+            apart = tf.reshape(by_branch(legal, branches, fill=False), [-1, max(branches)])
+            anything = tf.reshape(_any_legal(tf.reshape(dice, [-1]), apart), [-1, len(branches)])
+        return tf.where_v2((coin < epsilon)[:, tf.newaxis], anything, best)
 
 
 def boltzmann(

@@ -15,6 +15,7 @@ _MAX_CHARACTERS = 400  # characters of an error's reason, which may quote a valu
 # Parts of an error's place that no user has written: they name the members of a union.
 _UNION_TAGS = {"int", "float", "finite-float", "constrained-float"}
 _UNION_TAGS |= {"constant", "linear", "geometric", "piecewise"}
+_UNION_TAGS |= {"list[int]", "list[list[int]]"}
 _UNION_TAGS |= {"Constant", "Linear", "Geometric", "Piecewise"}
 
 

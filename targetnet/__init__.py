@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from envs.interface import Step as Step
     from envs.seeding import episode_seed as episode_seed
     from rl_core.board.events import EventWriter as EventWriter
+    from rl_core.branches import by_branch as by_branch
     from rl_core.checkpoint.store import Checkpoint as Checkpoint
     from rl_core.checkpoint.store import CheckpointError as CheckpointError
     from rl_core.checkpoint.store import CheckpointStore as CheckpointStore
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from rl_core.errors import StaticHyperparameter as StaticHyperparameter
     from rl_core.errors import UnknownName as UnknownName
     from rl_core.exploration import boltzmann as boltzmann
+    from rl_core.exploration import branching_epsilon_greedy as branching_epsilon_greedy
     from rl_core.exploration import epsilon_greedy as epsilon_greedy
     from rl_core.graph.engine import Engine as Engine
     from rl_core.graph.layers import conv2d as conv2d
@@ -94,6 +96,7 @@ if TYPE_CHECKING:
     from rl_core.hyperparameters import BlocksKnob as BlocksKnob
     from rl_core.hyperparameters import Hyperparameters as Hyperparameters
     from rl_core.hyperparameters import Knob as Knob
+    from rl_core.losses.branching import branching_target as branching_target
     from rl_core.losses.categorical import categorical_projection as categorical_projection
     from rl_core.losses.categorical import categorical_q_learning as categorical_q_learning
     from rl_core.losses.categorical import support as support

@@ -70,7 +70,7 @@ FILES = {
     "towers.py": ("family.md", "python", 0),
     "my.toml": ("family.md", "toml", 0),
     "own.py": ("family.md", "python", 1),
-    "own.toml": ("family.md", "toml", 2),
+    "own.toml": ("family.md", "toml", 3),
     "mine.py": ("controllers.md", "python", 0),
     "corridors.py": ("cookbook.md", "python", 0),
     "corridor.toml": ("cookbook.md", "toml", 0),
@@ -145,7 +145,7 @@ SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 
 def test_there_are_blocks_of_every_kind():
-    assert len(SCRIPTS) == 4 and len(CONFIGS) == 9 and len(SHELL) > 40
+    assert len(SCRIPTS) == 4 and len(CONFIGS) == 10 and len(SHELL) > 40
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=title)

@@ -24,6 +24,7 @@ objective.py       what a batch's values are regressed on
 sequence_objective.py    the same of sequences, for a network that remembers (R2D2)
 normalizing.py     observations by the mean and variance of what was shown
 remembering.py     the memory of the network that acts, of the running episodes
+branching.py       what the branches of an action are regressed on
 proximal.py        the pull of the weights towards the target's
 rollout.py         what batches of a rollout are regressed on (PQN)
 target_clock.py    the target's age, and when the target is copied

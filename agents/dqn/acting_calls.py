@@ -64,7 +64,8 @@ class ActingCalls:
         self._build_store(engine, memory, exploration.gives_priorities)
         if networks.behaviour:
             self._build_apart(engine)
-        shown, state = (networks.observations, legal, own), networks.state
+        shown = networks.observations, legal, own, networks.branches
+        state = networks.state
         self.greedy = GreedyPolicy(
             engine, networks.greedy, *shown, state=state, after=networks.after
         )
@@ -126,7 +127,9 @@ class ActingCalls:
         if begins is None:
             plain = Conditions(live=self._own.tensors)
             (greedy, *_), _ = self._networks.acting(self._observation, STATELESS, plain, apart=True)
-            self.greedy_apart = GreedyPolicy(engine, greedy, self._observation, None, self._own)
+            self.greedy_apart = GreedyPolicy(
+                engine, greedy, self._observation, None, self._own, self._networks.branches
+            )
         self.follow = engine.callable(None, targets=[self._networks.behave_as_online()])
 
     def _choice(

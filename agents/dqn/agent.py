@@ -48,7 +48,7 @@ class DqnAgent:
       observation_shape, observation_dtype, num_actions: of one env.
       action_masks: whether the envs say which actions are legal.
       rules: of the env in the graph, for the compiled loop.
-      byte_bounds, parts: as `Envs` has them: what scales uint8 to [0, 1], and parts of packed rows.
+      byte_bounds, parts, branches: as `Envs` has them; without bounds uint8 is divided by 255.
       engine: one that has not started; whoever made it starts it. None makes and starts one.
       scope: variable scope of everything that is the agent's own; empty opens none.
       members: how many agents take turns on the graph; see `agents.dqn.population`.
@@ -66,7 +66,7 @@ class DqnAgent:
       takes_turns: whether it is one of several members on its graph: only one thread may call it.
 
     Raises:
-      ConfigError: the config's own network cannot be used.
+      ConfigError: the config's own network cannot be used, or it cannot learn branches.
       ShapeError: the network does not fit the observations.
       MemoryLimitError: it would need more memory than there is.
     """
@@ -82,12 +82,13 @@ class DqnAgent:
         rules: InGraphEnv | None = None,
         byte_bounds: tuple[np.ndarray, np.ndarray] | None = None,
         parts: Sequence[Part] = (),
+        branches: Sequence[int] = (),
         engine: Engine | None = None,
         scope: str = "",
         members: int | None = None,
     ) -> None:
         seen = observation_shape, observation_dtype, num_actions
-        require_memory(config, *seen, members, packed=bool(parts))
+        require_memory(config, *seen, members, packed=bool(parts), branches=branches)
         self.engine = engine or Engine(threads=config.threads, onednn=config.onednn)
         with self.engine.building(), root_scope(scope, config.seed, members) as root:
             # For layers of the user's own that draw by TensorFlow's op seeds.
@@ -95,10 +96,10 @@ class DqnAgent:
             shape, dtype = [None, *observation_shape], tf.as_dtype(observation_dtype)
             observations = tf.placeholder(dtype, shape, "observations")
             legal = _legal_actions(num_actions) if action_masks else None
-            observed = Observed.of(byte_bounds, parts)
             graph = AgentGraph(
-                self.engine, root, config, num_actions, observations, legal, observed, rules
-            )
+                self.engine, root, config, num_actions, observations, legal,
+                Observed.of(byte_bounds, parts), rules, branches,
+            )  # fmt: skip
         self.engine.at_start(lambda: graph.begin(self._parts, config.seed))
         self.takes_turns = False
         self._use(graph, graph.parts, config)
@@ -111,9 +112,8 @@ class DqnAgent:
         self.replay, self.networks, self.joint = graph.memory, graph.networks, graph.joint
         self.copy_learned = graph.copy_learned
         self.acting: Acting = parts.acting
-        self.learner, self.chunks = parts.learner, parts.chunks
+        self.learner, self.chunks, self.renewal = parts.learner, parts.chunks, parts.renewal
         self.hyperparameters, self.state, self.q_values = parts.values, parts.state, parts.q_values
-        self.renewal = parts.renewal
 
     def member(self, number: int, config: DqnConfig, joint: Joint | None = None) -> DqnAgent:
         """Returns a member that begins; see `agents.dqn.population.Population`.
@@ -151,7 +151,7 @@ class DqnAgent:
           legal: [N, A] bool: which actions may be taken now; needed with action masks.
 
         Returns:
-          [N] int32 actions.
+          [N] int32 actions, or [N, D] with branches.
         """
         return self.acting.step(observation, reward, terminated, autoreset, epsilon, legal)
 
@@ -172,7 +172,7 @@ class DqnAgent:
 
     @property
     def greedy(self) -> GreedyPolicy:
-        """[M, ...] observations, [M, A] masks -> [M] int32 greedy actions; nothing is stored.
+        """[M, ...] observations, [M, A] masks -> [M] or [M, D] int32 actions; nothing is stored.
 
         With a memory each observation is an episode's first; `greedy.playing(M)` remembers.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,12 +43,18 @@ class Pieces(NamedTuple):
     head: Head
 
 
-def pieces(config: DqnConfig, num_actions: int, observed: Observed = ONE_ARRAY) -> Pieces:
+def pieces(
+    config: DqnConfig,
+    num_actions: int,
+    observed: Observed = ONE_ARRAY,
+    branches: Sequence[int] = (),
+) -> Pieces:
     """Returns those of the config's network.
 
     Args:
       num_actions: A.
       observed: the form of observations.
+      branches: sizes of the branches of an action, with the sum A; (): it has none.
 
     Raises:
       ConfigError: the user's own network cannot be imported, or `part_networks` names no part.
@@ -73,7 +79,9 @@ def pieces(config: DqnConfig, num_actions: int, observed: Observed = ONE_ARRAY) 
         with tf.variable_scope("torso"):
             return torso(numbers)
 
-    streams = Streams(num_actions, config.dueling, config.head_hidden, config.noisy)
+    streams = Streams(
+        num_actions, config.dueling, config.head_hidden, config.noisy, tuple(branches)
+    )
     recurrent = None
     if config.remembers:
         recurrent = RECURRENT[config.recurrent](config.recurrent_units)
@@ -85,7 +93,12 @@ def _stored_dtype(observation: Any) -> tf.DType:
     return tf.float32 if isinstance(observation, dict) else observation.dtype
 
 
-def build_network(config: DqnConfig, num_actions: int, observed: Observed = ONE_ARRAY) -> Network:
+def build_network(
+    config: DqnConfig,
+    num_actions: int,
+    observed: Observed = ONE_ARRAY,
+    branches: Sequence[int] = (),
+) -> Network:
     """Returns the config's network; of a chain the first one, whose policy is the agent's.
 
     With a recurrent layer the state is [B, S], and zeros where an episode begins; without one it
@@ -93,7 +106,7 @@ def build_network(config: DqnConfig, num_actions: int, observed: Observed = ONE_
 
     Args and errors: as for `pieces`.
     """
-    chain = Chain(config.model_copy(update={"chain": 1}), num_actions, observed)
+    chain = Chain(config.model_copy(update={"chain": 1}), num_actions, observed, branches)
 
     def network(
         observation: tf.Tensor, state: State = STATELESS, conditions: Conditions = PLAIN
@@ -113,15 +126,21 @@ class Chain:
 
     Args:
       config: `chain` is K; `chain_torso` says which of the two links are.
-      num_actions, observed: as for `pieces`.
+      num_actions, observed, branches: as for `pieces`.
 
     Attributes:
       features: builds the first network's torso.
       recurrent: its recurrent layer; None if it remembers nothing.
     """
 
-    def __init__(self, config: DqnConfig, num_actions: int, observed: Observed) -> None:
-        self.features, self.recurrent, self._head = pieces(config, num_actions, observed)
+    def __init__(
+        self,
+        config: DqnConfig,
+        num_actions: int,
+        observed: Observed,
+        branches: Sequence[int] = (),
+    ) -> None:
+        self.features, self.recurrent, self._head = pieces(config, num_actions, observed, branches)
         self._count, self._shared = config.chain, config.chain_torso == "shared"
 
     def __call__(

@@ -13,7 +13,8 @@ from agents.config.live_values import live_knobs
 from agents.config.model import DqnConfig
 from agents.dqn.exploring import EpsilonGreedy
 from agents.dqn.live_feeds import OwnFeeds
-from rl_core.exploration import boltzmann, epsilon_greedy
+from rl_core.branches import by_branch
+from rl_core.exploration import boltzmann, branching_epsilon_greedy, epsilon_greedy
 from rl_core.graph.engine import Call, Engine
 from rl_core.graph.members import Place
 from rl_core.losses import legal_only
@@ -31,7 +32,7 @@ Uniform = Callable[[str, list[int]], tf.Tensor]
 
 
 class Policy(Protocol):
-    """Observations [M, ...] and, with action masks, masks [M, A] -> actions [M]."""
+    """Observations [M, ...] and, with action masks, masks [M, A] -> actions [M] or [M, D]."""
 
     def __call__(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray: ...
 
@@ -52,6 +53,7 @@ class GreedyPolicy:
       values: of `observations`, a placeholder [M, ...], and of the placeholders of `own`.
       legal: [M, A] bool placeholder, with action masks.
       own: feeds the user's own live values; None: there are none to feed.
+      branches: sizes of the branches of an action, [D]; (): it has none.
       member: int64 scalar placeholder, where `values` are those of one of several members.
       state, after: of a network that remembers, before and after the observations, [M, S].
     """
@@ -63,11 +65,12 @@ class GreedyPolicy:
         observations: tf.Tensor,
         legal: tf.Tensor | None,
         own: OwnFeeds | None = None,
+        branches: Sequence[int] = (),
         member: tf.Tensor | None = None,
         state: State = STATELESS,
         after: State = STATELESS,
     ) -> None:
-        action = best(legal_only(values.q, legal))  # [M]
+        action = best(legal_only(values.q, legal), branches)  # [M] or [M, D]
         masks, last = ([] if of is None else [of] for of in (legal, member))
         self._masks, self._own = bool(masks), own
         self._last: tuple[np.int64, ...] = ()
@@ -141,6 +144,7 @@ class Exploration:
     Args:
       config, keys: of the agent.
       num_actions: A.
+      branches: sizes of the branches of an action, [D]; (): it has none.
 
     Attributes:
       knobs: names of the live values that it reads, in the order in which they are fed.
@@ -148,8 +152,11 @@ class Exploration:
       columns: of the replay, that acting fills.
     """
 
-    def __init__(self, config: DqnConfig, keys: Keys, num_actions: int) -> None:
+    def __init__(
+        self, config: DqnConfig, keys: Keys, num_actions: int, branches: Sequence[int] = ()
+    ) -> None:
         self.gives_priorities = config.loop == "remote" and config.actor_priorities
+        self._branches = branches
         self._config, self._keys, self._num_actions = config, keys, num_actions
         self.knobs = tuple(k.name for k in live_knobs(config) if k.name in KNOBS)
         self.columns = (*COLUMNS, *((STATE,) if config.remembers else ()))
@@ -166,7 +173,7 @@ class Exploration:
         if self.knobs != ("epsilon",) or COLUMNS != ("action",):
             return None
         stream = Stream(seed, "act")
-        return EpsilonGreedy(stream, self._config.num_envs, self._num_actions)
+        return EpsilonGreedy(stream, self._config.num_envs, self._num_actions, self._branches)
 
     def fed(self) -> dict[str, tf.Tensor]:
         """Returns float32 scalar placeholders of the values of `knobs`."""
@@ -208,7 +215,7 @@ class Exploration:
           uniform: (name, shape) -> float32 in [0, 1), new at each time step.
 
         Returns:
-          COLUMNS: `action`, [N] int32.
+          COLUMNS: `action`, [N] or [N, D] int32.
         """
         config, N, A = self._config, self._config.num_envs, self._num_actions
         q, *others = (of.q for of in values)  # [N, A]
@@ -217,7 +224,12 @@ class Exploration:
         if config.boltzmann:
             choice = boltzmann(q, live["temperature"], uniform("boltzmann", [N, A]), legal)  # [N]
         else:
-            choice = best(legal_only(q, legal))  # [N]
+            choice = best(legal_only(q, legal), self._branches)  # [N] or [N, D]
+        if sizes := self._branches:
+            coin, *dice = tf.unstack(uniform("act", [1 + len(sizes), N]))  # [N]
+            apart = tf.stack(dice, axis=1)  # [N, D]
+            epsilon = live["epsilon"]
+            return {"action": branching_epsilon_greedy(choice, epsilon, coin, apart, sizes, legal)}
         coin, die = tf.unstack(uniform("act", [2, N]))  # [N]
         return {"action": epsilon_greedy(choice, live["epsilon"], coin, die, A, legal)}  # [N]
 
@@ -235,6 +247,8 @@ def of_drawn_network(values: list[tf.Tensor], die: tf.Tensor) -> tf.Tensor:
     return q
 
 
-def best(q: tf.Tensor) -> tf.Tensor:
-    """[M, A] values -> [M] int32 actions."""
+def best(q: tf.Tensor, branches: Sequence[int]) -> tf.Tensor:
+    """Returns the best actions: [M, A] values -> [M] int32, or [M, D] with branches."""
+    if branches:
+        return tf.argmax(by_branch(q, branches), axis=2, output_type=tf.int32)
     return tf.argmax(q, axis=1, output_type=tf.int32)

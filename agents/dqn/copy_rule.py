@@ -138,7 +138,7 @@ class CopyRule:
         Args:
           age: int64 scalar: the target's after it, >= 1.
           update: int64 scalar: its number, from 1 on.
-          td_error: [B] of its batch.
+          td_error: [B] of its batch, or [B, D] with branches.
         """
         numbers = Numbers(*tf.unstack(self.numbers.read_value()))
         counts = Counts(*tf.unstack(self.counts.read_value()))

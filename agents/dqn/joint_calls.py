@@ -75,8 +75,8 @@ class JointCalls:
         rows = [matrix.rows(member) for matrix in matrices]
         with kept.stand_ins(matrices, rows, member).instead():
             values = self._networks.greedy_by()
-        observations = self._networks.observations
-        self.greedy = GreedyPolicy(self._engine, values, observations, None, own, member)
+        observations, branches = self._networks.observations, self._networks.branches
+        self.greedy = GreedyPolicy(self._engine, values, observations, None, own, branches, member)
 
     def empty_rows(self) -> dict[str, np.ndarray]:
         """Returns an array [P, N, ...] for each column that `store` is fed, by its name."""

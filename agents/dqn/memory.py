@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -48,6 +48,7 @@ def build_memory(
     live: LiveFeeds,
     observations: tf.Tensor,
     legal: tf.Tensor | None,
+    branches: Sequence[int] = (),
 ) -> ReplayMemory:
     """Builds the config's replay memory, or that of one rollout.
 
@@ -55,6 +56,7 @@ def build_memory(
       live: what samples are fed.
       observations: [M, ...] of the shape and dtype that are learned from.
       legal: [M, A] bool, if the envs say which actions are legal; else None.
+      branches: sizes of the branches of an action, [D]; (): it has none.
 
     Raises:
       ConfigError: fewer than three time steps fit into it.
@@ -63,7 +65,8 @@ def build_memory(
     masked = None if legal is None else int(legal.shape[1])
     stack = config.stored_stack
     frames = newest_frame(observations, stack)
-    columns = transition_columns(frames.shape.as_list()[1:], frames.dtype, masked)
+    shape = frames.shape.as_list()[1:]
+    columns = transition_columns(shape, frames.dtype, masked, len(branches))
     capacity = config.replay_capacity
     if config.rollout:
         # One time step more: what the last one of a rollout led to, the first one of the next. And

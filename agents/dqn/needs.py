@@ -41,16 +41,18 @@ def require_memory(
     members: int | None = None,
     *,
     packed: bool = False,
+    branches: Sequence[int] = (),
 ) -> None:
     """Checks that an agent, or as many as there are members, can be built.
 
     Args:
       packed: whether observations are packed rows. Then the network counts from its dense layers
         on, as if of one feature.
+      branches: sizes of the branches of an action, with the sum `num_actions`; (): it has none.
 
     Raises:
-      ArgumentError: an argument is of the wrong type.
-      BoundsError: there is no action.
+      ArgumentError: an argument is of the wrong type, or the branches have another sum.
+      BoundsError: there is no action, or none in a branch.
       MemoryLimitError: it cannot fit into memory; has the numbers.
     """
     require_a(DqnConfig, "config", config, "a DqnConfig (load_config loads one by its name)")
@@ -63,8 +65,18 @@ def require_memory(
             f"observation_dtype must be float32, uint8 or bool, got {shown(observation_dtype)}"
         )
     require_whole("num_actions", num_actions, 1)
+    require_a(Sequence, "branches", branches, "sizes such as (3, 2), or ()")
+    for size in branches:
+        require_whole("each of branches", size, 1)
+    if branches and sum(branches) != num_actions:
+        raise ArgumentError(
+            f"branches must have the sum num_actions = {num_actions:,}, got {shown(branches)}"
+        )
     dtype = np.dtype(observation_dtype)
-    found = needs(config, observation_shape, dtype, num_actions, members or 1, packed=packed)
+    found = needs(
+        config, observation_shape, dtype, num_actions, members or 1, packed=packed,
+        branches=branches,
+    )  # fmt: skip
     check_needs(found)
 
 
@@ -83,16 +95,22 @@ def needs(
     members: int = 1,
     *,
     packed: bool = False,
+    branches: Sequence[int] = (),
 ) -> list[Need]:
     """Returns lower bounds for the replay, the networks and a batch."""
     each = f" for each of {members:,} members" if members > 1 else ""
     n = math.prod(observation_shape)
-    row = _row_bytes(observation_shape, dtype, config.stored_stack) + _FLOAT * _state_size(config)
-    size = chain_size(config, (1,) if packed else observation_shape, num_actions)
+    row = _row_bytes(observation_shape, dtype, len(branches), config.stored_stack)
+    row += _FLOAT * _state_size(config)
+    size = chain_size(config, (1,) if packed else observation_shape, num_actions, branches)
     copies, batch = weight_copies(config), config.batch_size
-    transition = 2 * n * dtype.itemsize + _FLOAT * (2 * size.units + _pairs(config))
+    # Branches are filled up to the largest one.
+    apart = len(branches) * max(branches, default=0)
+    transition = 2 * n * dtype.itemsize + _FLOAT * (2 * size.units + _pairs(config) + apart)
     weights = f"{size.weights:,}" if size.weights < 10**18 else f"{min(size.weights, 10**99):.3g}"
-    actors = [on_the_way(config, observation_shape, dtype, num_actions, packed=packed)]
+    actors = [
+        on_the_way(config, observation_shape, dtype, num_actions, packed=packed, branches=branches)
+    ]
     rows, kept = config.replay_capacity, "replay_capacity"
     if config.rollout:
         # The network looks at all rows of a rollout at once.
@@ -127,6 +145,7 @@ def on_the_way(
     num_actions: int,
     *,
     packed: bool = False,
+    branches: Sequence[int] = (),
 ) -> Need:
     """Returns what the deliveries of a remote loop's actors need while they wait to be stored.
 
@@ -136,17 +155,20 @@ def on_the_way(
     deliveries = config.actors * (config.actor_ahead if free else 1)
     rows = deliveries * (config.actor_steps + 1) * config.num_envs
     seen = (1,) if packed else observation_shape
-    weights = network_size(config, seen, num_actions).weights * _FLOAT
+    weights = network_size(config, seen, num_actions, branches).weights * _FLOAT
+    row = _row_bytes(observation_shape, dtype, len(branches))
     return Need(
         f"{deliveries:,} deliveries of {config.actors:,} actors",
-        rows * _row_bytes(observation_shape, dtype) + weights * (deliveries if free else 1),
+        rows * row + weights * (deliveries if free else 1),
         "actor_ahead" if free and config.actor_ahead > config.actors else "actors",
     )
 
 
-def _row_bytes(observation_shape: Sequence[int], dtype: np.dtype, stack: int = 1) -> int:
+def _row_bytes(
+    observation_shape: Sequence[int], dtype: np.dtype, branches: int, stack: int = 1
+) -> int:
     # A frame, an action, a reward, two flags.
-    return math.prod(observation_shape) // stack * dtype.itemsize + 4 + 4 + 2
+    return math.prod(observation_shape) // stack * dtype.itemsize + 4 * max(1, branches) + 4 + 2
 
 
 def weight_copies(config: DqnConfig) -> int:
@@ -161,7 +183,10 @@ def weight_copies(config: DqnConfig) -> int:
 
 
 def network_size(
-    config: DqnConfig, observation_shape: Sequence[int], num_actions: int
+    config: DqnConfig,
+    observation_shape: Sequence[int],
+    num_actions: int,
+    branches: Sequence[int] = (),
 ) -> NetworkSize:
     """Weights of one network, and what one observation makes in it."""
     torso, features = _torso_size(config, observation_shape)
@@ -170,18 +195,22 @@ def network_size(
         gates = RECURRENT[config.recurrent].gates * config.recurrent_units
         weights += _dense(features, gates) + _dense(config.recurrent_units, gates)
         units, features = units + gates, config.recurrent_units
-    head = _head(config, features, num_actions)
+    head = _head(config, features, num_actions, branches)
     return NetworkSize(weights + head.weights, units + head.units)
 
 
 def chain_size(
-    config: DqnConfig, observation_shape: Sequence[int], num_actions: int
+    config: DqnConfig,
+    observation_shape: Sequence[int],
+    num_actions: int,
+    branches: Sequence[int] = (),
 ) -> NetworkSize:
     """The same of all networks of a chain together; without a chain, of the one that there is."""
-    one, more = network_size(config, observation_shape, num_actions), config.chain - 1
+    one, more = network_size(config, observation_shape, num_actions, branches), config.chain - 1
     each = one
     if config.chain_torso == "shared":
-        each = _head(config, _torso_size(config, observation_shape)[1], num_actions)
+        features = _torso_size(config, observation_shape)[1]
+        each = _head(config, features, num_actions, branches)
     return NetworkSize(one.weights + more * each.weights, one.units + more * each.units)
 
 
@@ -234,12 +263,16 @@ _CONVOLUTIONS = {
 }
 
 
-def _head(config: DqnConfig, features: int, num_actions: int) -> NetworkSize:
+def _head(
+    config: DqnConfig, features: int, num_actions: int, branches: Sequence[int]
+) -> NetworkSize:
     """One stream, or two, of dense layers."""
     by_fraction = "embedding" in head_of(config).blocks
     numbers = 1 if by_fraction else _numbers_of_the_head(config)[1] or 1
     weights = units = 0
-    for actions in (1, num_actions) if config.dueling else (num_actions,):
+    # Hidden layers are of each branch.
+    streams = [*(branches if config.head_hidden else ())] or [num_actions]
+    for actions in [1, *streams] if config.dueling else streams:
         inputs = features
         for width in (*config.head_hidden, actions * numbers):
             weights += _dense(inputs, width) * (1 + config.noisy)

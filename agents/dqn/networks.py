@@ -9,7 +9,7 @@ behaviour       copied from online before each phase of a concurrent loop, and a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ class Networks:
       observations: [M, ...] placeholder; also an attribute.
       own: feeds `greedy` the user's own live values.
       observed: the form of observations.
+      branches: sizes of the branches of an action, [D]; (): it has none. Also an attribute.
 
     Attributes:
       online, target, ema, behaviour: full names of their scopes; the last two are None if there
@@ -66,8 +67,9 @@ class Networks:
         observations: tf.Tensor,
         own: OwnFeeds,
         observed: Observed = ONE_ARRAY,
+        branches: Sequence[int] = (),
     ) -> None:
-        self._chain = Chain(config, num_actions, observed)
+        self._chain, self.branches = Chain(config, num_actions, observed, branches), branches
         self.built = Built(config, self._chain)
         self.observations, self._greedily = observations, Conditions(live=own.tensors)
         self._own_live = tuple(own.tensors)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
+from agents.dqn.branching import branching_loss
 from agents.dqn.heads import Terms, head_of
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
@@ -33,6 +34,8 @@ class Regression(NamedTuple):
 
 class Objective:
     """Builds the regression of a batch: Q-learning, or its soft form (Munchausen).
+
+    The branches of an action have one target for all of them (`agents.dqn.branching`).
 
     The networks of a chain have a regression each, on the copy of the one before, and their losses
     are added up: Vincent et al. (2024), https://arxiv.org/abs/2403.02107.
@@ -76,6 +79,9 @@ class Objective:
         now = seen.now[i]
         then = self._bootstrap_values(seen, i)
         terms = Terms(self._config, self._live, seen.batch, now, then)
+        if branches := self._networks.branches:
+            choice = self._choice(seen, then, i)
+            return Regression(*branching_loss(self._head, terms, choice, branches), now.q)
         if self._config.munchausen:
             assert self._head.soft is not None  # the config was checked
             td = self._head.soft(terms, seen.before[i])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import tensorflow.compat.v1 as tf
@@ -12,6 +12,7 @@ from agents.config.live_values import live_knobs, live_values
 from agents.config.model import DqnConfig
 from agents.dqn.acting_calls import ActingCalls
 from agents.dqn.actor import Acting
+from agents.dqn.branching import require_branching
 from agents.dqn.choosing import KNOBS, Exploration
 from agents.dqn.chunk_runner import ChunkRunner
 from agents.dqn.in_graph_loop import InGraphLoop
@@ -72,6 +73,10 @@ class AgentGraph:
       root: under which it is built.
       observations: [M, ...] placeholder; legal: [M, A] bool placeholder, with action masks.
       observed: the form of observations.
+      branches: sizes of the branches of an action, [D]; (): it has none.
+
+    Raises:
+      ConfigError: the config cannot learn branches, or its own network cannot be used.
 
     Attributes:
       num_actions: A.
@@ -92,19 +97,24 @@ class AgentGraph:
         legal: tf.Tensor | None,
         observed: Observed,
         rules: InGraphEnv | None,
+        branches: Sequence[int] = (),
     ) -> None:
         self.num_actions, self._masks = num_actions, legal is not None
         require_numbers(config, observed, observations.dtype)
+        require_branching(config, branches)
+        branches = tuple(branches)
         self._keys = keys = Keys(config.seed)
         live = LiveFeeds(k for k in live_knobs(config) if k.name not in _NOT_OF_UPDATES)
-        self.memory = memory = build_memory(config, live, observations, legal)
+        self.memory = memory = build_memory(config, live, observations, legal, branches)
         own = OwnFeeds(config)
-        self.networks = networks = Networks(config, num_actions, observations, own, observed)
+        self.networks = networks = Networks(
+            config, num_actions, observations, own, observed, branches
+        )
         learner = Learner(engine, config, keys, live, networks, memory)
         values = live_values(config, learner.freeze, learner.ops)
         live.start(values)
         own.start(values)
-        self._exploration = exploration = Exploration(config, keys, num_actions)
+        self._exploration = exploration = Exploration(config, keys, num_actions, branches)
         remembering = Remembering(networks, config.num_envs)
         normalizer = Normalizer(config, networks.online, observed, config.stored_stack)
         self._calls = ActingCalls(

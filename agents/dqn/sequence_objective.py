@@ -34,12 +34,12 @@ class SequenceObjective:
         self._objective, self._live = objective, live
 
     def __call__(self, batch: Sequences, counter: tf.Tensor) -> Regression:
-        """Returns the regression of `batch`: loss and priority [B], all others [B L].
+        """Returns the regression of `batch`: loss and priority [B], all others [B L, ...].
 
         A step that is not learned from has a TD error of 0, and its target is its value.
         """
         of = self._objective.of_seen(SeenSequences(batch, *self._objective.by(counter)))
-        good = tf.reshape(batch.learned, [-1])
+        good = tf.reshape(batch.learned, [-1, *[1] * (of.td.td_error.shape.rank - 1)])
         td_error = tf.where_v2(good, of.td.td_error, 0.0)
         value = of.td.target - of.td.td_error
         td = of.td._replace(loss=batch.mean(of.td.loss), target=value + td_error, td_error=td_error)

@@ -98,7 +98,7 @@ class TargetClock:
           updates: int64 scalar: 1, or 0 if the update was not made.
           made: bool scalar: whether it was; None: it is never otherwise.
           update: int64 scalar: updates before it.
-          td_error: [B] of its batch.
+          td_error: [B] of its batch, or [B, D] with branches.
         """
         older = self.age.read_value() + updates
         ruling = self.rule and self.rule.ruling(older, update + 1, td_error)

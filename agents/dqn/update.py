@@ -32,18 +32,18 @@ class LearnStats(NamedTuple):
     """Statistics of the last update of a learning phase."""
 
     loss: Any  # [] mean over the batch
-    q_mean: Any  # [] mean over the batch of q_tm1[a_tm1]
+    q_mean: Any  # [] mean over the batch of q_tm1[a_tm1], with branches over these too
     q_max: Any  # [] largest q_tm1[a]
     grad_norm: Any  # [] global norm over the trained blocks, before clipping
-    td_error: Any  # [B]
+    td_error: Any  # [B], or [B, D] with branches
 
 
 class Learned(NamedTuple):
     """Results of one update, from which statistics are made."""
 
     loss: Any  # [B] weighted
-    target: Any  # [B]
-    td_error: Any  # [B]
+    target: Any  # [B], or [B, D] with branches
+    td_error: Any  # the same
     q_tm1: Any  # [B, A]
     signs: Any  # [3] of `rl_core.graph.finite`
 

@@ -2,9 +2,10 @@
 
 Each format has the input `observation` [batch, ...], or an input `observation_PART` for each part
 of an observation of several, and the outputs `action` [batch] int64 and `q` [batch, A] float32; the
-batch size is free. If the env has action masks, `action_mask` [batch, A]
-bool is a second input. A policy with a recurrent layer has the input `state` [batch, S] float32,
-zeros where an episode begins, and the output `next_state`, which goes in with the next observation.
+batch size is free. Actions of a MultiDiscrete or MultiBinary space are [batch, ...] with its shape.
+If the env has action masks, `action_mask` [batch, A] bool is a second input. A policy with a
+recurrent layer has the input `state` [batch, S] float32, zeros where an episode begins, and the
+output `next_state`, which goes in with the next observation.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def export(
             describe = {
                 "input": {n: t.shape.as_list()[1:] for n, t in policy.inputs.items()},
                 "dtype": {n: t.dtype.name for n, t in policy.inputs.items()},
-                "outputs": {n: _OUTPUTS[n] for n in policy.outputs},
+                "outputs": {n: _OUTPUTS[n] for n in policy.outputs} | {"action": _shape_of(policy)},
+                **({"branches": policy.branches} if policy.branches else {}),
                 "env_id": config.env_id,
                 **({"live": learned.live} if learned.live else {}),
             }
@@ -91,6 +93,7 @@ class _Built(NamedTuple):
 
     session: tf.Session
     tensors: PolicyTensors
+    branches: tuple[int, ...]  # as `Envs` has them
 
     @property
     def inputs(self) -> dict[str, tf.Tensor]:
@@ -117,7 +120,12 @@ def _built(config: DqnConfig, learned: Trained, run: str) -> _Built:
         for name, variable in variables.items():
             initial = variable.initializer.inputs[1]
             session.run(variable.initializer, {initial: weights[name]})
-    return _Built(session, tensors)
+    return _Built(session, tensors, envs.branches)
+
+
+def _shape_of(policy: _Built) -> str:
+    """Returns dtype and shape of the output `action` in words."""
+    return f"int64 [{', '.join(map(str, ('batch', *policy.tensors.action.shape.as_list()[1:])))}]"
 
 
 def _savedmodel(policy: _Built, out: Path) -> None:

@@ -13,6 +13,7 @@ from agents.config.envs import observed
 from agents.config.model import DqnConfig
 from agents.dqn.build import build_network
 from envs import Envs
+from rl_core.branches import by_branch
 from rl_core.losses import legal_only
 from rl_core.networks import RECURRENT, STATELESS, Conditions, State
 
@@ -29,7 +30,7 @@ class PolicyTensors(NamedTuple):
     observations: dict[str, tf.Tensor]
     legal: tf.Tensor | None  # [M, A] bool placeholder; None if the env has no action masks
     q: tf.Tensor  # [M, A] float32
-    action: tf.Tensor  # [M] int64, in the env's own numbering
+    action: tf.Tensor  # [M, ...] int64, as the env takes them
     state: State = STATELESS  # [M, S] float32 placeholder of what it remembers; (): nothing
     next_state: State = STATELESS  # [M, S] after the observations
 
@@ -56,7 +57,8 @@ def build_policy(
             for part in envs.parts
         }
         observations = {_input_of(name): of for name, of in shown.items()}
-    network = build_network(config, envs.num_actions, observed(config, envs))
+    form = envs.spaces.actions
+    network = build_network(config, form.outputs, observed(config, envs), form.branches)
     frozen = {name: tf.constant(value, tf.float32) for name, value in live.items()}
     state: State = STATELESS
     if config.remembers:
@@ -67,12 +69,16 @@ def build_policy(
     q = tf.identity(values.q, "q")
     legal = None
     if envs.has_action_masks:
-        legal = tf.placeholder(tf.bool, [None, envs.num_actions], "action_mask")
-    best = tf.argmax(legal_only(q, legal), axis=1, output_type=tf.int64)
-    action = tf.add(best, np.int64(envs.first_action), "action")
-    if not config.remembers:
-        return PolicyTensors(observations, legal, q, action)
-    return PolicyTensors(observations, legal, q, action, state, tf.identity(after, NEXT_STATE))
+        legal = tf.placeholder(tf.bool, [None, form.outputs], "action_mask")
+    choice = legal_only(q, legal)
+    if form.branches:
+        choice = by_branch(choice, form.branches)  # [M, D, n]
+    best = tf.argmax(choice, axis=choice.shape.rank - 1, output_type=tf.int64)
+    own = best + np.asarray(form.first, np.int64)
+    action = tf.reshape(own, [-1, *form.shape], "action")
+    if config.remembers:
+        after = tf.identity(after, NEXT_STATE)
+    return PolicyTensors(observations, legal, q, action, state, after)
 
 
 def _input_of(part: str) -> str:

@@ -20,6 +20,7 @@ from agents.dqn.choosing import GreedyPolicy
 from agents.policy.graph import SCOPE, build_policy
 from agents.policy.trained import Trained, trained
 from agents.saved.directory import RunDir
+from envs.masks import write_legal
 from envs.nests import at
 from envs.observations import ADVICE
 from rl_core.arguments import path_of
@@ -52,6 +53,8 @@ class LoadedPolicy:
     Attributes:
       config: of the run.
       num_actions: A.
+      branches: of a MultiDiscrete or MultiBinary space, the number of choices in each branch, with
+        the sum A; () of a Discrete one.
       observation_shape: of one observation as the env gives it; () for a Discrete space. With a
         `frame_stack` of k, of its last k, oldest first: as Gymnasium's FrameStackObservation with
         padding_type="zero" gives them. Of observations of several parts, that of each, by its name.
@@ -69,7 +72,7 @@ class LoadedPolicy:
         envs.close()
         self.config, self.live, self.env_step = config, learned.live, learned.env_step
         self._spaces, self.has_action_masks = envs.spaces, envs.has_action_masks
-        self.num_actions = envs.num_actions
+        self.num_actions, self.branches = envs.num_actions, envs.branches
         self.observation_shape: Any = envs.spaces.given_shape
         if envs.parts:
             shapes = zip(envs.parts, envs.spaces.given_shapes, strict=True)
@@ -82,8 +85,8 @@ class LoadedPolicy:
             memory = [tensors.state] if config.remembers else []
             self._q = self._engine.callable(tensors.q, [shown, *memory])
             self._greedy = GreedyPolicy(
-                self._engine, Values(tensors.q), shown, tensors.legal, state=tensors.state,
-                after=tensors.next_state,
+                self._engine, Values(tensors.q), shown, tensors.legal, branches=self.branches,
+                state=tensors.state, after=tensors.next_state,
             )  # fmt: skip
             self._remembers, self._state = config.remembers, self._greedy.first_state(0)
         self._engine.start()
@@ -95,10 +98,10 @@ class LoadedPolicy:
         Args:
           observation: of shape `observation_shape`, or [M, *observation_shape].
           action_mask: [A], or [M, A]: 1 or True where an action is legal. Only for envs with
-            action masks, which need it.
+            action masks, which need it. With branches, also as the env gives it.
 
         Returns:
-          One action as an int, or [M] int64; the env's own numbers.
+          One action as the env takes it: an int, or with branches an array; or [M, ...] of them.
 
         Raises:
           ShapeError: the observation or the mask has another shape.
@@ -111,8 +114,11 @@ class LoadedPolicy:
             best, self._state = self._greedy.step(rows, self._state_for(rows), legal)
         else:
             best = self._greedy(rows, legal)
-        actions = best.astype(np.int64) + self._spaces.first_action
-        return int(actions[0]) if single else actions
+        actions = self._spaces.actions.to_env(best.astype(np.int64))
+        if not single:
+            return actions
+        first: np.ndarray = actions[0]
+        return first if self.branches else int(first)
 
     def reset(self, which: Any = None) -> None:
         """Forgets what was seen, as an episode begins; without a recurrent layer nothing.
@@ -140,6 +146,7 @@ class LoadedPolicy:
         Args:
           observation: as for a call; the values are float32, in the order of the env's actions.
             A recurrent layer remembers the calls before, and not this one.
+            Those of branches are side by side: `np.split(q, np.cumsum(branches)[:-1], axis=-1)`.
 
         Raises:
           ShapeError, FeedError: as for a call.
@@ -153,7 +160,8 @@ class LoadedPolicy:
     def greedy(self) -> GreedyPolicy:
         """The policy of [M, ...] observations as Envs give them and [M, A] masks.
 
-        It returns [M] actions from 0 on; with a recurrent layer, `greedy.playing(M)` remembers.
+        It returns [M] or [M, D] actions from 0 on; with a recurrent layer, `greedy.playing(M)`
+        remembers.
         """
         return self._greedy
 
@@ -217,7 +225,15 @@ class LoadedPolicy:
             raise RlCoreError(f'{env_id} has action masks: pass action_mask=info["action_mask"]')
         if not self.has_action_masks:
             raise RlCoreError(f"{env_id} has no action masks: leave action_mask out")
-        legal, wanted = np.asarray(mask), (*([] if single else [len(rows)]), self.num_actions)
+        wanted = (*([] if single else [len(rows)]), self.num_actions)
+        if self.branches:
+            legal = np.ones(wanted, np.bool_)
+            try:
+                write_legal(legal, {"action_mask": mask}, False, self._spaces.actions)
+            except EnvContractError as error:
+                raise BoundsError(str(error).removesuffix(ADVICE)) from None
+            return legal.reshape(len(rows), self.num_actions)
+        legal = np.asarray(mask)
         if legal.shape != wanted:
             raise ShapeError(f"action_mask must have shape {wanted}, got {legal.shape}")
         legal = legal.reshape(len(rows), self.num_actions).astype(np.bool_)

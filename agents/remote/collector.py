@@ -9,15 +9,13 @@ import numpy as np
 
 from agents.config.envs import byte_bounds
 from agents.config.model import DqnConfig
-from agents.dqn.exploring import EpsilonGreedy
+from agents.dqn.exploring import LOWEST, EpsilonGreedy, best
 from agents.remote.deliveries import Answer, Delivery, Request, Weights, fault_of, kind_of
 from agents.remote.numpy_policy import NumpyPolicy, can_serve
 from agents.remote.priorities import td_errors
 from envs import Envs, Episode, Step, make_envs
 from rl_core.errors import RlCoreError
 from rl_core.philox import OutsideStream
-
-_LEAST = np.finfo(np.float32).min
 
 
 class ValuePolicy(Protocol):
@@ -62,7 +60,8 @@ class Collector:
         self._policy = _policy(config, self._envs, actor)
         self._version: int | None = None  # of the weights that the policy has
         numbers = OutsideStream(config.seed, f"act/{actor}")
-        self._explore = EpsilonGreedy(numbers, M, self._envs.num_actions)
+        branches = self._envs.branches
+        self._explore = EpsilonGreedy(numbers, M, self._envs.num_actions, branches)
         self._step: Step | None = None  # the last one; None before the first
 
     def restore(self, delivered: int, lanes: list[dict[str, Any]]) -> list[str]:
@@ -108,7 +107,7 @@ class Collector:
 
     def _make_steps(self, rows: _Rows, live: Mapping[str, float], step: Step) -> None:
         T = self._config.actor_steps
-        first, epsilon = self._collected * T, live["epsilon"]
+        first, epsilon, branches = self._collected * T, live["epsilon"], self._envs.branches
         for t in range(T):
             rows.show(t, step)
             shown, legal = step.observation, step.legal
@@ -117,7 +116,7 @@ class Collector:
                 observation: np.ndarray, now: int = first + t, legal: np.ndarray | None = legal
             ) -> np.ndarray:
                 q = self._policy.values(observation, now, live)
-                return _best(q if legal is None else np.where(legal, q, _LEAST))
+                return best(q if legal is None else np.where(legal, q, LOWEST), branches)
 
             actions = self._explore(greedy, shown, epsilon, first + t, legal)
             rows.columns["action"][t] = actions
@@ -133,7 +132,7 @@ class Collector:
         q = self._policy.values(flat, self._collected * self._config.actor_steps, live)
         q = q.reshape(*observation.shape[:2], -1)  # [T + 1, M, A]
         legal = columns.get("legal")
-        return td_errors(q if legal is None else np.where(legal, q, _LEAST), columns, live)
+        return td_errors(q if legal is None else np.where(legal, q, LOWEST), columns, live)
 
     def _lanes(self) -> list[dict[str, Any]]:
         lanes: list[dict[str, Any]] = self._envs.state()["lanes"]
@@ -151,7 +150,7 @@ class _Rows:
         lead = steps + 1, envs.num_envs
         self.columns: dict[str, np.ndarray] = {
             "observation": np.zeros((*lead, *envs.observation_shape), envs.observation_dtype),
-            "action": np.zeros(lead, np.int32),
+            "action": np.zeros((*lead, *envs.spaces.actions.agent_shape), np.int32),
             "reward": np.zeros(lead, np.float32),
             "terminated": np.zeros(lead, np.bool_),
             "autoreset": np.zeros(lead, np.bool_),
@@ -185,12 +184,8 @@ class _Rows:
 
 def _policy(config: DqnConfig, envs: Envs, actor: int) -> ValuePolicy:
     if can_serve(config) and not envs.spaces.parts:
-        return NumpyPolicy(config, envs.num_actions, byte_bounds(config, envs))
+        return NumpyPolicy(config, envs.num_actions, byte_bounds(config, envs), envs.branches)
     # Imports TensorFlow.
     from agents.remote.graph_policy import GraphPolicy
 
     return GraphPolicy(config, envs, actor)
-
-
-def _best(q: np.ndarray) -> np.ndarray:
-    return q.argmax(axis=1).astype(np.int32)

@@ -12,7 +12,7 @@ from agents.config.model import NETWORKS, DqnConfig
 from agents.remote.priorities import LIVE
 from envs import Envs, Episode
 from rl_core import errors
-from rl_core.errors import EnvError, EnvFault, RlCoreError, in_one_line
+from rl_core.errors import EnvError, EnvFault, RlCoreError, in_one_line, shown
 
 Weights = Mapping[str, np.ndarray]  # name -> array
 
@@ -145,9 +145,10 @@ class Back(NamedTuple):
 def kind_of(envs: Envs) -> str:
     """Returns what has to be alike in the envs of all actors and in those here, in words."""
     masks = "with" if envs.has_action_masks else "without"
+    branches = f" in branches of {shown(list(envs.branches))}" if envs.branches else ""
     return (
         f"observations {tuple(envs.observation_shape)} of {envs.observation_dtype}, "
-        f"{envs.num_actions:,} actions {masks} masks"
+        f"{envs.num_actions:,} actions{branches} {masks} masks"
     )
 
 

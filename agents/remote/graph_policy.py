@@ -37,7 +37,8 @@ class GraphPolicy:
             observation = tf.placeholder(envs.observation_dtype, shape, "observation")
             now = tf.placeholder(tf.int64, [1], "time_step")
             live = {name: tf.placeholder(tf.float32, [], f"live_{name}") for name in names}
-            network = build_network(config, envs.num_actions, observed(config, envs))
+            seen = observed(config, envs)
+            network = build_network(config, envs.num_actions, seen, envs.branches)
             draws = Draws(config.seed, f"act/{actor}", now) if config.noisy else None
             with tf.variable_scope(_SCOPE):
                 values, _ = network(observation, conditions=Conditions(draws, live))

@@ -6,7 +6,7 @@ of the graph except for rounding, and its bits do not depend on the number of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -29,6 +29,7 @@ class NumpyPolicy:
       config: for which `can_serve` is true.
       num_actions: A.
       byte_bounds: that scale observations of bytes to [0, 1]; None: 0 and 255.
+      branches: sizes of the branches of an action, with the sum A; (): it has none.
     """
 
     def __init__(
@@ -36,8 +37,9 @@ class NumpyPolicy:
         config: DqnConfig,
         num_actions: int,
         byte_bounds: tuple[np.ndarray, np.ndarray] | None,
+        branches: Sequence[int] = (),
     ) -> None:
-        self._config, self._num_actions = config, num_actions
+        self._config, self._num_actions, self._branches = config, num_actions, branches
         self._low: np.ndarray | None = None
         if byte_bounds is not None:
             low, high = (np.asarray(bound, np.float32) for bound in byte_bounds)
@@ -84,10 +86,22 @@ class NumpyPolicy:
     def _streams(self, x: np.ndarray, n: int) -> np.ndarray:
         """[M, F] features -> [M, A, n]."""
         if not self._config.dueling:
-            return self._stream("head", "q", x, self._num_actions, n)
+            return self._of_actions("head", "q", x, n)
         value = self._stream("value", "v", x, 1, n)
-        advantage = self._stream("advantage", "a", x, self._num_actions, n)
-        return value + advantage - advantage.mean(axis=1, keepdims=True)
+        advantage = self._of_actions("advantage", "a", x, n)
+        if not self._branches:
+            return value + advantage - advantage.mean(axis=1, keepdims=True)
+        each = np.split(advantage, np.cumsum(self._branches)[:-1], axis=1)
+        return value + np.concatenate([of - of.mean(axis=1, keepdims=True) for of in each], axis=1)
+
+    def _of_actions(self, block: str, last: str, x: np.ndarray, n: int) -> np.ndarray:
+        if not self._branches or not self._config.head_hidden:
+            return self._stream(block, last, x, self._num_actions, n)
+        each = [
+            self._stream(f"{block}/branch_{d}", last, x, size, n)
+            for d, size in enumerate(self._branches)
+        ]
+        return np.concatenate(each, axis=1)
 
     def _stream(self, block: str, last: str, x: np.ndarray, actions: int, n: int) -> np.ndarray:
         for i in range(len(self._config.head_hidden)):

@@ -11,6 +11,7 @@ import numpy as np
 from agents.config.envs import envs_beside, training_envs
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
+from agents.dqn.branching import require_branching
 from agents.dqn.needs import on_the_way, require_memory
 from agents.remote.deliveries import Weights, sent_beside_epsilon
 from agents.remote.in_process import InProcess
@@ -58,8 +59,9 @@ def envs_of_run(
         # Before any actor starts: they take long, and the agent is made after them.
         require_memory(
             config, here.observation_shape, here.observation_dtype, here.num_actions,
-            packed=bool(here.parts),
+            packed=bool(here.parts), branches=here.branches,
         )  # fmt: skip
+        require_branching(config, here.branches)
     if ray == "off":
         return RemoteEnvs(config, InProcess(config), say)
     actors = RayActors(config, ray, on_the_way)
@@ -81,7 +83,7 @@ def memory_on_the_way(config: DqnConfig, envs: Envs) -> str:
 def _on_the_way(config: DqnConfig, envs: Envs) -> Need:
     return on_the_way(
         config, envs.observation_shape, envs.observation_dtype, envs.num_actions,
-        packed=bool(envs.parts),
+        packed=bool(envs.parts), branches=envs.branches,
     )  # fmt: skip
 
 

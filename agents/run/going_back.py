@@ -64,8 +64,8 @@ def require_fits(resumed: Resumed, agent: DqnAgent, envs: Envs) -> None:
         problem = (
             f"has {host.loop.new_steps:,} env steps in one time step of {envs.num_envs:,} envs"
         )
-    elif actions and not 0 <= min(actions) <= max(actions) < envs.num_actions:
-        problem = f"has an action that is none of 0 to {envs.num_actions - 1}"
+    elif not all(map(envs.spaces.actions.has, actions)):
+        problem = f"has an action that is none of {envs.spaces.actions}"
     elif host.agent.freeze[0] >= len(agent.learner.freeze.arms):
         arm, arms = host.agent.freeze[0], len(agent.learner.freeze.arms)
         problem = f"is of arm {arm} of a freeze schedule, and this run has {arms}"

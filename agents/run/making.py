@@ -33,6 +33,7 @@ def arguments_for(config: DqnConfig, envs: Envs) -> dict[str, Any]:
         "rules": envs.rules if isinstance(envs, ResidentEnvs) else None,
         "byte_bounds": byte_bounds(config, envs),
         "parts": parts_of(config, envs),
+        "branches": envs.branches,
     }
 
 

@@ -10,7 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    model_validator,
+)
 
 from agents.config.model import DqnConfig
 from envs import Step
@@ -74,7 +81,7 @@ class LanePart(_Part):
     """One env: its episode, the actions that led to where it is, a checksum of what it showed."""
 
     episode: Count
-    actions: list[int]
+    actions: list[int] | list[list[int]]  # the latter with branches
     episode_return: float = Field(alias="return")
     observations: Count
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from envs.actions import ActionForm
 from envs.in_graph.interface import InGraphEnv
 from envs.interface import Envs, Episode, Step
 from envs.spaces import Spaces
@@ -33,8 +34,7 @@ class ResidentEnvs(Envs):
             tuple(rules.observation_shape),
             np.dtype(rules.observation_dtype),
             _never_written,
-            rules.num_actions,
-            first_action=0,
+            ActionForm(rules.num_actions),
             given_shape=tuple(rules.observation_shape),
         )
         super().__init__(env_id, num_envs, stacked(spaces, frame_stack), has_action_masks=False)

@@ -3,6 +3,7 @@
 Imports: rl_core.errors.
 """
 
+from rl_core.losses.branching import branching_target
 from rl_core.losses.categorical import categorical_projection, categorical_q_learning, support
 from rl_core.losses.hl_gauss import gaussian_histogram, hl_gauss
 from rl_core.losses.masking import legal_only
@@ -22,6 +23,7 @@ from rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squa
 __all__ = [
     "TdLoss",
     "blend",
+    "branching_target",
     "categorical_projection",
     "categorical_q_learning",
     "double_q_learning",

@@ -4,7 +4,8 @@ A torso or a head is a function of one tensor that builds layers by `get_variabl
 puts each under its own scope, so each is a block that can be frozen. A new torso or head is a
 new function of the same form.
 
-Imports: rl_core.errors, rl_core.graph, rl_core.losses, rl_core.packed, rl_core.random.
+Imports: rl_core.branches, rl_core.errors, rl_core.graph, rl_core.losses, rl_core.packed,
+rl_core.random.
 """
 
 from rl_core.networks.heads import (

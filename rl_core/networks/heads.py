@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from rl_core.branches import centred
 from rl_core.graph.layers import dense, noisy_dense
 from rl_core.losses.quantile import quantile_midpoints
 from rl_core.networks.network import Head, Values
@@ -34,24 +35,45 @@ class Streams:
     Wang et al. (2016), https://arxiv.org/abs/1511.06581, equation 9; with distributions, Hessel
     et al. (2018), https://arxiv.org/abs/1710.02298.
 
+    With branches, the advantages of each are less their own mean, and hidden layers before the
+    last one are of each branch: Tavakoli, Pardo & Kormushev (2018),
+    https://arxiv.org/abs/1711.08946.
+
     Args:
       num_actions: A.
       dueling: two streams instead of one.
       hidden: units of each dense layer with ReLU before the last, per stream.
       noisy: every layer here is noisy, Fortunato et al. (2018).
+      branches: sizes of the branches of an action, with the sum A; (): it has none.
     """
 
     num_actions: int
     dueling: bool = False
     hidden: Sequence[int] = ()
     noisy: bool = False
+    branches: tuple[int, ...] = ()
 
     def __call__(self, features: tf.Tensor, n: int, draws: Draws | None) -> tf.Tensor:
         if not self.dueling:
-            return self._stream("head", "q", features, self.num_actions, n, draws)
+            return self._of_actions("head", "q", features, n, draws)
         value = self._stream("value", "v", features, 1, n, draws)  # [B, 1, n]
-        advantage = self._stream("advantage", "a", features, self.num_actions, n, draws)
+        advantage = self._of_actions("advantage", "a", features, n, draws)
+        if self.branches:
+            return value + centred(advantage, self.branches)
         return value + advantage - tf.reduce_mean(advantage, axis=1, keepdims=True)
+
+    def _of_actions(
+        self, block: str, last: str, x: tf.Tensor, n: int, draws: Draws | None
+    ) -> tf.Tensor:
+        """[B, F] -> [B, A, n], or [B, A] for n = 1."""
+        if not self.branches or not self.hidden:
+            # A last layer of each branch would be this one in pieces.
+            return self._stream(block, last, x, self.num_actions, n, draws)
+        each = [
+            self._stream(f"{block}/branch_{d}", last, x, size, n, draws)
+            for d, size in enumerate(self.branches)
+        ]
+        return tf.concat(each, axis=1)
 
     def _stream(
         self, block: str, last: str, x: tf.Tensor, actions: int, n: int, draws: Draws | None

@@ -22,7 +22,7 @@ class Transitions(NamedTuple):
     """A sampled batch."""
 
     s_tm1: tf.Tensor  # [B, ...] observation at the source
-    a_tm1: tf.Tensor  # [B] int32
+    a_tm1: tf.Tensor  # [B] int32, or [B, D] with branches
     r_t: tf.Tensor  # [B] float32; of n steps: the discounted sum of rewards
     discount_t: tf.Tensor  # [B] float32; 0 where the destination is terminal
     s_t: tf.Tensor  # [B, ...] observation at the destination

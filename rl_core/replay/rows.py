@@ -52,17 +52,21 @@ class Column(NamedTuple):
 
 
 def transition_columns(
-    observation_shape: Sequence[int], observation_dtype: Any, num_actions: int | None = None
+    observation_shape: Sequence[int],
+    observation_dtype: Any,
+    num_actions: int | None = None,
+    branches: int = 0,
 ) -> list[Column]:
     """Declares the columns that transitions are made of.
 
     Args:
       observation_shape, observation_dtype: of one env; observations are stored as they are.
       num_actions: A, if rows say which actions are legal; else None, and no column does.
+      branches: D, numbers that an action consists of; 0: it is one number.
     """
     columns = [
         Column("observation", tf.as_dtype(observation_dtype), tuple(observation_shape)),
-        Column("action", tf.int32),
+        Column("action", tf.int32, (branches,) if branches else ()),
         Column("reward", tf.float32, of_outcome=True),
         Column("terminated", tf.bool, of_outcome=True),
         Column("autoreset", tf.bool, of_outcome=True),

@@ -135,7 +135,9 @@ class StoredSequences:
         steps = self._steps.of_span(rows, span, None)
         masks = {"legal_tm1": steps.legal_tm1, "legal_t": steps.legal_t}
         steps = steps._replace(
-            a_tm1=tf.where_v2(good, steps.a_tm1, 0),
+            a_tm1=tf.where_v2(
+                good if steps.a_tm1.shape.rank < 2 else good[:, None], steps.a_tm1, 0
+            ),
             **{n: tf.where_v2(good[:, None], m, True) for n, m in masks.items() if m is not None},
         )
         return steps, tf.reshape(tf.cast(long, tf.int32), source.shape)

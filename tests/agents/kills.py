@@ -86,6 +86,10 @@ KINDS = {
         "loop": "remote", "actor_pace": "free", "actors": 3, "actor_steps": 9, "num_envs": 2,
         "learn_period": 4, "prioritized": True,
     },
+    "branches": {
+        "env_id": "tests.agents.lamps:Levers-v0", "num_envs": 2, "dueling": True,
+        "prioritized": True,
+    },
     "chain": {"chain": 3, "refresh_period": 5},
     "chain of heads, compiled": {
         "loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 20, "chain": 3,

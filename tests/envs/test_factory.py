@@ -143,20 +143,34 @@ def test_a_missing_package_of_an_unknown_family_is_told_as_the_env_tells_it():
 def test_a_continuous_action_space_is_refused_by_name():
     message = refusal("Pendulum-v1")
     assert "continuous action space Box(-2.0, 2.0, (1,), float32)" in message
-    assert "gymnasium.wrappers.DiscretizeAction" in message
+    assert "env_wrapper = 'gymnasium.wrappers:DiscretizeAction'" in message
 
 
 @pytest.mark.parametrize(
     ("space", "shown"),
     [
-        (gym.spaces.MultiDiscrete([2, 3]), "MultiDiscrete([2 3])"),
-        (gym.spaces.MultiBinary(4), "MultiBinary(4)"),  # it has an `n`, as Discrete has
+        (gym.spaces.Tuple([Discrete(2), Discrete(3)]), "Tuple(Discrete(2), Discrete(3))"),
+        (gym.spaces.Dict(move=Discrete(2)), "Dict('move': Discrete(2))"),
     ],
 )
-def test_several_actions_at_once_are_refused(space, shown):
+def test_nests_of_actions_are_refused(space, shown):
     message = fixed_refusal(action_space=space)
     assert f"action space {shown}" in message
-    assert "one Discrete action for each combination" in message
+    assert "put a wrapper around it (env_wrapper)" in message
+
+
+@pytest.mark.parametrize(
+    ("space", "count"),
+    [
+        (gym.spaces.MultiDiscrete([]), "0"),
+        (gym.spaces.MultiDiscrete([2] * 1_001), "1,001"),
+        (gym.spaces.MultiBinary([100, 100]), "10,000"),
+    ],
+    ids=["none", "many", "a picture"],
+)
+def test_an_action_of_no_numbers_or_too_many_is_refused(space, count):
+    message = fixed_refusal(action_space=space)
+    assert f"of {count} numbers at once; 1 to 1,000 are possible" in message
 
 
 def test_observations_that_are_no_arrays_are_refused():

@@ -26,13 +26,14 @@ KINDS = [
 ]
 
 
-def of_the_graph(config, observation, bounds=None):
+def of_the_graph(config, observation, bounds=None, branches=()):
     """Random weights of a config's network, and its values."""
     with tf.Graph().as_default(), tf.Session() as session:
         tf.set_random_seed(1)
         fed = tf.placeholder(observation.dtype, [None, *observation.shape[1:]])
         with tf.variable_scope("online"):
-            values, _ = build_network(config, 3, Observed.of(bounds))(fed)
+            actions = sum(branches) or 3
+            values, _ = build_network(config, actions, Observed.of(bounds), branches)(fed)
         session.run(tf.global_variables_initializer())
         return session.run(variables_in("online")), session.run(values.q, {fed: observation})
 
@@ -44,6 +45,17 @@ def test_values_in_numpy_are_those_of_the_graph(settings):
     observation = np.random.default_rng(0).normal(size=(5, 2, 3)).astype(np.float32)
     weights, wanted = of_the_graph(config, observation)
     policy = NumpyPolicy(config, 3, None)
+    policy.load(weights)
+    np.testing.assert_allclose(policy.values(observation, 0, {}), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("branches", [(2, 1, 4), (3, 3)], ids=str)
+@pytest.mark.parametrize("settings", [KINDS[0], KINDS[3], KINDS[5]], ids=str)
+def test_values_of_branches_in_numpy_are_those_of_the_graph(settings, branches):
+    config = DqnConfig(**({"hidden": (16,), "dueling": True} | settings))
+    observation = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    weights, wanted = of_the_graph(config, observation, branches=branches)
+    policy = NumpyPolicy(config, sum(branches), None, branches)
     policy.load(weights)
     np.testing.assert_allclose(policy.values(observation, 0, {}), wanted, rtol=1e-4, atol=1e-5)
 
