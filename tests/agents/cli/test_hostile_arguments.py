@@ -43,7 +43,7 @@ def refused(tmp_path, monkeypatch, capsys):
         assert main(arguments) == 2
         out, err = capsys.readouterr()
         assert out == "" and err.startswith("targetnet: ") and err.endswith("\n")
-        assert err[:-1].isprintable() and len(err) <= 700, err
+        assert err[:-1].isprintable() and len(err) <= 900, err
         assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 
     return refused
