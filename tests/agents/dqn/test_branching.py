@@ -312,7 +312,7 @@ TOGETHER = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", in_slow_runs(TOGETHER, ["noisy, n-step, prioritized"]))
+@pytest.mark.parametrize("kind", in_slow_runs(TOGETHER, ["histograms"]))
 def test_what_goes_together_learns_and_comes_back_bit_for_bit(lab, kind):
     def learned(seed=0):
         agent = branched(lab, num_envs=2, updates_per_learn=3, seed=seed, **TOGETHER[kind])
