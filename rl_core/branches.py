@@ -16,7 +16,7 @@ LOWEST = np.finfo(np.float32).min
 
 
 def by_branch(values: tf.Tensor, sizes: Sequence[int], fill: Any = LOWEST) -> tf.Tensor:
-    """[M, A, ...] -> [M, D, n, ...], with n the largest of the sizes [D].
+    """Puts branches apart: [M, A, ...] -> [M, D, n, ...], with n the largest of the sizes [D].
 
     Args:
       fill: in the places that a smaller branch does not have, behind its own.

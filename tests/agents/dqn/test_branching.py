@@ -17,7 +17,7 @@ from tests.rl_core.losses.test_hl_gauss import histogram
 
 SIZES = (3, 1, 4)
 S_TM1, S_T = [1.0, -2.0], [0.5, 3.0]
-FORMS = pytest.mark.parametrize("sizes", [SIZES, (2, 2, 2)], ids=["unequal", "equal"])
+EQUAL = (2, 2, 2)
 
 
 def branched(lab, sizes=SIZES, **settings):
@@ -123,8 +123,13 @@ KINDS = {
 }
 
 
-@FORMS
-@pytest.mark.parametrize("kind", KINDS)
+def in_slow_runs(names, fast):
+    """Building agents takes most of a test's time."""
+    return [n if n in fast else pytest.param(n, marks=pytest.mark.slow) for n in names]
+
+
+@pytest.mark.parametrize("sizes", [SIZES, EQUAL], ids=["unequal", "equal"])
+@pytest.mark.parametrize("kind", in_slow_runs(KINDS, ["double", "dueling, deep branches"]))
 @pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
 def test_an_update_is_the_twins(lab, sizes, kind, updates):
     agent, action = one_transition(lab, sizes, **KINDS[kind])
@@ -307,7 +312,7 @@ TOGETHER = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", TOGETHER)
+@pytest.mark.parametrize("kind", in_slow_runs(TOGETHER, ["histograms"]))
 def test_what_goes_together_learns_and_comes_back_bit_for_bit(lab, kind):
     def learned(seed=0):
         agent = branched(lab, num_envs=2, updates_per_learn=3, seed=seed, **TOGETHER[kind])
@@ -332,7 +337,7 @@ def test_what_goes_together_learns_and_comes_back_bit_for_bit(lab, kind):
     assert twin.state.digest() == first.state.digest()
 
 
-@FORMS
+@pytest.mark.parametrize("sizes", [SIZES, pytest.param(EQUAL, marks=pytest.mark.slow)], ids=str)
 def test_a_compiled_phase_is_as_many_single_updates(lab, sizes):
     """Within rounding; XLA may add up in another order."""
     agent = branched(lab, sizes, xla=True, updates_per_learn=4, dueling=True, prioritized=True)
@@ -383,6 +388,7 @@ def test_one_coin_decides_for_all_branches(lab):
     assert 0.45 < np.mean(wrong == 0) < 0.56 and np.mean(wrong == 4) > 0.15
 
 
+@pytest.mark.slow
 def test_members_have_the_bits_that_they_have_alone(lab, own_agents):
     several = [lab.config(seed=seed, xla=True, epsilon=0.4) for seed in (3, 4)]
     seen = (2,), np.float32, 8

@@ -60,7 +60,12 @@ def config(**settings):
     return DqnConfig(**(SHORT | settings))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+FAST = ("one env", "concurrent, masks")
+
+
+@pytest.mark.parametrize(
+    "kind", [k if k in FAST else pytest.param(k, marks=pytest.mark.slow) for k in KINDS]
+)
 def test_killed_and_resumed_it_is_the_same_run_and_its_replay_too(tmp_path, pool, kind):
     how = {"console": None} | ({"ray": "off"} if KINDS[kind].get("loop") == "remote" else {})
 
@@ -96,6 +101,7 @@ def runs(tmp_path_factory, pool):
         }
 
 
+@pytest.mark.slow
 def test_members_have_the_bits_of_runs_alone(tmp_path, pool):
     outcome = train_population(config(xla=True), tmp_path / "several", seeds=2, console=None)
     pool.take_back()
