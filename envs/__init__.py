@@ -15,6 +15,8 @@ drivers.py     drivers in this process: one env, several in a loop, an env's own
 async_driver.py, async_worker.py    several envs in worker processes
 pool.py        envpool's envs as a vector env
 interface.py   Step, Episode, Envs: the interface to the agents
+recorder.py    keeps the steps of a single env in its own form
+given.py       stored rows turned back into what the env gave
 seeding.py     the seed of every episode
 minatar.py     reproducible envs of MinAtar's five games
 """

@@ -23,7 +23,7 @@ def finds_masks(env_id: str, info: Any, shape: tuple[int, ...]) -> bool:
     Raises:
       EnvError: the masks are invalid or do not have `shape`, [A] or [N, A].
     """
-    if _mask_in(info) is None:
+    if mask_in(info) is None:
         return False
     try:
         write_legal(np.empty(shape, np.bool_), info, ended=False)
@@ -50,7 +50,7 @@ def write_legal(rows: np.ndarray, info: Any, ended: Any) -> None:
       EnvContractError: a mask is missing, has the wrong shape, has entries other than 0 and 1, or
         has no legal action although the episode did not end.
     """
-    given = _mask_in(info)
+    given = mask_in(info)
     if given is None:
         raise _refusal(rows, NONE)
     mask = np.asarray(given)
@@ -76,7 +76,8 @@ def write_legal(rows: np.ndarray, info: Any, ended: Any) -> None:
         rows[~some] = True
 
 
-def _mask_in(info: Any) -> Any:
+def mask_in(info: Any) -> Any:
+    """Returns the mask in an info dict; None if there is none."""
     return info.get("action_mask") if isinstance(info, Mapping) else None
 
 

@@ -11,6 +11,7 @@ from envs import Envs, Vectorization, make_envs
 from rl_core.packed import Part
 
 if TYPE_CHECKING:
+    from envs.wrapping import Around
     from rl_core.networks import Observed
 
 
@@ -61,7 +62,12 @@ def byte_bounds(config: DqnConfig, envs: Envs) -> tuple[np.ndarray, np.ndarray] 
 
 
 def envs_beside(
-    config: DqnConfig, num_envs: int = 1, *, seed: int | None = None, render_mode: str | None = None
+    config: DqnConfig,
+    num_envs: int = 1,
+    *,
+    seed: int | None = None,
+    render_mode: str | None = None,
+    around: Around | None = None,
 ) -> Envs:
     """Makes envs for evaluation or play.
 
@@ -72,9 +78,10 @@ def envs_beside(
     Args:
       seed: seed of the envs; by default the run's seed.
       render_mode: Gymnasium's render mode, such as "human" or "rgb_array".
+      around: puts a wrapper around each single env, outside all others.
 
     Raises:
-      EnvError: the envs cannot be made.
+      EnvError: the envs cannot be made, or `around` is given and they are a vector env.
     """
     whole: Vectorization = "sync" if config.vectorization == "async" else config.vectorization
     drawn = {"render_mode": render_mode} if render_mode else {}
@@ -88,4 +95,5 @@ def envs_beside(
         wrapper_kwargs=config.env_wrapper_kwargs,
         frame_stack=config.frame_stack,
         observation_keys=config.observation_keys,
+        around=around,
     )

@@ -91,7 +91,15 @@ def test_help_imports_the_parser_and_nothing_else():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["train", "--help"], ["configs"], ["train", "cartpol"], ["results"], ["board", "--port=-1"]],
+    [
+        ["train", "--help"],
+        ["configs"],
+        ["train", "cartpol"],
+        ["results"],
+        ["board", "--port=-1"],
+        ["record", "--help"],
+        ["record", "nowhere", "data-v0"],
+    ],
     ids=" ".join,
 )
 def test_only_the_named_command_is_imported(arguments):
@@ -101,6 +109,7 @@ def test_only_the_named_command_is_imported(arguments):
         "gymnasium",
         "agents.cli.steer_commands",
         "agents.dqn.agent",
+        "minari",
     }
     assert ("agents.results.command" in modules) == (arguments[0] == "results")
 
