@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from agents.config.model import DqnConfig
 from envs import Envs, Vectorization, make_envs
+from envs.unstepped import UnsteppedEnvs
 from rl_core.packed import Part
 
 if TYPE_CHECKING:
@@ -16,11 +18,17 @@ if TYPE_CHECKING:
 
 
 def training_envs(config: DqnConfig) -> Envs:
-    """Makes the envs to train on.
+    """Makes the envs to train on; of an offline run, what it has to know of them.
 
     Raises:
       EnvError: the config's env cannot be made or trained on.
     """
+    if config.offline:
+        with contextlib.closing(envs_beside(config)) as here:
+            masks = here.has_action_masks
+            envs = UnsteppedEnvs(config.env_id, 1, here.spaces, has_action_masks=masks)
+            envs.has_time_limit = here.has_time_limit  # evaluations step them
+            return envs
     if config.loop == "compiled":
         # Imports TensorFlow, which actors do without.
         from envs.in_graph.resident import ResidentEnvs

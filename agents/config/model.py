@@ -21,7 +21,9 @@ NETWORKS = tuple(_HIDDEN)
 STILLNESS = ("online_weight", "min_weight", "functional_weight", "proximal_weight")
 # Other rules for when the target is copied than its age; 0 turns each off.
 SYNC_RULES = ("sync_growth", "sync_fit", "sync_distance")
-PREPARED = STILLNESS + SYNC_RULES
+# Penalties on what the data do not show; 0 turns each off.
+PENALTIES = ("cql_weight",)
+PREPARED = STILLNESS + SYNC_RULES + PENALTIES
 # Those of agents/controllers; a user's own is named "module:function".
 CONTROLLERS = ("copy_when_fit", "copy_when_far", "period_bandit")
 # Keys that need a replay or a target network, which rollouts do without.
@@ -47,6 +49,25 @@ def _known_or_own(what: str, name: str, known: Sequence[str]) -> str:
             f"'module:function'){did_you_mean(name, known)}"
         )
     return name
+
+
+def _require_alone(config: Any) -> None:
+    """Checks that a whole config, which is offline, asks for nothing that such a run is without.
+
+    Raises:
+      ValueError: it does.
+    """
+    if config.loop != "plain":
+        raise ValueError(
+            f"offline has a loop of its own, without envs; leave loop out, got {config.loop!r}"
+        )
+    if config.rollout:
+        raise ValueError("offline learns from a replay of the dataset; leave rollout out")
+    if config.num_envs != 1:
+        raise ValueError(
+            "offline learns from a dataset as if from one env; set num_envs = 1, got "
+            f"{config.num_envs}"
+        )
 
 
 class FreezeArm(Settings):
@@ -93,6 +114,12 @@ class EnvKeys(Settings):
     @classmethod
     def _check_wrapper(cls, name: str) -> str:
         return _known_or_own("env_wrapper", name, WRAPPERS) if name else name
+
+    @model_validator(mode="after")
+    def _check_wrapper_arguments(self) -> EnvKeys:
+        if self.env_wrapper_kwargs and not self.env_wrapper:
+            raise ValueError("env_wrapper_kwargs needs env_wrapper")
+        return self
 
 
 class RewardKeys(Settings):
@@ -386,6 +413,32 @@ class RolloutKeys(Settings):
     )
 
 
+class DataKeys(Settings):
+    """Learning from a Minari dataset and not from envs, see docs/data.md."""
+
+    offline: str = key(
+        "", "path or id of a dataset that is learned from; empty: a run learns from its own envs"
+    )
+    dataset_digest: str = key(
+        "", "hash of the dataset's steps; a run keeps it, and no other dataset will do"
+    )
+    cql_weight: LiveFloat = live(
+        0.0,
+        ge=0,
+        unit="1",
+        meaning="weight of conservative Q-learning's penalty: how far the log of the sum of exp of "
+        "all actions' values is above the value of the action taken",
+    )
+
+    @model_validator(mode="after")
+    def _check_data(self) -> DataKeys:
+        if self.offline:
+            _require_alone(self)
+        elif self.dataset_digest:
+            raise ValueError("dataset_digest is of a dataset that is learned from; set offline")
+        return self
+
+
 class LearningKeys(Settings):
     """The updates: their schedule, the optimizer, the loss, the frozen blocks."""
 
@@ -649,6 +702,7 @@ class DqnConfig(
     EvaluationKeys,
     ExplorationKeys,
     LearningKeys,
+    DataKeys,
     RolloutKeys,
     ReplayKeys,
     TargetKeys,
@@ -703,8 +757,6 @@ class DqnConfig(
             raise ValueError(f"epochs needs rollout > 0, got epochs = {self.epochs}")
         if self.loop == "remote":
             self._check_actors()
-        if self.env_wrapper_kwargs and not self.env_wrapper:
-            raise ValueError("env_wrapper_kwargs needs env_wrapper")
         if self.env_wrapper and self.loop == "compiled":
             raise ValueError("loop = 'compiled' has its envs in the graph; leave env_wrapper out")
         self._check_chain()

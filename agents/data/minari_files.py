@@ -1,10 +1,11 @@
-"""Files of a dataset, as Minari 0.5 writes them.
+"""Files of a dataset, as Minari 0.5 writes and reads them.
 
 Minari, https://minari.farama.org, is an extra and is imported where it is used.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +16,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from envs.recorder import Recorded
-from rl_core.errors import RlCoreError, in_one_line, shown
+from rl_core.errors import RlCoreError, did_you_mean, in_one_line, shown
 
 # Older versions can store pictures as JPEG alone, which loses what they show.
 _LEAST = (0, 5, 4)
@@ -94,6 +95,85 @@ def id_of(out: Path) -> str:
     whole, root = out.resolve(), root_of_datasets().resolve()
     below = whole.relative_to(root).as_posix() if root in whole.parents else ""
     return below if _WITH_NAMESPACE.fullmatch(below) else out.name
+
+
+def directory_of(dataset: str) -> Path:
+    """Returns the whole path of a dataset.
+
+    Args:
+      dataset: its path, or the id under which Minari finds it on this machine.
+
+    Raises:
+      DataError: there is none; nothing is downloaded.
+    """
+    root = root_of_datasets()
+    for place in (Path(dataset), root / dataset):
+        if _holds_data(place) or _holds_data(place / "data"):
+            return place.resolve()
+    known = [path.parent.parent for path in root.glob("**/data/metadata.json")]
+    ids = [path.relative_to(root).as_posix() for path in known]
+    raise DataError(
+        f"there is no Minari dataset {shown(dataset)}: it is neither a directory with a dataset "
+        f"nor the id of one in {root} ({_ROOT}){did_you_mean(dataset, ids)}"
+    )
+
+
+def _holds_data(place: Path) -> bool:
+    try:
+        return (place / "metadata.json").is_file()
+    except OSError:  # a name that is too long, a directory that cannot be read
+        return False
+
+
+class Dataset:
+    """A dataset that is read.
+
+    Args:
+      path: of its directory.
+
+    Attributes:
+      path: the same.
+      form: its spaces, and the spec of its env if it has one.
+
+    Raises:
+      DataError: Minari is not installed, or cannot read it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        minari = require_minari()
+        self.path = path
+        with self._reading():
+            inner = path / "data" if _holds_data(path / "data") else path
+            self._dataset = minari.MinariDataset(inner)
+            found = self._dataset
+            self.form = Form(found.observation_space, found.action_space, found.env_spec)
+
+    def episodes(self) -> Iterator[Any]:
+        """Yields Minari's EpisodeData, in their order.
+
+        Raises:
+          DataError: the files are damaged.
+        """
+        with self._reading():
+            episodes = iter(self._dataset)
+        while True:
+            with self._reading():
+                episode = next(episodes, None)
+            if episode is None:
+                return
+            yield episode
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except RlCoreError:
+            raise
+        except Exception as error:  # damaged files let Minari and h5py raise anything
+            kind = type(error).__name__
+            raise DataError(
+                f"cannot read the dataset {self.path} ({kind}: {in_one_line(error)})"
+            ) from error
 
 
 def write(
