@@ -20,16 +20,17 @@ def data(tmp_path_factory):
     return made.path
 
 
-@pytest.mark.parametrize("cql_weight", [0.0, 1.0])
-def test_the_mean_return_is_at_least_400(data, tmp_path, cql_weight):
+def test_conservative_q_learning_balances_the_pole_with_every_seed(data, tmp_path):
+    """Without the penalty, values of actions that are not in the data are guesses (docs/data.md)."""
     returns = []
     for seed in SEEDS:
         config = DqnConfig(
-            env_id="CartPole-v1", offline=str(data), seed=seed, env_steps=20_000, hidden=(64, 64),
+            env_id="CartPole-v1", offline=str(data), seed=seed, env_steps=10_000, hidden=(64, 64),
             learn_start=0, learn_period=16, updates_per_learn=16, sync_period=200, batch_size=128,
             learning_rate={"schedule": "linear", "start": 1e-3, "end": 1e-5, "fraction": 1.0},
-            double=True, cql_weight=cql_weight, eval_period=100_000,
+            double=True, cql_weight=1.0, eval_period=100_000, final_eval_episodes=20,
+            checkpoint_seconds=0,
         )  # fmt: skip
         returns.append(np.mean(train(config, tmp_path / f"{seed}", console=None).returns))
-    print(f"\ncql_weight {cql_weight}: {[f'{of:.1f}' for of in returns]}")
+    print(f"\nmean returns {[f'{of:.1f}' for of in returns]}")
     assert min(returns) >= 400
