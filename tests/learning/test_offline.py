@@ -21,7 +21,7 @@ def data(tmp_path_factory):
 
 
 def test_conservative_q_learning_balances_the_pole_with_every_seed(data, tmp_path):
-    """Without the penalty, values of actions that are not in the data are guesses (docs/data.md)."""
+    """Without the penalty, values of actions that the data lack are guesses: see docs/data.md."""
     returns = []
     for seed in SEEDS:
         config = DqnConfig(
