@@ -179,6 +179,15 @@ def test_parts_pictures_and_masks_are_recorded_without_loss(tmp_path):
         masks = np.stack([info["action_mask"] for _, info in shown])
         np.testing.assert_array_equal(episode.infos["action_mask"], masks, strict=True)
         assert episode.rewards[-1] == reward and episode.terminations[-1]
+    rows = record(run, tmp_path / "rows-v0", replay=True)
+    for episode in minari.MinariDataset(rows.path / "data"):
+        at = episode.observations["at"]
+        np.testing.assert_array_equal(np.diff(at) % 4, 1)  # one place on in each step
+        assert episode.observations["camera"].shape == (len(at), 40, 36, 3)
+        chosen = np.take_along_axis(
+            episode.infos["action_mask"][:-1], episode.actions[:, None] - 4, axis=1
+        )
+        assert chosen.all() and {*episode.actions} <= {4, 5, 6}  # each was allowed where it was
 
 
 # The replay memory.
