@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agents.config.model import DqnConfig, FreezeArm
     from agents.config.own_live import OwnLive
     from agents.controllers.seen import Controller, Seen
+    from agents.data.record import record
     from agents.dqn.agent import DqnAgent, LearnStats
     from agents.loops.evaluation import evaluate
     from agents.loops.plain import LoopState, Tick, training_loop
@@ -35,6 +36,7 @@ _NAMES_OF = {
     "config.members": "Members load_members",
     "config.own_live": "OwnLive",
     "controllers.seen": "Controller Seen",
+    "data.record": "record",
     "dqn.agent": "DqnAgent LearnStats",
     "loops.evaluation": "evaluate",
     "loops.plain": "LoopState Tick training_loop",

@@ -26,7 +26,7 @@ from envs.registry import find_spec, make_single, make_vector
 from envs.seeding import episode_seed
 from envs.spaces import Spaces
 from envs.stacks import spaces_for
-from envs.wrapping import Making
+from envs.wrapping import Around, Making
 from rl_core.arguments import require_a, require_whole
 from rl_core.errors import EnvError, did_you_mean, shown
 from rl_core.memory import check_memory, memory_limit, resident_bytes
@@ -51,6 +51,7 @@ def make_envs(
     frame_stack: int = 1,
     observation_keys: Sequence[str] = (),
     first: int = 0,
+    around: Around | None = None,
 ) -> Envs:
     """Makes `num_envs` envs that step together.
 
@@ -76,6 +77,7 @@ def make_envs(
         all (envs/nests.py).
       first: number of the first env, if these are a share of a larger set; "sync" only. With the
         seed it determines every episode.
+      around: puts a wrapper around each single env, outside all others; "sync" only.
 
     Raises:
       EnvError: there is no such env, it cannot be made, or it cannot be trained on.
@@ -91,8 +93,10 @@ def make_envs(
     make = partial(_make_sync, first=first) if first else _MAKE[vectorization]
     making = Making(
         dict(env_kwargs or {}), wrapper, dict(wrapper_kwargs or {}), frame_stack,
-        tuple(observation_keys),
+        tuple(observation_keys), around,
     )  # fmt: skip
+    if around is not None and vectorization != "sync":
+        raise EnvError(f"around needs vectorization = 'sync', got {vectorization!r}")
     if wrapper and vectorization not in ("sync", "async"):
         raise EnvError(
             f"env_wrapper = {shown(wrapper)} is put around single envs, and vectorization = "

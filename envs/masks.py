@@ -33,7 +33,7 @@ def finds_masks(env_id: str, info: Any, form: ActionForm, num_envs: int | None =
     Raises:
       EnvError: the masks are invalid.
     """
-    if _mask_in(info) is None:
+    if mask_in(info) is None:
         return False
     shape = (form.outputs,) if num_envs is None else (num_envs, form.outputs)
     try:
@@ -63,7 +63,7 @@ def write_legal(rows: np.ndarray, info: Any, ended: Any, form: ActionForm) -> No
       EnvContractError: a mask is missing, has the wrong shape, has entries other than 0 and 1, or
         has no legal action although the episode did not end.
     """
-    given = _mask_in(info)
+    given = mask_in(info)
     if given is None:
         raise _refusal(rows, NONE, form)
     mask = _flat(given, rows, form) if form.branches else np.asarray(given)
@@ -152,7 +152,8 @@ def _array(given: Any) -> np.ndarray:
         return np.asarray(None)
 
 
-def _mask_in(info: Any) -> Any:
+def mask_in(info: Any) -> Any:
+    """Returns the mask in an info dict; None if there is none."""
     return info.get("action_mask") if isinstance(info, Mapping) else None
 
 

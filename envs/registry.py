@@ -102,7 +102,7 @@ def make_single(spec: EnvSpec, making: Making) -> gym.Env[Any, Any]:
         env = gym.make(spec, disable_env_checker=True, **making.env_kwargs)
     env = wrapped(env, spec.id, making)
     make_contains_quick(getattr(env.unwrapped, "action_space", None))
-    return env
+    return env if making.around is None else making.around(env)
 
 
 def make_vector(

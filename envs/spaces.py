@@ -27,6 +27,7 @@ class Spaces(NamedTuple):
     parts: tuple[Part, ...] = ()  # of packed observations; (): they are one array
     paths: tuple[Path, ...] = ((),)  # where the env has each part, or the only array
     given_shapes: tuple[tuple[int, ...], ...] = ()  # of each part, as `given_shape`
+    own: tuple[gym.Space[Any], gym.Space[Any]] | None = None  # of observations and actions
 
 
 def read_spaces(
@@ -46,20 +47,20 @@ def read_spaces(
     Raises:
       EnvError: the agent cannot be trained with these spaces.
     """
-    actions = action_form(env_id, action_space)
+    actions, own = action_form(env_id, action_space), (observation_space, action_space)
     found = leaves(env_id, observation_space, keys)
     if len(found) != 1:
         nest = nest_of(env_id, found)
         return Spaces(
             (nest.size,), nest.dtype, nest.writer, actions, (), parts=nest.parts,
-            paths=nest.paths, given_shapes=nest.given,
+            paths=nest.paths, given_shapes=nest.given, own=own,
         )  # fmt: skip
     (leaf,) = found
     array = array_space(env_id, leaf.space, leaf.name)
     writer = inner_writer(array, leaf.path)
     return Spaces(
         array.shape, array.dtype, writer, actions, array.given, array.byte_bounds,
-        paths=(leaf.path,),
+        paths=(leaf.path,), own=own,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """The making of single envs: their arguments, and the wrapper that a run puts around each."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -13,6 +13,7 @@ SHIPPED = {
     "atari": ("envs.atari:preprocessed", "targetnet[atari]"),
     "elements": ("envs.elements:KeptElements", ""),
 }
+Around = Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
 
 
 class Making(NamedTuple):
@@ -24,6 +25,7 @@ class Making(NamedTuple):
       wrapper_kwargs: its arguments, beside the env.
       frame_stack: frames of an observation.
       observation_keys: parts of it that are wanted; empty: all.
+      around: puts the outermost wrapper around each env of this process.
     """
 
     env_kwargs: Mapping[str, Any]
@@ -31,6 +33,7 @@ class Making(NamedTuple):
     wrapper_kwargs: Mapping[str, Any] = {}
     frame_stack: int = 1
     observation_keys: tuple[str, ...] = ()
+    around: Around | None = None
 
 
 def wrapped(env: gym.Env[Any, Any], env_id: str, making: Making) -> gym.Env[Any, Any]:

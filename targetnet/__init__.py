@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from agents.config.own_live import OwnLive as OwnLive
     from agents.controllers.seen import Controller as Controller
     from agents.controllers.seen import Seen as Seen
+    from agents.data.record import record as record
     from agents.dqn.agent import DqnAgent as DqnAgent
     from agents.dqn.agent import LearnStats as LearnStats
     from agents.loops.evaluation import evaluate as evaluate

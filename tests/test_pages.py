@@ -62,8 +62,9 @@ SESSIONS = [
     ("cookbook.md",),
     ("many.md",),
     ("controllers.md",),
+    ("data.md",),
 ]
-SLOW = [("nothing_lost.md",), ("tutorial.md",), ("cookbook.md",), ("many.md",)]
+SLOW = [("nothing_lost.md",), ("tutorial.md",), ("cookbook.md",), ("many.md",), ("data.md",)]
 IN_SESSIONS = [page for session in SESSIONS for page in session]
 # Files that are there before: the page, the language and the number of the block of its language.
 FILES = {

@@ -4,13 +4,14 @@ main.py              parses the arguments, runs one command, turns errors into e
 train_commands.py    train, resume, configs, board
 steer_commands.py    set, do, status, log, ls, digest, replay
 policy_commands.py   eval, play, export
+data_commands.py     record
 mcp_command.py       mcp
 assistant.py         the tools of mcp, without the package
 run_tables.py        finds runs and shows them as tables
 members_table.py     the table of a population's members at its end
 
-Imports: agents.config, agents.loops, agents.policy, agents.population, agents.results, agents.run,
-agents.saved, agents.sweep, rl_core.board, rl_core.control, rl_core.errors,
+Imports: agents.config, agents.data, agents.loops, agents.policy, agents.population, agents.results,
+agents.run, agents.saved, agents.sweep, rl_core.board, rl_core.control, rl_core.errors,
 rl_core.hyperparameters.
 """
 

@@ -70,6 +70,11 @@ _COMMANDS = {
     "export": _Command(
         _POLICY, "Export", "Write a run's greedy policy to files that do not need this project."
     ),
+    "record": _Command(
+        "agents.cli.data_commands",
+        "Record",
+        "Write episodes of a run's policy, or its replay memory, as a Minari dataset.",
+    ),
     "configs": _Command(_TRAIN, "Configs", "List the shipped configs."),
     "results": _Command(
         "agents.results.command",

@@ -282,6 +282,8 @@ def _tell(verdict: Verdict, console: Console, begin: str = "") -> int:
         return INTERRUPTED
     if not verdict.identical:
         same = "every time step is the same, but the end is not"
+        if not verdict.traced:
+            same = "the end is not the same"
         _say(console, f"{begin}different: {same}: {verdict.digest}")
         return DIFFERENT
     if not verdict.complete:

@@ -61,6 +61,8 @@ class Train:
     """Rename variables of --init-from: OLD=NEW, where OLD may be a prefix, as in encoder=torso"""
     blocks: Annotated[Groups, arg(metavar="BLOCK")] = ()
     """Load only these blocks of --init-from, such as torso. By default all; then all must fit."""
+    offline: Annotated[str | None, arg(metavar="DATASET")] = None
+    """Learn from a Minari dataset, a path or an id, and not from envs. By default the config's."""
     resume: bool = False
     """Resume the run in --run if there is one, else start it: for jobs that are restarted."""
     members: Annotated[Groups, arg(metavar="NAME=VALUES")] = ()
@@ -81,6 +83,8 @@ class Train:
         if self.seed is not None:
             changes.append(f"seed={self.seed}")
         changes += _log_to(self.log_to)
+        if self.offline is not None:
+            changes.append(f"offline={json.dumps(self.offline)}")
         if self.init_from is None and (self.rename or self.blocks):
             raise RlCoreError("--rename and --blocks need --init-from RUN")
         if self.resume and self.run is None:
@@ -170,6 +174,10 @@ class Train:
         assert self.run is not None
         directory = RunDir.open(self.run)
         before = directory.config()
+        if config.offline:
+            from agents.data.offline import with_dataset
+
+            config = with_dataset(config)
         require_can_go_on(before, config)
         if directory.has_result() and config.env_steps <= before.env_steps:
             console.print(f"{self.run} is finished: nothing to do", highlight=False, soft_wrap=True)

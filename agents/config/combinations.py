@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 STILLNESS = ("online_weight", "min_weight", "functional_weight", "proximal_weight")
 # Other rules for when the target is copied than its age; 0 turns each off.
 SYNC_RULES = ("sync_growth", "sync_fit", "sync_distance")
-PREPARED = STILLNESS + SYNC_RULES
+# Penalties on what the data do not show; 0 turns each off.
+PENALTIES = ("cql_weight",)
+PREPARED = STILLNESS + SYNC_RULES + PENALTIES
 # Keys that need a replay or a target network, which rollouts do without.
 _NOT_OF_ROLLOUTS = (
     *("replay_capacity", "prioritized", "n_step", "learn_start", "learn_period"),
@@ -52,6 +54,10 @@ def check_combinations(config: DqnConfig) -> None:
         )
     if config.munchausen and config.n_step != 1:
         raise ValueError("munchausen needs n_step = 1, because it adds a bonus to each reward")
+    if config.offline:
+        _check_offline(config)
+    elif config.dataset_digest:
+        raise ValueError("dataset_digest is of a dataset that is learned from; set offline")
     if config.rollout:
         _check_rollout(config)
     elif config.epochs != 1:
@@ -73,6 +79,25 @@ def check_combinations(config: DqnConfig) -> None:
     if config.remembers:
         _check_recurrent(config)
     _check_chain(config)
+
+
+def _check_offline(config: DqnConfig) -> None:
+    if config.loop != "plain":
+        raise ValueError(
+            f"offline has a loop of its own, without envs; leave loop out, got {config.loop!r}"
+        )
+    if config.rollout:
+        raise ValueError("offline learns from a replay of the dataset; leave rollout out")
+    if config.remembers:
+        raise ValueError(
+            "offline has no states in its rows, which a recurrent layer learns from; leave "
+            "recurrent out"
+        )
+    if config.num_envs != 1:
+        raise ValueError(
+            "offline learns from a dataset as if from one env; set num_envs = 1, got "
+            f"{config.num_envs}"
+        )
 
 
 def _check_recurrent(config: DqnConfig) -> None:

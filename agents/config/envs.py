@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from agents.config.model import DqnConfig
 from envs import Envs, Vectorization, make_envs
+from envs.unstepped import UnsteppedEnvs
 from rl_core.packed import Part
 
 if TYPE_CHECKING:
+    from envs.wrapping import Around
     from rl_core.networks import Observed
 
 
 def training_envs(config: DqnConfig) -> Envs:
-    """Makes the envs to train on.
+    """Makes the envs to train on; of an offline run, what it has to know of them.
 
     Raises:
       EnvError: the config's env cannot be made or trained on.
     """
+    if config.offline:
+        with contextlib.closing(envs_beside(config)) as here:
+            masks = here.has_action_masks
+            envs = UnsteppedEnvs(config.env_id, 1, here.spaces, has_action_masks=masks)
+            envs.has_time_limit = here.has_time_limit  # evaluations step them
+            return envs
     if config.loop == "compiled":
         # Imports TensorFlow, which actors do without.
         from envs.in_graph.resident import ResidentEnvs
@@ -61,7 +70,12 @@ def byte_bounds(config: DqnConfig, envs: Envs) -> tuple[np.ndarray, np.ndarray] 
 
 
 def envs_beside(
-    config: DqnConfig, num_envs: int = 1, *, seed: int | None = None, render_mode: str | None = None
+    config: DqnConfig,
+    num_envs: int = 1,
+    *,
+    seed: int | None = None,
+    render_mode: str | None = None,
+    around: Around | None = None,
 ) -> Envs:
     """Makes envs for evaluation or play.
 
@@ -72,9 +86,10 @@ def envs_beside(
     Args:
       seed: seed of the envs; by default the run's seed.
       render_mode: Gymnasium's render mode, such as "human" or "rgb_array".
+      around: puts a wrapper around each single env, outside all others.
 
     Raises:
-      EnvError: the envs cannot be made.
+      EnvError: the envs cannot be made, or `around` is given and they are a vector env.
     """
     whole: Vectorization = "sync" if config.vectorization == "async" else config.vectorization
     drawn = {"render_mode": render_mode} if render_mode else {}
@@ -88,4 +103,5 @@ def envs_beside(
         wrapper_kwargs=config.env_wrapper_kwargs,
         frame_stack=config.frame_stack,
         observation_keys=config.observation_keys,
+        around=around,
     )

@@ -33,6 +33,7 @@ MAY_CHANGE = (
     "checkpoint_steps",
     "checkpoint_keep",
     "log_to",
+    "offline",  # where the dataset is; it stays the same one
 )
 MEMBERS = "members"  # lists those of a population, see agents.config.members
 PBT = "pbt"  # the table of population-based training, see agents.config.pbt
@@ -206,6 +207,8 @@ def require_can_go_on(before: DqnConfig, after: DqnConfig) -> DqnConfig:
                 f"{name} is {shown(was)} in this run and cannot become {shown(is_)} on resume"
                 + _what_can_change(name)
             )
+    if after.offline and not before.offline:
+        raise ConfigError("this run learns without a dataset (offline), and does so on resume")
     changes = {name: getattr(after, name) for name in MAY_CHANGE}
     config: DqnConfig = parse(DqnConfig, dict(before) | changes, "resume")
     return config

@@ -204,6 +204,11 @@ def require_one_form(configs: Mapping[str, DqnConfig]) -> None:
             "loop = 'remote' has actors of its own and cannot be a population's; train its members "
             "as runs of their own"
         )
+    if any(config.offline for config in configs.values()):
+        raise ConfigError(
+            "offline learns from a dataset, and members of a population step envs; train such runs "
+            "on their own"
+        )
     (first, of_first), *_ = configs.items()
     for name, config in configs.items():
         # A value such as 0 may switch off what others have in the graph, and is not live then.

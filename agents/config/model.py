@@ -413,6 +413,24 @@ class RolloutKeys(Settings):
     )
 
 
+class DataKeys(Settings):
+    """Learning from a Minari dataset and not from envs, see docs/data.md."""
+
+    offline: str = key(
+        "", "path or id of a dataset that is learned from; empty: a run learns from its own envs"
+    )
+    dataset_digest: str = key(
+        "", "hash of the dataset's steps; a run keeps it, and no other dataset will do"
+    )
+    cql_weight: LiveFloat = live(
+        0.0,
+        ge=0,
+        unit="1",
+        meaning="weight of conservative Q-learning's penalty: how far the log of the sum of exp of "
+        "all actions' values is above the value of the action taken",
+    )
+
+
 class LearningKeys(Settings):
     """The updates: their schedule, the optimizer, the loss, the frozen blocks."""
 
@@ -676,6 +694,7 @@ class DqnConfig(
     EvaluationKeys,
     ExplorationKeys,
     LearningKeys,
+    DataKeys,
     RolloutKeys,
     ReplayKeys,
     TargetKeys,

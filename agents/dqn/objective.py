@@ -13,7 +13,7 @@ from agents.dqn.branching import branching_loss
 from agents.dqn.heads import Terms, head_of
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
-from rl_core.losses import TdLoss, functional_penalty, legal_only
+from rl_core.losses import TdLoss, conservative_penalty, functional_penalty, legal_only
 from rl_core.networks import Conditions, Values
 from rl_core.random import Draws, Keys
 from rl_core.replay import Transitions
@@ -90,6 +90,10 @@ class Objective:
         priority = self._head.priority(td)
         if self._config.holds_by("functional_weight"):
             td = td._replace(loss=td.loss + self._penalty(seen, i))
+        if self._config.holds_by("cql_weight"):
+            batch, weight = seen.batch, self._live["cql_weight"]
+            penalty = conservative_penalty(now.q, batch.a_tm1, weight, batch.legal_tm1)
+            td = td._replace(loss=td.loss + penalty)
         return Regression(td, priority, now.q)
 
     def _bootstrap_values(self, seen: Seen, i: int) -> Values:

@@ -4,7 +4,8 @@ plain.py        the plain loop: store, act, learn, step in turn; Tick, LoopState
 concurrent.py   the concurrent loop: one thread steps the envs, another makes the updates
 compiled.py     the compiled loop: one call into the graph makes many time steps
 remote.py       the remote loop: actors step the envs, perhaps on other machines
-choice.py       the loop of each config value
+offline.py      the offline loop: updates from a dataset, without envs
+choice.py       the loop of a config
 evaluation.py   greedy evaluation on separate envs
 
 Imports: agents.config, agents.dqn, agents.remote, envs, rl_core.arguments, rl_core.errors,

@@ -1,18 +1,21 @@
-"""The loop for each value of the config key `loop`.
+"""The loop of a config, by its key `loop`, or without envs if it names a dataset.
 
 plain       one tick per time step, exactly the classical order      agents.loops.plain
 concurrent  one thread steps the envs, another makes the updates      agents.loops.concurrent
 compiled    envs in the graph, many time steps in one call            agents.loops.compiled
 remote      actors step the envs, perhaps on other machines           agents.loops.remote
+offline     updates from a dataset, without envs                      agents.loops.offline
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.loops.compiled import compiled_loop, longest_chunk
 from agents.loops.concurrent import concurrent_loop, longest_phase
+from agents.loops.offline import offline_loop
 from agents.loops.plain import LoopState, Tick, training_loop
 from agents.loops.remote import remote_loop
 from envs import Envs
@@ -24,6 +27,11 @@ LOOPS: dict[str, Loop] = {
     "compiled": compiled_loop,
     "remote": remote_loop,
 }
+
+
+def loop_of(config: DqnConfig) -> Loop:
+    """Returns the loop that trains an agent of this config."""
+    return offline_loop if config.offline else LOOPS[config.loop]
 
 
 def longest_tick(agent: DqnAgent) -> int:

@@ -27,6 +27,7 @@ from agents.dqn.build import of_first
 from agents.policy.graph import NEXT_STATE, SCOPE, STATE, PolicyTensors, build_policy
 from agents.policy.trained import Trained, trained
 from agents.saved.directory import RunDir
+from agents.saved.new_directory import new_directory
 from rl_core.arguments import path_of
 from rl_core.checkpoint.weights_file import weights_bytes
 from rl_core.errors import RlCoreError, did_you_mean, shown
@@ -68,7 +69,7 @@ def export(
         )
     directory, out = RunDir.open(path_of("run", run)), path_of("out", out)
     learned = trained(directory, averaged=averaged, best=best)
-    with _new_directory(out) as making:
+    with new_directory(out, ExportError) as making:
         if to == "safetensors":
             (making / "policy.safetensors").write_bytes(weights_bytes(learned.weights))
             return out
@@ -197,25 +198,6 @@ def _no_deprecations() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-@contextlib.contextmanager
-def _new_directory(out: Path) -> Iterator[Path]:
-    """Yields a directory with another name, and renames it to `out` once it is complete."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ExportError(f"{out} already exists; name a new directory")
-    making = out.with_name(f".{out.name}.making")
-    try:
-        shutil.rmtree(making, ignore_errors=True)
-        making.mkdir(parents=True)
-        yield making
-        making.rename(out)
-    except OSError as error:
-        if isinstance(error, RlCoreError):
-            raise
-        raise ExportError(f"cannot write {out}: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
 
 
 @contextlib.contextmanager

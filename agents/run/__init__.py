@@ -35,6 +35,6 @@ repeat.py        runs a recorded run again, and compares
 signals.py       Ctrl-C and SIGTERM as requests
 quiet.py         imports TensorFlow without its log lines, timed
 
-Imports: agents.config, agents.controllers, agents.dqn, agents.loops, agents.policy, agents.remote,
-agents.saved, envs, rl_core.
+Imports: agents.config, agents.controllers, agents.data, agents.dqn, agents.loops, agents.policy,
+agents.remote, agents.saved, envs, rl_core.
 """

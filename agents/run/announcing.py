@@ -21,6 +21,10 @@ def announce(
         f"{repeat.note if repeat else directory.path}: {config.env_id}, "
         f"{'rollouts' if config.rollout else 'replay'} of {kept}"
     )
+    if config.offline:
+        display.detail(
+            f"learns from {config.offline}; env steps are the clock of its schedules and periods"
+        )
     if config.loop == "remote":
         display.detail(memory_on_the_way(config, envs))
     if not envs.has_time_limit and not repeat:

@@ -17,14 +17,19 @@ from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.dqn.state import SavedAgent
 from agents.run.actors import split_variables
-from agents.saved.host import Resumed, RunHost, read_host
-from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, FileRecord
+from agents.saved.host import NEWEST, Resumed, RunHost, read_host
+from rl_core.checkpoint.store import (
+    Checkpoint,
+    CheckpointError,
+    CheckpointStore,
+    FileRecord,
+    chunk_end,
+)
 from rl_core.control.steering import Due
 from rl_core.replay import Rows
 
 _CHUNK_BYTES = 1 << 26
 _PENDING = "envs/reward"  # of envs in the graph: not in the replay yet
-_NEWEST = "newest/"  # the newest time step, whose outcome is not known yet
 Columns = dict[str, np.ndarray]
 _Rows = tuple[int, int, Columns]  # of the time steps begin to end
 
@@ -101,7 +106,7 @@ class Checkpoints:
         written = self._contents.written()
         if written:
             columns = self._columns(written - 1, written)
-            newest = {_NEWEST + name: column for name, column in columns.items()}
+            newest = {NEWEST + name: column for name, column in columns.items()}
         kept, begin = self._kept_chunks(written)
         rows = self._new_rows(begin, max(begin, written - 1))
         too_late = 2 * (written - begin + self._at_once) > self._agent.replay.steps
@@ -138,8 +143,8 @@ class Checkpoints:
     def _kept_chunks(self, written: int) -> tuple[dict[str, FileRecord], int]:
         """The chunks whose rows are still in the ring, and the time step where new rows begin."""
         oldest = max(0, written - self._agent.replay.steps)
-        kept = {name: record for name, record in self._chunks.items() if _end(name) > oldest}
-        return kept, max(oldest, max(map(_end, kept), default=0))
+        kept = {name: record for name, record in self._chunks.items() if chunk_end(name) > oldest}
+        return kept, max(oldest, max(map(chunk_end, kept), default=0))
 
     def _new_rows(self, begin: int, end: int) -> Iterator[_Rows]:
         replay = self._agent.replay
@@ -180,7 +185,7 @@ def restore_agent(agent: DqnAgent, checkpoint: Checkpoint, store: CheckpointStor
     (variables, _), host = split_variables(checkpoint.variables), read_host(checkpoint)
     if not host.raw_rewards and _PENDING in variables:
         variables[_PENDING] = _as_paid(variables[_PENDING], agent)
-    newest = {n.removeprefix(_NEWEST): variables.pop(n) for n in [*variables] if _NEWEST in n}
+    newest = {n.removeprefix(NEWEST): variables.pop(n) for n in [*variables] if NEWEST in n}
 
     def pieces() -> Iterator[tuple[int, Rows]]:
         end = 0
@@ -198,7 +203,3 @@ def restore_agent(agent: DqnAgent, checkpoint: Checkpoint, store: CheckpointStor
 def _as_paid(reward: np.ndarray, agent: DqnAgent) -> np.ndarray:
     """Returns rewards that were stored scaled as the env paid them; what was clipped stays so."""
     return reward / np.float32(agent.hyperparameters.configured("reward_scale"))
-
-
-def _end(chunk: str) -> int:
-    return int(chunk.removesuffix(".safetensors").split("-")[1])

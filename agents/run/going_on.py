@@ -11,6 +11,7 @@ from typing import Any
 from agents.config.early_ends import early_ends
 from agents.config.files import as_config, changed_config, require_can_go_on
 from agents.config.model import DqnConfig
+from agents.data.offline import fill, with_dataset
 from agents.dqn.agent import DqnAgent
 from agents.run.actors import split_variables
 from agents.run.checkpoints import restore_agent
@@ -72,11 +73,12 @@ class GoingOn:
           Finished: the run is.
           RunDirError: its files are damaged.
           ConfigError: a change that a run cannot take when it goes on.
+          DataError: the dataset of an offline run is not there, or is another one now.
           CheckpointError: no checkpoint is whole.
         """
         before = directory.config()
         config, values = changed_config(before if config is None else as_config(config), changes)
-        config = require_can_go_on(before, config)
+        config = with_dataset(require_can_go_on(before, config))
         commands = [set_command(name, value, who) for name, value in values.items()]
         store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
         checkpoint = store.latest()
@@ -116,6 +118,7 @@ class GoingOn:
             agent.hyperparameters.check(name, value)
         if not self.resumed:
             begin_with(agent, load_initial(self.directory))
+            fill(agent, envs)
             return
         require_fits(self.resumed, agent, envs)
         restore_agent(agent, self.resumed.checkpoint, self._store)

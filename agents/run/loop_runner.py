@@ -12,7 +12,7 @@ import numpy as np
 
 from agents.dqn.agent import DqnAgent
 from agents.dqn.diverging import DivergedInChunk
-from agents.loops.choice import LOOPS
+from agents.loops.choice import loop_of
 from agents.loops.plain import LoopState, Tick
 from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
@@ -22,7 +22,7 @@ from agents.run.evaluating import Evaluations
 from agents.run.exchanging import Exchanges
 from agents.run.saving import Saver
 from agents.run.terminal import Display
-from agents.run.trace import Tracer
+from agents.run.trace import Tracer, Untraced
 from agents.saved.directory import RunDir
 from envs import Envs
 from rl_core.control.arrivals import Arrival
@@ -91,7 +91,7 @@ class LoopRunner:
     saver: Saver
     reporter: Reporter
     display: Display
-    tracer: Tracer
+    tracer: Tracer | Untraced
     on_tick: OnTick | None
     repeat: Repeat | None
     turns: Turns
@@ -119,7 +119,7 @@ class LoopRunner:
         agent, state, on_tick = self.agent, self.state, self.on_tick
         news, control, interrupt = self._news, self.control, self.control.interrupt
         now, give_turn = time.monotonic, self.turns.give
-        for tick in self.display.watched(LOOPS[agent.config.loop](agent, self.envs, state)):
+        for tick in self.display.watched(loop_of(agent.config)(agent, self.envs, state)):
             # Asking every part at each time step, even by one call, costs some percent. Therefore
             # they say beforehand when they have something to do, and finished episodes wait until
             # then too: each point by itself would find nothing in the caches.

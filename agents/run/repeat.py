@@ -35,6 +35,7 @@ class Verdict:
         compared.
       interrupted: by Ctrl-C; then the rest is unknown.
       env_steps: that the repeat made.
+      traced: every time step was compared. Of an offline run, which has none, the end alone is.
     """
 
     identical: bool
@@ -43,6 +44,7 @@ class Verdict:
     complete: bool
     interrupted: bool
     env_steps: int
+    traced: bool = True
 
 
 class NothingRecorded(RunDirError):
@@ -68,11 +70,17 @@ class Recording:
         if self.failed:
             end = None
         self._trace = read_trace(run.control.trace)
-        if end is not None:
+        self.traced = not run.config().offline
+        if end is not None and self.traced:
             require_trace(run.control.trace, max(0, end.tick - 1), end.trace_crc)
         self.digest = end.digest if end else None
         # The outcome of a time step is traced with the one after it.
         self.end_tick = end.tick if end else len(self._trace) + 1
+        if end is None and not self.traced:
+            raise NothingRecorded(
+                f"{run.path} learns from a dataset, and such a run is compared at the end of its "
+                "training, which it has not reached; resume it first"
+            )
         if end is None and not len(self._trace):
             raise NothingRecorded(f"{run.path} recorded no step, so there is nothing to replay")
         self.arrivals = recorded_order(run.config(), run.control, self.end_tick)
@@ -100,6 +108,7 @@ class Recording:
             complete=self.digest is not None,
             interrupted=unknown,
             env_steps=outcome.env_steps,
+            traced=self.traced,
         )
 
 

@@ -27,7 +27,7 @@ from agents.run.saving import Saver
 from agents.run.signals import StopRequest
 from agents.run.sinks import OwnSink
 from agents.run.terminal import Display
-from agents.run.trace import Tracer
+from agents.run.trace import Tracer, Untraced
 from agents.saved.directory import RunDir
 from agents.saved.host import Resumed, new_host
 from envs import Envs
@@ -90,7 +90,9 @@ class Run:
         keep_order(envs, config, files, host, arrivals, display.line)
         stride = longest_tick(agent)
         compare = repeat.compare if repeat else None
-        self._tracer = Tracer(agent, files.trace, display.line, compare, host.trace, stride)
+        self._tracer = Untraced() if config.offline else Tracer(
+            agent, files.trace, display.line, compare, host.trace, stride
+        )  # fmt: skip
         standing = Standing() if repeat else standing_orders(files)
         self._control = control = RunControl(
             agent, state, say=display.line, show=reporter.control, progress=self._progress,

@@ -14,7 +14,7 @@ from agents.run.controlling import Controlling
 from agents.run.curves import Reporter
 from agents.run.evaluating import Evaluations
 from agents.run.terminal import Display
-from agents.run.trace import Tracer
+from agents.run.trace import Tracer, Untraced
 from agents.saved.directory import EndDigest, RunDir
 from agents.saved.host import LogPart, LoopPart, RunHost
 from envs import Envs
@@ -43,7 +43,7 @@ class Saver:
     evaluations: Evaluations
     reporter: Reporter
     display: Display
-    tracer: Tracer
+    tracer: Tracer | Untraced
     controlling: Controlling
     weights: Path | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,22 @@ from rl_core.control.trace import TraceFile, checksums
 Compare = Callable[[int, np.ndarray, np.ndarray], None]
 
 _CHUNKS_AT_ONCE = 4
+
+
+class Untraced:
+    """The trace of a run that has no time steps, because it learns from a dataset."""
+
+    due, crc = math.inf, None
+
+    def position(self) -> TracePosition:
+        """The length of the trace: none."""
+        return TracePosition(0, 0)
+
+    def update(self, tick: int) -> None:
+        """Does nothing: no rows are new."""
+
+    def close(self) -> None:
+        """Does nothing: there is no file."""
 
 
 class Tracer:

@@ -14,6 +14,7 @@ from agents.config.early_ends import early_ends
 from agents.config.files import as_config, config_name
 from agents.config.model import DqnConfig
 from agents.controllers.choice import controller_of
+from agents.data.offline import fill, with_dataset
 from agents.run.actors import envs_of_run, stop_with
 from agents.run.exchanging import require_alone
 from agents.run.going_on import GoingOn
@@ -76,7 +77,7 @@ def train(
       RlCoreError: a mistake that the user can mend; nothing is left on disk.
     """
     name = run_name(name, config)
-    config, screen = as_config(config), Screen(console_for(console))
+    config, screen = with_dataset(as_config(config)), Screen(console_for(console))
     require_functions(on_start, on_tick)
     require_function("initial", initial, "weights")
     path = None if run is None else path_of("run", run)
@@ -91,6 +92,7 @@ def train(
         agent = agent_for(config, envs)
         part = initial_weights(initial, agent)
         begin_with(agent, part)
+        fill(agent, envs)
         directory = RunDir.create(path, name, config, partial(save_initial, weights=part))
         if on_start:
             on_start(directory)

@@ -17,6 +17,9 @@ from envs import Step
 from rl_core.checkpoint.store import Checkpoint, CheckpointError
 from rl_core.validation import first_error
 
+# Before names of columns, among a checkpoint's variables: those of the newest time step, whose
+# outcome is not known yet.
+NEWEST = "newest/"
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 # JSON has lists where Python has these.
 Pair = Annotated[tuple[Count, Count], Strict(False)]

@@ -284,6 +284,11 @@ class CheckpointStore:
         )
 
 
+def chunk_end(name: str) -> int:
+    """Returns the time step after the last one of a chunk, by its name."""
+    return int(name.removesuffix(".safetensors").split("-")[1])
+
+
 def is_checkpoint_file(path: str) -> bool:
     """Says whether a path within the checkpoints' directory is one that a store writes."""
     directory, _, name = path.partition("/")

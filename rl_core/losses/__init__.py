@@ -5,6 +5,7 @@ Imports: rl_core.errors.
 
 from rl_core.losses.branching import branching_target
 from rl_core.losses.categorical import categorical_projection, categorical_q_learning, support
+from rl_core.losses.conservative import conservative_penalty
 from rl_core.losses.hl_gauss import gaussian_histogram, hl_gauss
 from rl_core.losses.masking import legal_only
 from rl_core.losses.munchausen import (
@@ -26,6 +27,7 @@ __all__ = [
     "branching_target",
     "categorical_projection",
     "categorical_q_learning",
+    "conservative_penalty",
     "double_q_learning",
     "functional_penalty",
     "gaussian_histogram",

@@ -41,6 +41,7 @@ KINDS = {
     "three targets": {"averaged_targets": 3},
     "held still": {"online_weight": 0.25, "min_weight": 0.5, "functional_weight": 0.1,
                    "proximal_weight": 0.5},
+    "conservative": {"cql_weight": 0.5},
     "Adam is new at each sync": {"on_sync": '["reset_moments"]', **FUSED},
     "a chain": {"chain": 3, "refresh_period": 4},
     "a chain of heads": {"chain": 3, "chain_torso": "shared", **FUSED},

@@ -91,7 +91,15 @@ def test_help_imports_the_parser_and_nothing_else():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["train", "--help"], ["configs"], ["train", "cartpol"], ["results"], ["board", "--port=-1"]],
+    [
+        ["train", "--help"],
+        ["configs"],
+        ["train", "cartpol"],
+        ["results"],
+        ["board", "--port=-1"],
+        ["record", "--help"],
+        ["record", "nowhere", "data-v0"],
+    ],
     ids=" ".join,
 )
 def test_only_the_named_command_is_imported(arguments):
@@ -101,6 +109,7 @@ def test_only_the_named_command_is_imported(arguments):
         "gymnasium",
         "agents.cli.steer_commands",
         "agents.dqn.agent",
+        "minari",
     }
     assert ("agents.results.command" in modules) == (arguments[0] == "results")
 
@@ -222,7 +231,7 @@ def test_every_command_of_a_run_with_onednn_works_in_a_process_of_its_own(with_o
 def test_help_has_every_commands_own_first_line(capsys):
     top = help_of(capsys)
     names = re.search(r"{(.*)}", top)[1].split(",")
-    assert len(names) == 18
+    assert len(names) == 19
     for name in names:
         first_line = help_of(capsys, name).splitlines()[2]
         assert len(first_line) > 20 and re.search(rf"• {name} +{re.escape(first_line)} ", top)

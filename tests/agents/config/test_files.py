@@ -327,6 +327,7 @@ def test_settings_do_not_guess_types_and_know_their_live_fields():
             "priority_alpha",
             "priority_beta",
             "q_lambda",
+            "cql_weight",
             "learn_period",
             "updates_per_learn",
         ),

@@ -1,0 +1,11 @@
+"""Datasets of Minari, written from runs, and learned from.
+
+minari_files.py   a dataset's files, as Minari writes and reads them; all that imports Minari
+episodes.py       episodes that a policy plays, and those that a replay memory holds
+record.py         records a run as a dataset
+rows.py           a dataset's steps as rows of a replay memory
+offline.py        what an offline run takes from its dataset
+
+Imports: agents.config, agents.dqn, agents.loops.evaluation, agents.policy, agents.saved, envs,
+rl_core.
+"""

@@ -1,0 +1,222 @@
+"""A dataset's steps as rows of a replay memory.
+
+Episodes lie one after the other, as if one env had shown them: T steps are T + 1 rows, of which the
+first says that a reset led to it and the last shows the true final observation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agents.config.model import DqnConfig
+from agents.data.minari_files import DataError, Dataset
+from envs import Envs
+from envs.masks import write_legal
+from envs.observations import ADVICE, LARGEST
+from envs.spaces import Spaces, read_spaces
+from envs.stacks import frame_shape
+from rl_core.digest import Digest
+from rl_core.errors import EnvError, EnvFault, in_one_line, shown
+
+Columns = dict[str, np.ndarray]
+_LEARNED_FROM = ("observations", "actions", "rewards", "terminations", "truncations")
+
+
+class Found(NamedTuple):
+    """The content of a dataset.
+
+    Attributes:
+      episodes, env_steps: with steps.
+      digest: of all steps, as Minari gives them.
+    """
+
+    episodes: int
+    env_steps: int
+    digest: str
+
+    @property
+    def rows(self) -> int:
+        """Rows of a replay memory that hold all steps."""
+        return self.env_steps + self.episodes
+
+
+class DatasetRows:
+    """Reads the steps of a dataset as rows of the replay memory of a run.
+
+    Args:
+      dataset: is read from its files whenever rows are asked for.
+      config: of the run.
+      envs: of the run.
+
+    Raises:
+      DataError: the dataset has other spaces than the env.
+    """
+
+    def __init__(self, dataset: Dataset, config: DqnConfig, envs: Envs) -> None:
+        self._dataset, self._masks = dataset, envs.has_action_masks
+        self._spaces = _common_spaces(dataset, config, envs)
+        shape = self._spaces.observation_shape
+        self._row_shape = frame_shape(shape) if config.frame_stack > 1 else shape
+
+    def look_through(self) -> Found:
+        """Checks all steps, counts and hashes them.
+
+        Raises:
+          DataError: the dataset is damaged, or has no steps.
+        """
+        episodes = env_steps = 0
+        digest = Digest()
+        for number, episode in enumerate(self._dataset.episodes()):
+            length = len(self._rows(number, episode)["action"]) - 1
+            for name in _LEARNED_FROM:
+                _add(digest, f"{number}/{name}", getattr(episode, name))
+            if self._masks:
+                _add(digest, f"{number}/action_mask", episode.infos["action_mask"])
+            episodes += length > 0
+            env_steps += length
+        if not env_steps:
+            raise DataError(f"the dataset {self._dataset.path} is empty: it has no env step")
+        return Found(episodes, env_steps, digest.hexdigest())
+
+    def pieces(self, most: int) -> Iterator[Columns]:
+        """Yields all rows, arrays [P, 1, ...] with P <= most, as `DqnAgent.store` takes them.
+
+        Raises:
+          DataError: the dataset is damaged.
+        """
+        waiting: Columns = {}
+        for number, episode in enumerate(self._dataset.episodes()):
+            rows = self._rows(number, episode)
+            if len(rows["action"]) > 1:
+                waiting = _after(waiting, rows) if waiting else rows
+            while waiting and len(waiting["action"]) >= most:
+                yield {name: column[:most, None] for name, column in waiting.items()}
+                waiting = {name: column[most:] for name, column in waiting.items()}
+        if waiting and len(waiting["action"]):
+            yield {name: column[:, None] for name, column in waiting.items()}
+
+    def _rows(self, number: int, episode: Any) -> Columns:
+        """Returns the rows of an episode, [T + 1, ...]; each has the outcome that led to it."""
+        with self._checking(number):
+            T = len(episode.rewards)
+            action = self._actions(np.asarray(episode.actions), T)
+            reward = np.asarray(episode.rewards)
+            _require(reward.shape == (T,) and reward.dtype.kind in "fiub", "rewards", reward)
+            good = np.isfinite(reward) & (np.abs(reward) <= LARGEST)
+            _require(good.all(), "rewards that are finite in float32", reward)
+            flags = [np.asarray(episode.terminations), np.asarray(episode.truncations)]
+            for of in flags:
+                _require(of.shape == (T,) and of.dtype.kind in "biu", f"{T} flags", of)
+                _require(not of[:-1].any(), "an end at its last step alone", of)
+            observation = np.zeros(
+                (T + 1, *self._spaces.observation_shape), self._spaces.observation_dtype
+            )
+            self._spaces.writer(observation)(episode.observations)
+            rows = {
+                "observation": observation.reshape(T + 1, *self._row_shape),
+                "action": action,
+                "reward": np.concatenate([[0], reward]).astype(np.float32),
+                "terminated": np.concatenate([[False], flags[0].astype(np.bool_)]),
+                "autoreset": np.arange(T + 1) == 0,
+            }
+            if self._masks:
+                rows["legal"] = self._legal(episode.infos, T)
+            return rows
+
+    def _actions(self, given: np.ndarray, length: int) -> np.ndarray:
+        """[T, ...] of the env's own -> [T + 1] or [T + 1, D] int32 from 0 on.
+
+        The last one means nothing.
+        """
+        form = self._spaces.actions
+        good: Any = given.shape == (length, *form.shape) and given.dtype.kind in "iu"
+        _require(good, f"{length} actions of whole numbers", given)
+        action = given.astype(np.int64).reshape(length, *form.agent_shape) - form.first
+        good = (action >= 0) & (action < np.array(form.branches or form.outputs))
+        wrong = ~good.reshape(length, -1).all(axis=1)
+        if wrong.any():
+            raise _Wrong(f"action {shown(given[wrong][0].tolist())}, which is none of {form}")
+        nothing = np.zeros((1, *form.agent_shape), np.int64)
+        return np.concatenate([action, nothing]).astype(np.int32)
+
+    def _legal(self, infos: Any, length: int) -> np.ndarray:
+        legal = np.ones((length + 1, self._spaces.actions.outputs), np.bool_)
+        if not isinstance(infos, Mapping) or "action_mask" not in infos:
+            raise _Wrong("no infos['action_mask'], which the env gives")
+        last = np.arange(length + 1) == length
+        write_legal(legal, {"action_mask": infos["action_mask"]}, last, self._spaces.actions)
+        return legal
+
+    @contextlib.contextmanager
+    def _checking(self, number: int) -> Iterator[None]:
+        """Adds where it was to the error of an episode that cannot be learned from."""
+        try:
+            yield
+        except (_Wrong, EnvFault, TypeError, AttributeError, ValueError) as error:
+            problem = in_one_line(str(error).removesuffix(ADVICE), 400)
+            if isinstance(error, EnvFault) and error.env is not None:
+                problem = f"at step {error.env} {problem}"
+            raise DataError(
+                f"episode {number} of the dataset {self._dataset.path} cannot be learned from: "
+                f"{problem}"
+            ) from None
+
+
+class _Wrong(Exception):
+    """Something in an episode that should be otherwise."""
+
+
+def _require(good: bool | np.bool_, wanted: str, got: np.ndarray) -> None:
+    if not good:
+        raise _Wrong(f"wanted {wanted}, got {shown(got.tolist())}")
+
+
+def _after(first: Columns, second: Columns) -> Columns:
+    return {name: np.concatenate([column, second[name]]) for name, column in first.items()}
+
+
+def _common_spaces(dataset: Dataset, config: DqnConfig, envs: Envs) -> Spaces:
+    """Returns the spaces of single frames in the agent's form; the dataset's are the env's."""
+    assert envs.spaces.own is not None
+    own, keys, name = envs.spaces.own, config.observation_keys, str(dataset.path)
+    form = dataset.form
+    try:
+        found = read_spaces(name, form.observations, form.actions, keys)
+    except EnvError as error:
+        raise DataError(f"the dataset {name} cannot be learned from: {error}") from None
+    wanted = read_spaces(config.env_id, *own, keys)
+    if _form_of(found) == _form_of(wanted):
+        return found
+    spec = form.spec
+    advice = ""
+    if spec is not None and spec.id != config.env_id.rpartition(":")[2]:
+        advice = f"; it was recorded from {spec.id}: --set env_id={spec.id}"
+    raise DataError(
+        f"the dataset {name} is of another env than {config.env_id}: its observations are "
+        f"{in_one_line(form.observations)} and its actions {in_one_line(form.actions)}, and the "
+        f"env has {in_one_line(own[0])} and {in_one_line(own[1])}{advice}"
+    )
+
+
+def _form_of(spaces: Spaces) -> tuple[Any, ...]:
+    parts = tuple((part.name, part.shape, part.dtype) for part in spaces.parts)
+    actions = spaces.actions._replace(first=np.asarray(spaces.actions.first).tolist())
+    return spaces.observation_shape, spaces.observation_dtype, parts, actions
+
+
+def _add(digest: Digest, name: str, value: Any) -> None:
+    """Adds what Minari gives of an episode: arrays, in dicts and tuples, and lists of texts."""
+    if isinstance(value, Mapping):
+        for key in sorted(value):
+            _add(digest, f"{name}/{key}", value[key])
+    elif isinstance(value, tuple):
+        for i, of in enumerate(value):
+            _add(digest, f"{name}/{i}", of)
+    elif isinstance(value, np.ndarray):
+        digest.array(name, value)
+    else:
+        digest.value(name, value)

@@ -1,0 +1,34 @@
+"""The offline loop: it makes updates from rows that are there, and steps no env."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from agents.dqn.agent import DqnAgent
+from agents.loops.plain import LoopState, Tick
+from envs import Envs
+
+_NO_ACTIONS = np.zeros(0, np.int32)
+
+
+def offline_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
+    """Trains like `training_loop`, but its env steps are only a clock.
+
+    Nothing is acted on and nothing is stored. After each env step of the clock the updates are made
+    that would be due then, so `learn_period`, `updates_per_learn`, schedules, and all periods in
+    env steps mean what they mean in other loops.
+    """
+    config, live = agent.config, agent.hyperparameters
+    state = state or LoopState(next_log=config.log_period)
+    live.env_step = state.env_step
+    while state.env_step < config.env_steps:
+        due, stats = state.updates_due(config, live), None
+        if due:
+            log_due = state.env_step >= state.next_log
+            stats = agent.learn(due, stats=log_due)
+            state.next_log += log_due * config.log_period
+        state.count(1)
+        live.env_step = state.env_step
+        yield Tick(state.env_step, (), (), stats, _NO_ACTIONS, None)

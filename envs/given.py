@@ -1,0 +1,87 @@
+"""Stored rows turned back into observations as the env gives them: the inverse of the writers.
+
+Numbers of a Box that is neither float32 nor uint8 were rounded to float32 when they were stored.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from envs.arrays import array_space
+from envs.nests import Path, leaves, nest_of
+from rl_core.errors import EnvError, shown
+
+
+def wanted_space(env_id: str, space: gym.Space[Any], keys: Sequence[str] = ()) -> gym.Space[Any]:
+    """Returns the space of the parts of an env's observations that are wanted.
+
+    Args:
+      space: of the env's observations.
+      keys: of a dict, those that are wanted; empty: all. Of a tuple all must be, because its parts
+        are known by their places alone.
+
+    Raises:
+      EnvError: there is no such key, or only some parts of a tuple are wanted.
+    """
+    if not keys:
+        return space
+    leaves(env_id, space, keys)  # refuses a key that is not there
+    if isinstance(space, gym.spaces.Dict):
+        return gym.spaces.Dict({k: of for k, of in space.spaces.items() if str(k) in keys})
+    assert isinstance(space, gym.spaces.Tuple)
+    if len({*keys}) < len(space.spaces):
+        raise EnvError(
+            f"env {shown(env_id)} shows tuples, and observation_keys leaves parts out, so that the "
+            "others would have other places; a wrapper (env_wrapper) can make a dict of them"
+        )
+    return space
+
+
+def given_back(env_id: str, space: gym.Space[Any], rows: np.ndarray) -> Any:
+    """Returns observations as an env with this space gives them.
+
+    Args:
+      space: of one observation; all of it was stored.
+      rows: [T, ...] as they were stored, of single frames.
+
+    Returns:
+      [T, ...], or a dict or tuple of such.
+    """
+    found = leaves(env_id, space)
+    if len(found) == 1:
+        (leaf,) = found
+        shape = array_space(env_id, leaf.space, leaf.name).shape
+        stored = {leaf.path: rows.reshape(len(rows), *shape)}
+    else:
+        parts = nest_of(env_id, found).parts
+        stored = {leaf.path: part.of(rows) for leaf, part in zip(found, parts, strict=True)}
+    return _assembled(env_id, space, (), stored)
+
+
+def _assembled(
+    env_id: str, space: gym.Space[Any], path: Path, stored: dict[Path, np.ndarray]
+) -> Any:
+    if isinstance(space, gym.spaces.Dict):
+        inside = space.spaces.items()
+        return {key: _assembled(env_id, of, (*path, key), stored) for key, of in inside}
+    if isinstance(space, gym.spaces.Tuple):
+        each = enumerate(space.spaces)
+        return tuple(_assembled(env_id, of, (*path, i), stored) for i, of in each)
+    return _array(env_id, space, stored[path])
+
+
+def _array(env_id: str, space: gym.Space[Any], stored: np.ndarray) -> np.ndarray:
+    """[T, ...] as `envs.arrays.array_space` says -> [T, ...] of an array's space."""
+    if isinstance(space, gym.spaces.Discrete):
+        return np.argmax(stored, axis=-1) + space.start
+    if isinstance(space, gym.spaces.MultiDiscrete):
+        ends = np.cumsum(space.nvec.reshape(-1))[:-1]
+        ones = np.split(stored, ends, axis=-1)
+        numbers = np.stack([np.argmax(one, axis=-1) for one in ones], axis=-1)
+        return (numbers.reshape(len(stored), *space.shape) + space.start).astype(space.dtype)
+    array = array_space(env_id, space)
+    if array.shape != array.given:  # its channels were first
+        stored = np.moveaxis(stored, -1, 1)
+    return np.ascontiguousarray(stored, space.dtype)
