@@ -134,7 +134,8 @@ class DatasetRows:
         """
         form = self._spaces.actions
         good: Any = given.shape == (length, *form.shape) and given.dtype.kind in "iu"
-        _require(good, f"{length} actions of whole numbers", given)
+        each = f"vectors of {len(form.branches)} " if form.branches else ""
+        _require(good, f"{length} {each}whole numbers", given)
         action = given.astype(np.int64).reshape(length, *form.agent_shape) - form.first
         good = (action >= 0) & (action < np.array(form.branches or form.outputs))
         wrong = ~good.reshape(length, -1).all(axis=1)

@@ -7,8 +7,6 @@ import pytest
 import tensorflow.compat.v1 as tf
 from pydantic import BaseModel
 
-import agents.dqn.acting_calls
-import agents.dqn.actor
 import agents.dqn.choosing
 import agents.dqn.memory
 from agents.config.envs import training_envs
@@ -123,8 +121,7 @@ def with_probability(monkeypatch):
 
     monkeypatch.setattr(agents.dqn.memory, "transition_columns", declared)
     monkeypatch.setattr(Exploration, "choose", given)
-    for module in (agents.dqn.choosing, agents.dqn.acting_calls, agents.dqn.actor):
-        monkeypatch.setattr(module, "COLUMNS", ("action", "probability"))
+    monkeypatch.setattr(agents.dqn.choosing, "COLUMNS", ("action", "probability"))
 
 
 @pytest.mark.parametrize(
