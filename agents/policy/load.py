@@ -121,11 +121,10 @@ class LoadedPolicy:
         return first if self.branches else int(first)
 
     def reset(self, which: Any = None) -> None:
-        """Forgets what was seen, as an episode begins; without a recurrent layer nothing.
+        """Forgets what was seen, as an episode begins.
 
         Args:
-          which: [M] bool: the rows of a batch whose episodes begin; None: all, and the next batch
-            may have another size.
+          which: [M] bool: rows of a batch; None: all, and the next batch may have another size.
 
         Raises:
           ShapeError: the last batch had another size.
@@ -158,10 +157,9 @@ class LoadedPolicy:
 
     @property
     def greedy(self) -> GreedyPolicy:
-        """The policy of [M, ...] observations as Envs give them and [M, A] masks.
+        """[M, ...] observations as Envs give them, [M, A] masks -> [M] or [M, D] from 0 on.
 
-        It returns [M] or [M, D] actions from 0 on; with a recurrent layer, `greedy.playing(M)`
-        remembers.
+        With a recurrent layer, `greedy.playing(M)` remembers.
         """
         return self._greedy
 
