@@ -43,8 +43,8 @@ class LoadedPolicy:
     It takes observations as the env gives them, one or a batch, and returns the env's own actions.
     It may be used as a context manager, which closes it.
 
-    A policy with a recurrent layer remembers its last calls: call it once for each time step, and
-    `reset` where an episode begins. Of a batch each row is an episode of its own.
+    With a recurrent layer it remembers its calls: call it once for each time step, and `reset`
+    where an episode begins.
 
     Args:
       config: of the run. Its env is made once, to read its spaces.
@@ -117,8 +117,7 @@ class LoadedPolicy:
         actions = self._spaces.actions.to_env(best.astype(np.int64))
         if not single:
             return actions
-        first: np.ndarray = actions[0]
-        return first if self.branches else int(first)
+        return actions[0] if self.branches else int(actions[0])
 
     def reset(self, which: Any = None) -> None:
         """Forgets what was seen, as an episode begins.
