@@ -11,7 +11,7 @@ from rl_core import exploration, losses
 from rl_core.errors import ShapeError
 from rl_core.losses.td import require_shapes
 
-SIZES = {"A": 3, "B": 4, "M": 5, "N": 6, "T": 7}
+SIZES = {"A": 3, "B": 4, "D": 2, "M": 5, "N": 6, "T": 7}
 STEP = {"a_tm1": "B", "r_t": "B", "discount_t": "B"}
 MASKS = {"legal_tm1": "BA", "legal_t": "BA"}
 SOFT = {"alpha": 0.9, "temperature": 0.3, "clip": -1.0}
@@ -66,6 +66,12 @@ FUNCTIONS = [
         {"q_tm1": "BA", "a_tm1": "B", "q_tm1_target": "BA"},
         {"weight": 1.0},
     ),
+    (losses.conservative_penalty, {"q_tm1": "BA", "a_tm1": "B"}, {"weight": 1.0}),
+    (
+        losses.branching_target,
+        {"r_t": "B", "discount_t": "B", "q_t_value": "BDA", "q_t_selector": "BDA"},
+        {},
+    ),
     (
         losses.lambda_returns,
         {"r_t": "TB", "discount_t": "TB", "v_t": "TB", "lambda_t": "TB"},
@@ -75,6 +81,11 @@ FUNCTIONS = [
         exploration.epsilon_greedy,
         {"best": "B", "coin": "B", "die": "B", "legal": "BA"},
         {"epsilon": 0.1, "num_actions": 3},
+    ),
+    (
+        exploration.branching_epsilon_greedy,
+        {"best": "BD", "coin": "B", "dice": "BD", "legal": "BM"},
+        {"epsilon": 0.1, "branches": (2, 3)},
     ),
     (exploration.boltzmann, {"q": "BA", "uniform": "BA", "legal": "BA"}, {"temperature": 1.0}),
 ]  # fmt: skip
@@ -89,7 +100,7 @@ def dtype_of(name):
     return tf.int32 if name in ("a_tm1", "best") else tf.float32
 
 
-def tensors(dimensions, known="ABMNT"):
+def tensors(dimensions, known="ABDMNT"):
     """Placeholders: of the sizes of those letters, of any size in the other dimensions."""
     return {
         name: tf.placeholder(dtype_of(name), [SIZES[c] if c in known else None for c in letters])
@@ -110,7 +121,7 @@ def test_every_function_that_checks_its_arguments_is_in_the_table():
     in_table = {function.__name__ for function, *_ in FUNCTIONS}
     assert set(users()) == in_table
     takes_tensors = set(losses.__all__) - {"TdLoss", "support", "quantile_midpoints"}
-    assert in_table >= takes_tensors - {"huber", "squared"}  # of any shape
+    assert in_table >= takes_tensors - {"huber", "squared", "rescaled", "unscaled"}  # of any shape
 
 
 @every_function
