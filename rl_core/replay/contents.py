@@ -113,6 +113,8 @@ class ReplayContents:
         oldest = max(0, written - replay.steps)
         entered = np.zeros((max(0, written - 1 - oldest), N), np.bool_)  # with the step after
         put = self._engine.callable(None, self._put_feeds, [self._put_rows])
+        if 0 < written < replay.steps:
+            put(self._row_numbers(-1, 0), *self._before_the_first())
         for begin, rows in pieces:
             skip = max(0, oldest - begin)
             kept = {n: column[skip:] for n, column in self._checked(rows).items()}
@@ -129,6 +131,17 @@ class ReplayContents:
         places = np.arange(queue_tail - len(numbers), queue_tail)
         call = self._engine.callable(None, self._queue_feeds, [self._put_queue])
         call(places, numbers, steps % replay.steps, tails[: len(steps)])
+
+    def _before_the_first(self) -> list[np.ndarray]:
+        """Rows [N, ...] of the time step before the first one: the reset that led to it.
+
+        Nothing else was written there, but stacks and sequences look whether an episode began.
+        """
+        N = self._replay.num_envs
+        return [
+            np.full([N, *of.shape.as_list()[1:]], name == "autoreset", of.dtype.as_numpy_dtype)
+            for name, of in self._replay.ring.columns.items()
+        ]
 
     def _checked(self, rows: Rows) -> Rows:
         """Returns `rows` in the order of this replay's columns."""

@@ -225,6 +225,19 @@ def test_read_out_and_put_back_the_stacks_are_the_same(make):
         assert other.check() == one.check()
 
 
+def test_put_back_before_the_ring_is_full_the_first_episode_begins(make):
+    """Whatever the memory held before: here, an episode that goes on over the ring's end."""
+    one, other = make(30, 1, 3), make(30, 1, 3)
+    one.write(shown(10, 1, 3))
+    other.write(shown(35, 1, 3, seed=1, ends=0.0))
+    _, tail = one.counters()
+    other.contents.put([(0, one.contents.time_steps(0, 10))], 10, tail.item())
+    other.set_counters(*one.counters())
+    for draw in range(4):
+        for a, b in zip(one._sample(np.int64(draw)), other._sample(np.int64(draw)), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_frames_need_a_quarter_of_what_stacks_need():
     with Engine().building():
         rows = ValidRows(100_000, 1, transition_columns((84, 84, 1), np.uint8), stack=4)
