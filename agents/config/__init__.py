@@ -1,7 +1,7 @@
 """The configuration of a run.
 
 model.py         DqnConfig: every key with its bounds and unit
-combinations.py  which keys go together, and which live values do something
+combinations.py  checks that keys go together; tells the live values that do nothing
 own_live.py      live values of the user's own, [live.NAME]
 settings.py      base of all settings: strict models, live fields, one-line errors
 weight_actions.py  actions on the weights that a config makes again and again

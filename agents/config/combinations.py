@@ -1,4 +1,4 @@
-"""Which keys of a config go together, and which of its live values do something."""
+"""Checks that the keys of a config go together, and tells the live values that do nothing."""
 
 from __future__ import annotations
 
