@@ -2,7 +2,8 @@
 
     python -m tests.agents.kills --kills 1000            one run again and again
     python -m tests.agents.kills --torture --kills 300   many kinds of steered runs, each run
-                                                         killed once, resumed and compared
+                                                         killed once, resumed and compared;
+                                                         --only WORDS: kinds that have them
     python -m tests.agents.kills --one-poll --kills 20   killed right after it answered several
                                                          commands at once, resumed and replayed
 
@@ -52,10 +53,14 @@ SETTINGS = {
 
 ARMS = [{"exempt": ["head"], "updates": 7}, {"exempt": ["torso"], "updates": 5}]
 SHORTER = SETTINGS | {"env_steps": 1_200, "eval_period": 500, "log_period": 100}
-# None: as by default, since rollouts have no replay and no target network.
+# None: as by default; rollouts have no replay and no target network.
 ROLLOUTS = {
     "rollout": 16, "num_envs": 4, "epochs": 2, "batch_size": 16, "loss": "squared",
     "replay_capacity": None, "learn_start": None, "learn_period": None, "sync_period": None,
+}  # fmt: skip
+MEMORY = {
+    "env_wrapper": "elements", "env_wrapper_kwargs": {"keep": [0, 2]}, "recurrent": "gru",
+    "recurrent_units": 6, "sequence_length": 6, "burn_in": 3, "learn_period": 8,
 }  # fmt: skip
 KINDS = {
     "plain": {},
@@ -89,6 +94,14 @@ KINDS = {
     "branches": {
         "env_id": "tests.agents.lamps:Levers-v0", "num_envs": 2, "dueling": True,
         "prioritized": True,
+    },
+    "memory": MEMORY | {"prioritized": True},
+    "memory, concurrent": MEMORY | {
+        "loop": "concurrent", "learn_period": 16, "num_envs": 2, "recurrent": "lstm", "n_step": 2,
+    },
+    "memory, compiled": MEMORY | {
+        "loop": "compiled", "env_id": "InGraph/CartPole-v1", "env_wrapper": None,
+        "env_wrapper_kwargs": None, "chunk": 20,
     },
     "chain": {"chain": 3, "refresh_period": 5},
     "chain of heads, compiled": {
@@ -134,17 +147,21 @@ def steer(agent, tick):
             live[name] = value
 
 
-def torture(folder, kills, seed=0):
-    """Kills `kills` runs, each once; returns how many digests are as if nobody had."""
+def torture(folder, kills, seed=0, words=""):
+    """Kills `kills` runs, each once; returns how many digests are as if nobody had.
+
+    Args:
+      words: of the kinds that have them in their name; "" for all.
+    """
     rng, equal = random.Random(seed), 0
-    straight = {}
-    for name in KINDS:
+    straight, kinds = {}, [name for name in KINDS if words in name]
+    for name in kinds:
         begin = time.monotonic()
         run = prepared(folder / f"straight-{len(straight)}")
         finish(child(run, begin=True, settings=of_kind(name), on_tick=steer))
         straight[name] = digest_of(run), time.monotonic() - begin
     for number in track(range(kills), "killing", disable=not sys.stderr.isatty()):
-        name = list(KINDS)[number % len(KINDS)]
+        name = kinds[number % len(kinds)]
         settings, (wanted, seconds) = of_kind(name), straight[name]
         run = killed(folder / "run", settings, rng, seconds)
         finish(child(run, begin=not begun(run), settings=settings, on_tick=steer))
@@ -371,16 +388,19 @@ def main():
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--torture", action="store_true")
+    parser.add_argument("--only", metavar="WORDS", default="", help="kinds of --torture with them")
     parser.add_argument("--one-poll", action="store_true")
     parser.add_argument("--folder", type=Path, help="kept; by default a temporary one")
     arguments = parser.parse_args()
+    if not any(arguments.only in name for name in KINDS):
+        parser.error(f"no kind has {arguments.only!r} in its name: {', '.join(KINDS)}")
     import agents.run.train  # noqa: F401 - once, for all forks
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)
         folder.mkdir(exist_ok=True)
         if arguments.torture:
-            equal = torture(folder, arguments.kills, arguments.seed)
+            equal = torture(folder, arguments.kills, arguments.seed, arguments.only)
             print(f"{equal} of {arguments.kills} killed runs have the digest of the others")
             sys.exit(equal != arguments.kills)
         if arguments.one_poll:

@@ -134,6 +134,7 @@ def test_a_command_names_what_it_measured_if_that_is_not_all():
     lines = [command, f"{command} --envs CartPole-v1 --only ours --jobs 2",
              f"{command} --envs CartPole-v1 --only sb3 --jobs 3"]  # fmt: skip
     assert "```\n" + "\n".join(lines) + "\n```" in as_markdown(rows)
+    assert f"\n{command} --rows x --envs CartPole-v1 --only ours" in as_markdown(rows, "--rows x")
 
 
 def test_rows_that_were_asked_for_differently_are_no_table():
@@ -193,7 +194,9 @@ def test_each_process_leaves_a_row_and_is_not_measured_again(fake, tmp_path):
     assert [x[:2] for x in never["evaluations"]] == [[2_500, 400.0], [5_000, 400.0]]
     assert (never["evaluating"], never["jobs"], never["library"]) == (0.5, 1, "ours")
     assert 0 < reached["seconds"] < 60 and abs(reached["began"] - time.time()) < 60
-    assert "| ours | 1 of 2 | never |" in (tmp_path / "rows.md").read_text()
+    page = (tmp_path / "rows.md").read_text()
+    assert "| ours | 1 of 2 | never |" in page
+    assert f"wall_clock --rows {tmp_path / 'rows'}\n" in page
     assert fake(seeds=3, first_seed=4, jobs=1) == 0
     assert (tmp_path / "calls").read_text().split() == ["4", "5", "6"]
     assert fake(seeds=1, first_seed=4, jobs=2) == 0

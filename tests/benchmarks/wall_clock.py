@@ -33,6 +33,7 @@ from tests.benchmarks.performance import commit, make_venvs
 from tests.benchmarks.wall_clock_page import NAMES, as_markdown
 
 _PEERS = Path(__file__).parent / "peers"
+_ROWS = Path("docs/wall_clock")
 _EPISODES = 20
 # As long as the longest run that any side's own settings are made for, which is CleanRL's: nobody
 # is cut off before the end of its own schedules.
@@ -95,8 +96,8 @@ class WallClock:
     """Processes at work at once, all of the same library if they are more than one."""
     env_steps: int = _ENV_STEPS
     """Env steps after which a run that has not reached the mark ends."""
-    rows: Path = Path("docs/wall_clock")
-    """For the files. The page is made of all that are there."""
+    rows: Path = _ROWS
+    """For the files. The page is made of all that are there: of another processor, another one."""
     page: Path | None = None
     """The page. By default ROWS.md."""
     out: Path = Path("results/wall_clock")
@@ -128,7 +129,8 @@ class WallClock:
         rows = [_read(path) for path in sorted(self.rows.glob("*.json"))]
         if rows:
             page = self.page or self.rows.with_suffix(".md")
-            write_whole(page, as_markdown(rows).encode())
+            options = "" if self.rows == _ROWS else f"--rows {self.rows}"
+            write_whole(page, as_markdown(rows, options).encode())
             console.print(f"page: {page}", highlight=False, soft_wrap=True)
         return 0 if good else 1
 

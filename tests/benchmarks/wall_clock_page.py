@@ -51,15 +51,18 @@ _AT_ONCE = """
 """
 
 
-def as_markdown(rows: Sequence[Row]) -> str:
+def as_markdown(rows: Sequence[Row], options: str = "") -> str:
     """Returns the whole page.
+
+    Args:
+      options: of every command that made it, such as "--rows FOLDER".
 
     Raises:
       RlCoreError: rows of one table were measured in different ways.
     """
     alone = [row for row in rows if row["jobs"] == 1]
     together = [row for row in rows if row["jobs"] > 1]
-    parts = [_introduction(rows)]
+    parts = [_introduction(rows, options)]
     for env_id, of_env in _by(alone, lambda row: row["asked"]["env_id"]).items():
         parts += [f"## {env_id}", _wanted(of_env), _table(of_env), *_settings(of_env)]
     for jobs, of_jobs in _by(together, lambda row: row["jobs"]).items():
@@ -70,10 +73,10 @@ def as_markdown(rows: Sequence[Row]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _introduction(rows: Sequence[Row]) -> str:
+def _introduction(rows: Sequence[Row], options: str) -> str:
     by_jobs = _by(rows, lambda row: row["jobs"])
     return _INTRODUCTION.format(
-        command="\n".join(_command(jobs, by_jobs[jobs], rows) for jobs in sorted(by_jobs)),
+        command="\n".join(_command(jobs, by_jobs[jobs], rows, options) for jobs in sorted(by_jobs)),
         processors="; ".join(_different(rows, "processor")),
         dates=" to ".join(dict.fromkeys(_different(rows, "date")[i] for i in (0, -1))),
         commits=", ".join(_different(rows, "commit")),
@@ -82,9 +85,9 @@ def _introduction(rows: Sequence[Row]) -> str:
     ).rstrip("\n")
 
 
-def _command(jobs: int, own: Sequence[Row], rows: Sequence[Row]) -> str:
+def _command(jobs: int, own: Sequence[Row], rows: Sequence[Row], options: str) -> str:
     """Returns the command that measured some of the rows."""
-    words = [_COMMAND]
+    words = [_COMMAND, *options.split()]
     envs = [list(_by(some, lambda row: row["asked"]["env_id"])) for some in (own, rows)]
     libraries = [list(_by_library(some)) for some in (own, rows)]
     for option, (here, all_of_them) in (("--envs", envs), ("--only", libraries)):
