@@ -51,7 +51,7 @@ class Look(NamedTuple):
       pieces: of files that home lacks.
       gone: files that home has and that are no more.
       letters: those that wait in the inboxes, by their paths.
-      checkpoints: numbers of the checkpoints of each run.
+      checkpoints: numbers of the checkpoints of each run that has any.
       more: whether there is more of the same at once.
     """
 

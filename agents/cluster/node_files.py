@@ -50,8 +50,10 @@ class NodeFiles:
         return (pieces if more else [*pieces, *of_states]), gone, more
 
     def checkpoints(self) -> dict[str, list[int]]:
-        """Returns the numbers of the checkpoints of each run."""
-        return {run: tree.checkpoints_in(self._tree, run) for run in tree.runs_in(self._tree)}
+        """Returns the numbers of the checkpoints of each run that has any."""
+        found = {run: tree.checkpoints_in(self._tree, run) for run in tree.runs_in(self._tree)}
+        # Before its first member is there, a population looks like a run of its own.
+        return {run: numbers for run, numbers in found.items() if numbers}
 
     def letters(self) -> set[str]:
         """Returns the letters that wait in the inboxes, by run and name."""

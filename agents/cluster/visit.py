@@ -91,7 +91,7 @@ class Visit:
             if look.code is not None and not any(fetched):
                 if look.fault:
                     raise ClusterError(look.fault)
-                self._compare(look.checkpoints)
+                self._compare(self._portable.names())
                 self._catch_up(last=True)
                 return look.code
             if look.code is None:
@@ -175,7 +175,7 @@ class Visit:
         assert len(data) <= PIECE
         return data
 
-    def _compare(self, runs: Sequence[str] | dict[str, list[int]]) -> None:
+    def _compare(self, runs: Sequence[str]) -> None:
         """Compares the files that only grow with those of the node, by their digests.
 
         A run that goes on first cuts them back to its checkpoint, and they may have grown again

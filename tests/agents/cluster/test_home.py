@@ -65,6 +65,15 @@ def test_a_link_at_home_is_not_written_through(run, tmp_path):
     assert outside.read_text() == "mine"
 
 
+def test_a_population_that_has_no_member_yet_names_no_checkpoints(tmp_path):
+    population = NodeFiles(tmp_path, tmp_path / "held")
+    assert population.checkpoints() == {}  # and not those of "", which is no run of its own
+    (tmp_path / "m00").mkdir()
+    assert population.checkpoints() == {}
+    CheckpointStore(tmp_path / "m00/checkpoints").write(1, {"w": np.ones(3)}, {}, {}, [])
+    assert population.checkpoints() == {"m00/": [1]}
+
+
 @pytest.mark.parametrize(
     "place", ["control", "m00", "m00/control", "checkpoints", "checkpoints/rows",
               "checkpoints/00000001"],
