@@ -40,7 +40,7 @@ class Part(NamedTuple):
         """Returns this part of rows [..., n], as a view [..., *shape]."""
         end = self.begin + self.nbytes // rows.dtype.itemsize
         own = rows[..., self.begin : end].view(self.dtype)
-        view: np.ndarray = own.reshape(*rows.shape[:-1], *self.shape)
+        view: np.ndarray = own.reshape((*rows.shape[:-1], *self.shape))
         assert np.shares_memory(view, rows) or not view.size
         return view
 

@@ -209,6 +209,20 @@ def links_after_first(config: DqnConfig) -> set[str]:
     return {link_name(i) for i in range(1, config.chain)}
 
 
+def torsos(config: DqnConfig) -> tuple[str, ...]:
+    """Returns the first parts of the names of weights, of networks with a torso of their own."""
+    if config.chain_torso == "shared":
+        return ("",)
+    return ("", *(f"{link_name(i)}/" for i in range(1, config.chain)))
+
+
+def is_drawn(config: DqnConfig, name: str) -> bool:
+    """Says whether a weight is drawn when training begins; moments of observations are not."""
+    if not config.normalize_observations:
+        return True
+    return not name.startswith(tuple(f"{torso}{NORMALIZE}/" for torso in torsos(config)))
+
+
 def of_first(config: DqnConfig, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns the weights of the network that `build_network` builds, of those of all a chain."""
     links = links_after_first(config)

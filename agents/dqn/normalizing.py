@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,8 +62,8 @@ class _Seen(NamedTuple):
     count: tf.Variable  # float64 []
     mean: tf.Variable  # float64 [...]
     squares: tf.Variable  # float64 [...] sum of the squared distances from the mean
-    online_mean: tf.Variable  # float32, of the network
-    online_scale: tf.Variable
+    online_means: tuple[tf.Variable, ...]  # float32, of the network, or of each one of a chain
+    online_scales: tuple[tf.Variable, ...]
 
 
 class Normalizer:
@@ -76,22 +76,33 @@ class Normalizer:
     Args:
       config: of the agent.
       online: full name of the online network's scope.
+      torsos: the first parts of the names below it, of networks with a torso of their own.
       observed: the form of observations.
       stack: frames of an observation that is learned from; rows have one each.
     """
 
-    def __init__(self, config: DqnConfig, online: str, observed: Observed, stack: int) -> None:
+    def __init__(
+        self,
+        config: DqnConfig,
+        online: str,
+        torsos: Sequence[str],
+        observed: Observed,
+        stack: int,
+    ) -> None:
         self._observed, self._stack = observed, stack
         self._seen: dict[str, _Seen] = {}
         if not config.normalize_observations:
             return
-        weights = variables_in(f"{online}/{NORMALIZE}")
+        # Networks of a chain see the same numbers, each by a block of its own.
+        weights = [variables_in(f"{online}/{block}{NORMALIZE}") for block in torsos]
         names = [part.name for part in observed.parts if part.dtype == np.float32] or [""]
         with tf.variable_scope("shown"):
             for name in names:
                 prefix = f"{part_scope(name)}/" if name else ""
-                of = weights[f"{prefix}mean"], weights[f"{prefix}scale"]
-                self._seen[name] = self._moments(prefix, *of)
+                means, scales = (
+                    tuple(of[f"{prefix}{kind}"] for of in weights) for kind in ("mean", "scale")
+                )
+                self._seen[name] = self._moments(prefix, means, scales)
 
     def see(self, observation: tf.Tensor) -> list[tf.Operation]:
         """Takes in rows [..., *shape] as they are stored; each counts once.
@@ -117,8 +128,11 @@ class Normalizer:
                     of.count.assign(count, read_value=False),
                     of.mean.assign(mean, read_value=False),
                     of.squares.assign(squares, read_value=False),
-                    of.online_mean.assign(self._tiled(mean, of.online_mean), read_value=False),
-                    of.online_scale.assign(self._tiled(scale, of.online_scale), read_value=False),
+                    *(to.assign(self._tiled(mean, to), read_value=False) for to in of.online_means),
+                    *(
+                        to.assign(self._tiled(scale, to), read_value=False)
+                        for to in of.online_scales
+                    ),
                 ]
         return done
 
@@ -126,8 +140,10 @@ class Normalizer:
         """Returns True for a variable of the running moments."""
         return any(variable is of for seen in self._seen.values() for of in seen[:3])
 
-    def _moments(self, prefix: str, mean: tf.Variable, scale: tf.Variable) -> _Seen:
-        shape = mean.shape.as_list()
+    def _moments(
+        self, prefix: str, means: tuple[tf.Variable, ...], scales: tuple[tf.Variable, ...]
+    ) -> _Seen:
+        shape = means[0].shape.as_list()
         if self._stack > 1:
             shape[-1] //= self._stack
 
@@ -136,8 +152,9 @@ class Normalizer:
             return tf.get_variable(f"{prefix}{name}", shape, tf.float64, zeros, trainable=False)
 
         return _Seen(
-            variable("count", []), variable("mean", shape), variable("squares", shape), mean, scale
-        )
+            variable("count", []), variable("mean", shape), variable("squares", shape),
+            means, scales,
+        )  # fmt: skip
 
     def _arrays(self, observation: tf.Tensor) -> Iterator[tuple[str, tf.Tensor]]:
         if "" in self._seen:

@@ -13,6 +13,7 @@ from agents.config.model import DqnConfig
 from agents.dqn.acting_calls import ActingCalls
 from agents.dqn.actor import Acting
 from agents.dqn.branching import require_branching
+from agents.dqn.build import torsos
 from agents.dqn.choosing import KNOBS, Exploration
 from agents.dqn.chunk_runner import ChunkRunner
 from agents.dqn.in_graph_loop import InGraphLoop
@@ -116,7 +117,9 @@ class AgentGraph:
         own.start(values)
         self._exploration = exploration = Exploration(config, keys, num_actions, branches)
         remembering = Remembering(networks, config.num_envs)
-        normalizer = Normalizer(config, networks.online, observed, config.stored_stack)
+        normalizer = Normalizer(
+            config, networks.online, torsos(config), observed, config.stored_stack
+        )
         self._calls = ActingCalls(
             engine, networks, memory, exploration, remembering, normalizer, own, legal
         )

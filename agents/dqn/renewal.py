@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agents.config.model import DqnConfig
+from agents.dqn.build import is_drawn
 from agents.dqn.fresh_weights import FreshWeights
 from agents.dqn.learner import Learner
 from agents.dqn.live_feeds import OwnFeeds
@@ -21,7 +22,7 @@ from rl_core.control.weight_actions import ALL_BLOCKS, THRESHOLD
 from rl_core.errors import ConfigError, RlCoreError, UnknownName, did_you_mean, shown
 from rl_core.graph.engine import Engine
 from rl_core.graph.members import Place
-from rl_core.graph.scopes import Root, blocks_of, variables_in
+from rl_core.graph.scopes import Root, variables_in
 
 _LEAST = 1e-9  # added to the mean activation of a layer, all of whose units may give 0
 
@@ -67,9 +68,10 @@ class Renewal:
         self._everywhere = {
             name: [root.relative(v.op.name) for v in of] for name, of in networks.everywhere()
         }
+        drawn = [name for name in variables if is_drawn(config, name)]
         self._blocks = {
-            block: tuple(name for name in variables if name.split("/")[0] == block)
-            for block in blocks_of(networks.online)
+            block: tuple(name for name in drawn if name.split("/")[0] == block)
+            for block in dict.fromkeys(name.split("/")[0] for name in drawn)
         }
         self._slots, self._powers = dict[str, list[str]](), dict[str, dict[str, np.ndarray]]()
         for block, names in self._blocks.items():

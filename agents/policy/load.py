@@ -120,7 +120,7 @@ class LoadedPolicy:
         return actions[0] if self.branches else int(actions[0])
 
     def reset(self, which: Any = None) -> None:
-        """Forgets what was seen, as an episode begins.
+        """Forgets what was seen, if anything, as an episode begins.
 
         Args:
           which: [M] bool: rows of a batch; None: all, and the next batch may have another size.
@@ -128,7 +128,7 @@ class LoadedPolicy:
         Raises:
           ShapeError: the last batch had another size.
         """
-        if which is None:
+        if which is None or not len(self._state):
             self._state = self._greedy.first_state(0)
             return
         begins = np.asarray(which, np.bool_)

@@ -145,6 +145,19 @@ def test_pictures_of_a_dict_may_be_stacked():
     envs.close()
 
 
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_a_part_may_be_a_single_number(num_envs):
+    space = Dict({"height": Box(-1, 1, ()), "place": Box(-1, 1, (2,))})
+    envs = made(num_envs, space=space)
+    shown = envs.reset().observation
+    assert shown.shape == (num_envs, 3)
+    height = next(part for part in envs.parts if part.name == "height")
+    np.testing.assert_array_equal(height.of(shown), shown[:, 0])
+    assert height.of(shown[0]).shape == ()
+    assert shown.all()
+    envs.close()
+
+
 def test_parts_lie_at_multiples_of_four_bytes_numbers_first():
     parts, dtype, size = placed([
         Part("a", (3,), np.dtype(np.uint8)), Part("b", (2,), np.dtype(np.float32)),

@@ -11,7 +11,7 @@ from agents.policy.load import load_policy
 from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from rl_core.checkpoint.store import CheckpointStore
-from rl_core.errors import ConfigError
+from rl_core.errors import ConfigError, RlCoreError
 from rl_core.packed import Part, placed
 
 NORMAL = {"normalize_observations": True, "hidden": (4,), "sync_period": 10_000}
@@ -89,6 +89,37 @@ def test_an_update_leaves_the_moments_alone(lab):
     np.testing.assert_array_equal(after["normalize/mean"], before["normalize/mean"])
     np.testing.assert_array_equal(after["normalize/scale"], before["normalize/scale"])
     assert not np.array_equal(after["head/q/w"], before["head/q/w"])
+
+
+def test_every_network_of_a_chain_sees_normalized_numbers(lab):
+    agent = lab.agent(**NORMAL | {"chain": 3})
+    rows = rows_like(20, 1, 2)
+    show(agent, rows)
+    agent.rows()
+    mean, scale = moments(rows)
+    for _ in range(2):  # a sync moves each network one place on
+        weights = lab.weights(agent, "online")
+        for network in ("", "link_2/", "link_3/"):
+            np.testing.assert_allclose(weights[f"{network}normalize/mean"], mean, rtol=1e-6)
+            np.testing.assert_allclose(weights[f"{network}normalize/scale"], scale, rtol=1e-5)
+        agent.sync()
+
+
+@pytest.mark.parametrize("how", [{}, {"chain": 2}], ids=["alone", "chain"])
+def test_actions_on_the_weights_leave_the_moments_of_every_copy_alone(lab, how):
+    agent = lab.agent(**NORMAL | {"averaged_targets": 1 if how else 2, "past_states": 0} | how)
+    show(agent, rows_like(20, 1, 2))
+    agent.sync()
+    before = agent.state.learned.read()
+    agent.renewal.perturb(0.5)
+    agent.renewal.reset("all")
+    after = agent.state.learned.read()
+    same = {name for name in before if np.array_equal(before[name], after[name])}
+    assert same >= {n for n in before if n.endswith(("normalize/mean", "normalize/scale"))}
+    assert not {n for n in same if n.endswith(("dense_0/w", "q/w"))}
+    if not how:
+        with pytest.raises(RlCoreError, match=r"no block 'normalize' \(torso, head, all\)"):
+            agent.renewal.reset("normalize")
 
 
 def test_of_several_parts_the_numbers_are_normalized():

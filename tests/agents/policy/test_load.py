@@ -91,6 +91,14 @@ def test_one_observation_gives_an_int_and_a_batch_an_array(policy):
     assert policy(x[:0]).shape == (0,)
 
 
+def test_a_policy_without_memory_has_nothing_to_forget(policy):
+    x = observations(3)
+    before = policy(x)
+    policy.reset()
+    policy.reset([True, False, True])  # as a loop calls it that is written for any policy
+    np.testing.assert_array_equal(policy(x), before)
+
+
 def test_averaged_best_and_numbered_weights(run):
     directory, x = RunDir.open(run), observations()
     averaged = load_policy(run, averaged=True).q_values(x)

@@ -66,6 +66,7 @@ def test_a_loaded_policy_remembers_its_calls_until_it_is_reset(run):
     for _ in range(5):
         rows.append(env.step(env.action_space.sample())[0][[0, 2]])
     with load_policy(run) as policy:
+        policy.reset([True])  # before the first call there is nothing to forget
 
         def values():
             seen = []
