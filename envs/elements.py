@@ -17,23 +17,24 @@ class KeptElements(gym.ObservationWrapper[np.ndarray, Any, np.ndarray]):
 
     Args:
       env: its observations are a Box of rank 1.
-      keep: numbers of the elements, from 0 on.
+      keep: numbers of the elements, from 0 on, each once.
 
     Raises:
       EnvError: the observations are no vector, or have no such element.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], keep: Sequence[int]) -> None:
+    def __init__(self, env: gym.Env[Any, Any], keep: Sequence[int] = ()) -> None:
         super().__init__(env)
         space = env.observation_space
         if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1:
             raise EnvError(f"env_wrapper 'elements' needs observations of a vector, got {space}")
-        self._keep = list(keep)
+        self._keep = list(keep) if isinstance(keep, list | tuple) else []
         known = range(space.shape[0])
         wrong = [of for of in self._keep if type(of) is not int or of not in known]
-        if wrong or not self._keep:
+        if wrong or not self._keep or len(set(self._keep)) < len(self._keep):
             raise EnvError(
-                f"keep must be elements of an observation, 0 to {known[-1]}, got {shown(keep)}"
+                f"env_wrapper 'elements': keep must be a list of elements of an observation, 0 to "
+                f"{known[-1]}, each once, got {shown(keep)}"
             )
         low, high = space.low[self._keep], space.high[self._keep]
         self.observation_space = gym.spaces.Box(low, high, dtype=space.dtype.type)

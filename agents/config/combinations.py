@@ -110,11 +110,12 @@ def _check_recurrent(config: DqnConfig) -> None:
         raise ValueError(
             f"{asked} acts with a state, and actors of loop = 'remote' keep none; take another loop"
         )
-    before = config.burn_in + config.frame_stack + 2
-    if config.replay_capacity // config.num_envs < before:
+    least = config.burn_in + config.sequence_length + config.frame_stack + 1
+    if config.replay_capacity // config.num_envs < least:
         raise ValueError(
-            f"{asked} needs a replay_capacity of at least {before * config.num_envs:,} rows, for "
-            f"burn_in = {config.burn_in}, got {config.replay_capacity:,}"
+            f"{asked} needs a replay_capacity of at least {least * config.num_envs:,} rows, for "
+            f"burn_in = {config.burn_in} and sequence_length = {config.sequence_length}, got "
+            f"{config.replay_capacity:,}"
         )
 
 

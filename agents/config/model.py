@@ -79,6 +79,14 @@ class EnvKeys(Settings):
     seed: int = key(0, "seed of the envs, the weights and every random draw", ge=0, lt=2**63)
     env_steps: int = key(50_000, "length of the run, over all copies of the env", "env steps", ge=1)
 
+    @field_validator("observation_keys")
+    @classmethod
+    def _check_keys(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{shown(name)} is named twice")
+        return names
+
     @field_validator("env_wrapper")
     @classmethod
     def _check_wrapper(cls, name: str) -> str:

@@ -216,8 +216,8 @@ def torsos(config: DqnConfig) -> tuple[str, ...]:
     return ("", *(f"{link_name(i)}/" for i in range(1, config.chain)))
 
 
-def is_drawn(config: DqnConfig, name: str) -> bool:
-    """Says whether a weight is drawn when training begins; moments of observations are not."""
+def is_learned(config: DqnConfig, name: str) -> bool:
+    """Says whether a weight is learned; the moments of observations are not."""
     if not config.normalize_observations:
         return True
     return not name.startswith(tuple(f"{torso}{NORMALIZE}/" for torso in torsos(config)))

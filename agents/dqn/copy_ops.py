@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
-from agents.dqn.build import link_name
+from agents.dqn.build import is_learned, link_name
 from rl_core.graph.sync import copy_vars, paired_variables
 
 
@@ -26,13 +26,15 @@ class CopyOps:
         self, online: str, targets: Sequence[str], others: Sequence[str], config: DqnConfig
     ) -> None:
         self._online, self._targets, self._others = online, targets, others
-        self._links = config.chain
+        self._config, self._links = config, config.chain
         # A link has nothing below it, and perhaps no torso; heads of a shared torso have none.
         self._partly = config.chain > 1 or config.chain_torso == "shared"
 
     def target_pairs(self) -> list[tuple[tf.Variable, tf.Variable]]:
-        """Returns (online, target) pairs of variables, but not those of a torso that both share."""
-        return paired_variables(self._online, self._targets[0], allow_missing=self._partly)
+        """Returns (online, target) pairs of what is learned, but not of a torso that both share."""
+        pairs = paired_variables(self._online, self._targets[0], allow_missing=self._partly)
+        root = f"{self._online}/"
+        return [of for of in pairs if is_learned(self._config, of[0].op.name.removeprefix(root))]
 
     def sync(self, tau: tf.Tensor | None = None) -> tf.Operation:
         """Copies the online network to the target, and each target to the next older one.

@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.live_values import arm_name
 from agents.config.model import DqnConfig
+from agents.dqn.build import is_learned
 from agents.dqn.copies import Copies, Inspection
 from agents.dqn.diverging import diverged
 from agents.dqn.fused_calls import fused_calls
@@ -217,7 +218,7 @@ class Learner:
         pull = proximal_pull(config, self._live, networks)
         self.ops = ApplyOps(
             loss,
-            blocks_of(networks.online),
+            _learned_blocks(config, networks.online),
             lambda: Adam(rate, epsilon=config.adam_epsilon, pull=pull),
             max_grad_norm=self._live["max_grad_norm"],
             learning_rate=rate,
@@ -234,6 +235,15 @@ class Learner:
             for name in ops.names
         ]
         return tf.group(*done)
+
+
+def _learned_blocks(config: DqnConfig, online: str) -> dict[str, list[tf.Variable]]:
+    """Returns the blocks of the online network, without moments of observations."""
+    blocks = {
+        name: [v for v in of if is_learned(config, v.op.name.removeprefix(f"{online}/"))]
+        for name, of in blocks_of(online).items()
+    }
+    return {name: of for name, of in blocks.items() if of}
 
 
 def _freeze(config: DqnConfig, ops: ApplyOps) -> FreezeSchedule:

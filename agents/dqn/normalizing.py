@@ -17,6 +17,7 @@ from rl_core.networks import Observed
 NORMALIZE = "normalize"  # the block
 _LARGEST = 10.0  # standard deviations that a network sees at most
 _LEAST_VARIANCE = 1e-8
+_TAKEN_OVER = 10_000  # rows that the moments of given weights count as
 
 
 def normalized(numbers: Any, observed: Observed, dtype: tf.DType) -> Any:
@@ -70,8 +71,8 @@ class Normalizer:
     """Takes in what envs show, and sets the online network's mean and scale.
 
     Chan, Golub & LeVeque (1979), http://i.stanford.edu/pub/cstr/reports/cs/tr/79/773/CS-TR-79-773.pdf,
-    in float64. Make it while the graph is being built; without `normalize_observations` it does
-    nothing.
+    in float64. What weights of another run bring along counts as 10,000 rows. Make it while the
+    graph is being built; without `normalize_observations` it does nothing.
 
     Args:
       config: of the agent.
@@ -117,7 +118,7 @@ class Normalizer:
             n = tf.cast(tf.shape(rows)[0], tf.float64)
             mean = tf.reduce_mean(rows, axis=0)
             squares = tf.reduce_sum(tf.square(rows - mean), axis=0)
-            before = of.count.read_value(), of.mean.read_value(), of.squares.read_value()
+            before = self._before(of)
             count = before[0] + n
             away = mean - before[1]
             mean = before[1] + away * (n / count)
@@ -136,9 +137,27 @@ class Normalizer:
                 ]
         return done
 
-    def owns(self, variable: tf.Variable) -> bool:
-        """Returns True for a variable of the running moments."""
-        return any(variable is of for seen in self._seen.values() for of in seen[:3])
+    def _before(self, of: _Seen) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns count, mean and squares of what was shown so far.
+
+        Before anything was shown, those that came with given weights count as of some rows.
+        """
+        count, mean, squares = of.count.read_value(), of.mean.read_value(), of.squares.read_value()
+        frame = mean.shape.as_list()[-1:]
+        given_mean, given_scale = (
+            tf.cast(
+                to[0].read_value()[..., : frame[0]] if frame else to[0].read_value(), tf.float64
+            )
+            for to in (of.online_means, of.online_scales)
+        )
+        drawn = tf.logical_and(tf.equal(given_mean, 0.0), tf.equal(given_scale, 1.0))
+        given = tf.logical_and(count < 1.0, tf.logical_not(tf.reduce_all(drawn)))
+        variance = 1.0 / tf.square(given_scale) - _LEAST_VARIANCE
+        return (
+            tf.where_v2(given, np.float64(_TAKEN_OVER), count),
+            tf.where_v2(given, given_mean, mean),
+            tf.where_v2(given, _TAKEN_OVER * variance, squares),
+        )
 
     def _moments(
         self, prefix: str, means: tuple[tf.Variable, ...], scales: tuple[tf.Variable, ...]

@@ -133,7 +133,7 @@ class AgentGraph:
         rows = engine.callable(memory.rows.count())
         state = AgentState(
             engine, config, root, keys, networks, memory, acting, learner, values,
-            [remembering, normalizer, *([] if chunks is None else [chunks.envs])],
+            [remembering, *([] if chunks is None else [chunks.envs])],
         )  # fmt: skip
         q_values = QValues(engine, networks, own, state)
         renewal = Renewal(engine, config, root, networks, learner, own, state)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agents.config.model import DqnConfig
-from agents.dqn.build import is_drawn
+from agents.dqn.build import is_learned
 from agents.dqn.fresh_weights import FreshWeights
 from agents.dqn.learner import Learner
 from agents.dqn.live_feeds import OwnFeeds
@@ -68,10 +68,10 @@ class Renewal:
         self._everywhere = {
             name: [root.relative(v.op.name) for v in of] for name, of in networks.everywhere()
         }
-        drawn = [name for name in variables if is_drawn(config, name)]
+        learned = [name for name in variables if is_learned(config, name)]
         self._blocks = {
-            block: tuple(name for name in drawn if name.split("/")[0] == block)
-            for block in dict.fromkeys(name.split("/")[0] for name in drawn)
+            block: tuple(name for name in learned if name.split("/")[0] == block)
+            for block in dict.fromkeys(name.split("/")[0] for name in learned)
         }
         self._slots, self._powers = dict[str, list[str]](), dict[str, dict[str, np.ndarray]]()
         for block, names in self._blocks.items():

@@ -122,6 +122,50 @@ def test_actions_on_the_weights_leave_the_moments_of_every_copy_alone(lab, how):
             agent.renewal.reset("normalize")
 
 
+def test_moments_that_come_with_weights_count_as_ten_thousand_rows(lab):
+    agent = lab.agent(**NORMAL)
+    given = {"normalize/mean": np.float32([50, -3]), "normalize/scale": np.float32([0.5, 4])}
+    agent.state.load_weights(agent.state.weights() | given)
+    rows = rows_like(30, 1, 2)
+    show(agent, rows)
+    agent.rows()
+    # As if 10,000 rows with this mean and this variance had been shown before.
+    variance = 1 / given["normalize/scale"].astype(np.float64) ** 2 - 1e-8
+    flat = rows.reshape(-1, 2).astype(np.float64)
+    mean = (10_000 * given["normalize/mean"] + flat.sum(axis=0)) / 10_030
+    squares = 10_000 * (variance + (given["normalize/mean"] - mean) ** 2)
+    squares += ((flat - mean) ** 2).sum(axis=0)
+    weights = lab.weights(agent, "online")
+    np.testing.assert_allclose(weights["normalize/mean"], mean, rtol=1e-6)
+    scale = 1 / np.sqrt(squares / 10_030 + 1e-8)
+    np.testing.assert_allclose(weights["normalize/scale"], scale, rtol=1e-5)
+
+
+def test_moments_are_no_part_of_distances_and_no_block_that_is_trained(lab):
+    agent = lab.agent(**NORMAL | {"proximal_weight": 1.0, "sync_distance": 10.0})
+    lab.fill(agent)
+    show(agent, rows_like(20, 1, 2) * 100)
+    assert agent.inspect().divergence == 0.0  # the target still has the moments of none
+    assert agent.learner.blocks == ("torso", "head")
+    agent.learn(3)
+    moments_of = [lab.weights(agent, name)["normalize/mean"] for name in ("online", "target")]
+    assert not np.allclose(*moments_of) and agent.inspect().divergence < 1
+
+
+def test_rewind_brings_the_moments_back_with_the_weights(lab):
+    agent = lab.agent(**NORMAL | {"past_states": 2})
+    show(agent, rows_like(20, 1, 2))
+    agent.state.snapshot()
+    before = agent.state.read().variables
+    show(agent, rows_like(20, 1, 2, seed=3) * 2)
+    agent.state.rewind()
+    after = agent.state.read().variables
+    names = {n for n in before if n.startswith(("online/normalize/", "shown/"))}
+    assert {"shown/count", "shown/mean", "online/normalize/mean"} <= names
+    for name in names:
+        np.testing.assert_array_equal(after[name], before[name])
+
+
 def test_of_several_parts_the_numbers_are_normalized():
     parts, dtype, size = placed(
         [
