@@ -34,6 +34,7 @@ MAY_CHANGE = (
     "checkpoint_keep",
     "log_to",
     "offline",  # where the dataset is; it stays the same one
+    "begin_with",  # likewise
 )
 MEMBERS = "members"  # lists those of a population, see agents.config.members
 PBT = "pbt"  # the table of population-based training, see agents.config.pbt
@@ -209,6 +210,8 @@ def require_can_go_on(before: DqnConfig, after: DqnConfig) -> DqnConfig:
             )
     if after.offline and not before.offline:
         raise ConfigError("this run learns without a dataset (offline), and does so on resume")
+    if after.begin_with and not before.begin_with:
+        raise ConfigError("this run began without demonstrations (begin_with), and goes on so")
     changes = {name: getattr(after, name) for name in MAY_CHANGE}
     config: DqnConfig = parse(DqnConfig, dict(before) | changes, "resume")
     return config
