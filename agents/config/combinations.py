@@ -81,20 +81,19 @@ def check_combinations(config: DqnConfig) -> None:
 def _check_data(config: DqnConfig) -> None:
     if config.begin_with:
         _check_begin_with(config)
-    elif config.demonstration_steps:
+    if config.offline:
+        _check_offline(config)
+    named = config.offline or config.begin_with
+    if config.dataset_digest and not named:
+        raise ValueError(
+            "dataset_digest is of a dataset that is learned from; set offline or begin_with"
+        )
+    if config.demonstration_steps and not config.begin_with:
         raise ValueError(
             "demonstration_steps is of the dataset of begin_with; leave it out, got "
             f"{config.demonstration_steps:,}"
         )
-    if config.offline:
-        _check_offline(config)
-    elif config.begin_with:
-        return
-    elif config.dataset_digest:
-        raise ValueError(
-            "dataset_digest is of a dataset that is learned from; set offline or begin_with"
-        )
-    elif config.holds_by("margin_weight"):
+    if config.holds_by("margin_weight") and not named:
         raise ValueError("margin_weight is of demonstrations; set begin_with or offline")
 
 

@@ -31,8 +31,8 @@ def announce(
             f"begins with {config.demonstration_steps * config.num_envs:,} rows of "
             f"{config.begin_with}"
         )
-        if lines := overwritten(config, rows.steps):
-            display.detail(lines)
+        if line := overwritten(config, rows.steps):
+            display.detail(line)
     if config.loop == "remote":
         display.detail(memory_on_the_way(config, envs))
     if not envs.has_time_limit and not repeat:
@@ -56,6 +56,6 @@ def overwritten(config: DqnConfig, steps: int) -> str | None:
     kept = config.demonstration_steps * config.num_envs + config.env_steps
     return (
         f"the demonstrations are overwritten from env step {own:,} on, or a little earlier, as each "
-        f"reset of an env takes a row too; replay_capacity = {kept:,} and a row for each episode "
-        "keep them all"
+        f"reset of an env takes a row too; replay_capacity = {kept:,}, and one row more for each "
+        "episode, keeps them all"
     )

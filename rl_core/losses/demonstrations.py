@@ -47,7 +47,7 @@ def large_margin(
         a_tm1=(a_tm1, "B"),
         demonstration=(demonstration, "B"),
     )
-    others = tf.one_hot(a_tm1, int(q_tm1.shape[1]), on_value=0.0, off_value=1.0)  # [B, A]
+    others = tf.one_hot(a_tm1, tf.shape(q_tm1)[1], on_value=0.0, off_value=1.0)  # [B, A]
     best = tf.reduce_max(legal_only(q_tm1 + margin * others, legal_tm1), axis=1)  # [B]
     above = best - at_action(q_tm1, a_tm1)
     return weight * tf.where_v2(demonstration, above, 0.0)
