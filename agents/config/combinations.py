@@ -104,7 +104,7 @@ def _check_begin_with(config: DqnConfig) -> None:
         )
     if config.loop == "remote":
         raise ValueError(
-            "begin_with has rows of envs side by side, and actors of loop = 'remote' deliver theirs "
+            "begin_with has rows of envs side by side, and those of actors (loop = 'remote') lie "
             "one after the other; take another loop"
         )
     if config.rollout:

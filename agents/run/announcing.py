@@ -55,7 +55,7 @@ def overwritten(config: DqnConfig, steps: int) -> str | None:
         return None
     kept = config.demonstration_steps * config.num_envs + config.env_steps
     return (
-        f"the demonstrations are overwritten from env step {own:,} on, or a little earlier, as each "
-        f"reset of an env takes a row too; replay_capacity = {kept:,}, and one row more for each "
-        "episode, keeps them all"
+        f"the demonstrations are overwritten from env step {own:,} on, or a little earlier, as "
+        f"each reset of an env takes a row too; replay_capacity = {kept:,}, and one row more for "
+        "each episode, keeps them all"
     )

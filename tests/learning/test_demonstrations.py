@@ -16,7 +16,8 @@ CONFIG = {
     "env_id": "MountainCar-v0", "env_steps": 30_000, "hidden": (64, 64), "batch_size": 128,
     "replay_capacity": 40_000, "learn_start": 1_000, "learn_period": 32, "updates_per_learn": 32,
     "loss": "squared", "max_grad_norm": 1_000.0, "n_step": 3, "double": True, "prioritized": True,
-    "sync_period": 200, "epsilon": {"schedule": "linear", "start": 1.0, "end": 0.05, "steps": 5_000},
+    "sync_period": 200,
+    "epsilon": {"schedule": "linear", "start": 1.0, "end": 0.05, "steps": 5_000},
     "learning_rate": {"schedule": "linear", "start": 1e-3, "end": 1e-5, "fraction": 1.0},
     "eval_period": 100_000, "final_eval_episodes": 50, "checkpoint_seconds": 0, "past_states": 0,
 }  # fmt: skip

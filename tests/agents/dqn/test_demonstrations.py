@@ -173,19 +173,14 @@ def test_at_0_no_operation_is_built_for_it_and_none_when_it_is_set(lab, own_agen
 
 def test_it_teaches_the_action_shown_where_rewards_say_nothing(lab):
     for weight in (0.0, 1.0):
-        agent = lab.agent(
-            **BEGUN, discount=0.0, margin_weight=weight, prepared=["margin_weight"]
-        )
+        agent = lab.agent(**BEGUN, discount=0.0, margin_weight=weight, prepared=["margin_weight"])
         (action,) = lab.step(agent, S_TM1, autoreset=True)
         lab.step(agent, S_T, reward=0.0)
         for _ in range(100):
             agent.learn(1)
         q = agent.q_values(np.float32(S_TM1))
         gap = q[action] - np.delete(q, action).max()
-        if weight:
-            assert gap == pytest.approx(0.8, abs=0.1)
-        else:
-            assert gap < 0.7
+        assert (gap > 0.75) == (weight > 0)
 
 
 # The bonus of their priorities.
