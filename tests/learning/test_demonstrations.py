@@ -1,4 +1,4 @@
-"""Demonstrations of a plain rule take a car up a hill that DQN alone seldom climbs in that time."""
+"""Demonstrations of a plain rule take a car up a hill that DQN alone hardly climbs in that time."""
 
 import gymnasium as gym
 import numpy as np
@@ -13,11 +13,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]
 SEEDS = range(8_100, 8_103)
 # Chosen on the seeds 0 to 2.
 CONFIG = {
-    "env_id": "MountainCar-v0", "env_steps": 30_000, "hidden": (64, 64), "batch_size": 128,
+    "env_id": "MountainCar-v0", "env_steps": 6_000, "hidden": (64, 64), "batch_size": 128,
     "replay_capacity": 40_000, "learn_start": 1_000, "learn_period": 32, "updates_per_learn": 32,
     "loss": "squared", "max_grad_norm": 1_000.0, "n_step": 3, "double": True, "prioritized": True,
     "sync_period": 200,
-    "epsilon": {"schedule": "linear", "start": 1.0, "end": 0.05, "steps": 5_000},
+    "epsilon": {"schedule": "linear", "start": 0.1, "end": 0.01, "steps": 5_000},
     "learning_rate": {"schedule": "linear", "start": 1e-3, "end": 1e-5, "fraction": 1.0},
     "eval_period": 100_000, "final_eval_episodes": 50, "checkpoint_seconds": 0, "past_states": 0,
 }  # fmt: skip
@@ -57,9 +57,13 @@ def returns_of(folder, **settings):
 
 def test_with_ten_demonstrations_the_car_gets_up_the_hill_with_every_seed(data, tmp_path):
     shown = np.mean([of.rewards.sum() for of in pushed(10)])
-    alone = returns_of(tmp_path / "alone")
-    begun = returns_of(tmp_path / "begun", begin_with=str(data), **BEGUN)
-    for name, found in {"alone": alone, "begun": begun}.items():
-        print(f"\n{name}: mean returns {[f'{of:.1f}' for of in found]}")
-    print(f"demonstrations: {shown:.1f}")
-    assert min(begun) >= -130 and np.mean(begun) > np.mean(alone) + 20
+    found = {
+        "alone": returns_of(tmp_path / "alone"),
+        "in the replay": returns_of(tmp_path / "replay", begin_with=str(data)),
+        "and margin, bonus": returns_of(tmp_path / "all", begin_with=str(data), **BEGUN),
+    }
+    print(f"\nmean return of the demonstrations: {shown:.1f}")
+    for name, means in found.items():
+        print(f"{name}: mean returns {[f'{of:.1f}' for of in means]}")
+    begun = found["and margin, bonus"]
+    assert min(begun) > max(found["alone"]) and np.mean(begun) >= -160
