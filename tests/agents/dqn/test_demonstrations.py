@@ -69,13 +69,13 @@ def test_offline_every_row_is_one_and_without_a_dataset_none(lab):
 # Their margin.
 
 
-def one_of_each(lab, **settings):
+def one_of_each(lab, reward=3.0, **settings):
     """An agent with one demonstration and one transition of its own; gives it and the actions."""
     agent = lab.agent(discount=0.0, learning_rate=1e-12, **BEGUN | settings)
     (shown,) = lab.step(agent, S_TM1, autoreset=True)
-    lab.step(agent, S_T, reward=3.0)
+    lab.step(agent, S_T, reward=reward)
     (own,) = lab.step(agent, S_TM1, autoreset=True)
-    lab.step(agent, S_T, reward=3.0)
+    lab.step(agent, S_T, reward=reward)
     return agent, shown, own
 
 
@@ -187,9 +187,10 @@ def test_it_teaches_the_action_shown_where_rewards_say_nothing(lab):
 
 
 @SINGLE_AND_FUSED
-def test_the_bonus_is_added_to_the_size_of_their_td_errors(lab, updates):
+@pytest.mark.parametrize("reward", [3.0, -3.0])
+def test_the_bonus_is_added_to_the_size_of_their_td_errors(lab, updates, reward):
     agent, shown, own = one_of_each(
-        lab, batch_size=32, prioritized=True, updates_per_learn=2, demonstration_bonus=0.25
+        lab, reward, batch_size=32, prioritized=True, updates_per_learn=2, demonstration_bonus=0.25
     )
     assert own != shown
     live = agent.hyperparameters
@@ -198,7 +199,7 @@ def test_the_bonus_is_added_to_the_size_of_their_td_errors(lab, updates):
         live["demonstration_bonus"] = bonus
         agent.learn(updates)
         priority = agent.state.read().variables["replay/priority"]
-        wanted = np.abs(3.0 - q[[shown, own]]) + [bonus, 0.0] + 1e-6
+        wanted = np.abs(reward - q[[shown, own]]) + [bonus, 0.0] + 1e-6
         np.testing.assert_allclose(priority[[0, 2]], wanted, rtol=1e-5)
 
 

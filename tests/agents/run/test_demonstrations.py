@@ -12,6 +12,7 @@ from agents.config.files import read_config
 from agents.config.members import as_members
 from agents.config.model import DqnConfig
 from agents.data.record import record
+from agents.dqn.agent import DqnAgent
 from agents.population.train import train_population
 from agents.run.announcing import overwritten
 from agents.run.repeat import repeat
@@ -110,6 +111,25 @@ def test_killed_and_resumed_it_is_the_same_run_and_a_repeat_is_identical(
     moved.rename(path)
     verdict = repeat(broken)
     assert verdict.identical and verdict.digest == straight.digest and verdict.complete
+
+
+def test_what_a_failing_phase_did_not_store_is_not_traced(data, tmp_path, monkeypatch):
+    settings, calls = KINDS["concurrent"], []
+    straight = train(config(data, **settings), tmp_path / "straight").run
+    store = DqnAgent.store
+
+    def failing(agent, rows):
+        calls.append(rows)
+        if len(calls) == 10:
+            raise Crash
+        store(agent, rows)
+
+    monkeypatch.setattr(DqnAgent, "store", failing)
+    with pytest.raises(Crash):
+        train(config(data, **settings), tmp_path / "broken")
+    found, whole = (read_trace(ControlFiles(run).trace) for run in (tmp_path / "broken", straight))
+    assert 20 < len(found) < len(whole)
+    np.testing.assert_array_equal(found, whole[: len(found)])
 
 
 def test_the_datasets_rows_decide_what_is_learned_and_not_its_path(data, tmp_path):
