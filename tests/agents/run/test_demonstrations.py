@@ -35,7 +35,7 @@ IN_GRAPH = {"env_id": "InGraph/CartPole-v1", "loop": "compiled", "chunk": 40}
 # The ring of those with one env overwrites their demonstrations on the way.
 KINDS = {
     "plain, prioritized": {"prioritized": True, "demonstration_bonus": 0.5, "n_step": 3},
-    "three envs": {"num_envs": 3, "frame_stack": 2},
+    "three envs": {"num_envs": 3, "frame_stack": 2, "normalize_observations": True},
     "concurrent": {
         "loop": "concurrent", "learn_period": 16, "updates_per_learn": 4, "num_envs": 2,
     },
@@ -249,6 +249,8 @@ def test_the_command_begins_with_a_path_or_an_id_and_a_resume_takes_it_too(
     assert len(digests) == 1
     again = ["train", "short.toml", "--run", "a", "--begin-with", data.name, "--resume"]
     assert main(again) == 0 and "nothing to do" in capsys.readouterr().out
+    nothing = ["train", "short.toml", "--run", "a", "--resume", "--set", "margin_weight=0.0"]
+    assert main(nothing) == 2 and f"name '{data}' again" in capsys.readouterr().err
     # It may be gone: the checkpoint has its rows.
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(short / "none"))
     assert main([*again, "--set", "env_steps=330"]) == 0
