@@ -63,6 +63,9 @@ class Train:
     """Load only these blocks of --init-from, such as torso. By default all; then all must fit."""
     offline: Annotated[str | None, arg(metavar="DATASET")] = None
     """Learn from a Minari dataset, a path or an id, and not from envs. By default the config's."""
+    begin_with: Annotated[str | None, arg(metavar="DATASET")] = None
+    """Fill the replay with a Minari dataset of demonstrations, then step envs. By default the
+    config's."""
     resume: bool = False
     """Resume the run in --run if there is one, else start it: for jobs that are restarted."""
     members: Annotated[Groups, arg(metavar="NAME=VALUES")] = ()
@@ -85,6 +88,8 @@ class Train:
         changes += _log_to(self.log_to)
         if self.offline is not None:
             changes.append(f"offline={json.dumps(self.offline)}")
+        if self.begin_with is not None:
+            changes.append(f"begin_with={json.dumps(self.begin_with)}")
         if self.init_from is None and (self.rename or self.blocks):
             raise RlCoreError("--rename and --blocks need --init-from RUN")
         if self.resume and self.run is None:
@@ -174,10 +179,10 @@ class Train:
         assert self.run is not None
         directory = RunDir.open(self.run)
         before = directory.config()
-        if config.offline:
-            from agents.data.offline import with_dataset
+        if config.offline or config.begin_with:
+            from agents.data.offline import as_kept
 
-            config = with_dataset(config)
+            config = as_kept(before, config)
         require_can_go_on(before, config)
         if directory.has_result() and config.env_steps <= before.env_steps:
             console.print(f"{self.run} is finished: nothing to do", highlight=False, soft_wrap=True)

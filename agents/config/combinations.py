@@ -12,7 +12,7 @@ STILLNESS = ("online_weight", "min_weight", "functional_weight", "proximal_weigh
 # Other rules for when the target is copied than its age; 0 turns each off.
 SYNC_RULES = ("sync_growth", "sync_fit", "sync_distance")
 # Penalties on what the data do not show; 0 turns each off.
-PENALTIES = ("cql_weight",)
+PENALTIES = ("cql_weight", "margin_weight")
 PREPARED = STILLNESS + SYNC_RULES + PENALTIES
 # Keys that need a replay or a target network, which rollouts do without.
 _NOT_OF_ROLLOUTS = (
@@ -54,10 +54,7 @@ def check_combinations(config: DqnConfig) -> None:
         )
     if config.munchausen and config.n_step != 1:
         raise ValueError("munchausen needs n_step = 1, because it adds a bonus to each reward")
-    if config.offline:
-        _check_offline(config)
-    elif config.dataset_digest:
-        raise ValueError("dataset_digest is of a dataset that is learned from; set offline")
+    _check_data(config)
     if config.rollout:
         _check_rollout(config)
     elif config.epochs != 1:
@@ -79,6 +76,44 @@ def check_combinations(config: DqnConfig) -> None:
     if config.remembers:
         _check_recurrent(config)
     _check_chain(config)
+
+
+def _check_data(config: DqnConfig) -> None:
+    if config.begin_with:
+        _check_begin_with(config)
+    if config.offline:
+        _check_offline(config)
+    named = config.offline or config.begin_with
+    if config.dataset_digest and not named:
+        raise ValueError(
+            "dataset_digest is of a dataset that is learned from; set offline or begin_with"
+        )
+    if config.demonstration_steps and not config.begin_with:
+        raise ValueError(
+            "demonstration_steps is of the dataset of begin_with; leave it out, got "
+            f"{config.demonstration_steps:,}"
+        )
+    if config.holds_by("margin_weight") and not named:
+        raise ValueError("margin_weight is of demonstrations; set begin_with or offline")
+
+
+def _check_begin_with(config: DqnConfig) -> None:
+    if config.offline:
+        raise ValueError(
+            "offline learns from its dataset alone, and begin_with goes on with envs; leave one out"
+        )
+    if config.loop == "remote":
+        raise ValueError(
+            "begin_with has rows of envs side by side, and those of actors (loop = 'remote') lie "
+            "one after the other; take another loop"
+        )
+    if config.rollout:
+        raise ValueError("begin_with fills a replay with demonstrations; leave rollout out")
+    if config.remembers:
+        raise ValueError(
+            "begin_with has no states in its rows, which a recurrent layer learns from; leave "
+            "recurrent out"
+        )
 
 
 def _check_offline(config: DqnConfig) -> None:
@@ -223,6 +258,14 @@ def without_effect(config: DqnConfig) -> dict[str, str]:
     if config.chain > 1:
         needs["tau"] = False, "chain = 1"
     needs["refresh_period"] = config.chain > 1, "chain > 1"
+    needs["margin"] = (
+        config.holds_by("margin_weight"),
+        'margin_weight > 0, or prepared = ["margin_weight"]',
+    )
+    needs["demonstration_bonus"] = (
+        bool(config.begin_with) and config.prioritized,
+        "prioritized = true" if config.begin_with else "begin_with, and prioritized = true",
+    )
     for name in PREPARED:
         needs[name] = config.holds_by(name), f'{name} > 0, or prepared = ["{name}"]'
     return {name: wanted for name, (there, wanted) in needs.items() if not there}

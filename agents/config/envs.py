@@ -24,11 +24,7 @@ def training_envs(config: DqnConfig) -> Envs:
       EnvError: the config's env cannot be made or trained on.
     """
     if config.offline:
-        with contextlib.closing(envs_beside(config)) as here:
-            masks = here.has_action_masks
-            envs = UnsteppedEnvs(config.env_id, 1, here.spaces, has_action_masks=masks)
-            envs.has_time_limit = here.has_time_limit  # evaluations step them
-            return envs
+        return unstepped_envs(config)
     if config.loop == "compiled":
         # Imports TensorFlow, which actors do without.
         from envs.in_graph.resident import ResidentEnvs
@@ -47,6 +43,19 @@ def training_envs(config: DqnConfig) -> Envs:
         frame_stack=config.frame_stack,
         observation_keys=config.observation_keys,
     )
+
+
+def unstepped_envs(config: DqnConfig) -> Envs:
+    """Returns what there is to know of the config's env without a step of it: its spaces.
+
+    Raises:
+      EnvError: it cannot be made.
+    """
+    with contextlib.closing(envs_beside(config)) as here:
+        masks = here.has_action_masks
+        envs = UnsteppedEnvs(config.env_id, 1, here.spaces, has_action_masks=masks)
+        envs.has_time_limit = here.has_time_limit  # evaluations step them
+        return envs
 
 
 def observed(config: DqnConfig, envs: Envs) -> Observed:

@@ -34,6 +34,7 @@ MAY_CHANGE = (
     "checkpoint_keep",
     "log_to",
     "offline",  # where the dataset is; it stays the same one
+    "begin_with",  # likewise
 )
 MEMBERS = "members"  # lists those of a population, see agents.config.members
 PBT = "pbt"  # the table of population-based training, see agents.config.pbt
@@ -200,6 +201,15 @@ def require_can_go_on(before: DqnConfig, after: DqnConfig) -> DqnConfig:
     Raises:
       ConfigError: the configs differ in a key that the run's past depends on.
     """
+    if after.offline and not before.offline:
+        raise ConfigError("this run learns without a dataset (offline), and does so on resume")
+    if after.begin_with and not before.begin_with:
+        raise ConfigError("this run began without demonstrations (begin_with), and goes on so")
+    if before.begin_with and not after.begin_with:
+        raise ConfigError(
+            "this run began with demonstrations (begin_with), and goes on with the same ones: name "
+            f"{shown(before.begin_with)} again"
+        )
     for name in DqnConfig.model_fields:
         was, is_ = getattr(before, name), getattr(after, name)
         if name not in MAY_CHANGE and not _is_as_begun(name, was, is_):
@@ -207,8 +217,6 @@ def require_can_go_on(before: DqnConfig, after: DqnConfig) -> DqnConfig:
                 f"{name} is {shown(was)} in this run and cannot become {shown(is_)} on resume"
                 + _what_can_change(name)
             )
-    if after.offline and not before.offline:
-        raise ConfigError("this run learns without a dataset (offline), and does so on resume")
     changes = {name: getattr(after, name) for name in MAY_CHANGE}
     config: DqnConfig = parse(DqnConfig, dict(before) | changes, "resume")
     return config

@@ -209,6 +209,11 @@ def require_one_form(configs: Mapping[str, DqnConfig]) -> None:
             "offline learns from a dataset, and members of a population step envs; train such runs "
             "on their own"
         )
+    if any(config.begin_with for config in configs.values()):
+        raise ConfigError(
+            "begin_with fills the replay of one run, and members of a population begin with none; "
+            "train such runs on their own"
+        )
     (first, of_first), *_ = configs.items()
     for name, config in configs.items():
         # A value such as 0 may switch off what others have in the graph, and is not live then.

@@ -422,13 +422,24 @@ class RolloutKeys(Settings):
 
 
 class DataKeys(Settings):
-    """Learning from a Minari dataset and not from envs, see docs/data.md."""
+    """Learning from a Minari dataset, without envs or before their first step, see docs/data.md."""
 
     offline: str = key(
         "", "path or id of a dataset that is learned from; empty: a run learns from its own envs"
     )
+    begin_with: str = key(
+        "",
+        "path or id of a dataset of demonstrations, whose steps are the first rows of the replay; "
+        "the run then steps its envs",
+    )
     dataset_digest: str = key(
         "", "hash of the dataset's steps; a run keeps it, and no other dataset will do"
+    )
+    demonstration_steps: int = key(
+        0,
+        "time steps of the replay that the demonstrations of begin_with take; a run fills it in",
+        "time steps",
+        ge=0,
     )
     cql_weight: LiveFloat = live(
         0.0,
@@ -436,6 +447,26 @@ class DataKeys(Settings):
         unit="1",
         meaning="weight of conservative Q-learning's penalty: how far the log of the sum of exp of "
         "all actions' values is above the value of the action taken",
+    )
+    margin_weight: LiveFloat = live(
+        0.0,
+        ge=0,
+        unit="1",
+        meaning="weight of the large-margin loss on demonstrations: how far any other action's "
+        "value plus the margin is above the value of the action taken",
+    )
+    margin: LiveFloat = live(
+        0.8,
+        ge=0,
+        unit="reward",
+        meaning="distance that the large-margin loss wants between the value of a demonstrated "
+        "action and all others",
+    )
+    demonstration_bonus: LiveFloat = live(
+        0.0,
+        ge=0,
+        unit="reward",
+        meaning="added to the absolute TD error of demonstrations in their priority",
     )
 
 

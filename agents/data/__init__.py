@@ -4,7 +4,8 @@ minari_files.py   a dataset's files, as Minari writes and reads them; all that i
 episodes.py       episodes that a policy plays, and those that a replay memory holds
 record.py         records a run as a dataset
 rows.py           a dataset's steps as rows of a replay memory
-offline.py        what an offline run takes from its dataset
+streams.py        episodes side by side, for several envs
+offline.py        what a run takes from the dataset that it learns from
 
 Imports: agents.config, agents.dqn, agents.loops.evaluation, agents.policy, agents.saved, envs,
 rl_core.

@@ -97,7 +97,8 @@ def of_replay(
 
     The oldest one of each env may begin in the middle, because its first rows are overwritten;
     the newest one is cut where the checkpoint was taken. Both are kept, but with a frame stack the
-    first ones are left out: their first observations would lack frames.
+    first ones are left out: their first observations would lack frames. Demonstrations that the run
+    began with are none of its own.
 
     Raises:
       CheckpointError: the checkpoint is damaged.
@@ -110,8 +111,9 @@ def of_replay(
     space = wanted_space(config.env_id, spaces.own[0], config.observation_keys)
     steps = config.replay_capacity // config.num_envs
     written = max([0, *(chunk_end(name) for name in checkpoint.chunks)]) + 1
-    oldest = max(0, written - steps)
-    begun = np.full(config.num_envs, not oldest or config.stored_stack == 1)
+    first = config.demonstration_steps
+    oldest = max(first, written - steps)
+    begun = np.full(config.num_envs, oldest == first or config.stored_stack == 1)
     for env, rows in _episodes(_pieces(store, checkpoint, oldest), config.num_envs):
         whole, begun[env] = begun[env], True
         length = len(rows["action"]) - 1  # the last row is where it ended

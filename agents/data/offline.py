@@ -1,15 +1,17 @@
-"""Everything that an offline run takes from its dataset: rows, and keys of its config."""
+"""Everything that a run takes from the dataset that it learns from: rows, and keys of its config.
+
+An offline run learns from nothing else (`offline`); another one begins with it (`begin_with`).
+"""
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from agents.config.envs import training_envs
+from agents.config.envs import unstepped_envs
 from agents.config.model import DqnConfig
 from agents.data.minari_files import DataError, Dataset, directory_of
-from agents.data.rows import DatasetRows
-from envs import Envs
+from agents.data.rows import DatasetRows, Found
 from envs.registry import find_spec
 from rl_core.errors import in_one_line
 
@@ -20,56 +22,109 @@ _AT_ONCE, _BYTES_AT_ONCE = 4096, 1 << 24  # rows that are stored by one call
 
 
 def with_dataset(config: DqnConfig) -> DqnConfig:
-    """Returns the config of an offline run with what follows from its dataset.
+    """Returns the config of a run with what follows from the dataset that it learns from.
 
-    The dataset's whole path and its digest are kept, so that the run goes on and is repeated with
-    the same one; the replay has room for exactly its rows. The env is that of the dataset if the
-    config names none. A config that is not of an offline run is returned as it is.
+    The dataset's whole path and its digest are kept, so that the run is repeated with the same one.
+    A config without a dataset is returned as it is.
+
+    - offline: the replay has room for exactly its rows, and the env is that of the dataset if the
+      config names none.
+    - begin_with: the time steps that its rows take in the replay are kept.
 
     Raises:
-      DataError: there is no such dataset, it is damaged or empty, it does not fit the env, or it is
-        not the one whose digest the config has.
+      DataError: there is no such dataset, it is damaged or empty, it does not fit the env or the
+        replay, or it is not the one whose digest the config has.
       EnvError: the env cannot be made.
     """
-    if not config.offline:
+    if not _named(config):
         return config
-    dataset = Dataset(directory_of(config.offline))
-    config = _with_env(config, dataset)
-    with contextlib.closing(training_envs(config)) as envs:
+    dataset = Dataset(directory_of(_named(config)))
+    if config.offline:
+        config = _with_env(config, dataset)
+    with contextlib.closing(unstepped_envs(config)) as envs:
         found = DatasetRows(dataset, config, envs).look_through()
     if config.dataset_digest not in ("", found.digest):
         raise DataError(
             f"the dataset {dataset.path} is not the one that this run learns from: wanted the "
             f"digest {config.dataset_digest}, got {found.digest}"
         )
-    # With a stack, the oldest rows of a full ring have lost frames. None of these is to be old.
-    rows = max(3, found.rows) + config.stored_stack - 1
-    return config.model_copy(
-        update={
-            "offline": str(dataset.path),
-            "dataset_digest": found.digest,
-            "replay_capacity": rows,
-        }
-    )
+    kept: dict[str, Any] = {"dataset_digest": found.digest}
+    if config.offline:
+        # With a stack, the oldest rows of a full ring have lost frames. None of these is to be old.
+        rows = max(3, found.time_steps) + config.stored_stack - 1
+        kept |= {"offline": str(dataset.path), "replay_capacity": rows}
+    else:
+        _require_room(config, dataset, found)
+        kept |= {"begin_with": str(dataset.path), "demonstration_steps": found.time_steps}
+    return config.model_copy(update=kept)
 
 
-def fill(agent: DqnAgent, envs: Envs) -> None:
+def as_kept(before: DqnConfig, config: DqnConfig) -> DqnConfig:
+    """Returns the config of a run that goes on with what the run has kept of its dataset.
+
+    Demonstrations are in the run's checkpoints, so their dataset need not be there any more; if it
+    is, it is compared.
+
+    Args:
+      before: the config that the run began with.
+      config: with which it is asked to go on.
+
+    Raises:
+      DataError, EnvError: as for `with_dataset`.
+    """
+    if before.begin_with and config.begin_with and not config.offline:
+        try:
+            directory_of(config.begin_with)
+        except DataError:
+            names = "begin_with", "dataset_digest", "demonstration_steps"
+            return config.model_copy(update={name: getattr(before, name) for name in names})
+    return with_dataset(config)
+
+
+def fill(agent: DqnAgent) -> None:
     """Stores the dataset's rows in the replay of an agent that begins; does nothing without one.
 
     Args:
       agent: its config comes from `with_dataset`.
-      envs: of the run.
 
     Raises:
       DataError: the dataset was damaged meanwhile.
     """
-    config = agent.config
-    if not config.offline:
+    config, replay = agent.config, agent.replay
+    if not _named(config):
         return
-    rows, replay = DatasetRows(Dataset(directory_of(config.offline)), config, envs), agent.replay
+    with contextlib.closing(unstepped_envs(config)) as envs:
+        rows = DatasetRows(Dataset(directory_of(_named(config))), config, envs)
     fitting = max(1, _BYTES_AT_ONCE * replay.steps // replay.nbytes)
     for piece in rows.pieces(min(_AT_ONCE, fitting, replay.steps - config.stored_stack)):
         agent.store(piece)
+
+
+def _named(config: DqnConfig) -> str:
+    """Returns the dataset that a run learns from; empty if it learns from its own envs alone."""
+    return config.offline or config.begin_with
+
+
+def _require_room(config: DqnConfig, dataset: Dataset, found: Found) -> None:
+    """Checks that demonstrations, and a few time steps more, fit into the replay."""
+    steps, num_envs = found.time_steps, config.num_envs
+    if found.episodes < num_envs:
+        raise DataError(
+            f"the dataset {dataset.path} has {found.episodes:,} episodes with steps, and "
+            f"begin_with deals at least one to each of num_envs = {num_envs:,} envs"
+        )
+    if config.demonstration_steps not in (0, steps):
+        raise DataError(
+            f"demonstration_steps is {steps:,} with the dataset {dataset.path} and num_envs = "
+            f"{num_envs:,}, got {config.demonstration_steps:,}; leave it out"
+        )
+    # As many as a replay needs anyway, so that there is always one of the run's own.
+    least = (steps + 3 + config.stored_stack - 1) * num_envs
+    if config.replay_capacity < least:
+        raise DataError(
+            f"the demonstrations of {dataset.path} are {steps * num_envs:,} rows of the replay, "
+            f"which needs replay_capacity >= {least:,}, got {config.replay_capacity:,}"
+        )
 
 
 def _with_env(config: DqnConfig, dataset: Dataset) -> DqnConfig:

@@ -1,7 +1,7 @@
 """A dataset's steps as rows of a replay memory.
 
-Episodes lie one after the other, as if one env had shown them: T steps are T + 1 rows, of which the
-first says that a reset led to it and the last shows the true final observation.
+Episodes lie one after the other, as if the run's envs had shown them: T steps are T + 1 rows, of
+which the first says that a reset led to it and the last shows the true final observation.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from agents.config.model import DqnConfig
 from agents.data.minari_files import DataError, Dataset
+from agents.data.streams import Columns, Streams
 from envs import Envs
 from envs.masks import write_legal
 from envs.observations import ADVICE, LARGEST
@@ -22,7 +23,6 @@ from envs.stacks import frame_shape
 from rl_core.digest import Digest
 from rl_core.errors import EnvError, EnvFault, in_one_line, shown
 
-Columns = dict[str, np.ndarray]
 _LEARNED_FROM = ("observations", "actions", "rewards", "terminations", "truncations")
 
 
@@ -31,17 +31,14 @@ class Found(NamedTuple):
 
     Attributes:
       episodes, env_steps: with steps.
+      time_steps: of the run's envs that its rows are; one env has all of them.
       digest: of all steps, as Minari gives them.
     """
 
     episodes: int
     env_steps: int
+    time_steps: int
     digest: str
-
-    @property
-    def rows(self) -> int:
-        """Rows of a replay memory that hold all steps."""
-        return self.env_steps + self.episodes
 
 
 class DatasetRows:
@@ -50,7 +47,7 @@ class DatasetRows:
     Args:
       dataset: is read from its files whenever rows are asked for.
       config: of the run.
-      envs: of the run.
+      envs: of such a run, whatever they are stepped by.
 
     Raises:
       DataError: the dataset has other spaces than the env.
@@ -58,6 +55,7 @@ class DatasetRows:
 
     def __init__(self, dataset: Dataset, config: DqnConfig, envs: Envs) -> None:
         self._dataset, self._masks = dataset, envs.has_action_masks
+        self._num_envs = config.num_envs
         self._spaces = _common_spaces(dataset, config, envs)
         shape = self._spaces.observation_shape
         self._row_shape = frame_shape(shape) if config.frame_stack > 1 else shape
@@ -69,35 +67,36 @@ class DatasetRows:
           DataError: the dataset is damaged, or has no steps.
         """
         episodes = env_steps = 0
-        digest = Digest()
+        digest, streams = Digest(), Streams(self._num_envs)
         for number, episode in enumerate(self._dataset.episodes()):
             length = len(self._rows(number, episode)["action"]) - 1
             for name in _LEARNED_FROM:
                 _add(digest, f"{number}/{name}", getattr(episode, name))
             if self._masks:
                 _add(digest, f"{number}/action_mask", episode.infos["action_mask"])
+            if length:
+                streams.deal(length + 1)
             episodes += length > 0
             env_steps += length
         if not env_steps:
             raise DataError(f"the dataset {self._dataset.path} is empty: it has no env step")
-        return Found(episodes, env_steps, digest.hexdigest())
+        return Found(episodes, env_steps, streams.time_steps, digest.hexdigest())
 
     def pieces(self, most: int) -> Iterator[Columns]:
-        """Yields all rows, arrays [P, 1, ...] with P <= most, as `DqnAgent.store` takes them.
+        """Yields the rows, arrays [P, N, ...] with P <= most, as `DqnAgent.store` takes them.
 
         Raises:
           DataError: the dataset is damaged.
         """
-        waiting: Columns = {}
+        streams = Streams(self._num_envs)
         for number, episode in enumerate(self._dataset.episodes()):
             rows = self._rows(number, episode)
             if len(rows["action"]) > 1:
-                waiting = _after(waiting, rows) if waiting else rows
-            while waiting and len(waiting["action"]) >= most:
-                yield {name: column[:most, None] for name, column in waiting.items()}
-                waiting = {name: column[most:] for name, column in waiting.items()}
-        if waiting and len(waiting["action"]):
-            yield {name: column[:, None] for name, column in waiting.items()}
+                streams.put(rows)
+            while streams.waiting() >= most:
+                yield streams.take(most)
+        if rest := streams.waiting():
+            yield streams.take(rest)
 
     def _rows(self, number: int, episode: Any) -> Columns:
         """Returns the rows of an episode, [T + 1, ...]; each has the outcome that led to it."""
@@ -174,10 +173,6 @@ class _Wrong(Exception):
 def _require(good: bool | np.bool_, wanted: str, got: np.ndarray) -> None:
     if not good:
         raise _Wrong(f"wanted {wanted}, got {shown(got.tolist())}")
-
-
-def _after(first: Columns, second: Columns) -> Columns:
-    return {name: np.concatenate([column, second[name]]) for name, column in first.items()}
 
 
 def _common_spaces(dataset: Dataset, config: DqnConfig, envs: Envs) -> Spaces:

@@ -21,6 +21,7 @@ learner.py         makes learning phases of updates
 fused_calls.py     the calls that make several updates at once
 update.py          one update: sample, objective, gradients, apply, averages, sync
 objective.py       what a batch's values are regressed on
+demonstrations.py  which rows of a batch are demonstrations (DQfD)
 sequence_objective.py    the same of sequences, for a network that remembers (R2D2)
 normalizing.py     observations by the mean and variance of what was shown
 remembering.py     the memory of the network that acts, of the running episodes

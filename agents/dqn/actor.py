@@ -103,14 +103,18 @@ class Acting:
 
     def store(self, rows: Rows) -> None:
         """Writes the rows of several time steps, arrays [P, N, ...]."""
-        self._calls.store(*(rows[name] for name in self._calls.columns))
+        self._write(rows)
+        self.time_step = None
 
     def flush(self) -> None:
         """Stores the time steps that wait; call it before anything reads the replay."""
         buffer = self._buffer
         if buffer is not None and buffer.count:
-            self.store(buffer.rows())
+            self._write(buffer.rows())
             buffer.clear()
+
+    def _write(self, rows: Rows) -> None:
+        self._calls.store(*(rows[name] for name in self._calls.columns))
 
     @property
     def waiting_at_most(self) -> int:

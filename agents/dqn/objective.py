@@ -10,10 +10,17 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.branching import branching_loss
+from agents.dqn.demonstrations import Demonstrations
 from agents.dqn.heads import Terms, head_of
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
-from rl_core.losses import TdLoss, conservative_penalty, functional_penalty, legal_only
+from rl_core.losses import (
+    TdLoss,
+    conservative_penalty,
+    functional_penalty,
+    large_margin,
+    legal_only,
+)
 from rl_core.networks import Conditions, Values
 from rl_core.random import Draws, Keys
 from rl_core.replay import Transitions
@@ -44,11 +51,20 @@ class Objective:
       config, keys: of the agent.
       networks: whose online values are regressed on their targets' values.
       live: what updates are fed.
+      demonstrations: which rows are such.
     """
 
-    def __init__(self, config: DqnConfig, keys: Keys, networks: Networks, live: LiveFeeds) -> None:
+    def __init__(
+        self,
+        config: DqnConfig,
+        keys: Keys,
+        networks: Networks,
+        live: LiveFeeds,
+        demonstrations: Demonstrations,
+    ) -> None:
         self._config, self._keys, self._live = config, keys, live
         self._networks, self._head = networks, head_of(config)
+        self._demonstrations = demonstrations
 
     def __call__(self, batch: Transitions, counter: tf.Tensor) -> Regression:
         """Returns the regression of `batch`; `counter`, of updates, picks random numbers.
@@ -94,6 +110,8 @@ class Objective:
             batch, weight = seen.batch, self._live["cql_weight"]
             penalty = conservative_penalty(now.q, batch.a_tm1, weight, batch.legal_tm1)
             td = td._replace(loss=td.loss + penalty)
+        if self._config.holds_by("margin_weight"):
+            td = td._replace(loss=td.loss + self._margin(seen.batch, now))
         return Regression(td, priority, now.q)
 
     def _bootstrap_values(self, seen: Seen, i: int) -> Values:
@@ -109,6 +127,12 @@ class Objective:
         """[B] of functional regularization."""
         a_tm1, weight = seen.batch.a_tm1, self._live["functional_weight"]
         return functional_penalty(seen.now[i].q, a_tm1, seen.before[i].q, weight)
+
+    def _margin(self, batch: Transitions, now: Values) -> tf.Tensor:
+        """[B] of the large-margin loss of demonstrations."""
+        margin, weight = self._live["margin"], self._live["margin_weight"]
+        shown = self._demonstrations.among(batch.row)
+        return large_margin(now.q, batch.a_tm1, margin, weight, shown, batch.legal_tm1)
 
     def _choice(self, seen: Seen, then: Values, i: int) -> tf.Tensor:
         """Values by which the next action is chosen: [B, A], illegal ones too low to be."""

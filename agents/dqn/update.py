@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
+from agents.dqn.demonstrations import Demonstrations
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
 from agents.dqn.objective import Objective, Regression
@@ -90,13 +91,13 @@ class Update:
     ) -> None:
         self._config, self._keys, self._live, self._networks = config, keys, live, networks
         self._memory, self._clock = memory, clock
+        self._demonstrations = Demonstrations(config, memory.rows)
         self._objective: Callable[[Any, tf.Tensor], Regression]
         if config.rollout:
             self._objective = RolloutObjective(config, keys, networks, live, memory)
-        elif config.remembers:
-            self._objective = SequenceObjective(Objective(config, keys, networks, live), live)
         else:
-            self._objective = Objective(config, keys, networks, live)
+            of_steps = Objective(config, keys, networks, live, self._demonstrations)
+            self._objective = SequenceObjective(of_steps, live) if config.remembers else of_steps
         with tf.variable_scope("counters"):
             self.count = tf.get_variable(
                 "updates", [], tf.int64, tf.zeros_initializer(), trainable=False
@@ -138,6 +139,7 @@ class Update:
         with tf.control_dependencies([applied, counter]):
             one = where(made, np.int64(1), np.int64(0))
             changes = [self.count.assign_add(one, read_value=False)]
+            priority = self._with_bonus(priority, batch.row)
             changes += self._memory.update_priorities(batch.row, priority, made)
             if self._networks.ema:
                 share = tf.subtract(1.0, self._live["ema_decay"])
@@ -152,3 +154,13 @@ class Update:
                 self.observed = batch.s_tm1
                 self.young_end = tf.group(*changes, self._clock.advance_as_known())
             return BuiltUpdate(learned, moments, end, made)
+
+    def _with_bonus(self, priority: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+        """Adds to the size of demonstrations' priorities, [B].
+
+        DQfD's epsilon_d, Hester et al. (2018), https://arxiv.org/abs/1704.03732.
+        """
+        if "demonstration_bonus" not in self._live:
+            return priority
+        shown = tf.cast(self._demonstrations.among(row), tf.float32)
+        return tf.abs(priority) + self._live["demonstration_bonus"] * shown

@@ -16,7 +16,7 @@ from agents.population.going import Going, envs_of, population_of
 from agents.population.meeting import Meeting
 from agents.run.exchanging import Exchanged, Exchanges
 from agents.run.initial_weights import load_initial
-from agents.run.making import begin_with
+from agents.run.making import give_weights
 from agents.run.repeat import NothingRecorded, Recording, Verdict
 from agents.run.screen import ConsoleChoice, Screen, console_for
 from agents.run.signals import StopRequest
@@ -65,7 +65,7 @@ def repeat_population(
         agents = dict(zip(configs, population.members, strict=True))
         first = {name: load_initial(RunDir(original.path / name)) for name in members.configs}
         for name, agent in agents.items():
-            begin_with(agent, first[name])
+            give_weights(agent, first[name])
         place = Path(temporary) / original.path.name if to is None else path_of("to", to)
         directory = PopulationDir.create(place, "run", members, first)
         kept = ExchangeRecord(directory.path)

@@ -18,7 +18,7 @@ from agents.population.exchanging import Exchanging, Recorded
 from agents.population.going import Going, PopulationOutcome, envs_of, population_of
 from agents.run.going_on import Finished, GoingOn
 from agents.run.loop_runner import OnTick
-from agents.run.making import Initial, begin_with, initial_weights
+from agents.run.making import Initial, give_weights, initial_weights
 from agents.run.quiet import Startup
 from agents.run.screen import ConsoleChoice, Screen, console_for
 from agents.run.sink_choice import require_sinks
@@ -84,7 +84,7 @@ def train_population(
         agents = dict(zip(chosen.configs, population.members, strict=True))
         weights = {member: initial_weights(initial, agent) for member, agent in agents.items()}
         for member, part in weights.items():
-            begin_with(agents[member], part)
+            give_weights(agents[member], part)
         directory = PopulationDir.create(path, name, chosen, weights)
         if on_start:
             on_start(directory)

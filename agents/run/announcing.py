@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.run.actors import memory_on_the_way
 from agents.run.loop_runner import Repeat
@@ -25,6 +26,13 @@ def announce(
         display.detail(
             f"learns from {config.offline}; env steps are the clock of its schedules and periods"
         )
+    if config.begin_with:
+        display.detail(
+            f"begins with {config.demonstration_steps * config.num_envs:,} rows of "
+            f"{config.begin_with}"
+        )
+        if line := overwritten(config, rows.steps):
+            display.detail(line)
     if config.loop == "remote":
         display.detail(memory_on_the_way(config, envs))
     if not envs.has_time_limit and not repeat:
@@ -33,3 +41,21 @@ def announce(
             f"for ever; an evaluation cuts it after {config.eval_max_steps:,} env steps "
             "(eval_max_steps); for a limit: --set env_kwargs={max_episode_steps=1000}"
         )
+
+
+def overwritten(config: DqnConfig, steps: int) -> str | None:
+    """Returns a line about demonstrations that the run's own rows will overwrite; None if none are.
+
+    Args:
+      config: of a run that begins with demonstrations.
+      steps: time steps that the replay holds.
+    """
+    own = (steps - config.demonstration_steps) * config.num_envs
+    if config.env_steps <= own:
+        return None
+    kept = config.demonstration_steps * config.num_envs + config.env_steps
+    return (
+        f"the demonstrations are overwritten from env step {own:,} on, or a little earlier, as "
+        f"each reset of an env takes a row too; replay_capacity = {kept:,}, and one row more for "
+        "each episode, keeps them all"
+    )

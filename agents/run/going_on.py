@@ -17,7 +17,7 @@ from agents.run.actors import split_variables
 from agents.run.checkpoints import restore_agent
 from agents.run.going_back import go_back, require_as_it_was, require_fits
 from agents.run.initial_weights import load_initial
-from agents.run.making import begin_with
+from agents.run.making import give_weights
 from agents.saved.directory import RunDir
 from agents.saved.host import Resumed, read_host
 from envs import Envs
@@ -73,16 +73,19 @@ class GoingOn:
           Finished: the run is.
           RunDirError: its files are damaged.
           ConfigError: a change that a run cannot take when it goes on.
-          DataError: the dataset of an offline run is not there, or is another one now.
+          DataError: a dataset that the run needs is not there, or is another one now.
           CheckpointError: no checkpoint is whole.
         """
         before = directory.config()
         config, values = changed_config(before if config is None else as_config(config), changes)
-        config = with_dataset(require_can_go_on(before, config))
+        config = require_can_go_on(before, config)
         commands = [set_command(name, value, who) for name, value in values.items()]
         store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
         checkpoint = store.latest()
         resumed = Resumed(checkpoint, read_host(checkpoint)) if checkpoint else None
+        # A checkpoint has the demonstrations, so they are not needed again.
+        if config.offline or not resumed or config.begin_with != before.begin_with:
+            config = with_dataset(config)
         done = resumed.host.loop.env_step if resumed else 0
         if config.env_steps < min(before.env_steps, done):
             raise ConfigError(
@@ -117,8 +120,8 @@ class GoingOn:
         for name, value in self.values.items():
             agent.hyperparameters.check(name, value)
         if not self.resumed:
-            begin_with(agent, load_initial(self.directory))
-            fill(agent, envs)
+            give_weights(agent, load_initial(self.directory))
+            fill(agent)
             return
         require_fits(self.resumed, agent, envs)
         restore_agent(agent, self.resumed.checkpoint, self._store)

@@ -46,7 +46,7 @@ def initial_weights(initial: Initial | None, agent: DqnAgent) -> dict[str, np.nd
     return {name: np.asarray(weights) for name, weights in part.items()}
 
 
-def begin_with(agent: DqnAgent, part: Mapping[str, np.ndarray]) -> None:
+def give_weights(agent: DqnAgent, part: Mapping[str, np.ndarray]) -> None:
     """Gives some or all of the variables these weights."""
     if part:
         agent.state.load_weights(agent.state.weights() | dict(part))

@@ -77,7 +77,8 @@ class Saver:
         """
         state, agent = self.control.state, self.agent
         # After an exception in a concurrent phase some time steps are not stored.
-        self.tracer.update(min(state.tick, agent.state.contents.written()))
+        stored = agent.state.contents.written() - agent.config.demonstration_steps
+        self.tracer.update(min(state.tick, stored))
         self.weights = self.directory.save_weights(agent.state.weights())
         averaged = agent.state.averaged_weights()
         if averaged is not None:

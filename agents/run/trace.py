@@ -60,6 +60,7 @@ class Tracer:
         stride: int = 1,
     ) -> None:
         self._agent, self._compare = agent, compare
+        self._before = agent.config.demonstration_steps  # that the ring had before the first one
         # As rarely as possible: a rare call finds none of its code and data in the caches.
         most = agent.replay.steps - stride
         self._period = max(1, min(_CHUNKS_AT_ONCE * agent.state.contents.chunk, most))
@@ -87,7 +88,8 @@ class Tracer:
         """Takes in the time steps whose outcome is known; `tick` were made so far."""
         while self._done < tick - 1:
             begin, end = self._done, min(self._done + self._period, tick - 1)
-            rows = self._agent.state.contents.time_steps(begin, end)
+            contents = self._agent.state.contents
+            rows = contents.time_steps(self._before + begin, self._before + end)
             new = checksums([*rows.values()])
             self._file.append(new)
             transitions = np.count_nonzero(~rows["autoreset"], axis=1)  # [T]

@@ -20,7 +20,7 @@ from agents.run.exchanging import require_alone
 from agents.run.going_on import GoingOn
 from agents.run.initial_weights import save_initial
 from agents.run.loop_runner import OnTick, Repeat
-from agents.run.making import Initial, agent_for, begin_with, initial_weights
+from agents.run.making import Initial, agent_for, give_weights, initial_weights
 from agents.run.outcome import RunOutcome
 from agents.run.quiet import Startup
 from agents.run.run import Run
@@ -91,8 +91,8 @@ def train(
     try:
         agent = agent_for(config, envs)
         part = initial_weights(initial, agent)
-        begin_with(agent, part)
-        fill(agent, envs)
+        give_weights(agent, part)
+        fill(agent)
         directory = RunDir.create(path, name, config, partial(save_initial, weights=part))
         if on_start:
             on_start(directory)

@@ -6,6 +6,7 @@ Imports: rl_core.errors.
 from rl_core.losses.branching import branching_target
 from rl_core.losses.categorical import categorical_projection, categorical_q_learning, support
 from rl_core.losses.conservative import conservative_penalty
+from rl_core.losses.demonstrations import large_margin
 from rl_core.losses.hl_gauss import gaussian_histogram, hl_gauss
 from rl_core.losses.masking import legal_only
 from rl_core.losses.munchausen import (
@@ -34,6 +35,7 @@ __all__ = [
     "hl_gauss",
     "huber",
     "lambda_returns",
+    "large_margin",
     "legal_only",
     "log_policy",
     "munchausen_bonus",

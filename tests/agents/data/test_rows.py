@@ -30,7 +30,7 @@ def filled(path, **settings):
     config = with_dataset(DqnConfig(**SMALL | {"offline": str(path)} | settings))
     envs = training_envs(config)
     agent = agent_for(config, envs)
-    fill(agent, envs)
+    fill(agent)
     return agent
 
 

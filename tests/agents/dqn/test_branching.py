@@ -445,7 +445,9 @@ REFUSED = {
     "leave boltzmann out": {"boltzmann": True},
     "leave rollout out": {"rollout": 8, "replay_capacity": 100_000, "learn_start": 1_000},
     "needs one network, got chain = 2": {"chain": 2},
-    "leave functional_weight and cql_weight out": {"prepared": ["functional_weight"]},
+    "leave functional_weight, cql_weight and margin_weight out": {
+        "prepared": ["functional_weight"],
+    },
     "leave actor_priorities out": {
         "loop": "remote", "prioritized": True, "actor_priorities": True, "actor_steps": 2,
         "actors": 2,

@@ -68,6 +68,11 @@ FUNCTIONS = [
     ),
     (losses.conservative_penalty, {"q_tm1": "BA", "a_tm1": "B"}, {"weight": 1.0}),
     (
+        losses.large_margin,
+        {"q_tm1": "BA", "a_tm1": "B", "demonstration": "B"},
+        {"margin": 0.8, "weight": 1.0},
+    ),
+    (
         losses.branching_target,
         {"r_t": "B", "discount_t": "B", "q_t_value": "BDA", "q_t_selector": "BDA"},
         {},
@@ -95,7 +100,7 @@ every_function = pytest.mark.parametrize(
 
 
 def dtype_of(name):
-    if name.startswith("legal") or name == "online_is_lower":
+    if name.startswith("legal") or name in ("online_is_lower", "demonstration"):
         return tf.bool
     return tf.int32 if name in ("a_tm1", "best") else tf.float32
 
