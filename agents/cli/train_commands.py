@@ -86,10 +86,7 @@ class Train:
         if self.seed is not None:
             changes.append(f"seed={self.seed}")
         changes += _log_to(self.log_to)
-        if self.offline is not None:
-            changes.append(f"offline={json.dumps(self.offline)}")
-        if self.begin_with is not None:
-            changes.append(f"begin_with={json.dumps(self.begin_with)}")
+        changes += _dataset("offline", self.offline) + _dataset("begin_with", self.begin_with)
         if self.init_from is None and (self.rename or self.blocks):
             raise RlCoreError("--rename and --blocks need --init-from RUN")
         if self.resume and self.run is None:
@@ -258,6 +255,17 @@ class Board:
 def _log_to(names: Sequence[str]) -> list[str]:
     """Returns the change of the config that --log-to stands for; none without names."""
     return [f"log_to={json.dumps(names)}"] if names else []
+
+
+def _dataset(name: str, given: str | None) -> list[str]:
+    """Returns the change of the config that --offline or --begin-with stands for.
+
+    Raises:
+      RlCoreError: no dataset is named, as by an empty variable of a shell.
+    """
+    if given == "":
+        raise RlCoreError(f"--{name.replace('_', '-')} wants a dataset, its path or id, got ''")
+    return [] if given is None else [f"{name}={json.dumps(given)}"]
 
 
 def _resume(

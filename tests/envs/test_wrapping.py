@@ -116,7 +116,7 @@ def test_elements_are_kept_in_their_order():
 @pytest.mark.parametrize("keep", [[0, 4], [], [-1], [True], [1.0], [1, 1], 1, "0"])
 def test_elements_that_are_not_there_are_refused(keep):
     with pytest.raises(
-        EnvError, match="keep must be a list of elements .* 0 to 3, each once, got"
+        EnvError, match=r"keep must be a list of elements .* 0 to 3, each once, got"
     ):
         made("elements", wrapper_kwargs={"keep": keep})
 

@@ -235,6 +235,8 @@ def test_the_command_learns_from_a_path_or_an_id_and_a_resume_takes_it_too(
     ("more", "said"),
     [
         (["--offline", "nothing-v0"], "there is no Minari dataset 'nothing-v0'"),
+        (["--offline", ""], "--offline wants a dataset, its path or id, got ''"),
+        (["--begin-with", ""], "--begin-with wants a dataset, its path or id, got ''"),
         (["--offline", "DATA", "--set", "env_id=Acrobot-v1"], "is of another env than Acrobot-v1"),
         (["--offline", "DATA", "--set", "num_envs=2"], "set num_envs = 1"),
         (["--offline", "DATA", "--seeds", "2"], "members of a population step envs"),
