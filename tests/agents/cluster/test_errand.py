@@ -101,6 +101,13 @@ def test_a_job_leaves_at_home_what_it_would_leave_here_and_nothing_on_the_node(
     assert (run / "digest.json").read_bytes() == (here / "digest.json").read_bytes()
 
 
+def test_members_come_home_also_if_home_looks_before_the_first_is_there(begin, tmp_path):
+    job, said = begin(members=2, steps=12)
+    assert (ended(job), said) == (0, [])
+    for name in ("m00", "m01"):
+        require_whole(tmp_path / "run" / name, 12)
+
+
 def test_it_goes_on_elsewhere_from_the_last_checkpoint_at_home(begin, monkeypatch, tmp_path):
     store = CheckpointStore(tmp_path / "run" / "checkpoints")
     monkeypatch.setattr(

@@ -1,7 +1,7 @@
 """A run without an agent: it writes the files of one, and refuses to go on with damaged ones.
 
 `python toy_run.py CONFIG --run DIR --resume`; the config says how many steps, how long each takes
-and after how many there is a checkpoint.
+and after how many there is a checkpoint. With `members`, so many runs below DIR, one by one.
 """
 
 import hashlib
@@ -130,12 +130,16 @@ def main():
     signal.signal(signal.SIGINT, lambda *_: stopping.append(1))
     config, _, run, _ = sys.argv[1:]
     print("begins", flush=True)
+    settings = tomllib.loads(Path(config).read_text())
+    runs = [Path(run, f"m{i:02d}") for i in range(settings["members"])] or [Path(run)]
     try:
-        toy = Toy(tomllib.loads(Path(config).read_text()), Path(run))
+        for path in runs:
+            time.sleep(0.1 * bool(settings["members"]))  # home has looked before one is there
+            code = Toy(settings, path).go()
     except (OSError, ValueError) as error:
         print(f"cannot go on: {error}")
         return DAMAGED
-    return toy.go()
+    return code
 
 
 if __name__ == "__main__":

@@ -81,13 +81,15 @@ def install(monkeypatch, tmp_path, *, piece=600, look=0.01):
     return scratch
 
 
-def toy(tmp_path, *, steps=30, every=5, seconds=0.005):
-    """Returns the command of a toy run, and what it needs on a node."""
-    run, text = tmp_path / "run", f"steps = {steps}\nevery = {every}\nseconds = {seconds}\n"
+def toy(tmp_path, *, steps=30, every=5, seconds=0.005, members=0):
+    """Returns the command of a toy run, or of a population, and what it needs on a node."""
+    run = tmp_path / "run"
+    text = f"steps = {steps}\nevery = {every}\nseconds = {seconds}\nmembers = {members}\n"
     (tmp_path / "toy.toml").write_text(text)
     config = str(tmp_path / "toy.toml")
     command = [sys.executable, TOY, config, "--run", str(run), "--resume"]
-    return command, Portable(run, [run], {config: text.encode()})
+    runs = [run / f"m{i:02d}" for i in range(members)] or [run]
+    return command, Portable(run, runs, {config: text.encode()})
 
 
 def usable():
