@@ -218,7 +218,10 @@ def test_n_step_cannot_be_longer_than_sequences_have_room_for(lab):
     [
         ({"chain": 2}, "recurrent = 'gru' has one network; leave chain"),
         ({"loop": "remote", "replay_capacity": 9_000}, "actors of loop = 'remote' keep none"),
-        ({"replay_capacity": 8}, "replay_capacity of at least 12 rows, for burn_in = 3, got 8"),
+        (
+            {"replay_capacity": 17},
+            "replay_capacity of at least 18 rows, for burn_in = 3 and sequence_length = 4, got 17",
+        ),
         ({"recurrent": "gro"}, "gru"),
         ({"value_rescaling": True, "head": "quantile"}, "value_rescaling is of expected returns"),
         ({"value_rescaling": True, "munchausen": True}, "leave munchausen out"),
