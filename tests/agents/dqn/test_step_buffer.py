@@ -116,7 +116,7 @@ def test_no_other_thread_stores_what_waits(pool, tmp_path):
         checkpoints = Checkpoints(
             agent, CheckpointStore(tmp_path / str(often)), pytest.fail, stored_at_once=64
         )
-        agent.acting.store = partial(noting, agent.acting.store)
+        agent.acting._write = partial(noting, agent.acting._write)
         for tick in training_loop(agent, envs):
             if often and tick.env_step % 50 == 5:
                 checkpoints.take(tick.env_step, tick.env_step, new_host(agent.config), must=True)
