@@ -150,8 +150,8 @@ class Normalizer:
             )
             for to in (of.online_means, of.online_scales)
         )
-        drawn = tf.logical_and(tf.equal(given_mean, 0.0), tf.equal(given_scale, 1.0))
-        given = tf.logical_and(count < 1.0, tf.logical_not(tf.reduce_all(drawn)))
+        untouched = tf.logical_and(tf.equal(given_mean, 0.0), tf.equal(given_scale, 1.0))
+        given = tf.logical_and(count < 1.0, tf.logical_not(tf.reduce_all(untouched)))
         variance = 1.0 / tf.square(given_scale) - _LEAST_VARIANCE
         return (
             tf.where_v2(given, np.float64(_TAKEN_OVER), count),

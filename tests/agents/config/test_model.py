@@ -45,6 +45,10 @@ def test_a_config_has_the_keys_of_its_groups_in_their_order_and_none_twice():
         ),
         ({"env_wrapper_kwargs": {"a": 1}}, "DqnConfig: env_wrapper_kwargs needs env_wrapper"),
         (
+            {"observation_keys": ("place", "height", "place")},
+            "DqnConfig: observation_keys: 'place' is named twice",
+        ),
+        (
             {"env_wrapper": "atari", "loop": "compiled"},
             "DqnConfig: loop = 'compiled' has its envs in the graph; leave env_wrapper out",
         ),
