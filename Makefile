@@ -32,7 +32,7 @@ test: $(VENV)/.ready
 	$(TESTS)
 
 test-slow: $(VENV)/.ready
-	$(ROOM) $(BIN)/python -m pytest -m slow --timeout 3600 -rs $(SLOW)
+	$(ROOM) $(BIN)/python -m pytest -m slow --timeout 3600 -rfEs $(SLOW)
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m pytest -m benchmark -s

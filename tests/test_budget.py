@@ -19,11 +19,31 @@ def test_not_begun():
     raise AssertionError
 """
 
+# What it leaves behind is a ResourceWarning, which is an error here, and so is its fixture.
+TESTS_THAT_LEAVE = """
+import subprocess, sys, time
+import pytest
+
+@pytest.fixture
+def careful():
+    yield
+    raise OSError("it was still at work")
+
+def test_at_work(careful):
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
+    time.sleep(600)
+
+def test_not_begun():
+    raise AssertionError
+"""
+
 
 def run(folder, tests, *arguments):
     (folder / "conftest.py").write_text((Path(__file__).parent / "conftest.py").read_text())
     (folder / "test_it.py").write_text(tests)
-    command = [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider", *arguments]
+    command = [sys.executable, "-m", "pytest", "-rs", "-W", "error", "-p", "no:cacheprovider"]
+    command += arguments
     done = subprocess.run([*command, str(folder)], cwd=folder, capture_output=True, text=True)
     return done.returncode, done.stdout
 
@@ -34,6 +54,12 @@ def test_what_there_is_no_time_for_is_told_by_name_and_fails_nothing(tmp_path):
     told = [line for line in out.splitlines() if line.startswith("test_it.py::")]
     assert told == ["test_it.py::test_at_work", "test_it.py::test_not_begun"]
     assert "no time left (--budget)" in out
+
+
+@pytest.mark.parametrize("processes", ["0", "1"])
+def test_what_a_test_that_is_cut_leaves_behind_fails_nothing(processes, tmp_path):
+    code, out = run(tmp_path, TESTS_THAT_LEAVE, "--budget", "6", "-n", processes)
+    assert code == 0 and "2 skipped" in out, out
 
 
 @pytest.mark.slow  # most of it is waiting
