@@ -177,7 +177,7 @@ class Train:
         directory = RunDir.open(self.run)
         before = directory.config()
         if config.offline or config.begin_with:
-            from agents.data.offline import as_kept
+            from agents.data.run_dataset import as_kept
 
             config = as_kept(before, config)
         require_can_go_on(before, config)

@@ -5,7 +5,7 @@ episodes.py       episodes that a policy plays, and those that a replay memory h
 record.py         records a run as a dataset
 rows.py           a dataset's steps as rows of a replay memory
 streams.py        episodes side by side, for several envs
-offline.py        what a run takes from the dataset that it learns from
+run_dataset.py    what a run takes from the dataset that it learns from
 
 Imports: agents.config, agents.dqn, agents.loops.evaluation, agents.policy, agents.saved, envs,
 rl_core.

@@ -8,7 +8,6 @@ env.step(policy(observation))
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -77,7 +76,7 @@ class LoadedPolicy:
         if envs.parts:
             shapes = zip(envs.parts, envs.spaces.given_shapes, strict=True)
             self.observation_shape = {part.name: shape for part, shape in shapes}
-        self._engine = Engine(threads=config.threads)
+        self._closed, self._engine = False, Engine(threads=config.threads)
         with self._engine.building():
             tensors = build_policy(config, envs, learned.live, packed=True)
             weights = ScopeWeights(self._engine, SCOPE)
@@ -107,6 +106,7 @@ class LoadedPolicy:
           ShapeError: the observation or the mask has another shape.
           FeedError: the observation has a dtype that cannot be stored, or NaN or infinite numbers.
           BoundsError: a mask allows no action.
+          RlCoreError: the policy is closed.
         """
         rows, single = self._rows(observation)
         legal = self._legal(action_mask, rows, single)
@@ -147,7 +147,7 @@ class LoadedPolicy:
             Those of branches are side by side: `np.split(q, np.cumsum(branches)[:-1], axis=-1)`.
 
         Raises:
-          ShapeError, FeedError: as for a call.
+          ShapeError, FeedError, RlCoreError: as for a call.
         """
         rows, single = self._rows(observation)
         memory = [self._state_for(rows)] if self._remembers else []
@@ -174,22 +174,20 @@ class LoadedPolicy:
         return self._state
 
     def close(self) -> None:
-        """Closes the session."""
+        """Closes the session; the policy cannot be called any more."""
         self._engine.close()
+        self._closed = True
 
     def __enter__(self) -> LoadedPolicy:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _rows(self, observation: Any) -> tuple[np.ndarray, bool]:
         """Returns [M, ...] as the graph takes them, and whether it was a single observation."""
+        if self._closed:
+            raise RlCoreError("this policy is closed: load it again")
         spaces = self._spaces
         path, one = spaces.paths[0], (spaces.given_shapes or (spaces.given_shape,))[0]
         try:

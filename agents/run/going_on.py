@@ -11,7 +11,7 @@ from typing import Any
 from agents.config.early_ends import early_ends
 from agents.config.files import as_config, changed_config, require_can_go_on
 from agents.config.model import DqnConfig
-from agents.data.offline import fill, with_dataset
+from agents.data.run_dataset import fill, with_dataset
 from agents.dqn.agent import DqnAgent
 from agents.run.actors import split_variables
 from agents.run.checkpoints import restore_agent

@@ -14,7 +14,7 @@ from agents.config.early_ends import early_ends
 from agents.config.files import as_config, config_name
 from agents.config.model import DqnConfig
 from agents.controllers.choice import controller_of
-from agents.data.offline import fill, with_dataset
+from agents.data.run_dataset import fill, with_dataset
 from agents.run.actors import envs_of_run, stop_with
 from agents.run.exchanging import require_alone
 from agents.run.going_on import GoingOn

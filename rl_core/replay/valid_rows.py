@@ -72,8 +72,8 @@ class ValidRows:
         least = 3 + self._history
         if self.steps < least:
             raise ConfigError(
-                f"a replay for {num_envs} envs needs a capacity of at least {least * num_envs} "
-                f"rows, got {capacity}"
+                f"a replay for {num_envs:,} envs, with stacks of {stack:,} frames, needs a "
+                f"capacity of at least {least * num_envs:,} rows, got {capacity:,}"
             )
         self.capacity = self.steps * num_envs
         self.most_valid = (self.steps - 1 - self._history) * num_envs

@@ -239,11 +239,15 @@ def test_help_has_every_commands_own_first_line(capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "flag"),
-    [(["train", "x", "--folow"], "--follow"), (["set", "x", "--seds"], "--seeds")],
+    [
+        (["train", "x", "--folow"], "--follow of targetnet log"),
+        (["set", "x", "--seds"], "--seeds of targetnet results"),
+        (["sweep", "x", "--run", "y"], "targetnet train has it"),
+    ],
 )
 def test_a_flag_of_another_command_is_still_the_nearest(capsys, arguments, flag):
     assert main(arguments) == 2
-    assert f"did you mean {flag}?" in capsys.readouterr().err
+    assert flag in capsys.readouterr().err
 
 
 # What is said of starting.

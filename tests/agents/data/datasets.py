@@ -36,6 +36,12 @@ def written(directory, episodes=None, env=CARTPOLE):
     return directory
 
 
+def random_dataset(directory):
+    """Writes 20 episodes of random numbers, of random lengths; returns its directory."""
+    lengths = tuple(np.random.default_rng(0).integers(1, 30, 20))
+    return written(directory, random_episodes(lengths=lengths))
+
+
 def played(steps, seed=0, epsilon=0.1):
     """Episodes of CartPole by a rule that balances the pole well, but for random actions."""
     rng, done, number = np.random.default_rng(seed), 0, 0

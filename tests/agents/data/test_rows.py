@@ -12,8 +12,8 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from agents.config.envs import training_envs
 from agents.config.model import DqnConfig
 from agents.data.minari_files import DataError, Dataset, directory_of
-from agents.data.offline import fill, with_dataset
 from agents.data.rows import DatasetRows
+from agents.data.run_dataset import fill, with_dataset
 from agents.run.making import agent_for
 from envs.recorder import Recorded
 from rl_core.errors import RlCoreError
@@ -94,7 +94,7 @@ def test_the_replay_has_exactly_the_datasets_transitions(tmp_path, stack):
 def test_many_rows_are_stored_in_several_calls_as_in_one(tmp_path, monkeypatch):
     path = written(tmp_path / "random-v0", random_episodes(lengths=(30, 1, 50, 7)))
     whole = filled(path)
-    monkeypatch.setattr("agents.data.offline._AT_ONCE", 7)
+    monkeypatch.setattr("agents.data.run_dataset._AT_ONCE", 7)
     require_equal(valid_transitions(filled(path)), valid_transitions(whole))
 
 

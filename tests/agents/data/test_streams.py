@@ -6,7 +6,7 @@ import pytest
 
 from agents.config.model import DqnConfig
 from agents.data.minari_files import DataError
-from agents.data.offline import fill, with_dataset
+from agents.data.run_dataset import fill, with_dataset
 from agents.data.streams import Streams
 from agents.run.making import agent_for
 from envs import make_envs
@@ -57,7 +57,7 @@ def test_streams_deal_to_the_shortest_and_of_several_to_the_first():
 @pytest.mark.parametrize("at_once", [4096, 7])
 def test_the_replay_begins_with_the_episodes_side_by_side(tmp_path, monkeypatch, num_envs, at_once):
     path = written(tmp_path / "random-v0", random_episodes(lengths=LENGTHS))
-    monkeypatch.setattr("agents.data.offline._AT_ONCE", at_once)
+    monkeypatch.setattr("agents.data.run_dataset._AT_ONCE", at_once)
     agent, twin = begun(path, num_envs=num_envs), dealt(path, num_envs)
     steps = agent.config.demonstration_steps
     assert agent.state.contents.written() == steps == len(twin[0])

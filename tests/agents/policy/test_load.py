@@ -210,3 +210,11 @@ def test_it_has_the_threads_of_the_run_and_closes_what_it_opened(run, monkeypatc
     with LoadedPolicy(config, trained(directory)) as policy:
         assert policy._engine.threads == 2 and closed == [SingleEnv]
     assert closed == [SingleEnv, Engine]
+
+
+def test_a_closed_policy_says_so(run):
+    with load_policy(run) as policy:
+        policy(np.zeros(4, np.float32))
+    for call in (policy, policy.q_values):
+        with pytest.raises(RlCoreError, match="this policy is closed: load it again"):
+            call(np.zeros(4, np.float32))

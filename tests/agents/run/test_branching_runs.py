@@ -18,6 +18,7 @@ from agents.run.train import resume, train
 from rl_core.checkpoint.store import CheckpointError, CheckpointStore
 from rl_core.errors import BoundsError, ConfigError, RlCoreError
 from tests.agents.lamps import Lamps, Levers
+from tests.agents.run.interrupting import Crash
 
 LAMPS, LEVERS = "tests.agents.lamps:Lamps-v0", "tests.agents.lamps:Levers-v0"
 SHORT = {
@@ -50,10 +51,6 @@ KINDS = {
     "actors": {"loop": "remote", "actors": 2, "actor_steps": 8, "dueling": True},
     "actors, masks": {"loop": "remote", "actors": 2, "actor_steps": 8, "env_id": LEVERS},
 }  # fmt: skip
-
-
-class Crash(Exception):
-    pass
 
 
 def config(**settings):

@@ -21,8 +21,8 @@ from agents.saved.directory import RunDir
 from rl_core.control.files import ControlFiles
 from rl_core.control.trace import read_trace
 from rl_core.errors import RlCoreError
-from tests.agents.data.datasets import random_episodes, written
-from tests.agents.run.test_resume import Crash, curves
+from tests.agents.data.datasets import random_dataset, random_episodes, written
+from tests.agents.run.interrupting import Crash, crash_at, curves, setting
 
 SHORT = {
     "env_id": "CartPole-v1", "env_steps": 700, "hidden": (8,), "batch_size": 8, "learn_start": 40,
@@ -54,34 +54,18 @@ SLOW = [*KINDS][5:]
 every_kind = pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=pytest.mark.slow) if k in SLOW else k for k in KINDS]
 )
-CHANGES = {100: ("margin_weight", 2.0), 210: ("margin", 0.1), 330: ("demonstration_bonus", 3.0)}
+steer = setting(
+    {100: ("margin_weight", 2.0), 210: ("margin", 0.1), 330: ("demonstration_bonus", 3.0)}
+)
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    lengths = tuple(np.random.default_rng(0).integers(1, 30, 20))
-    return written(tmp_path_factory.mktemp("data") / "random-v0", random_episodes(lengths=lengths))
+    return random_dataset(tmp_path_factory.mktemp("data") / "random-v0")
 
 
 def config(data, **settings):
     return DqnConfig(**SHORT | {"begin_with": str(data)} | settings)
-
-
-def steer(agent, tick):
-    """Sets a value at the first tick from each of these env steps on; again after a resume."""
-    live = agent.hyperparameters
-    for env_step, (name, value) in CHANGES.items():
-        if tick.env_step >= env_step and name in live and live.source(name) != "override":
-            live[name] = value
-
-
-def crash_at(moment):
-    def on_tick(agent, tick):
-        steer(agent, tick)
-        if tick.env_step >= moment:
-            raise Crash
-
-    return on_tick
 
 
 @every_kind
@@ -95,10 +79,10 @@ def test_killed_and_resumed_it_is_the_same_run_and_a_repeat_is_identical(
     pool.take_back()
     broken = tmp_path / "broken"
     with pytest.raises(Crash):
-        train(config(path, **settings), broken, on_tick=crash_at(191))
+        train(config(path, **settings), broken, on_tick=crash_at(191, steer))
     moved = path.rename(tmp_path / "moved-v0")
     with pytest.raises(Crash):
-        resume(broken, on_tick=crash_at(505))
+        resume(broken, on_tick=crash_at(505, steer))
     outcome = resume(broken, on_tick=steer)
     pool.take_back()
     assert outcome.digest == straight.digest and outcome.updates == straight.updates > 100
@@ -165,14 +149,14 @@ def test_without_a_checkpoint_a_resume_begins_with_the_same_dataset_again(data, 
 def test_a_resume_takes_no_other_dataset_and_none_where_there_was_none(data, tmp_path):
     other = written(tmp_path / "other-v0", random_episodes(lengths=(30, 30), seed=1))
     with pytest.raises(Crash):
-        train(config(data), tmp_path / "run", on_tick=crash_at(131))
+        train(config(data), tmp_path / "run", on_tick=crash_at(131, steer))
     with pytest.raises(RlCoreError, match="is not the one that this run learns from"):
         resume(tmp_path / "run", changes={"begin_with": str(other)})
     with pytest.raises(RlCoreError, match="set offline or begin_with"):
         resume(tmp_path / "run", changes={"begin_with": ""})
     with pytest.raises(Crash):
         settings = SHORT | {"margin_weight": 0.0}
-        train(DqnConfig(**settings), tmp_path / "without", on_tick=crash_at(131))
+        train(DqnConfig(**settings), tmp_path / "without", on_tick=crash_at(131, steer))
     with pytest.raises(RlCoreError, match="began without demonstrations"):
         resume(tmp_path / "without", changes={"begin_with": str(data)})
 

@@ -21,8 +21,8 @@ from rl_core.control.commands import set_command
 from rl_core.control.files import ControlFiles, submit
 from rl_core.control.log import read_log
 from rl_core.errors import RlCoreError
-from tests.agents.data.datasets import random_episodes, written
-from tests.agents.run.test_resume import Crash, curves
+from tests.agents.data.datasets import random_dataset, random_episodes, written
+from tests.agents.run.interrupting import Crash, crash_at, curves, setting
 
 SHORT = {
     "env_id": "CartPole-v1", "env_steps": 400, "hidden": (8,), "batch_size": 8, "learn_start": 40,
@@ -42,34 +42,16 @@ KINDS_PARAMETERS = [
     pytest.param(how, id=kind, marks=() if i < 2 else pytest.mark.slow)
     for i, (kind, how) in enumerate(KINDS.items())
 ]
-CHANGES = {100: ("cql_weight", 2.0), 210: ("learn_period", 3), 330: ("learning_rate", 0.002)}
+steer = setting({100: ("cql_weight", 2.0), 210: ("learn_period", 3), 330: ("learning_rate", 0.002)})
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    lengths = tuple(np.random.default_rng(0).integers(1, 30, 20))
-    return written(tmp_path_factory.mktemp("data") / "random-v0", random_episodes(lengths=lengths))
+    return random_dataset(tmp_path_factory.mktemp("data") / "random-v0")
 
 
 def config(data, **settings):
     return DqnConfig(**SHORT | {"offline": str(data)} | settings)
-
-
-def steer(agent, tick):
-    """Sets a value at the first tick from each of these env steps on; again after a resume."""
-    live = agent.hyperparameters
-    for env_step, (name, value) in CHANGES.items():
-        if tick.env_step >= env_step and name in live and live.source(name) != "override":
-            live[name] = value
-
-
-def crash_at(moment):
-    def on_tick(agent, tick):
-        steer(agent, tick)
-        if tick.env_step >= moment:
-            raise Crash
-
-    return on_tick
 
 
 @pytest.mark.parametrize("settings", KINDS_PARAMETERS)
@@ -80,9 +62,9 @@ def test_killed_and_resumed_it_is_the_same_run_and_a_repeat_is_identical(
     pool.take_back()
     broken = tmp_path / "broken"
     with pytest.raises(Crash):
-        train(config(data, **settings), broken, on_tick=crash_at(131))
+        train(config(data, **settings), broken, on_tick=crash_at(131, steer))
     with pytest.raises(Crash):
-        resume(broken, on_tick=crash_at(305))
+        resume(broken, on_tick=crash_at(305, steer))
     outcome = resume(broken, on_tick=steer)
     pool.take_back()
     assert outcome.digest == straight.digest and outcome.updates == straight.updates > 150
@@ -147,7 +129,7 @@ def test_the_run_keeps_which_dataset_it_was_and_takes_no_other(data, tmp_path):
     path = tmp_path / "mine-v0"
     shutil.copytree(data, path)
     with pytest.raises(Crash):
-        train(config(path), tmp_path / "run", on_tick=crash_at(131))
+        train(config(path), tmp_path / "run", on_tick=crash_at(131, steer))
     kept = read_config(tmp_path / "run" / "config.toml")
     assert kept.offline == str(path) and len(kept.dataset_digest) == 64
     before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
@@ -175,14 +157,14 @@ def test_the_run_keeps_which_dataset_it_was_and_takes_no_other(data, tmp_path):
 def test_a_run_that_steps_envs_does_not_become_offline(data, tmp_path):
     settings = {name: value for name, value in SHORT.items() if name != "cql_weight"}
     with pytest.raises(Crash):
-        train(DqnConfig(**settings), tmp_path / "run", on_tick=crash_at(131))
+        train(DqnConfig(**settings), tmp_path / "run", on_tick=crash_at(131, steer))
     with pytest.raises(RlCoreError, match="learns without a dataset"):
         resume(tmp_path / "run", changes={"offline": str(data)})
 
 
 def test_a_run_that_has_not_ended_has_nothing_to_repeat(data, tmp_path):
     with pytest.raises(Crash):
-        train(config(data), tmp_path / "run", on_tick=crash_at(131))
+        train(config(data), tmp_path / "run", on_tick=crash_at(131, steer))
     with pytest.raises(RlCoreError, match="resume it first"):
         repeat(tmp_path / "run")
 

@@ -17,8 +17,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from rich.console import Console
-from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-from tensorboard.util.tensor_util import make_ndarray
 
 from agents.cli.main import main
 from agents.config.files import dump_config
@@ -33,6 +31,7 @@ from rl_core.control.inbox import Inbox
 from rl_core.control.log import read_log
 from rl_core.control.state import read_state
 from rl_core.errors import ConfigError, RunDirError
+from tests.agents.run.interrupting import Crash, crash_at, curves
 
 SHORT = {
     "env_steps": 1_500,
@@ -84,10 +83,6 @@ KINDS = {
 }  # fmt: skip
 
 
-class Crash(Exception):
-    """What a kill does, as far as one can do it within a process."""
-
-
 def steer(agent, tick):
     """Changes made while the run goes on, between checkpoints and at odd places."""
     live = agent.hyperparameters
@@ -110,17 +105,6 @@ def steer(agent, tick):
             live[name] = value
 
 
-def until(moment, watch=steer):
-    """Crashes at the first time step from that env step on."""
-
-    def on_tick(agent, tick):
-        watch(agent, tick)
-        if tick.env_step >= moment:
-            raise Crash
-
-    return on_tick
-
-
 def config(**settings):
     return DqnConfig(**(SHORT | settings))
 
@@ -130,22 +114,9 @@ def interrupted(run, moments, watch=steer, **settings):
     go = lambda on_tick: train(config(**settings), run, on_tick=on_tick)  # noqa: E731
     for moment in moments:
         with pytest.raises(Crash):
-            go(until(moment, watch))
+            go(crash_at(moment, watch))
         go = lambda on_tick: resume(run, on_tick=on_tick)  # noqa: E731
     return go(watch)
-
-
-def curves(run, *, complete=True):
-    """Tag -> [(step, value)] of every scalar and histogram but the speed."""
-    found = {}
-    for event_file in sorted(run.glob("events.*")):
-        for event in EventFileLoader(str(event_file)).Load():
-            for value in event.summary.value:
-                if not value.tag.startswith(("speed/", "control/changes", "run/", "_hparams")):
-                    point = (event.step, make_ndarray(value.tensor).tolist())
-                    found.setdefault(value.tag, []).append(point)
-    assert not complete or ("evaluation/return" in found and "episode/return" in found)
-    return found
 
 
 def answered(run):
@@ -211,7 +182,7 @@ def test_what_was_set_after_the_checkpoint_is_set_again_at_its_time_step(folder,
     """Also if nobody is there any more to set it."""
     run = folder / "alone"
     with pytest.raises(Crash):
-        train(config(checkpoint_steps=280), run, on_tick=until(549))
+        train(config(checkpoint_steps=280), run, on_tick=crash_at(549, steer))
     assert resume(run, config(env_steps=700, checkpoint_steps=280)).env_steps == 700
     assert [e[1:3] for e in answered(run) if e[1] == "sync_period"] == [("sync_period", 11)]
     long = train(config(env_steps=700), folder / "attended", on_tick=until_before(700))
@@ -225,9 +196,9 @@ def test_killed_twice_before_it_came_to_the_change_it_still_comes_to_it(folder):
     """The second checkpoint knows a log that is ahead of it."""
     run = folder / "twice"
     with pytest.raises(Crash):
-        train(config(checkpoint_steps=280), run, on_tick=until(549))
+        train(config(checkpoint_steps=280), run, on_tick=crash_at(549, steer))
     with pytest.raises(Crash):
-        nobody = until(297, lambda *_: None)
+        nobody = crash_at(297)
         resume(run, config(checkpoint_steps=2), on_tick=nobody)
     newest = CheckpointStore(run / "checkpoints").latest().host
     assert newest["loop"]["env_step"] > 280 and len(newest["log"]["to_do"]) == 1
@@ -240,7 +211,7 @@ def test_killed_twice_before_it_came_to_the_change_it_still_comes_to_it(folder):
 def test_an_evaluation_that_was_cut_short_is_made_when_the_run_goes_on(folder, whole):
     run = folder / "evaluating"
     with pytest.raises(Crash):
-        train(config(env_steps=700), run, on_tick=until(599))
+        train(config(env_steps=700), run, on_tick=crash_at(599, steer))
     # Stopped while it evaluates at 600, which is a safe point like others.
     submit(ControlFiles(run), do_command("stop", "cli"))
     stopped = []
@@ -275,7 +246,7 @@ def test_an_evaluation_somebody_asked_for_has_its_point_also_after_a_kill(folder
             time.sleep(0.05)  # longer than between two looks into the inbox
 
     with pytest.raises(Crash):
-        train(config(checkpoint_steps=280), run, on_tick=until(500, watch))
+        train(config(checkpoint_steps=280), run, on_tick=crash_at(500, watch))
     before = [point for point in curves(run)["evaluation/return"] if point[0] < 600]
     assert len(before) == 1
     resume(run)
@@ -321,7 +292,7 @@ def test_epsilon_does_not_restart(folder, none_left_out):
         seen.setdefault(tick.env_step, agent.hyperparameters["epsilon"])
 
     with pytest.raises(Crash):
-        train(config(), folder / "epsilon", on_tick=until(800, watch))
+        train(config(), folder / "epsilon", on_tick=crash_at(800, watch))
     seen.clear()
     resume(folder / "epsilon", on_tick=watch)
     first = min(seen)
@@ -405,7 +376,7 @@ def test_an_env_that_does_not_come_back_the_same_is_named_and_begins_a_new_episo
     run = folder / "forgetful"
     with pytest.raises(Crash):
         settings = {"env_id": "Forgetful-v0", "num_envs": 2, "env_steps": 500}
-        train(config(**settings), run, on_tick=until(377, lambda *_: None))
+        train(config(**settings), run, on_tick=crash_at(377))
     outcome, said = resumed_words(run)
     assert "env 0 (Forgetful-v0) gave other results when episode" in said
     assert "env 1 (Forgetful-v0) gave other results when episode" in said
@@ -415,7 +386,7 @@ def test_an_env_that_does_not_come_back_the_same_is_named_and_begins_a_new_episo
 
 def test_an_env_that_comes_back_the_same_is_not_complained_of(folder, none_left_out):
     with pytest.raises(Crash):
-        train(config(), folder / "quiet", on_tick=until(777))
+        train(config(), folder / "quiet", on_tick=crash_at(777, steer))
     _, said = resumed_words(folder / "quiet")
     assert "did not come back" not in said and "not the same bits" not in said
     assert "resumed at env step 6" in said
@@ -425,7 +396,7 @@ def test_a_vector_env_of_its_own_is_said_not_to_come_back(folder):
     run = folder / "vector"
     settings = {"vectorization": "vector_entry_point", "num_envs": 4, "env_steps": 500}
     with pytest.raises(Crash):
-        train(config(**settings), run, on_tick=until(377, lambda *_: None))
+        train(config(**settings), run, on_tick=crash_at(377))
     outcome, said = resumed_words(run)
     assert "a vector env cannot be restored (CartPole-v1)" in said
     assert outcome.env_steps >= 500
@@ -434,7 +405,7 @@ def test_a_vector_env_of_its_own_is_said_not_to_come_back(folder):
 def test_a_damaged_checkpoint_is_named_and_the_one_before_gives_the_same_run(folder, whole):
     run = folder / "damaged"
     with pytest.raises(Crash):
-        train(config(), run, on_tick=until(1_000))
+        train(config(), run, on_tick=crash_at(1_000, steer))
     newest = max((run / "checkpoints").glob("0*"))
     path = newest / "variables.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -447,7 +418,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_gives_the_same_run(fol
 def test_of_a_damaged_checkpoint_the_run_before_it_is_repeated(folder, whole):
     run = folder / "damaged_too"
     with pytest.raises(Crash):
-        train(config(), run, on_tick=until(1_000))
+        train(config(), run, on_tick=crash_at(1_000, steer))
     (max((run / "checkpoints").glob("0*")) / "host.json").write_text("{}")
     assert resume(run, on_tick=steer).digest == whole.digest
 
@@ -455,7 +426,7 @@ def test_of_a_damaged_checkpoint_the_run_before_it_is_repeated(folder, whole):
 def test_without_any_whole_checkpoint_it_stops_and_changes_nothing(folder):
     run = folder / "broken"
     with pytest.raises(Crash):
-        train(config(), run, on_tick=until(1_000))
+        train(config(), run, on_tick=crash_at(1_000, steer))
     for path in (run / "checkpoints").glob("0*/manifest.json"):
         path.write_text("x")
     before = contents(run)
@@ -667,7 +638,7 @@ def test_tensorboard_shows_one_curve_each_step_once(folder, whole, loader, reque
     run = logdir / "run"
     flag = {"rust": "--load_fast=true", "python": "--load_fast=false"}[loader]
     with pytest.raises(Crash):
-        train(config(checkpoint_steps=450), run, on_tick=until(880))
+        train(config(checkpoint_steps=450), run, on_tick=crash_at(880, steer))
     command = [sys.executable, "-m", "tensorboard.main", f"--logdir={logdir}", "--port=0", flag]
     with subprocess.Popen(
         [*command, "--reload_interval=1"], stderr=subprocess.PIPE, text=True

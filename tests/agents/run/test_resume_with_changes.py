@@ -22,6 +22,7 @@ from rl_core.errors import (
     UnknownName,
 )
 from rl_core.schedules import Linear, Piecewise
+from tests.agents.run.interrupting import Crash, crash_at
 
 pytestmark = pytest.mark.usefixtures("none_left_out")
 CONFIG = DqnConfig(
@@ -31,30 +32,20 @@ CONFIG = DqnConfig(
 )  # fmt: skip
 
 
-class Crash(Exception):
-    """What a kill does, as far as one can do it within a process."""
-
-
-def crash_at(moment, changes=()):
-    """Sets live values at some env steps, and crashes at one."""
-
-    def on_tick(agent, tick):
-        for env_step, name, value in changes:
-            if tick.env_step == env_step:
-                agent.hyperparameters[name] = value
-        if tick.env_step >= moment:
-            raise Crash
-
-    return on_tick
-
-
 def crash(*_, **__):
     raise Crash
 
 
 def begun(run, moment, changes=(), config=CONFIG):
+    """A run that crashes at one env step, with live values set at some before."""
+
+    def watch(agent, tick):
+        for env_step, name, value in changes:
+            if tick.env_step == env_step:
+                agent.hyperparameters[name] = value
+
     with pytest.raises(Crash):
-        train(config, run, on_tick=crash_at(moment, changes))
+        train(config, run, on_tick=crash_at(moment, watch))
     return run
 
 

@@ -9,7 +9,7 @@ from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from agents.saved.directory import RunDir
 from rl_core.control.files import ControlFiles
-from tests.agents.run.test_resume import Crash, curves
+from tests.agents.run.interrupting import Crash, crash_at, curves, setting
 
 SHORT = {
     "rollout": 16, "num_envs": 4, "epochs": 2, "batch_size": 16, "env_steps": 700, "hidden": (8,),
@@ -32,24 +32,7 @@ KINDS_PARAMETERS = [
     pytest.param(how, id=kind, marks=() if i < 2 else pytest.mark.slow)
     for i, (kind, how) in enumerate(KINDS.items())
 ]
-CHANGES = {150: ("q_lambda", 0.3), 310: ("epsilon", 0.7), 430: ("learning_rate", 0.002)}
-
-
-def steer(agent, tick):
-    """Sets a value at the first tick from each of these env steps on; again after a resume."""
-    live = agent.hyperparameters
-    for env_step, (name, value) in CHANGES.items():
-        if tick.env_step >= env_step and live.source(name) != "override":
-            live[name] = value
-
-
-def crash_at(moment):
-    def on_tick(agent, tick):
-        steer(agent, tick)
-        if tick.env_step >= moment:
-            raise Crash
-
-    return on_tick
+steer = setting({150: ("q_lambda", 0.3), 310: ("epsilon", 0.7), 430: ("learning_rate", 0.002)})
 
 
 @pytest.mark.parametrize("settings", KINDS_PARAMETERS)
@@ -59,9 +42,9 @@ def test_killed_in_the_middle_of_a_rollout_and_resumed_it_is_the_same_run(tmp_pa
     pool.take_back()
     broken = tmp_path / "broken"
     with pytest.raises(Crash):
-        train(config, broken, on_tick=crash_at(231))
+        train(config, broken, on_tick=crash_at(231, steer))
     with pytest.raises(Crash):
-        resume(broken, on_tick=crash_at(505))
+        resume(broken, on_tick=crash_at(505, steer))
     outcome = resume(broken, on_tick=steer)
     pool.take_back()
     assert outcome.digest == straight.digest and outcome.updates == straight.updates > 50

@@ -11,6 +11,7 @@ from rl_core.control import steering
 from rl_core.control.commands import do_command
 from rl_core.control.files import ControlFiles, submit
 from rl_core.control.log import read_log
+from tests.agents.run.interrupting import Crash
 
 SHORT = {
     "env_steps": 600,
@@ -50,10 +51,6 @@ BY_HAND = {
     400: ("sync", None),
     450: ("reset", "haed"),
 }
-
-
-class Crash(Exception):
-    """What a kill does, as far as one can do it within a process."""
 
 
 @pytest.fixture(autouse=True)

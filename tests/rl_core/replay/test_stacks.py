@@ -248,9 +248,8 @@ def test_frames_need_a_quarter_of_what_stacks_need():
 def test_a_replay_has_room_for_the_frames_of_one_transition():
     with Engine().building():
         ValidRows(6, 1, transition_columns(FRAME, np.int32), stack=4)
-        with pytest.raises(
-            ConfigError, match="2 envs needs a capacity of at least 12 rows, got 11"
-        ):
+        said = "2 envs, with stacks of 4 frames, needs a capacity of at least 12 rows, got 11"
+        with pytest.raises(ConfigError, match=said):
             ValidRows(11, 2, transition_columns(FRAME, np.int32), stack=4, name="more")
 
 
