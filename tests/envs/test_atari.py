@@ -154,22 +154,41 @@ class TestInstalled:
             made(1, "ale_py:ALE/Braekout-v5")
 
 
-def alone(game, seed=3, frame_stack=4, **kwargs):
+def alone(game, seed=3, frame_stack=4, wrapper_kwargs=None, **kwargs):
     """One of ALE's games in an env of its own, as agents are trained on it."""
     return make_envs(
         f"ALE/{game}-v5", seed=seed, wrapper="atari", frame_stack=frame_stack,
+        wrapper_kwargs=wrapper_kwargs or {},
         env_kwargs={"frameskip": 1, "max_num_frames_per_episode": 400} | kwargs,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("game", ["Pong", "Breakout", "Freeway", "SpaceInvaders"])
-def test_a_single_env_and_ales_vector_env_show_the_same_frame_by_frame(game):
-    """Without sticky actions: these are other draws in the two.
+def require_the_same(one, many, steps, *, last_frames=True):
+    """Asserts that two envs show and pay the same; returns how many episodes began.
 
-    From the fourth time step of an episode on: where it begins, ALE's vector env repeats the first
-    frame, and ours has zeros.
+    Whole stacks from the fourth time step of an episode on: where it begins, vector envs repeat its
+    first frame, and ours has zeros.
     """
-    one = alone(game, repeat_action_probability=0.0)
+    assert one.num_actions == many.num_actions and one.observation_shape == (84, 84, 4)
+    begun, since = 0, 0
+    for a, b in zip(played(one, steps), played(many, steps), strict=True):
+        begun += a.autoreset[0]
+        since = 0 if a.autoreset[0] else since + 1
+        if last_frames or not a.truncated[0]:
+            shown = slice(None) if since >= 3 else slice(-1, None)
+            np.testing.assert_array_equal(a.observation[..., shown], b.observation[..., shown])
+        for name in ("reward", "terminated", "truncated", "autoreset"):
+            np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+    one.close(), many.close()
+    return begun
+
+
+every_game = pytest.mark.parametrize("game", ["Pong", "Breakout", "Freeway", "SpaceInvaders"])
+
+
+@every_game
+def test_a_single_env_and_ales_vector_env_show_the_same_frame_by_frame(game):
+    """Without sticky actions: these are other draws in the two."""
     many = make_envs(
         f"ALE/{game}-v5", 1, vectorization="vector_entry_point", seed=3,
         env_kwargs={
@@ -177,17 +196,29 @@ def test_a_single_env_and_ales_vector_env_show_the_same_frame_by_frame(game):
             "max_num_frames_per_episode": 400,
         },
     )  # fmt: skip
-    assert one.num_actions == many.num_actions and one.observation_shape == (84, 84, 4)
-    since = 0
-    steps = zip(played(one, 99), played(many, 99), strict=True)
-    for a, b in steps:
-        since = 0 if a.autoreset[0] else since + 1
-        np.testing.assert_array_equal(a.observation[..., -1], b.observation[..., -1])
-        if since >= 3:
-            np.testing.assert_array_equal(a.observation, b.observation)
-        for name in ("reward", "terminated", "truncated", "autoreset"):
-            np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
-    one.close(), many.close()
+    require_the_same(alone(game, repeat_action_probability=0.0), many, 99)
+
+
+@every_game
+def test_a_single_env_and_envpool_show_the_same_frame_by_frame(game):
+    """Without sticky actions, and begun with one step of no action, which envpool always makes.
+
+    But for the last frame before a time limit: Gymnasium's wrapper leaves out the frame with which
+    an episode ends, and shows one of the action before in its place.
+    """
+    pytest.importorskip("envpool")
+    many = make_envs(
+        f"{game}-v5", 1, vectorization="envpool", seed=3,
+        env_kwargs={
+            "repeat_action_probability": 0.0, "noop_max": 1, "use_fire_reset": False,
+            "max_episode_steps": 100,
+        },
+    )  # fmt: skip
+    one = alone(
+        game, wrapper_kwargs={"noop_max": 1}, repeat_action_probability=0.0,
+        max_num_frames_per_episode=401,
+    )  # fmt: skip
+    assert require_the_same(one, many, 299, last_frames=False) == 3
 
 
 def test_by_default_actions_stick_and_a_lost_life_is_no_end():
