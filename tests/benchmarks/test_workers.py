@@ -370,7 +370,7 @@ def test_the_target_of_both_moves_by_tau(stand_in, load, monkeypatch, tau):
     close(parts.move_target(learner).target, [moved[tau]])
 
 
-SMALL_SETUP = SETUP | {"batch_size": 8, "capacity": 300}
+SMALL_SETUP = SETUP | {"batch_size": 8, "capacity": 300, "hidden": (3, 3)}
 
 
 @pytest.fixture
@@ -378,7 +378,6 @@ def small(stand_in, load, monkeypatch):
     """Loads a worker with a small network, whose episodes are cut off after 9 steps."""
 
     def loaded(name):
-        monkeypatch.setattr(load("jax_dqn"), "SIZES", (4, 3, 3, 2))
         if name == "cleanrl_jax_worker":
             make = functools.partial(gymnasium.make, max_episode_steps=9)
             monkeypatch.setattr(gymnasium, "make", make)
@@ -530,7 +529,7 @@ def test_epsilon_falls_until_learning_starts(small, monkeypatch, name, epsilon):
     worker = small(name)
     parts = worker.jax_dqn
 
-    def wants_1(key):
+    def wants_1(key, hidden):
         weights = [np.zeros((4, 2)), np.array([0.0, 1.0])]
         return parts.Learner(weights, list(weights), weights, weights, np.array(0))
 
@@ -557,8 +556,9 @@ def mocked(monkeypatch):
     """Libraries that note what they are asked for."""
     library = MagicMock()
     for name in (
-        "torch", "stable_baselines3", "tianshou", "tianshou.algorithm",
-        "tianshou.algorithm.modelfree", "tianshou.algorithm.modelfree.c51",
+        "torch", "stable_baselines3", "stable_baselines3.common.env_util",
+        "tianshou", "tianshou.algorithm", "tianshou.algorithm.modelfree",
+        "tianshou.algorithm.modelfree.c51",
         "tianshou.algorithm.modelfree.dqn", "tianshou.algorithm.modelfree.iqn",
         "tianshou.algorithm.modelfree.qrdqn", "tianshou.algorithm.optim", "tianshou.data",
         "tianshou.env", "tianshou.trainer", "tianshou.utils", "tianshou.utils.net",
@@ -589,6 +589,17 @@ def test_peers_make_updates_at_once_with_the_same_target_age(mocked, load):
     trainer = mocked.OffPolicyTrainerParams.call_args.kwargs
     assert trainer["collection_step_num_env_steps"] == 64
     assert trainer["update_step_num_gradient_steps_per_sample"] == 16 / 64
+
+
+def test_with_several_envs_stable_baselines3_learns_after_as_many_steps_of_one(mocked, load):
+    setup = PEER_SETUP | {"learn_period": 64, "updates_per_learn": 16, "envs": 32}
+    load("sb3_worker").make(setup)
+    make_vec_env = mocked.make_vec_env
+    assert make_vec_env.call_args.args == ("CartPole-v1", 32)
+    (_, env), settings = mocked.DQN.call_args
+    assert env is make_vec_env.return_value
+    assert (settings["train_freq"], settings["gradient_steps"]) == (2, 16)
+    assert settings["target_update_interval"] == 12  # it divides by the number of envs itself
 
 
 def test_tianshou_is_asked_for_the_same_agent(mocked, load):
@@ -754,7 +765,7 @@ def test_tianshous_agent_has_as_many_weights_where_it_is_installed(load, name):
 
 def test_the_larger_network_is_everybodys():
     workers = SCENARIOS["large-mlp"].workers
-    assert len(workers) == 4
+    assert len(workers) == 6
     for worker in workers.values():
         told = worker.setup.get("config", worker.setup)
         assert (told["hidden"], told["batch_size"]) == ((256, 256), 256)

@@ -69,7 +69,7 @@ def make(setup: dict[str, Any]) -> Work:
     )
     envs.single_action_space.seed(0)
     q_values, update = jax.jit(jax_dqn.q_values), jax.jit(jax_dqn.update)
-    learner = jax_dqn.new_learner(jax.random.PRNGKey(0))
+    learner = jax_dqn.new_learner(jax.random.PRNGKey(0), setup["hidden"])
     replay, rng = Replay(setup["capacity"]), random.Random(0)
     learn_start, learn_period = setup["learn_start"], setup["learn_period"]
     sync_period = setup["sync_period"] * learn_period  # in env steps

@@ -13,13 +13,14 @@ the same number of arrays. Sizes, learning rate and discount are those of our co
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 # Nothing here may run on import: XLA's threads start with the first call, and must be pinned.
 import jax
 import jax.numpy as jnp
 
-SIZES = (4, 64, 64, 2)
+INPUTS, ACTIONS = 4, 2
 DISCOUNT, LEARNING_RATE, TAU = 0.99, 1e-3, 1.0
 _B1, _B2, _EPSILON = 0.9, 0.999, 1e-8  # defaults of optax.adam
 
@@ -44,11 +45,12 @@ class Batch(NamedTuple):
     s_t: Any  # [B, 4]
 
 
-def new_learner(key: Any) -> Learner:
+def new_learner(key: Any, hidden: Sequence[int]) -> Learner:
     """Draws weights as Flax's Dense does; the target is a copy in arrays of its own."""
+    sizes = (INPUTS, *hidden, ACTIONS)
     draw = jax.nn.initializers.lecun_normal()
     online: list[Any] = []
-    for i, shape in enumerate(itertools.pairwise(SIZES)):
+    for i, shape in enumerate(itertools.pairwise(sizes)):
         online += [draw(jax.random.fold_in(key, i), shape), jnp.zeros(shape[1:])]
     m, v = ([jnp.zeros_like(w) for w in online] for _ in range(2))
     return Learner(online, [jnp.array(w) for w in online], m, v, jnp.array(0))

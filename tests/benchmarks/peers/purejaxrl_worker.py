@@ -145,7 +145,7 @@ def iteration_of(setup: dict[str, Any]) -> Callable[[Carry, None], tuple[Carry, 
         greedy = jax_dqn.q_values(learner.online, observation).argmax(axis=-1)
         key_random, key_which = jax.random.split(key)
         epsilon = jnp.maximum(1 + slope * iteration, setup["epsilon"])
-        at_random = jax.random.randint(key_random, greedy.shape, 0, jax_dqn.SIZES[-1])
+        at_random = jax.random.randint(key_random, greedy.shape, 0, jax_dqn.ACTIONS)
         return jnp.where(jax.random.uniform(key_which, greedy.shape) < epsilon, at_random, greedy)
 
     def iterate(carry: Carry, _: None) -> tuple[Carry, tuple[Any, ...]]:
@@ -182,7 +182,7 @@ def begin(setup: dict[str, Any]) -> Carry:
         reward=jnp.zeros((T, N)),
         done=jnp.zeros((T, N)),
     )
-    learner = jax_dqn.new_learner(key_learner)
+    learner = jax_dqn.new_learner(key_learner, setup["hidden"])
     return Carry(learner, rows, poles, observed(poles), jnp.array(0), key)
 
 

@@ -4,8 +4,8 @@
     {"library": "stable_baselines3", "kind": "learn", "images": "nature", ...}
     {"library": "stable_baselines3", "kind": "atari", "env_id": "ALE/Pong-v5", ...}
 
-Training is `model.learn`, on one CartPole-v1; learning is `model.train` on a replay full of
-random frames, which are stored channels first, as this library keeps them.
+Training is `model.learn`, on one CartPole-v1 or on several ("envs"); learning is `model.train` on a
+replay full of random frames, which are stored channels first, as this library keeps them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ IMAGES = {"nature": ((4, 84, 84), np.uint8), "minatar": ((4, 10, 10), np.bool_)}
 
 def training(setup: dict[str, Any]) -> Work:
     import gymnasium
+    from stable_baselines3.common.env_util import make_vec_env
 
-    library = setup["library"]
-    # Here the target's period is in env steps.
+    library, envs = setup["library"], setup.get("envs", 1)
+    # Here the target's period is in env steps, and that of learning in steps of all envs.
     period = setup["sync_period"] * setup["learn_period"] // setup["updates_per_learn"]
     model = importlib.import_module(library).DQN(
         "MlpPolicy",
-        gymnasium.make("CartPole-v1"),
+        make_vec_env("CartPole-v1", envs) if envs > 1 else gymnasium.make("CartPole-v1"),
         learning_rate=1e-3,
         buffer_size=setup["capacity"],
         learning_starts=setup["learn_start"],
         batch_size=setup["batch_size"],
-        train_freq=setup["learn_period"],
+        train_freq=setup["learn_period"] // envs,
         gradient_steps=setup["updates_per_learn"],
         target_update_interval=period,
         exploration_initial_eps=setup["epsilon"],

@@ -76,15 +76,22 @@ def _large_mlp() -> Scenario:
         "ours, K = 1": ours(1, 1, **size),
         "ours, K = 16": ours(16, 16, **size),
         "SB3": peer("sb3", "sb3", 1, library="stable_baselines3", **size),
+        "SBX": peer("sb3", "sbx", 1, library="sbx", **size),
         "Tianshou": peer("tianshou", "tianshou", 1, **size),
+        "CleanRL's JAX DQN": replace(peer("cleanrl_jax", "jax", 1, **size), tried=JAX),
     }
     return Scenario(
         "large-mlp",
         "CartPole-v1, MLP 256-256, batch 256, one update per env step",
         "env steps/s",
         {label: with_checker(worker, False) for label, worker in workers.items()},
-        tuple(Bar(f"ours, K = {K}", peer) for peer in ("SB3", "Tianshou") for K in (1, 16)),
-        note="As CP-A, with a larger network and larger batches. Our workers use one core.",
+        tuple(
+            Bar(f"ours, K = {K}", theirs)
+            for theirs in ("SB3", "SBX", "Tianshou", "CleanRL's JAX DQN")
+            for K in (1, 16)
+        ),
+        note="As CP-A, with a larger network and larger batches. Our workers use one core. "
+        + _CLEANRL,
     )
 
 
@@ -175,12 +182,19 @@ TRAINING: tuple[Scenario, ...] = (
                 256, 64, slack=64, cores=2, loop="concurrent", num_envs=64,
                 vectorization="vector_entry_point",
             ),
+            "SB3, 64 envs": peer(
+                "sb3", "sb3", 64, updates=16, envs=64, library="stable_baselines3"
+            ),
+            "SBX, 64 envs": peer("sb3", "sbx", 64, updates=16, envs=64, library="sbx"),
             "bare env": BARE,
             "bare vector env, 64": Worker("floors", {"kind": "env", "envs": 64}),
         },
         (
             Bar("ours, 64 envs", "bare env", least=60 / 106),
             Bar("ours, 64 envs, concurrent", "bare env", least=60 / 106),
+            Bar("ours, 64 envs", "SB3, 64 envs"),
+            Bar("ours, 64 envs", "SBX, 64 envs"),
+            Bar("ours, 64 envs, concurrent", "SBX, 64 envs"),
         ),
         note="One core; the concurrent loop has two cores and makes 64 updates during "
         "each 256 env steps. The goal 0.566 is 60,000 env steps per second, where the "
