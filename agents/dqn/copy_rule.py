@@ -54,6 +54,15 @@ class Reading(NamedTuple):
     distance: float  # norm of online - target over the target's
 
 
+class Looked(NamedTuple):
+    """A look for copies: env steps, updates and copies until then, and what it found."""
+
+    env_step: int
+    updates: int
+    copies: int
+    found: tuple[int, int] | None = None  # env step and age of a copy since the look before
+
+
 class CopyWatch:
     """Reads what a rule keeps, and finds the copies that it had made.
 
@@ -66,32 +75,31 @@ class CopyWatch:
     def __init__(self, engine: Engine, rule: CopyRule, age: tf.Variable) -> None:
         kept = [of.read_value() for of in (age, rule.numbers, rule.counts)]
         self._call = engine.callable([*kept, rule.distance])
-        self._last: tuple[int, int, int] | None = None
 
     def of_member(self, place: Place) -> CopyWatch:
         """The same for a member that begins."""
-        return place.copy(self, _last=None)
+        return place.copy(self)
 
     def read(self) -> Reading:
         """Reads it from the graph."""
         age, numbers, counts, distance = (value.tolist() for value in self._call())
         return Reading(age, Numbers(*numbers), Counts(*counts), distance)
 
-    def look(self, env_step: int, updates: int) -> tuple[int, int] | None:
-        """Returns (env step, age) of the last copy, if there was one since this was called last.
+    def look(self, env_step: int, updates: int, before: Looked | None) -> Looked:
+        """Looks for the last copy since the look before.
 
         The graph knows the update of the copy; its env step is as if the updates in between had
         been made at equal distances.
 
         Args:
           env_step, updates: so many were made.
+          before: None finds no copy.
         """
-        counts, before = self.read().counts, self._last
-        self._last = env_step, updates, counts.copies
-        if before is None or counts.copies <= before[2] or updates <= before[1]:
-            return None
-        share = (counts.update - before[1]) / (updates - before[1])
-        return before[0] + round(share * (env_step - before[0])), counts.age
+        counts, found = self.read().counts, None
+        if before and counts.copies > before.copies and updates > before.updates:
+            share = (counts.update - before.updates) / (updates - before.updates)
+            found = before.env_step + round(share * (env_step - before.env_step)), counts.age
+        return Looked(env_step, updates, counts.copies, found)
 
 
 class CopyRule:

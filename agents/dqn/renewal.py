@@ -174,7 +174,7 @@ class Renewal:
         layers, fresh = self._hidden_in(block), self._draw()
         given = self._given()
         units = {layer: dormant(given[layer.scope], threshold) for layer in layers}
-        of_all = [of for name in self._online for of in (self._online[name], *self._slots[name])]
+        of_all = [of for name in self._slots for of in (self._online[name], *self._slots[name])]
         values = self._state.learned.read_some(of_all)
         # All that is drawn first: a weight from one dormant unit to another one becomes 0.
         for layer, asleep in units.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from agents.dqn.agent import DqnAgent
+from agents.dqn.copy_rule import Looked
 from agents.dqn.target_clock import Copy
 from agents.run.points import Points
 
@@ -17,17 +18,33 @@ class CopiesDrawn:
     Args:
       agent: whose target it is.
       points: take the curves.
+      looked: of the one before, if the run is resumed.
+
+    Attributes:
+      looked: when a rule's copies were last looked for; None without a rule.
     """
 
-    def __init__(self, agent: DqnAgent, points: Points) -> None:
+    def __init__(self, agent: DqnAgent, points: Points, looked: Looked | None = None) -> None:
         self._learner, self._points = agent.learner, points
         self._apart = max(2, agent.config.log_period // _PER_POINT)
-        self._next_look: float = 0 if agent.learner.watch else math.inf
+        self.looked = looked
+
+    @property
+    def due(self) -> float:
+        """Env step of the next look for a rule's copies."""
+        if self._learner.watch is None:
+            return math.inf
+        return self.looked.env_step + self._apart if self.looked else 0
 
     def tick(self, env_step: int) -> None:
-        """Draws the copies that were made up to this env step."""
-        if env_step >= self._next_look:
-            self._look(env_step)
+        """Draws the copies that were made up to this env step, at which the agent is now if due."""
+        if env_step >= self.due:
+            # Of a copy that a rule has made Python is not told.
+            watch = self._learner.watch
+            assert watch is not None
+            self.looked = watch.look(env_step, self._learner.updates, self.looked)
+            if self.looked.found:
+                self._learner.clock.copies.append(Copy(*self.looked.found))
         self.draw()
 
     def draw(self) -> None:
@@ -54,10 +71,3 @@ class CopiesDrawn:
         if live.get("sync_fit") and numbers.error_after:
             values["target/fit"] = numbers.error / numbers.error_after
         return values
-
-    def _look(self, env_step: int) -> None:
-        """Finds the last copy that a rule has made, of which Python is not told."""
-        assert self._learner.watch is not None
-        self._next_look = env_step + self._apart
-        if found := self._learner.watch.look(env_step, self._learner.updates):
-            self._learner.clock.copies.append(Copy(*found))

@@ -11,6 +11,7 @@ import numpy as np
 
 from agents.config.files import dump_config
 from agents.dqn.agent import DqnAgent
+from agents.dqn.copy_rule import Looked
 from agents.loops.evaluation import Returns
 from agents.loops.plain import Tick
 from agents.run.clock import TrainingClock
@@ -42,7 +43,6 @@ class Reporter:
       sinks: of the program's own, beside those of the config.
 
     Attributes:
-      due: env step at which the agent's state is reported next.
       env_steps_per_second: since the last such report.
       episodes: finished so far.
 
@@ -70,19 +70,25 @@ class Reporter:
         opened = open_sinks(SinkStart(run, agent.config, tags, after, warn, drawing), sinks)
         self._points = Points(opened, state.recent if state else None)
         self._histograms = Histograms(agent, self._points)
-        self._copies = CopiesDrawn(agent, self._points)
+        looked = Looked(*state.looked) if state and state.looked else None
+        self._copies = CopiesDrawn(agent, self._points, looked)
         self._changed: set[str] = set()
         self.episodes = 0
-        self.due = agent.config.log_period
+        self._next_log = agent.config.log_period
         self.env_steps_per_second = 0.0
         env_step = 0
         if state:
-            env_step, self.due, self.episodes = state.env_step, state.next_log, state.episodes
+            env_step, self._next_log, self.episodes = state.env_step, state.next_log, state.episodes
             self._changed = set(state.changed)
         self._clock = clock or TrainingClock()
         self._last = (env_step, agent.updates, self._clock.seconds)
         if not state:
             self._points.text("run/config", f"```toml\n{dump_config(agent.config)}```", 0)
+
+    @property
+    def due(self) -> float:
+        """Env step of the next tick that has to be reported at once: it reads the agent."""
+        return min(self._next_log, self._copies.due)
 
     @property
     def recent(self) -> dict[str, tuple[int, float]]:
@@ -100,8 +106,8 @@ class Reporter:
             )
         if tick.stats is not None:
             self._write_learning(tick)
-        if tick.env_step >= self.due:
-            due, self.due = self.due, self.due + self._agent.config.log_period
+        if tick.env_step >= self._next_log:
+            due, self._next_log = self._next_log, self._next_log + self._agent.config.log_period
             self._write_state(tick.env_step)
             self._histograms.write_if_due(due, tick.env_step)
 
@@ -136,10 +142,11 @@ class Reporter:
         """The state from which another reporter goes on here."""
         return ReporterPart(
             env_step=env_step,
-            next_log=self.due,
+            next_log=self._next_log,
             episodes=self.episodes,
             recent=self.recent,
             changed=sorted(self._changed),
+            looked=self._copies.looked and self._copies.looked[:3],
         )
 
     def flush(self) -> None:

@@ -49,6 +49,8 @@ class ReporterPart(_Part):
     Attributes:
       recent: tag -> last point.
       changed: live values that were set, each of which has a curve.
+      looked: env steps, updates and copies of the target when copies were last looked for; None
+        where no rule makes any.
     """
 
     env_step: Count
@@ -56,6 +58,7 @@ class ReporterPart(_Part):
     episodes: Count
     recent: dict[str, Point]
     changed: list[str]
+    looked: tuple[Count, Count, Count] | None = None
 
 
 class TracePosition(NamedTuple):

@@ -188,10 +188,12 @@ def test_the_watch_finds_the_last_copy_and_its_env_step(lab):
     agent.hyperparameters.update(sync_period=16, sync_growth=0.5)
     watch = agent.learner.watch
     agent.learn(10)
-    assert watch.look(100, 10) is None
+    first = watch.look(100, 10, None)
+    assert first == (100, 10, 0, None)
     agent.learn(10)
-    assert watch.look(140, 20) == (124, 16)
-    assert watch.look(140, 20) is None
+    second = watch.look(140, 20, first)
+    assert second == (140, 20, 1, (124, 16))
+    assert watch.look(140, 20, second).found is None
 
 
 NUMBERS, COUNTS = Numbers(0.5, 2.0, 750.4), Counts(500, 3, 1_700, 550)

@@ -112,6 +112,7 @@ def test_actions_on_the_weights_leave_the_moments_of_every_copy_alone(lab, how):
     agent.sync()
     before = agent.state.learned.read()
     agent.renewal.perturb(0.5)
+    agent.renewal.recycle(0.5)
     agent.renewal.reset("all")
     after = agent.state.learned.read()
     same = {name for name in before if np.array_equal(before[name], after[name])}

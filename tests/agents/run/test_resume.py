@@ -75,6 +75,7 @@ KINDS = {
     },
     "in the graph": {
         "loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 20, "freeze": ARMS,
+        "sync_distance": 0.05,
     },
     "in the graph, compiled, eight envs, prioritized": {
         "loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 5, "num_envs": 8,
