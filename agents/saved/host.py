@@ -58,7 +58,7 @@ class ReporterPart(_Part):
     episodes: Count
     recent: dict[str, Point]
     changed: list[str]
-    looked: tuple[Count, Count, Count] | None = None
+    looked: Annotated[tuple[Count, Count, Count], Strict(False)] | None = None
 
 
 class TracePosition(NamedTuple):

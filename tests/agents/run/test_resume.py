@@ -702,3 +702,12 @@ def test_train_resume_begins_goes_on_and_is_done(tmp_path, capsys):
     assert main([*command[:2], "--resume"]) == 2
     assert "--resume needs --run" in capsys.readouterr().err
     assert contents(run) == before
+
+
+def test_copies_that_a_rule_makes_are_drawn_where_they_were_drawn_without_the_kill(folder):
+    """The graph alone knows of them: they are looked for again and again, from the last look on."""
+    how = {"env_steps": 400, "sync_growth": 0.01, "log_period": 300, "checkpoint_steps": 70}
+    straight = train(config(**how), folder / "ruled")
+    broken = interrupted(folder / "ruled_twice", (180, 260), lambda *_: None, **how)
+    drawn = [curves(run, complete=False)["target/sync"] for run in (straight.run, broken.run)]
+    assert drawn[0] == drawn[1] and len(drawn[0]) >= 8
