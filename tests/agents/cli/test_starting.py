@@ -238,16 +238,16 @@ def test_help_has_every_commands_own_first_line(capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "flag"),
+    ("arguments", "hint"),
     [
-        (["train", "x", "--folow"], "--follow of targetnet log"),
-        (["set", "x", "--seds"], "--seeds of targetnet results"),
-        (["sweep", "x", "--run", "y"], "targetnet train has it"),
+        (["train", "x", "--folow"], "; did you mean --follow of targetnet log? (see"),
+        (["set", "x", "--seds"], "; did you mean --seeds of targetnet results? (see"),
+        (["sweep", "x", "--run", "y"], "; targetnet train has it (see"),
     ],
 )
-def test_a_flag_of_another_command_is_still_the_nearest(capsys, arguments, flag):
+def test_a_flag_of_another_command_is_still_the_nearest(capsys, arguments, hint):
     assert main(arguments) == 2
-    assert flag in capsys.readouterr().err
+    assert hint in capsys.readouterr().err
 
 
 # What is said of starting.
