@@ -55,6 +55,9 @@ class Home:
         for leftover in self._path.rglob(f".*{_ARRIVING}"):
             leftover.unlink(missing_ok=True)
         for path in self._files():
+            place = tree.place_of(path)
+            if place and place.name == tree.LOG:
+                _cut_half_a_line(self._path / path)
             with open_regular(self._path / path) as file:
                 offset, data = 0, file.read(PIECE)
                 yield path, offset, data
@@ -62,7 +65,6 @@ class Home:
                     offset, data = offset + len(data), file.read(PIECE)
                     if data:
                         yield path, offset, data
-            place = tree.place_of(path)
             if place and not place.name.startswith(tree.CHECKPOINTS):
                 self.have[path] = Have(0, offset)
 
@@ -187,6 +189,20 @@ def _fetch(path: Path, name: str, record: FileRecord, read: Read) -> None:
         raise ClusterError(f"{in_one_line(path)} came damaged from its node")
     _sync(arriving)
     arriving.replace(path)
+
+
+def _cut_half_a_line(path: Path) -> None:
+    """Cuts off what follows a log's last whole line: the last piece of it that came home.
+
+    The run would cut it off on its new node, and its log may have grown again before the first
+    look at it, so that the next piece would follow another half.
+
+    Raises:
+      OSError: the log cannot be read or written.
+    """
+    with open_regular(path) as file:
+        whole = file.read().rfind(b"\n") + 1
+    os.truncate(path, whole)
 
 
 def _is(path: Path, record: FileRecord) -> bool:

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from agents.cluster import tree
+from agents.cluster import node_files, tree
 from agents.cluster.connect import ClusterError
 from agents.cluster.home import Home
 from agents.cluster.messages import Have, Piece
@@ -155,6 +155,24 @@ def test_only_whole_lines_of_the_log_come_home(run, node):
         log.write(b"f\nthi")
     bring(home, files)
     assert (run / tree.LOG).read_bytes() == b"first\nsecond\nhalf\n"
+
+
+def test_half_a_line_that_came_home_before_a_node_died_is_not_gone_on_with(run, node, monkeypatch):
+    files, path = node
+    home = Home(run)
+    (path / tree.LOG).write_bytes(b"first\n")
+    bring(home, files)
+    (path / tree.LOG).write_bytes(b"first\nsecond\n")
+    with monkeypatch.context() as small:
+        small.setattr(node_files, "PIECE", 3)
+        bring(home, files)  # and then the node dies
+    assert (run / tree.LOG).read_bytes() == b"first\nsec"
+    again = Home(run)
+    sent = {place: data for place, _, data in again.begin()}
+    # The run goes on from whole lines, and is told other things before home looks.
+    (path / tree.LOG).write_bytes(sent[tree.LOG].rpartition(b"\n")[0] + b"\nthird\n")
+    bring(again, files)
+    assert (run / tree.LOG).read_bytes() == b"first\nthird\n"
 
 
 def test_results_come_last(run, node):
