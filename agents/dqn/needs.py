@@ -120,14 +120,14 @@ def needs(
         batch *= config.sequence_length
     return [
         Need(
-            f"a {'rollout' if config.rollout else 'replay'} of {rows:,} rows{each}",
-            members * rows * row,
-            kept,
-        ),
-        Need(
             f"networks of {weights} weights in {copies:,} copies{each}",
             members * copies * size.weights * _FLOAT,
             _largest_of_networks(config),
+        ),
+        Need(
+            f"a {'rollout' if config.rollout else 'replay'} of {rows:,} rows{each}",
+            members * rows * row,
+            kept,
         ),
         Need(
             f"batches of {batch:,}",

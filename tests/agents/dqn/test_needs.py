@@ -74,6 +74,7 @@ REFUSED = [
     ({"head": "implicit", "tau_samples": HUGE}, "lower tau_samples"),
     ({"head": "implicit", "tau_samples_acting": HUGE}, "lower tau_samples_acting"),
     ({"replay_capacity": 10**13}, "lower replay_capacity"),
+    ({"recurrent": "gru", "recurrent_units": 10**9}, "lower recurrent_units"),
     ({"rollout": 64 * 10**12}, "lower rollout"),
     ({"network": "somebody:network", "batch_size": 9_999_999_999}, "lower batch_size"),
     ({"num_envs": 10**12}, "lower num_envs"),
@@ -122,8 +123,8 @@ def test_needs_that_fit_one_by_one_may_be_too_much_together():
 def test_the_rows_of_a_replay_are_those_that_are_made(dtype):
     config = DqnConfig(replay_capacity=1_000)
     made = sum(column.nbytes for column in transition_columns((3, 5), dtype))
-    reckoned = needs(config, (3, 5), np.dtype(dtype), 4)[0]
+    reckoned = needs(config, (3, 5), np.dtype(dtype), 4)[1]
     assert reckoned.nbytes == 1_000 * made
     config = DqnConfig(rollout=32, num_envs=4)
-    reckoned = needs(config, (3, 5), np.dtype(dtype), 4)[0]
+    reckoned = needs(config, (3, 5), np.dtype(dtype), 4)[1]
     assert reckoned.nbytes == 33 * 4 * made and reckoned.lower == "rollout"
