@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -171,8 +172,10 @@ class Dataset:
             raise
         except Exception as error:  # damaged files let Minari and h5py raise anything
             kind = type(error).__name__
+            # Minari's assertions have no text: the failed line says what is missing.
+            why = str(error) or traceback.extract_tb(error.__traceback__)[-1].line
             raise DataError(
-                f"cannot read the dataset {self.path} ({kind}: {in_one_line(error)})"
+                f"cannot read the dataset {self.path} ({kind}: {in_one_line(why)})"
             ) from error
 
 

@@ -1,6 +1,7 @@
 """A dataset's steps in the replay memory: the transitions that it has, beside a slow twin."""
 
 import json
+import re
 
 import gymnasium as gym
 import h5py
@@ -287,6 +288,8 @@ def test_files_that_are_no_dataset_are_refused(tmp_path, monkeypatch):
     assert "cannot read the dataset" in complaint(path)
     (path / "data" / "metadata.json").write_text("{")
     assert "cannot read the dataset" in complaint(path)
+    (path / "data" / "metadata.json").write_text("{}")
+    assert re.search(r"AssertionError: assert .*env_spec", complaint(path))
     assert not (tmp_path / "none").exists()
 
 
