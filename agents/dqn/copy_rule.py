@@ -55,12 +55,11 @@ class Reading(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """A look for copies: env steps, updates and copies until then, and what it found."""
+    """When copies were looked for: env steps, updates and copies until then."""
 
     env_step: int
     updates: int
     copies: int
-    found: tuple[int, int] | None = None  # env step and age of a copy since the look before
 
 
 class CopyWatch:
@@ -85,8 +84,10 @@ class CopyWatch:
         age, numbers, counts, distance = (value.tolist() for value in self._call())
         return Reading(age, Numbers(*numbers), Counts(*counts), distance)
 
-    def look(self, env_step: int, updates: int, before: Looked | None) -> Looked:
-        """Looks for the last copy since the look before.
+    def look(
+        self, env_step: int, updates: int, before: Looked | None
+    ) -> tuple[Looked, tuple[int, int] | None]:
+        """Looks for the last copy since the look before; returns its env step and age, or None.
 
         The graph knows the update of the copy; its env step is as if the updates in between had
         been made at equal distances.
@@ -99,7 +100,7 @@ class CopyWatch:
         if before and counts.copies > before.copies and updates > before.updates:
             share = (counts.update - before.updates) / (updates - before.updates)
             found = before.env_step + round(share * (env_step - before.env_step)), counts.age
-        return Looked(env_step, updates, counts.copies, found)
+        return Looked(env_step, updates, counts.copies), found
 
 
 class CopyRule:

@@ -42,9 +42,9 @@ class CopiesDrawn:
             # Of a copy that a rule has made Python is not told.
             watch = self._learner.watch
             assert watch is not None
-            self.looked = watch.look(env_step, self._learner.updates, self.looked)
-            if self.looked.found:
-                self._learner.clock.copies.append(Copy(*self.looked.found))
+            self.looked, found = watch.look(env_step, self._learner.updates, self.looked)
+            if found:
+                self._learner.clock.copies.append(Copy(*found))
         self.draw()
 
     def draw(self) -> None:

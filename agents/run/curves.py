@@ -146,7 +146,7 @@ class Reporter:
             episodes=self.episodes,
             recent=self.recent,
             changed=sorted(self._changed),
-            looked=self._copies.looked and self._copies.looked[:3],
+            looked=self._copies.looked,
         )
 
     def flush(self) -> None:

@@ -188,12 +188,12 @@ def test_the_watch_finds_the_last_copy_and_its_env_step(lab):
     agent.hyperparameters.update(sync_period=16, sync_growth=0.5)
     watch = agent.learner.watch
     agent.learn(10)
-    first = watch.look(100, 10, None)
-    assert first == (100, 10, 0, None)
+    first, found = watch.look(100, 10, None)
+    assert (first, found) == ((100, 10, 0), None)
     agent.learn(10)
-    second = watch.look(140, 20, first)
-    assert second == (140, 20, 1, (124, 16))
-    assert watch.look(140, 20, second).found is None
+    second, found = watch.look(140, 20, first)
+    assert (second, found) == ((140, 20, 1), (124, 16))
+    assert watch.look(140, 20, second) == (second, None)
 
 
 NUMBERS, COUNTS = Numbers(0.5, 2.0, 750.4), Counts(500, 3, 1_700, 550)

@@ -45,12 +45,9 @@ from rl_core.errors import (
     RunDirError,
 )
 from tests.agents.remote.helpers import Repeating, Unreliable, config
+from tests.agents.run.interrupting import Crash, crash_at
 
 FREE = {"actor_pace": "free", "actor_ahead": 2}
-
-
-class Crash(Exception):
-    """A kill, as far as one can do it within a process."""
 
 
 def on(monkeypatch, transport):
@@ -135,19 +132,10 @@ def test_a_replay_of_phases_needs_no_actors_elsewhere(phases):
 
 def crashed(path, moments, **settings):
     """A run that crashes at these env steps, each time resumed, and then goes to its end."""
-
-    def until(moment):
-        def on_tick(agent, tick):
-            steer(agent, tick)
-            if tick.env_step >= moment:
-                raise Crash
-
-        return on_tick
-
     go = lambda on_tick: run(path, on_tick, **settings)  # noqa: E731
     for moment in moments:
         with pytest.raises(Crash):
-            go(until(moment))
+            go(crash_at(moment, steer))
         go = lambda on_tick: resume(path, on_tick=on_tick, ray="off", console=None)  # noqa: E731
     return go(steer)
 
@@ -222,12 +210,8 @@ def test_what_had_arrived_before_a_kill_arrives_again(tmp_path, monkeypatch):
     path, chance, lines = tmp_path / "run", itertools.count(), []
     on(monkeypatch, lambda of: Unreliable(of, next(chance)))
 
-    def crash(agent, tick):
-        if tick.env_step >= 260:
-            raise Crash
-
     with pytest.raises(Crash):
-        run(path, crash, checkpoint_steps=100, **FREE)
+        run(path, crash_at(260), checkpoint_steps=100, **FREE)
     before = read_arrivals(ControlFiles(path).arrivals, 20)
 
     def until_then(agent, tick):
@@ -292,12 +276,8 @@ def test_an_env_that_is_another_one_after_a_kill_is_told(tmp_path):
     settings = {"env_kwargs": {"forgets": True}, "checkpoint_steps": 90, **FREE}
     path, shown = tmp_path / "run", io.StringIO()
 
-    def crash(agent, tick):
-        if tick.env_step >= 260:
-            raise Crash
-
     with pytest.raises(Crash):
-        run(path, crash, **settings)
+        run(path, crash_at(260), **settings)
     resume(path, ray="off", console=Console(file=shown, width=300))
     assert "gave other results when episode" in shown.getvalue()
     assert "is not what it was: not the same bits from here on" in shown.getvalue()

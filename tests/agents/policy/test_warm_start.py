@@ -13,6 +13,7 @@ from agents.saved.directory import RunDir
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.checkpoint.weights_file import weights_bytes
 from rl_core.errors import ConfigError, ScopeMismatch
+from tests.agents.run.interrupting import Crash, crash_at
 
 SHORT = DqnConfig(
     env_steps=300, hidden=(8,), batch_size=8, replay_capacity=500, learn_start=50,
@@ -121,16 +122,9 @@ def test_it_is_repeated_and_resumed_with_those_weights(first, tmp_path):
     assert straight.digest != first.digest
     assert repeat(straight.run).identical
 
-    class Crash(Exception):
-        pass
-
-    def crash(agent, tick):
-        if tick.env_step == 60:  # before the first checkpoint
-            raise Crash
-
     run = tmp_path / "broken"
-    with pytest.raises(Crash):
-        train(SHORT, run, initial=lambda own: fitted(given, own), on_tick=crash)
+    with pytest.raises(Crash):  # before the first checkpoint
+        train(SHORT, run, initial=lambda own: fitted(given, own), on_tick=crash_at(60))
     assert CheckpointStore(run / "checkpoints").latest() is None
     assert resume(run).digest == straight.digest
 

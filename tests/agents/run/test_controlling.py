@@ -13,6 +13,7 @@ from rl_core.control.commands import set_command
 from rl_core.control.files import ControlFiles, submit
 from rl_core.control.log import read_log
 from rl_core.errors import ConfigError, ControllerFault
+from tests.agents.run.interrupting import Crash, crash_at
 
 SHORT = {
     "env_steps": 400, "hidden": (8,), "batch_size": 8, "replay_capacity": 300, "learn_start": 50,
@@ -63,10 +64,6 @@ def answers(seen, memory, *, what):
 def forgets(seen, memory):
     memory["seen"] = seen
 """
-
-
-class Crash(Exception):
-    """What a kill does, as far as one can do it within a process."""
 
 
 @pytest.fixture(autouse=True)
@@ -123,14 +120,6 @@ def test_a_kill_neither_loses_nor_doubles_what_it_wanted(tmp_path, pool, loop):
     straight = train(config, tmp_path / "straight")
     pool.take_back()
     run = tmp_path / "broken"
-
-    def crash_at(moment):
-        def on_tick(agent, tick):
-            if tick.env_step >= moment:
-                raise Crash
-
-        return on_tick
-
     go = lambda on_tick: train(config, run, on_tick=on_tick)  # noqa: E731
     for moment in (95, 152, 241, 335):  # after a call, after an evaluation, after both at 240
         with pytest.raises(Crash):
@@ -155,13 +144,8 @@ def test_what_it_did_before_a_checkpoint_of_its_own_is_in_it_and_what_came_after
     config = controlled("my_controllers:keeps", 60, checkpoint_steps=10_000)
     straight = train(config, tmp_path / "straight")
     pool.take_back()
-
-    def on_tick(agent, tick):
-        if tick.env_step == 130:
-            raise Crash
-
     with pytest.raises(Crash):
-        train(config, run := tmp_path / "broken", on_tick=on_tick)
+        train(config, run := tmp_path / "broken", on_tick=crash_at(130))
     assert CheckpointStore(run / "checkpoints").latest().host["loop"]["env_step"] == 120
     pool.take_back()
     assert resume(run).digest == straight.digest

@@ -13,6 +13,7 @@ from rl_core.control.commands import do_command
 from rl_core.control.files import ControlFiles, submit
 from rl_core.control.log import read_log
 from rl_core.errors import RlCoreError
+from tests.agents.run.interrupting import Crash, crash_at
 
 # Of the optimizer's moments, which single updates and loops keep in variables of their own.
 IN_BOTH_FORMS = pytest.mark.parametrize(
@@ -237,19 +238,10 @@ def test_a_run_with_snapshots_and_rewinds_is_repeated_bit_for_bit(outcome):
 
 
 def test_it_is_resumed_bit_for_bit_ring_and_all(outcome, tmp_path, at_once):
-    class Crash(Exception):
-        pass
-
     run = tmp_path / "broken"
     commands = asked(run)
-
-    def crash(agent, tick):
-        commands(agent, tick)
-        if tick.env_step == 650:
-            raise Crash
-
     with pytest.raises(Crash):
-        train(SHORT, run, on_tick=crash)
+        train(SHORT, run, on_tick=crash_at(650, commands))
     assert resume(run, on_tick=commands).digest == outcome.digest
 
 

@@ -200,8 +200,7 @@ def test_killed_twice_before_it_came_to_the_change_it_still_comes_to_it(folder):
     with pytest.raises(Crash):
         train(config(checkpoint_steps=280), run, on_tick=crash_at(549, steer))
     with pytest.raises(Crash):
-        nobody = crash_at(297)
-        resume(run, config(checkpoint_steps=2), on_tick=nobody)
+        resume(run, config(checkpoint_steps=2), on_tick=crash_at(297))
     newest = CheckpointStore(run / "checkpoints").latest().host
     assert newest["loop"]["env_step"] > 280 and len(newest["log"]["to_do"]) == 1
     assert resume(run, config(env_steps=700)).env_steps == 700
