@@ -1,6 +1,7 @@
 """The `targetnet` command.
 
 main.py              parses the arguments, runs one command, turns errors into exit codes
+mistakes.py          one line about a mistake on the command line
 train_commands.py    train, resume, configs, board
 steer_commands.py    set, do, status, log, ls, digest, replay
 policy_commands.py   eval, play, export

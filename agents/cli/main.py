@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 import sys
 import time
 import traceback
@@ -27,11 +26,10 @@ from tyro.conf import arg, subcommand
 
 from agents.cli import INTERRUPTED
 from agents.run.quiet import process_began
-from rl_core.errors import EnvFailed, RlCoreError, did_you_mean, in_one_line, reason_of, shown
+from rl_core.errors import EnvFailed, RlCoreError, did_you_mean, reason_of, shown
 
 _SHOWN_WITH_IT = ("tensorflow", "gymnasium", "numpy", "tensorboard")
 USER_MISTAKE = RlCoreError.exit_code
-_MAX_CHARACTERS = 400  # characters of a message about the command line, which may quote all of it
 
 
 class _Command(NamedTuple):
@@ -238,33 +236,8 @@ def _parsed(kind: Any, arguments: Sequence[str]) -> Any:
             )
     except SystemExit as exit_:
         if exit_.code == USER_MISTAKE:
+            from agents.cli.mistakes import mistake_in
+
             command = " ".join(("targetnet", *(one for one in arguments[:1] if one in _COMMANDS)))
-            raise RlCoreError(_in_one_line(complaint.getvalue(), command)) from None
+            raise RlCoreError(mistake_in(complaint.getvalue(), command)) from None
         raise
-
-
-def _in_one_line(box: str, command: str) -> str:
-    """Returns the message in tyro's box and the nearest flag, without help texts."""
-    lines = [line.strip("╭╮╰╯│─+| ") for line in box.splitlines()[1:]]
-    words = " ".join(line for line in lines if line.strip("-")).split(" For full helptext")[0]
-    complaint, _, near = words.partition(" Perhaps you meant:")
-    complaint = re.split(r" \(required\)| Arguments are applied| Argument helptext", complaint)[0]
-    complaint = re.sub(r" \(applied to targetnet [\w-]+\)", "", complaint)
-    complaint = complaint.replace(" or misplaced", "")
-    if no_number := re.search(r"parsing (--[\w-]+): .*\b(int|float)\b.*: ('.*')", complaint):
-        flag, kind, got = no_number.groups()
-        complaint = f"{flag} must be a {'whole ' if kind == 'int' else ''}number, got {got}"
-    said = in_one_line(complaint, _MAX_CHARACTERS)
-    return f"{said}{_nearest_flag(complaint, near, command)} (see {command} --help)"
-
-
-def _nearest_flag(complaint: str, near: str, command: str) -> str:
-    """Returns a hint at a flag that tyro names: this command's own, or else another's."""
-    found = re.findall(r"(--[a-z][a-z-]*)\b.*? in (targetnet [\w-]+) --help", near)
-    wrong = set(re.findall(r"--[a-z][a-z-]*", complaint))
-    if there := [other for flag, other in found if flag in wrong]:
-        return f"; {there[0]} has it"
-    if not found:
-        return ""
-    flag, other = min(found, key=lambda one: one[1] != command)
-    return f"; did you mean {flag}{'' if other == command else f' of {other}'}?"

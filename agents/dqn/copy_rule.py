@@ -55,7 +55,7 @@ class Reading(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """When copies were looked for: env steps, updates and copies until then."""
+    """A look for copies: env steps, updates and copies until then."""
 
     env_step: int
     updates: int
