@@ -60,7 +60,7 @@ class Results:
     page: Annotated[Path | None, arg(metavar="FILE")] = None
     """The page, a .md file; its pictures go to a directory beside it. By default DIR/results.md."""
     training: bool = False
-    """Add a column: the mean return of the last 100 training episodes."""
+    """Add the mean return of the last 100 training episodes, and of those on the way."""
     finished: bool = False
     """Train nothing; write the page of the seeds that are finished."""
 

@@ -46,6 +46,7 @@ class _KeptSeed(BaseModel):
     versions: dict[str, str]
     processor: str
     date: str
+    training_curve: list[tuple[int, float]] = []  # files that are older have none
 
 
 def keep(path: Path, run: Path, config: DqnConfig) -> None:
@@ -59,7 +60,11 @@ def keep(path: Path, run: Path, config: DqnConfig) -> None:
         return
     kept = _KeptSeed(
         env_id=config.env_id,
-        **vars(seed) | {"curve": sorted(seed.curve.items())},
+        **vars(seed)
+        | {
+            "curve": sorted(seed.curve.items()),
+            "training_curve": sorted(seed.training_curve.items()),
+        },
         settings=settings_of(config),
         source=None,
         versions=versions(),
@@ -81,7 +86,10 @@ def kept_row(env_id: str, name: str, files: Mapping[int, Path], *, peer: bool = 
     """
     kept = {seed: _read(path, env_id, seed) for seed, path in files.items() if path.exists()}
     seeds = [
-        Seed(**of.model_dump(include=set(Seed.__annotations__)) | {"curve": dict(of.curve)})
+        Seed(
+            **of.model_dump(include=set(Seed.__annotations__))
+            | {"curve": dict(of.curve), "training_curve": dict(of.training_curve)}
+        )
         for of in kept.values()
     ]
     about = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from agents.results.peers.sb3_worker import NOTES
@@ -13,6 +14,7 @@ from agents.results.table import Estimate, Made, Summary, by_env, differences
 
 Format = Callable[[float], str]
 _FEW = 5
+_MOST_POINTS = 10
 
 
 def as_markdown(
@@ -29,6 +31,7 @@ def as_markdown(
     parts = [_introduction(summaries, made, training)]
     for env_id, of_env in by_env(summaries).items():
         parts += [f"## {env_id}", _table(of_env, training)]
+        parts += _training_curves(of_env) if training else []
         parts += _differences(of_env)
         parts += [_cut(s) for s in of_env if any(seed.cut for seed in s.row.seeds)]
         parts.append(_picture(env_id, of_env, pictures[env_id]))
@@ -67,6 +70,10 @@ it covers the true mean in far less than 95 % of cases."""
         text += f"""
 *Training* is the mean over seeds of the mean return of the last {TRAINING_EPISODES} training
 episodes, exploration included."""
+    if training and any(summary.row.training_curves for summary in summaries):
+        text += """
+*Training return up to* an env step is the mean over seeds of the mean return of the training
+episodes that ended since the point before."""
     return text
 
 
@@ -85,6 +92,21 @@ def _row(summary: Summary, number: Format, training: bool) -> list[str]:
     if training:
         cells += _estimate(summary.training, number)
     return [*cells, _duration(summary.seconds)]
+
+
+def _training_curves(summaries: Sequence[Summary]) -> list[str]:
+    """Returns a table of the training returns by env steps, if all seeds of a row have them."""
+    number = _format(summaries)
+    curves = {_agent(summary): summary.row.training_curves for summary in summaries}
+    steps = sorted({step for curve in curves.values() for step in curve})
+    steps = steps[:: -(1 + len(steps) // (_MOST_POINTS + 1))][::-1]
+    rows = [
+        [agent, *(number(fmean(curve[step])) if step in curve else "-" for step in steps)]
+        for agent, curve in curves.items()
+        if curve
+    ]
+    head = ["training return up to env step", *(f"{step:,}" for step in steps)]
+    return [markdown_table(head, rows)] if rows else []
 
 
 def _agent(summary: Summary) -> str:

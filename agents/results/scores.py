@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -9,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from pydantic import BaseModel
 
-from agents.results.curves import read_curves
+from agents.results.curves import Curve, read_curves
 from rl_core.errors import RunDirError, reason_of
 from rl_core.regular_file import read_regular
 from rl_core.seal import unsealed_json
@@ -31,6 +33,8 @@ class Seed:
     Attributes:
       mean, std, low, high: statistics of the undiscounted returns of the final greedy episodes.
       curve: mean greedy return by env step during training, with the final one.
+      training_curve: at the same env steps, the mean return of the training episodes that ended
+        since the point before; without points between which none ended.
       seconds: time of training without evaluations; None if it was not recorded.
       training: mean return of the last training episodes; None if unknown.
       returns: returns of the final greedy episodes; None if they were not recorded.
@@ -49,6 +53,7 @@ class Seed:
     training: float | None = None
     returns: list[float] | None = None
     cut: int = 0
+    training_curve: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,19 +77,29 @@ class Row:
 
     @property
     def curves(self) -> dict[int, list[float]]:
-        """Returns the values of all seeds by the first seed's env steps.
+        """Returns the greedy returns of all seeds by the first seed's env steps.
 
         A step at which another seed has no evaluation near is left out.
         """
-        first, *others = (seed.curve for seed in self.seeds)
-        apart = max(first) * _SAME_POINT
-        curves = {}
-        for step, value in sorted(first.items()):
-            near = [min(curve, key=lambda other: abs(other - step)) for curve in others]
-            if all(abs(other - step) <= apart for other in near):
-                found = [curve[other] for curve, other in zip(others, near, strict=True)]
-                curves[step] = [value, *found]
-        return curves
+        return _together([seed.curve for seed in self.seeds])
+
+    @property
+    def training_curves(self) -> dict[int, list[float]]:
+        """Returns the training returns of all seeds in the same way; {} if a seed has none."""
+        curves = [seed.training_curve for seed in self.seeds]
+        return _together(curves) if all(curves) else {}
+
+
+def _together(curves: Sequence[Mapping[int, float]]) -> dict[int, list[float]]:
+    first, *others = curves
+    apart = max(first) * _SAME_POINT
+    found = {}
+    for step, value in sorted(first.items()):
+        near = [min(curve, key=lambda other: abs(other - step)) for curve in others]
+        if all(abs(other - step) <= apart for other in near):
+            values = [curve[other] for curve, other in zip(others, near, strict=True)]
+            found[step] = [value, *values]
+    return found
 
 
 class RunResult(BaseModel):
@@ -115,6 +130,7 @@ def run_seed(run: Path, seed: int) -> Seed | None:
         return None
     result = read_result(run / "result.json", RunResult)
     curves = read_curves(run, [EVALUATION, _EPISODE])
+    curve = dict(curves[EVALUATION]) | {result.env_steps: result.mean}
     episodes = [value for _, value in curves[_EPISODE]][-TRAINING_EPISODES:]
     return Seed(
         seed=seed,
@@ -124,12 +140,23 @@ def run_seed(run: Path, seed: int) -> Seed | None:
         std=result.std,
         low=result.min,
         high=result.max,
-        curve=dict(curves[EVALUATION]) | {result.env_steps: result.mean},
+        curve=curve,
         seconds=result.seconds,
         training=float(np.mean(episodes)) if episodes else None,
         returns=result.returns,
         cut=result.cut,
+        training_curve=_means_up_to(sorted(curve), curves[_EPISODE]),
     )
+
+
+def _means_up_to(points: Sequence[int], curve: Curve) -> dict[int, float]:
+    """Returns the mean of a curve's values between one point and the next, by the latter."""
+    values: dict[int, list[float]] = {}
+    for step, value in curve:
+        at = bisect_left(points, step)
+        if at < len(points):
+            values.setdefault(points[at], []).append(value)
+    return {point: float(np.mean(of)) for point, of in values.items()}
 
 
 _Result = TypeVar("_Result", bound=BaseModel)

@@ -41,7 +41,7 @@ def test_a_row_is_the_same_when_its_runs_are_gone(kept, run):
     row = kept_row("CartPole-v1", "cartpole", {3_000: kept, 3_001: kept.with_name("3001.json")})
     (seed,) = row.seeds
     assert (seed.seed, seed.mean, seed.std, seed.low, seed.high) == (3_000, 5.0, 1.0, 4.0, 6.0)
-    assert seed.curve == {100: 1.5, 300: 5.0}
+    assert seed.curve == {100: 1.5, 300: 5.0} and seed.training_curve == {100: 10.0}
     assert (seed.training, seed.returns, seed.seconds) == (10.0, [4.0, 6.0], None)
     assert row.about["settings"]["env_steps"] == 300 and "seed" not in row.about["settings"]
     assert "tensorflow" in row.about["versions"] and len(row.about["dates"]) == 1

@@ -70,6 +70,20 @@ def test_the_page_says_how_many_episodes_were_cut_off(row):
     assert "4 greedy episodes of `cartpole` were cut off at `eval_max_steps`" in page
 
 
+def test_the_training_returns_on_the_way_are_the_means_over_seeds(row):
+    two = row(means=(100.0, 200.0))
+    curve = {250_000 * n: 5.0 * n for n in range(1, 25)}  # more points than a page has room for
+    curves = curve, {step: 3 * value for step, value in curve.items()}
+    seeds = [replace(of, training_curve=c) for of, c in zip(two.seeds, curves, strict=True)]
+    made = [summarize(replace(two, seeds=seeds)), summarize(row("without", (7.0,)))]
+    page = as_markdown(made, MADE, {"CartPole-v1": "a.png"}, training=True)
+    steps = "750,000 | 1,500,000 | 2,250,000 | 3,000,000 | 3,750,000 | 4,500,000 | 5,250,000 "
+    assert f"| training return up to env step | {steps}| 6,000,000 |\n" in page
+    assert "| `cartpole` | 30.0 | 60.0 | 90.0 | 120.0 | 150.0 | 180.0 | 210.0 | 240.0 |\n" in page
+    assert page.count("| `without` |") == 2  # in the tables of scores and of every seed
+    assert "*Training return up to*" in page
+
+
 def test_the_json_has_what_the_page_has_and_every_seed(summaries):
     table = as_json(summaries, MADE)
     assert table["made"]["command"] == MADE.command

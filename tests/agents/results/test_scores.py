@@ -1,11 +1,12 @@
 """What is read from a finished run and from its event files."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from agents.results.curves import read_curves
-from agents.results.scores import run_seed
+from agents.results.scores import Row, run_seed
 from rl_core.board.events import EventWriter
 from rl_core.errors import RunDirError
 
@@ -66,6 +67,19 @@ def test_the_final_evaluation_is_the_curves_last_point(run):
 
 def test_the_training_return_is_the_mean_of_the_last_hundred_episodes(run):
     assert run_seed(run, 0).training == 99.5  # of 50 .. 149
+
+
+def test_the_training_curve_has_the_episodes_between_two_evaluations(run):
+    # Episodes 0 to 100 ended up to env step 100, those up to 149 by the next evaluation.
+    assert run_seed(run, 0).training_curve == {100: 50.0, 200: 125.0}
+
+
+def test_training_curves_of_seeds_are_put_together_if_all_have_one(row):
+    seeds = row(means=(100.0, 200.0)).seeds
+    curves = {500: 1.0, 1_000: 2.0}, {505: 3.0, 700: 9.0, 1_000: 4.0}
+    both = [replace(of, training_curve=c) for of, c in zip(seeds, curves, strict=True)]
+    assert Row("CartPole-v1", "x", both).training_curves == {500: [1.0, 3.0], 1_000: [2.0, 4.0]}
+    assert Row("CartPole-v1", "x", [both[0], seeds[1]]).training_curves == {}
 
 
 def test_returns_and_seconds_are_taken_where_they_are_written_down(run):
