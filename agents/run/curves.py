@@ -27,6 +27,8 @@ from rl_core.control.log import Entry
 from rl_core.graph.picture import picture
 from rl_core.hyperparameters import Hyperparameters
 
+_SPEED_SECONDS = 5.0
+
 
 class Reporter:
     """Reports one agent's curves to the sinks of its run.
@@ -43,7 +45,6 @@ class Reporter:
       sinks: of the program's own, beside those of the config.
 
     Attributes:
-      env_steps_per_second: since the last such report.
       episodes: finished so far.
 
     Raises:
@@ -75,7 +76,7 @@ class Reporter:
         self._changed: set[str] = set()
         self.episodes = 0
         self._next_log = agent.config.log_period
-        self.env_steps_per_second = 0.0
+        self._speed = 0.0  # env steps per second between the last two points of its curve
         env_step = 0
         if state:
             env_step, self._next_log, self.episodes = state.env_step, state.next_log, state.episodes
@@ -94,6 +95,15 @@ class Reporter:
     def recent(self) -> dict[str, tuple[int, float]]:
         """Tag -> (env step, value): the last point of every curve."""
         return self._points.last
+
+    def speed(self, env_step: int) -> float:
+        """Returns the env steps per second up to now, since the last point of its curve.
+
+        A time that is too short says nothing: then it is what that point says.
+        """
+        env_step_then, _, then = self._last
+        seconds = self._clock.seconds - then
+        return self._speed if seconds < _SPEED_SECONDS else (env_step - env_step_then) / seconds
 
     def tick(self, tick: Tick) -> None:
         """Reports one tick of the loop."""
@@ -204,10 +214,10 @@ class Reporter:
         steps_then, updates_then, then = self._last
         self._last = (env_step, updates, now)
         seconds = max(now - then, 1e-9)
-        self.env_steps_per_second = (env_step - steps_then) / seconds
+        self._speed = (env_step - steps_then) / seconds
         self._points.scalars(
             {
-                "speed/env_steps_per_second": self.env_steps_per_second,
+                "speed/env_steps_per_second": self._speed,
                 "speed/updates_per_second": (updates - updates_then) / seconds,
                 "learn/updates": updates,
                 "live/epsilon": live["epsilon"],

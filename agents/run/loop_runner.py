@@ -212,7 +212,7 @@ class LoopRunner:
         while self._news:
             tick = self._news.popleft()
             self.reporter.tick(tick)
-            self.display.tick(tick, self.reporter.env_steps_per_second)
+            self.display.tick(tick, self.reporter.speed)
 
     def _goes_on(self) -> bool:
         """Takes commands at a safe point, and waits while paused; False if the run is over."""

@@ -235,7 +235,7 @@ class Run:
         """The fields of RunState that come from the curves."""
         returns, reporter = self._display.recent_returns, self._reporter
         return {
-            "env_steps_per_second": reporter.env_steps_per_second,
+            "env_steps_per_second": reporter.speed(self._state.env_step),
             "episodes": reporter.episodes,
             "mean_return": float(np.mean(returns)) if returns else None,
             "recent": reporter.recent,

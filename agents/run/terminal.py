@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -78,14 +78,19 @@ class Display:
             usual = seconds
             yield tick
 
-    def tick(self, tick: Tick, env_steps_per_second: float) -> None:
-        """Takes in one tick of the loop, and shows the progress now and then."""
+    def tick(self, tick: Tick, speed: Callable[[int], float]) -> None:
+        """Takes in one tick of the loop, and shows the progress now and then.
+
+        Args:
+          tick: the tick.
+          speed: gives the env steps per second, as of an env step.
+        """
         for episode in tick.episodes:
             self.recent_returns.append(episode.episode_return)
         if tick.env_step < self.due:
             return
         self.due = (tick.env_step // self._period + 1) * self._period
-        self.done, self.speed = tick.env_step, env_steps_per_second
+        self.done, self.speed = tick.env_step, speed(tick.env_step)
         self._screen.report(self)
 
     def line(self, text: str) -> None:

@@ -320,7 +320,7 @@ def watched(monkeypatch, ticks, *, terminal=False, learn_start=2, loop="plain"):
     monkeypatch.setattr(agents.run.terminal, "time", clock)
     with Display(agent, Screen(console)) as display:
         for tick in display.watched(ticks(agent, clock, console)):
-            display.tick(tick, 0.0)
+            display.tick(tick, lambda env_step: 0.0)
             clock.now += 100  # an evaluation, or a pause: not of the loop
     return console.file.getvalue()
 

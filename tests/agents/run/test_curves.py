@@ -2,13 +2,17 @@
 
 import time
 from collections import defaultdict
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.compat.proto import graph_pb2
 from tensorboard.util.tensor_util import make_ndarray
 
 from agents.config.model import DqnConfig
+from agents.loops.plain import Tick
+from agents.run.curves import Reporter
 from agents.run.event_files import EventFiles
 from agents.run.sinks import SinkStart
 from agents.run.train import resume, train
@@ -228,3 +232,22 @@ def test_before_the_first_update_there_are_weights_and_no_gradients(tmp_path):
     early = changed(histograms=50, env_steps=60, learn_start=55)
     found = histograms(train(early, tmp_path / "run").run)
     assert {tag.partition("/")[0] for tag, _ in found} == {"weights"}
+
+
+def test_the_speed_is_that_of_now_and_not_of_the_point_before(lab, tmp_path):
+    """As where learning began after the last point, and made everything slower."""
+    clock = SimpleNamespace(seconds=0.0)
+    reporter = Reporter(tmp_path / "run", lab.agent(log_period=100), pytest.fail, clock=clock)
+
+    def until(env_step, seconds):
+        clock.seconds = seconds
+        reporter.tick(Tick(env_step, (), (), None, np.zeros(1), None))
+        return reporter.speed(env_step)
+
+    assert until(1, seconds=1.0) == 0.0  # nothing is known yet
+    assert until(60, seconds=6.0) == 10.0
+    assert until(100, seconds=10.0) == 10.0  # a point
+    assert until(101, seconds=14.9) == 10.0  # too short a time since then
+    assert until(103, seconds=16.0) == 0.5  # 3 env steps in 6 seconds
+    assert reporter.recent["speed/env_steps_per_second"] == (100, 10.0)
+    reporter.close()
