@@ -223,7 +223,6 @@ def test_a_config_is_one(block, tmp_path):
     if "[[members]]" in block.text:
         assert len(load_members(path).configs) == block.text.count("[[members]]")
     elif "baseline" in block.text:
-        (tmp_path / "cartpole.toml").write_text('base = "cartpole"\nsync_period = 100\n')
         assert load_plan(path).plan.baseline in block.text
     else:
         assert read_config(path) != DqnConfig()
