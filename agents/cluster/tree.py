@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from agents.saved.directory import OF_ITS_END
 from rl_core.checkpoint.store import is_checkpoint_file
 from rl_core.control.population import CHANGE, is_member_name
 from rl_core.errors import RunDirError
@@ -57,7 +58,7 @@ def grows(name: str) -> bool:
 
 def may_vanish(name: str) -> bool:
     """Says whether a run that goes on may remove this file."""
-    return name in (RESULT, "digest.json", CHANGE) or name.startswith(_EVENTS)
+    return name in (*OF_ITS_END, CHANGE) or name.startswith(_EVENTS)
 
 
 def plain_files(tree: Path) -> Iterator[str]:

@@ -72,6 +72,8 @@ def as_kept(before: DqnConfig, config: DqnConfig) -> DqnConfig:
     Raises:
       DataError, EnvError: as for `with_dataset`.
     """
+    if config.dataset_digest and config.dataset_digest == before.dataset_digest:
+        return config
     if before.begin_with and config.begin_with and not config.offline:
         try:
             directory_of(config.begin_with)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agents.dqn.agent import DqnAgent
 from agents.run.actors import require_actors_fit
-from agents.saved.directory import DIGEST, RESULT, RunDir
+from agents.saved.directory import OF_ITS_END, RunDir
 from agents.saved.host import Resumed, RunHost
 from envs import Envs
 from rl_core.checkpoint.store import CheckpointError
@@ -90,7 +90,7 @@ def go_back(run: RunDir, events: Mapping[str, int]) -> None:
                 _cut(path, events[path.name])
             else:
                 path.unlink()
-        for name in (RESULT, DIGEST):
+        for name in OF_ITS_END:
             (run.path / name).unlink(missing_ok=True)
     except OSError as error:
         raise RunDirError(f"cannot resume {run.path}: {error.strerror}") from None

@@ -11,7 +11,7 @@ from typing import Any
 from agents.config.early_ends import early_ends
 from agents.config.files import as_config, changed_config, require_can_go_on
 from agents.config.model import DqnConfig
-from agents.data.run_dataset import fill, with_dataset
+from agents.data.run_dataset import as_kept, fill, with_dataset
 from agents.dqn.agent import DqnAgent
 from agents.run.actors import split_variables
 from agents.run.checkpoints import restore_agent
@@ -77,7 +77,8 @@ class GoingOn:
           CheckpointError: no checkpoint is whole.
         """
         before = directory.config()
-        config, values = changed_config(before if config is None else as_config(config), changes)
+        asked = before if config is None else as_kept(before, as_config(config))
+        config, values = changed_config(asked, changes)
         config = require_can_go_on(before, config)
         commands = [set_command(name, value, who) for name, value in values.items()]
         store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)

@@ -32,6 +32,7 @@ _CONFIG, _WEIGHTS, RESULT, DIGEST = (
     "config.toml", "weights.safetensors", "result.json", "digest.json",
 )  # fmt: skip
 _AVERAGED, _SINKS = "weights_ema.safetensors", "sinks.json"
+OF_ITS_END = (RESULT, DIGEST, _WEIGHTS, _AVERAGED)  # a run that goes on has none of them
 # Values of keys that configs of version 0.1 do not have.
 _OF_VERSION_0_1 = {"byte_scale": "255"}
 _EVENTS = "events.out.tfevents.*"

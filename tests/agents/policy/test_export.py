@@ -1,6 +1,7 @@
 """An exported policy, loaded by its own runtime with nothing of ours, acts as the agent does."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -14,9 +15,11 @@ from agents.policy.export import FORMATS, ExportError, export
 from agents.policy.load import load_policy
 from agents.policy.trained import trained as read
 from agents.run.making import agent_for
-from agents.run.train import train
+from agents.run.train import resume, train
 from agents.saved.directory import RunDir
+from rl_core.checkpoint.store import CheckpointStore
 from rl_core.errors import RunDirError
+from tests.agents.run.interrupting import Crash, crash_at
 
 CONFIG = DqnConfig(
     env_steps=600, hidden=(16, 16), batch_size=8, replay_capacity=2_000, learn_start=50,
@@ -237,13 +240,27 @@ def test_the_best_weights_are_those_of_the_best_evaluation(trained):
 
 
 def test_a_run_that_was_killed_gives_the_weights_of_its_last_checkpoint(trained, tmp_path):
-    import shutil
-
     shutil.copytree(trained, tmp_path / "killed")
     end = RunDir.open(trained).load_weights()
     (tmp_path / "killed" / "weights.safetensors").unlink()
     got = read(RunDir.open(tmp_path / "killed")).weights
     assert all(np.array_equal(got[name], end[name]) for name in end)
+
+
+def test_a_run_that_goes_on_after_its_end_gives_what_it_has_learned_since(trained, tmp_path):
+    directory = RunDir(tmp_path / "longer")
+    shutil.copytree(trained, directory.path)
+    end = {averaged: read(directory, averaged=averaged) for averaged in (False, True)}
+    changes = {"env_steps": 900, "checkpoint_steps": 100}
+    with pytest.raises(Crash):
+        resume(directory.path, changes=changes, on_tick=crash_at(850))
+    last = CheckpointStore(directory.checkpoints).latest().variables
+    for averaged, scope in {False: "online", True: "ema"}.items():
+        got = read(directory, averaged=averaged)
+        assert (end[averaged].env_step, got.env_step) == (600, 850)
+        for name, value in got.weights.items():
+            np.testing.assert_array_equal(value, last[f"{scope}/{name}"])
+        assert any((end[averaged].weights[name] != got.weights[name]).any() for name in got.weights)
 
 
 def test_an_action_is_the_envs_own_number(tmp_path):

@@ -65,7 +65,8 @@ def test_killed_and_resumed_it_is_the_same_run_and_a_repeat_is_identical(
         train(config(data, **settings), broken, on_tick=crash_at(131, steer))
     with pytest.raises(Crash):
         resume(broken, on_tick=crash_at(305, steer))
-    outcome = resume(broken, on_tick=steer)
+    # By its config as it was given, without what a run keeps of its dataset.
+    outcome = resume(broken, config(data, **settings), on_tick=steer)
     pool.take_back()
     assert outcome.digest == straight.digest and outcome.updates == straight.updates > 150
     assert curves(broken, complete=False) == curves(straight.run, complete=False)
