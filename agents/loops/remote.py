@@ -56,7 +56,7 @@ def remote_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> 
 
 
 def _in_phases(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tick]:
-    config, fleet, ask = agent.config, envs.fleet, _Asking(agent, envs.fleet)
+    config, fleet, ask = agent.config, envs.fleet, _Asking(agent, envs.fleet, state)
     while state.env_step < config.env_steps:
         for actor in fleet.actors:
             ask(actor)
@@ -71,7 +71,7 @@ def _in_phases(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[
 
 
 def _freely(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tick]:
-    config, fleet, ask = agent.config, envs.fleet, _Asking(agent, envs.fleet)
+    config, fleet, ask = agent.config, envs.fleet, _Asking(agent, envs.fleet, state)
     assert envs.order is not None
     for actor in fleet.actors:
         while fleet.pending(actor) < config.actor_ahead:
@@ -101,14 +101,17 @@ def _learn(agent: DqnAgent, updates: int, state: LoopState) -> LearnStats | None
 class _Asking:
     """Asks actors for one more delivery, with the present weights and live values."""
 
-    def __init__(self, agent: DqnAgent, fleet: Fleet) -> None:
-        self._agent, self._fleet = agent, fleet
+    def __init__(self, agent: DqnAgent, fleet: Fleet, state: LoopState) -> None:
+        self._agent, self._fleet, self._state = agent, fleet, state
         self._sent = sent_beside_epsilon(agent.config)
-        self._published: tuple[int, int] | None = None  # which weights the actors were given last
+        # Which weights the actors were given last.
+        self._published: tuple[int, int, int] | None = None
 
     def __call__(self, actor: int) -> None:
         agent, live = self._agent, self._agent.hyperparameters
-        now = agent.updates, agent.state.replaced
+        # Rows that are stored change the mean and the variance that observations are seen by.
+        seen = self._state.tick if agent.config.normalize_observations else 0
+        now = agent.updates, agent.state.replaced, seen
         if now != self._published:
             self._fleet.publish(agent.state.weights())
             self._published = now

@@ -211,12 +211,17 @@ RUN = {
     "env_steps": 400, "hidden": (6,), "batch_size": 8, "replay_capacity": 300, "learn_start": 40,
     "learn_period": 8, "sync_period": 20, "log_period": 200, "eval_period": 300,
     "eval_episodes": 2, "final_eval_episodes": 2, "xla": False, "checkpoint_seconds": 0,
-    "checkpoint_steps": 130, "normalize_observations": True,
+    "checkpoint_steps": 130, "checkpoint_keep": 9, "normalize_observations": True,
 }  # fmt: skip
 LOOPS = {
     "plain": {"num_envs": 2},
     "waiting rows": {"learn_period": 40},
     "concurrent": {"loop": "concurrent", "learn_period": 16},
+    # Rows alone change their weights for long, and most actions are by these.
+    "actors": {
+        "loop": "remote", "actors": 2, "actor_steps": 5, "learn_start": 300, "epsilon": 0.1,
+        "hidden": (32, 32), "seed": 3,
+    },
     "in the graph": {
         "loop": "compiled",
         "env_id": "InGraph/CartPole-v1",
