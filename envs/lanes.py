@@ -103,7 +103,7 @@ class Lane:
             return None
         self.begin(state["episode"] + 1)
         return (
-            f"env {self._number} ({self.env.spec.id if self.env.spec else self.env}) gave other "
+            f"env {self._number} ({self._env_id}) gave other "
             f"results when episode {state['episode']} was repeated"
         )
 

@@ -17,7 +17,7 @@ from agents.config.model import DqnConfig
 from agents.data.episodes import Wanted, of_replay, played
 from agents.data.minari_files import Counted, DataError, Form, id_of, require_minari, write
 from agents.loops.evaluation import Watch
-from agents.policy.load import load_policy
+from agents.policy.load import LoadedPolicy
 from agents.policy.trained import Trained, trained
 from agents.saved.directory import RunDir
 from agents.saved.new_directory import new_directory, require_new
@@ -111,7 +111,7 @@ def record(
         )
     wanted = _wanted(config, episodes, env_steps, epsilon, seed)
     learned = trained(directory, averaged=averaged, best=best)
-    with load_policy(directory.path, averaged=averaged, best=best) as policy:
+    with LoadedPolicy(config, learned) as policy:
         about = {"kind": "policy", "epsilon": epsilon, "seed": wanted.seed}
         found = played(policy, config, wanted, watch)
         with contextlib.closing(found):

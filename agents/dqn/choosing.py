@@ -195,12 +195,11 @@ class Exploration:
         def uniform(name: str, shape: list[int]) -> tf.Tensor:
             return Stream(self._keys, name).uniform(now, shape)
 
-        return self.choose(values, now, live, legal, uniform)
+        return self.choose(values, live, legal, uniform)
 
     def choose(
         self,
         values: Sequence[Values],
-        now: tf.Tensor,
         live: Mapping[str, tf.Tensor],
         legal: tf.Tensor | None,
         uniform: Uniform,
@@ -209,7 +208,6 @@ class Exploration:
 
         Args:
           values: of the network that acts, for N observations; or of each one of a chain.
-          now: int64 scalar or [1], the time step: what makes the random numbers differ.
           live: float32 scalars, the values of `knobs` by name.
           legal: [N, A] bool, with masks.
           uniform: (name, shape) -> float32 in [0, 1), new at each time step.

@@ -67,7 +67,7 @@ class InGraphLoop:
         learner: Learner,
         rules: InGraphEnv,
     ) -> None:
-        self.config = self._config = config
+        self.config = config
         self._keys, self._live = keys, live
         self._remembering, self._normalizer = remembering, normalizer
         self._exploration, self._memory = exploration, memory
@@ -82,9 +82,9 @@ class InGraphLoop:
         self.chunk = self._build()
 
     def _build(self) -> Chunk:
-        T, N = self.longest, self._config.num_envs
+        T, N = self.longest, self.config.num_envs
 
-        @tf2.function(jit_compile=self._config.xla, autograph=False)
+        @tf2.function(jit_compile=self.config.xla, autograph=False)
         def loop() -> Chunk:
             state = self.envs.read()
             nothing = Learned(*(tf.zeros(of.shape, of.dtype) for of in self._like))
@@ -104,7 +104,7 @@ class InGraphLoop:
                 return pack(now), seen, learned
 
             start = pack(small), seen, _Carried(self._adam.read(), nothing)
-            with built_for_xla(self._config.xla):
+            with built_for_xla(self.config.xla):
                 packed, seen, learned = tf.while_loop(
                     goes_on, iteration, start, parallel_iterations=1
                 )
@@ -124,7 +124,7 @@ class InGraphLoop:
     def _goes_on(
         self, i: tf.Tensor, state: EnvState, counts: Counts, arm: tf.Tensor, good: tf.Tensor
     ) -> tf.Tensor:
-        left = counts.env_step < self._config.env_steps
+        left = counts.env_step < self.config.env_steps
         return tf.reduce_all([i < self.fed.time_steps, left, good > 0])
 
     def _iteration(
@@ -137,7 +137,7 @@ class InGraphLoop:
         learned: _Carried,
     ) -> Any:
         """Makes one time step: act and store, learn, step the envs unless learning diverged."""
-        config, now = self._config, self._memory.rows.rows_written.read_value()
+        config, now = self.config, self._memory.rows.rows_written.read_value()
         observation = self.envs.observe(state)
 
         def uniform(name: str, shape: list[int]) -> tf.Tensor:
@@ -146,7 +146,7 @@ class InGraphLoop:
         conditions = Conditions(self._exploration.draws(now), self._live)
         values, remembered, kept = self._remembering.act(observation, state.autoreset, conditions)
         live = dict(zip(self.knobs, tf.unstack(self.fed.knobs), strict=True))
-        chosen = self._exploration.choose(values, now, live, None, uniform)
+        chosen = self._exploration.choose(values, live, None, uniform)
         shown = {
             "observation": newest_frame(observation, self._memory.rows.stack),
             "reward": state.reward,
@@ -181,13 +181,13 @@ class InGraphLoop:
           now: [1] time steps before this one.
         """
         period, new_steps = self.fed.learn_period, counts.new_steps
-        if self._config.rollout:
+        if self.config.rollout:
             new_steps = tf.minimum(now[0], 1)
         age = tf.minimum(counts.learn_age, period - 1) + new_steps
         phases, age = age // period, age % period
-        if self._config.rollout:
+        if self.config.rollout:
             return phases * self.fed.updates_per_learn, age
-        begun = tf.cast(counts.env_step >= self._config.learn_start, tf.int64)
+        begun = tf.cast(counts.env_step >= self.config.learn_start, tf.int64)
         return begun * phases * self.fed.updates_per_learn, age
 
     def _learn(self, due: tf.Tensor, arm: tf.Tensor, learned: _Carried) -> Any:

@@ -25,15 +25,14 @@ def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
     assert agent.chunks is not None
     while state.env_step < config.env_steps:
         live.env_step = state.env_step
-        log_due = state.env_step >= state.next_log
         updates = agent.updates
         try:
             chunk = agent.chunks.run(_counts(state), longest - state.tick % longest)
         except DivergedInChunk as error:
             error.tick = _tick(error.chunk, state, None)
             raise
-        stats = LearnStats(*chunk.stats) if log_due and agent.updates > updates else None
-        state.next_log += (stats is not None) * config.log_period
+        logs = agent.updates > updates and state.takes_stats(config.log_period)
+        stats = LearnStats(*chunk.stats) if logs else None
         tick = _tick(chunk, state, stats)
         live.env_step = state.env_step
         yield tick

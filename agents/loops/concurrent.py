@@ -39,9 +39,8 @@ def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None)
             agent.follow()
             learned = None
             if state.due_updates:
-                log_due = state.env_step >= state.next_log
-                learned = learner.submit(agent.plan(state.due_updates, stats=log_due))
-                state.next_log += log_due * config.log_period
+                wanted = state.takes_stats(config.log_period)
+                learned = learner.submit(agent.plan(state.due_updates, stats=wanted))
             phase = _Phase(agent, envs)
             try:
                 step, actions = phase.collect(step, state, longest)

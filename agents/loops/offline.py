@@ -26,9 +26,7 @@ def offline_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) ->
     while state.env_step < config.env_steps:
         due, stats = state.updates_due(config, live), None
         if due:
-            log_due = state.env_step >= state.next_log
-            stats = agent.learn(due, stats=log_due)
-            state.next_log += log_due * config.log_period
+            stats = agent.learn(due, stats=state.takes_stats(config.log_period))
         state.count(1)
         live.env_step = state.env_step
         yield Tick(state.env_step, (), (), stats, _NO_ACTIONS, None)

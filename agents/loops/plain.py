@@ -19,15 +19,15 @@ from rl_core.errors import EnvFault
 class Tick(NamedTuple):
     """Results of the time steps between two safe points.
 
-    The plain loop has one time step per tick; the concurrent and the compiled loop have several.
+    The plain loop has one time step per tick; the others may have several.
     """
 
     env_step: int  # transitions so far, over all envs
     episodes: tuple[Episode, ...]  # finished since the last tick
     ended_at: tuple[int, ...]  # env step after the time step that ended each episode
     stats: LearnStats | None  # statistics of the last update, once every `log_period` env steps
-    actions: np.ndarray  # [N], of the last time step
-    step: Step | None  # result of `actions`, valid until the next tick; None if compiled
+    actions: np.ndarray  # [N], of the last time step; empty where Python steps no envs
+    step: Step | None  # result of `actions`, valid until the next tick; None if they are empty
 
 
 def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
@@ -54,9 +54,7 @@ def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
             # Learn after storing, so that a phase can sample every env step that it counts.
             due, stats = state.updates_due(config, live), None
             if due:
-                log_due = state.env_step >= state.next_log
-                stats = agent.learn(due, stats=log_due)
-                state.next_log += log_due * config.log_period
+                stats = agent.learn(due, stats=state.takes_stats(config.log_period))
             step = envs.step(actions)
             state.count(envs.num_envs - int(np.count_nonzero(step.autoreset)))
             live.env_step = state.env_step
@@ -120,6 +118,13 @@ class LoopState:
         if not phases or self.env_step < config.learn_start:
             return 0
         return int(phases * live["updates_per_learn"])
+
+    def takes_stats(self, log_period: int) -> bool:
+        """Says whether updates that are made now give statistics; then the next are a period on."""
+        due = self.env_step >= self.next_log
+        if due:
+            self.next_log = (self.env_step // log_period + 1) * log_period
+        return due
 
     def count(self, new_steps: int) -> None:
         """Adds one time step, which had `new_steps` transitions."""

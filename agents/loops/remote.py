@@ -92,10 +92,7 @@ def _learn(agent: DqnAgent, updates: int, state: LoopState) -> LearnStats | None
     """Makes the updates that are due; returns statistics where a point of the curves is due."""
     if not updates:
         return None
-    log_due = state.env_step >= state.next_log
-    stats = agent.learn(updates, stats=log_due)
-    state.next_log += log_due * agent.config.log_period
-    return stats
+    return agent.learn(updates, stats=state.takes_stats(agent.config.log_period))
 
 
 class _Asking:

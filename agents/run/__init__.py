@@ -27,7 +27,7 @@ wandb_store.py   a run at Weights & Biases
 wandb_file.py    reads a W&B run's own file
 trackio_store.py  a run in Trackio's database
 sink_choice.py   the sinks that a run reports to
-clock.py         the seconds of training
+clock.py         the seconds of training, and its speed
 terminal.py      Display: the progress of one run
 screen.py        Screen: the progress of one run or several on the terminal
 trace.py         a checksum of every time step

@@ -14,7 +14,7 @@ from agents.dqn.agent import DqnAgent
 from agents.dqn.copy_rule import Looked
 from agents.loops.evaluation import Returns
 from agents.loops.plain import Tick
-from agents.run.clock import TrainingClock
+from agents.run.clock import Speed, TrainingClock
 from agents.run.copies_drawn import CopiesDrawn
 from agents.run.histograms import Histograms, histogram_tags
 from agents.run.points import Points
@@ -26,8 +26,6 @@ from rl_core.control.exchanges import copy_of
 from rl_core.control.log import Entry
 from rl_core.graph.picture import picture
 from rl_core.hyperparameters import Hyperparameters
-
-_SPEED_SECONDS = 5.0
 
 
 class Reporter:
@@ -76,13 +74,11 @@ class Reporter:
         self._changed: set[str] = set()
         self.episodes = 0
         self._next_log = agent.config.log_period
-        self._speed = 0.0  # env steps per second between the last two points of its curve
         env_step = 0
         if state:
             env_step, self._next_log, self.episodes = state.env_step, state.next_log, state.episodes
             self._changed = set(state.changed)
-        self._clock = clock or TrainingClock()
-        self._last = (env_step, agent.updates, self._clock.seconds)
+        self._speed = Speed(clock or TrainingClock(), env_step, agent.updates)
         if not state:
             self._points.text("run/config", f"```toml\n{dump_config(agent.config)}```", 0)
 
@@ -97,13 +93,8 @@ class Reporter:
         return self._points.last
 
     def speed(self, env_step: int) -> float:
-        """Returns the env steps per second up to now, since the last point of its curve.
-
-        A time that is too short says nothing: then it is what that point says.
-        """
-        env_step_then, _, then = self._last
-        seconds = self._clock.seconds - then
-        return self._speed if seconds < _SPEED_SECONDS else (env_step - env_step_then) / seconds
+        """Returns the env steps per second up to this env step, at which the run is now."""
+        return self._speed.at(env_step)
 
     def tick(self, tick: Tick) -> None:
         """Reports one tick of the loop."""
@@ -117,9 +108,12 @@ class Reporter:
         if tick.stats is not None:
             self._write_learning(tick)
         if tick.env_step >= self._next_log:
-            due, self._next_log = self._next_log, self._next_log + self._agent.config.log_period
+            # A tick may have more env steps than a period.
+            period = self._agent.config.log_period
+            before, due = self._next_log - period, tick.env_step // period * period
+            self._next_log = due + period
             self._write_state(tick.env_step)
-            self._histograms.write_if_due(due, tick.env_step)
+            self._histograms.write_if_due(before, due, tick.env_step)
 
     def evaluation(self, returns: Returns, averaged: Returns, env_step: int) -> None:
         """Reports mean returns; `averaged` are those of the averaged weights, if there are any."""
@@ -209,17 +203,12 @@ class Reporter:
 
     def _write_state(self, env_step: int) -> None:
         agent, live = self._agent, self._agent.hyperparameters
-        now = self._clock.seconds
-        updates = agent.updates
-        steps_then, updates_then, then = self._last
-        self._last = (env_step, updates, now)
-        seconds = max(now - then, 1e-9)
-        self._speed = (env_step - steps_then) / seconds
+        env_steps, updates = self._speed.point(env_step, agent.updates)
         self._points.scalars(
             {
-                "speed/env_steps_per_second": self._speed,
-                "speed/updates_per_second": (updates - updates_then) / seconds,
-                "learn/updates": updates,
+                "speed/env_steps_per_second": env_steps,
+                "speed/updates_per_second": updates,
+                "learn/updates": agent.updates,
                 "live/epsilon": live["epsilon"],
                 "live/learning_rate": live["learning_rate"],
                 "live/arm": agent.learner.freeze.arm,

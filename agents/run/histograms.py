@@ -21,16 +21,15 @@ class Histograms:
     def __init__(self, agent: DqnAgent, points: Points) -> None:
         self._agent, self._points = agent, points
 
-    def write_if_due(self, due: int, env_step: int) -> None:
+    def write_if_due(self, before: int, due: int, env_step: int) -> None:
         """Reports them if their period ends between two points of the curves.
 
         Args:
-          due: env step at which a point of the curves was due.
+          before, due: env steps at which the point before and this one were due.
           env_step: env step now.
         """
         period = self._agent.hyperparameters["histograms"]
         # Periods are counted from env step 0, so a resumed run needs to know nothing else.
-        before = due - self._agent.config.log_period
         if period and due // period > before // period:
             self._write(env_step)
 

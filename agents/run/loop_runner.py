@@ -76,7 +76,7 @@ class LoopRunner:
     """Runs the loop until the run ends, is stopped, or fails.
 
     Attributes:
-      on_tick: called after every time step of all envs.
+      on_tick: called after every tick of the loop.
       repeat: a recorded run that is run again, without checkpoints and evaluations.
       all others: the parts of the run.
     """

@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from agents.dqn.agent import DqnAgent
 from agents.loops.choice import longest_tick
 from agents.loops.evaluation import Returns
@@ -49,7 +47,7 @@ class Run:
       directory: of the run.
       display: shows its progress.
       interrupt: true once Ctrl-C was pressed.
-      on_tick: called after every time step of all envs.
+      on_tick: called after every tick of the loop.
       repeat: a recorded run that is run again; takes no other changes, and does not evaluate.
       resumed: the moment that agent, envs and files were brought back to; None if the run is new.
       lock: of the directory, if it is held already.
@@ -233,10 +231,10 @@ class Run:
 
     def _progress(self) -> Mapping[str, Any]:
         """The fields of RunState that come from the curves."""
-        returns, reporter = self._display.recent_returns, self._reporter
+        reporter = self._reporter
         return {
             "env_steps_per_second": reporter.speed(self._state.env_step),
             "episodes": reporter.episodes,
-            "mean_return": float(np.mean(returns)) if returns else None,
+            "mean_return": self._display.mean_return,
             "recent": reporter.recent,
         }

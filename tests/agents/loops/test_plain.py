@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agents.config.model import DqnConfig
-from agents.loops.plain import LearnClock, training_loop
+from agents.loops.plain import LearnClock, LoopState, training_loop
 from envs import make_envs
 from envs.interface import Step
 from rl_core.hyperparameters import Hyperparameters
@@ -327,3 +327,13 @@ def test_the_fakes_have_what_the_real_ones_have():
     real = SimpleNamespace(agent=dir(DqnAgent), envs=dir(Envs))
     assert {"step", "learn"} <= set(real.agent)
     assert {"reset", "step"} <= set(real.envs)
+
+
+def test_statistics_come_once_in_a_period_also_after_many_without_an_update():
+    state, period = LoopState(next_log=10), 10
+    taken = []
+    for env_step in range(43, 70):  # the first update of a long `learn_start`
+        state.env_step = env_step
+        if state.takes_stats(period):
+            taken.append(env_step)
+    assert taken == [43, 50, 60] and state.next_log == 70

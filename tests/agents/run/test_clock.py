@@ -21,8 +21,22 @@ def test_it_counts_the_seconds_that_are_not_left_out_and_those_before_a_resume(n
     now.now += 2
     with clock.stopped():
         now.now += 50
+        assert clock.seconds == 9.0  # it stands still
     now.now += 1
     assert clock.seconds == 10.0  # 7 + 2 + 1
+
+
+def test_a_pause_within_an_evaluation_is_left_out_once(now):
+    clock = TrainingClock()
+    now.now += 2
+    with clock.stopped():
+        now.now += 10
+        with clock.stopped():
+            now.now += 20
+        now.now += 30
+        assert clock.seconds == 2.0
+    now.now += 1
+    assert clock.seconds == 3.0
 
 
 def test_time_until_an_exception_is_left_out_too(now):

@@ -251,3 +251,16 @@ def test_the_speed_is_that_of_now_and_not_of_the_point_before(lab, tmp_path):
     assert until(103, seconds=16.0) == 0.5  # 3 env steps in 6 seconds
     assert reporter.recent["speed/env_steps_per_second"] == (100, 10.0)
     reporter.close()
+
+
+def test_histograms_come_at_their_period_also_where_a_tick_is_longer_than_that_of_curves(
+    lab, tmp_path
+):
+    agent = lab.agent(log_period=10)
+    agent.hyperparameters["histograms"] = 100
+    reporter, written = Reporter(tmp_path / "run", agent, pytest.fail), []
+    reporter._histograms._write = written.append
+    for env_step in range(80, 401, 80):  # as chunks have them
+        reporter.tick(Tick(env_step, (), (), None, np.zeros(1), None))
+    assert written == [160, 240, 320, 400]  # 100 lies before 160, 200 before 240, ...
+    reporter.close()
