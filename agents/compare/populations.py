@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from agents.compare.kept import Kept
 from agents.compare.plan import Arm, Loaded, Wanted
@@ -23,9 +24,10 @@ from rl_core.errors import RunDirError
 def jobs_for(loaded: Loaded, wanted: Iterable[Wanted], kept: Kept, out: Path) -> list[Job]:
     """Returns the jobs of the populations in which a run is missing.
 
-    A population's seeds are kept all at once, so what is missing after an interruption falls into
-    the same populations, which go on in their directories. Arms that are alike have their runs in
-    common.
+    A population that was interrupted, or of which a member has failed, goes on in its directory:
+    it is found again because all runs that are wanted, also the finished ones, fall into the same
+    populations. Runs that are missing elsewhere come together in new ones. Arms that are alike have
+    their runs in common.
 
     Args:
       wanted: all runs that the comparison needs now.
@@ -38,17 +40,45 @@ def jobs_for(loaded: Loaded, wanted: Iterable[Wanted], kept: Kept, out: Path) ->
     forms: dict[tuple[str, str], list[Wanted]] = {}
     seen = set()
     for run in wanted:
-        of = kept[run.env, run.arm]
-        alike = id(of), run.seed
-        if run.seed not in of.seeds and alike not in seen:
+        alike = id(kept[run.env, run.arm]), run.seed
+        if alike not in seen:
             seen.add(alike)
             form = _form(loaded.config(*run))
             forms.setdefault((run.env, form), []).append(run)
-    jobs, together = [], loaded.plan.together
+    jobs = []
     for runs in forms.values():
-        for first in range(0, len(runs), together):
-            jobs.append(_job(loaded, runs[first : first + together], kept, out))
+        populations = _populations(loaded, runs)
+        begun = [of for of in populations if of.lacks(kept) and of.path(out).exists()]
+        left = [run for of in populations if of not in begun for run in of.lacks(kept)]
+        jobs += [_job(loaded, of, kept, out) for of in (*begun, *_populations(loaded, left))]
     return jobs
+
+
+class _Population(NamedTuple):
+    """Runs that one process trains together."""
+
+    members: tuple[Wanted, ...]
+    config: DqnConfig  # of the first
+    text: bytes  # the file of the population
+    name: str
+
+    def path(self, out: Path) -> Path:
+        return out / "runs" / self.name
+
+    def lacks(self, kept: Kept) -> list[Wanted]:
+        """Returns those that are not finished."""
+        return [of for of in self.members if of.seed not in kept[of.env, of.arm].seeds]
+
+
+def _populations(loaded: Loaded, runs: Sequence[Wanted]) -> list[_Population]:
+    found, together = [], loaded.plan.together
+    for first in range(0, len(runs), together):
+        members = tuple(runs[first : first + together])
+        configs = [loaded.config(*of) for of in members]
+        text = population_text(configs).encode()
+        name = f"{members[0].env}-{hashlib.sha256(text).hexdigest()[:12]}"
+        found.append(_Population(members, configs[0], text, name))
+    return found
 
 
 def _form(config: DqnConfig) -> str:
@@ -58,16 +88,14 @@ def _form(config: DqnConfig) -> str:
     return json.dumps([fixed, sorted(live)], sort_keys=True)
 
 
-def _job(loaded: Loaded, members: Sequence[Wanted], kept: Kept, out: Path) -> Job:
-    configs = [loaded.config(*of) for of in members]
-    text = population_text(configs).encode()
-    name = f"{members[0].env}-{hashlib.sha256(text).hexdigest()[:12]}"
-    path, file = out / "runs" / name, out / "runs" / f"{name}.toml"
+def _job(loaded: Loaded, population: _Population, kept: Kept, out: Path) -> Job:
+    members, name, path = population.members, population.name, population.path(out)
+    file = path.with_name(f"{name}.toml")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunDirError(f"cannot write {file}: {error.strerror}") from None
-    write_file(file, text)
+    write_file(file, population.text)
     runs = dict(zip(members, (path / of for of in names_for(len(members))), strict=True))
 
     def failed(line: str) -> bool:
@@ -82,7 +110,7 @@ def _job(loaded: Loaded, members: Sequence[Wanted], kept: Kept, out: Path) -> Jo
         partial(env_steps_of_all, runs.values()),
         partial(_keep, runs, kept),
         failed,
-        portable=portable(configs[0], path, [*runs.values()], {str(file): text}),
+        portable=portable(population.config, path, [*runs.values()], {str(file): population.text}),
     )
 
 
@@ -95,6 +123,7 @@ def _said(loaded: Loaded, members: Sequence[Wanted]) -> str:
 def _keep(runs: Mapping[Wanted, Path], kept: Kept) -> None:
     by_arm: dict[tuple[str, Arm], dict[int, Path]] = {}
     for run, path in runs.items():
-        by_arm.setdefault((run.env, run.arm), {})[run.seed] = path
+        if run.seed not in kept[run.env, run.arm].seeds:
+            by_arm.setdefault((run.env, run.arm), {})[run.seed] = path
     for arm, found in by_arm.items():
         kept[arm].add(found)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shutil
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -118,6 +119,13 @@ def test_the_same_command_trains_nothing_again_and_writes_the_same_page(comparis
     comparison(fail="all")
     assert compare() == 0
     assert Path("comparison/page.md").read_bytes() == page
+    # Nor where a file of rows was lost: the runs are still there, and have ended.
+    comparison()
+    row = Path("comparison/rows/CartPole/soft-0.1.json")
+    text = row.read_text()
+    row.unlink()
+    assert compare() == 0
+    assert row.read_text() == text
 
 
 def test_an_interrupted_comparison_goes_on_in_the_same_directories(comparison):
@@ -134,6 +142,8 @@ def test_only_what_is_missing_is_trained(comparison):
     compare()
     before = {*Path("comparison/runs").glob("*.toml")}
     Path("comparison/rows/CartPole/soft-0.1.json").unlink()
+    for run in Path("comparison/runs").glob("*/"):
+        shutil.rmtree(run)
     comparison(("seeds = {first = 5000, count = 3}", "seeds = {first = 5000, count = 4}"))
     assert compare() == 0
     new = [members_of(of) for of in {*Path("comparison/runs").glob("*.toml")} - before]
@@ -196,8 +206,15 @@ def test_one_member_that_failed_takes_nothing_from_the_others(comparison, capsys
     assert compare() == 1
     assert "has diverged" in capsys.readouterr().out
     assert {seed for of in rows().values() for seed in of["seeds"]} == {"0"}
+    before = tuning_populations()
     comparison()
     assert compare() == 0
+    assert tuning_populations() == before  # it went on with the others, in their directories
+
+
+def tuning_populations():
+    files = Path("comparison/runs").glob("*.toml")
+    return {of.name for of in files if min(members_of(of)) < 1_000}
 
 
 def test_the_way_that_had_as_much_tuning_is_compared_with_besides(comparison):
