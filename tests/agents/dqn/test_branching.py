@@ -425,7 +425,7 @@ def test_the_weights_of_a_network_are_those_that_are_made(lab, settings):
 def test_a_row_has_four_bytes_for_each_branch(lab):
     config = lab.config(replay_capacity=1_000)
     one, several = (
-        needs(config, (2,), np.dtype(np.float32), 8, branches=of)[0].nbytes for of in ((), SIZES)
+        needs(config, (2,), np.dtype(np.float32), 8, branches=of)[1].nbytes for of in ((), SIZES)
     )
     assert several - one == 1_000 * 8
 

@@ -19,7 +19,7 @@ ARMS = [("torso",), (), ("head", "value")]
 def loop_of(arms, rollout=0, **config):
     """All of a loop that its decisions read."""
     return SimpleNamespace(
-        _config=SimpleNamespace(rollout=rollout, **config),
+        config=SimpleNamespace(rollout=rollout, **config),
         _blocks=BLOCKS,
         _arms=arms,
         fed=chunk_placeholders(len(BLOCKS), len(arms), knobs=2),
