@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from agents.config.envs import envs_beside
+from agents.config.model import DqnConfig
 from agents.loops.evaluation import Returns, TooLong, Watch
 from agents.policy.load import load_policy
 from agents.saved.directory import PLAYED, RunDir
-from envs import Episode
+from envs import Envs, Episode
 from rl_core.arguments import path_of, require_function, require_whole
 from rl_core.board.events import write_apart
 from rl_core.board.once import animation_event
@@ -79,21 +80,11 @@ def play(
     mode = "rgb_array" if video or to_board else "human"
     if mode == "rgb_array":
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # lets pygame run without a screen
-    policy = load_policy(directory.path, averaged=averaged, best=best)
     seed = config.seed + _SEED_OFFSET if seed is None else seed
-    try:
-        envs = envs_beside(config, seed=seed, render_mode=mode)
-    except EnvError:
-        if config.vectorization in ("sync", "async"):
-            raise
-        # load_policy made such envs just now, so the cause can only be render_mode.
-        raise EnvError(
-            f"the vector env of {config.env_id!r} draws no pictures (no render_mode {mode!r})"
-        ) from None
     returns, env_steps = Returns(), 0
     with (
-        contextlib.closing(envs),
-        contextlib.closing(policy),
+        load_policy(directory.path, averaged=averaged, best=best) as policy,
+        contextlib.closing(_drawing(config, seed, mode)) as envs,
         _video(video, envs.frames_per_second) as add,
         _board(directory, to_board, envs.frames_per_second, policy.env_step) as show,
     ):
@@ -114,6 +105,18 @@ def play(
             ended = step.episodes + too_long.cut(step)
             env_steps += 1
             watch(len(returns), env_steps)
+
+
+def _drawing(config: DqnConfig, seed: int, mode: str) -> Envs:
+    """Makes envs that draw; the config's envs could be made without."""
+    try:
+        return envs_beside(config, seed=seed, render_mode=mode)
+    except EnvError:
+        if config.vectorization in ("sync", "async"):
+            raise
+        raise EnvError(
+            f"the vector env of {config.env_id!r} draws no pictures (no render_mode {mode!r})"
+        ) from None
 
 
 def _picture(frame: Any, env_id: str) -> np.ndarray:
