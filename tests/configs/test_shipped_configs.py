@@ -7,7 +7,8 @@ import pytest
 from agents.config.files import load_config, read_config, shipped_configs
 from agents.config.model import DqnConfig
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+ROOT = Path(__file__).parents[2]
+CONFIGS, ATARI = ROOT / "configs", ROOT / "docs" / "atari"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.toml"))
 
 
@@ -81,3 +82,13 @@ def test_the_defaults_are_within_their_own_bounds_and_survive_a_check():
         value = getattr(config, knob.name)
         for extreme in value.extremes() if hasattr(value, "extremes") else [value]:
             assert knob.check(extreme) == extreme
+
+
+@pytest.mark.parametrize("path", sorted(ATARI.glob("*.toml")), ids=lambda path: path.stem)
+def test_a_config_of_the_atari_page_plays_its_game_for_three_million_frames(path):
+    config = load_config(str(path))
+    assert path.stem == f"atari-qrdqn-{config.env_id.removeprefix('ALE/')[:-3].lower()}"
+    shipped = load_config("atari-qrdqn").model_dump()
+    differ = {key for key, value in config.model_dump().items() if value != shipped[key]}
+    assert differ <= {"env_id", "env_steps", "replay_capacity"}
+    assert 4 * config.env_steps == 3_000_000 and config.replay_capacity == config.env_steps
