@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agents.cluster import tree
 from agents.cluster.messages import PIECE, Have, Piece
+from agents.saved.directory import RESULT
 from rl_core.checkpoint.store import CheckpointError, read_manifest
 from rl_core.control.files import ControlFiles
 from rl_core.regular_file import open_regular
@@ -44,7 +45,7 @@ class NodeFiles:
         states = [path for path in there if path.endswith(tree.STATE)]
         others = [path for path in there if path not in states]
         if not last:
-            others = [path for path in others if not path.endswith(tree.RESULT)]
+            others = [path for path in others if not path.endswith(RESULT)]
         of_states, _ = self._pieces(states, have)
         pieces, more = self._pieces(others, have)
         return (pieces if more else [*pieces, *of_states]), gone, more

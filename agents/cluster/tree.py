@@ -17,7 +17,7 @@ from rl_core.checkpoint.store import is_checkpoint_file
 from rl_core.control.population import CHANGE, is_member_name
 from rl_core.errors import RunDirError
 
-RESULT, CONFIG, MACHINES = "result.json", "config.toml", "machines.json"
+CONFIG, MACHINES = "config.toml", "machines.json"
 LOG, STATE = "control/log.jsonl", "control/state.json"
 CHECKPOINTS = "checkpoints"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", re.ASCII)

@@ -11,6 +11,7 @@ from agents.cluster.connect import ClusterError
 from agents.cluster.home import Home
 from agents.cluster.messages import Have, Piece
 from agents.cluster.node_files import NodeFiles
+from agents.saved.directory import RESULT
 from rl_core.checkpoint.store import CheckpointError, CheckpointStore
 from rl_core.errors import RunDirError
 
@@ -177,12 +178,12 @@ def test_half_a_line_that_came_home_before_a_node_died_is_not_gone_on_with(run, 
 
 def test_results_come_last(run, node):
     files, path = node
-    (path / tree.RESULT).write_text("{}")
+    (path / RESULT).write_text("{}")
     home = Home(run)
     bring(home, files)
-    assert not (run / tree.RESULT).exists()
+    assert not (run / RESULT).exists()
     bring(home, files, last=True)
-    assert (run / tree.RESULT).exists()
+    assert (run / RESULT).exists()
 
 
 def test_curves_that_the_run_removed_are_removed_and_nothing_else(run, node):
