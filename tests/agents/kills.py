@@ -33,6 +33,7 @@ from rl_core.control.files import ControlFiles, submit
 from rl_core.control.log import read_log
 from rl_core.control.state import read_state
 from rl_core.errors import RunDirError
+from tests.agents.data.datasets import random_dataset
 
 CALLS = ("write", "pwrite", "fsync", "rename", "unlink", "replace", "rmdir", "mkdir", "truncate")
 SETTINGS = {
@@ -51,6 +52,7 @@ SETTINGS = {
     "checkpoint_seconds": 0.05,
 }
 
+DATASET = "a dataset"  # stands for one that is written for the campaign
 ARMS = [{"exempt": ["head"], "updates": 7}, {"exempt": ["torso"], "updates": 5}]
 SHORTER = SETTINGS | {"env_steps": 1_200, "eval_period": 500, "log_period": 100}
 # None: as by default; rollouts have no replay and no target network.
@@ -103,6 +105,18 @@ KINDS = {
         "loop": "compiled", "env_id": "InGraph/CartPole-v1", "env_wrapper": None,
         "env_wrapper_kwargs": None, "chunk": 20,
     },
+    "demonstrations": {
+        "begin_with": DATASET, "prioritized": True, "demonstration_bonus": 0.5,
+        "margin_weight": 0.5, "n_step": 2,
+    },
+    "demonstrations, concurrent": {
+        "begin_with": DATASET, "margin_weight": 0.5, "loop": "concurrent", "learn_period": 16,
+        "updates_per_learn": 4, "num_envs": 2,
+    },
+    "demonstrations, compiled": {
+        "begin_with": DATASET, "loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 20,
+    },
+    "offline": {"offline": DATASET, "cql_weight": 0.5, "replay_capacity": None, "epsilon": None},
     "chain": {"chain": 3, "refresh_period": 5},
     "chain of heads, compiled": {
         "loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 20, "chain": 3,
@@ -155,14 +169,15 @@ def torture(folder, kills, seed=0, words=""):
     """
     rng, equal = random.Random(seed), 0
     straight, kinds = {}, [name for name in KINDS if words in name]
+    dataset = random_dataset(folder / "random-v0")
     for name in kinds:
         begin = time.monotonic()
         run = prepared(folder / f"straight-{len(straight)}")
-        finish(child(run, begin=True, settings=of_kind(name), on_tick=steer))
+        finish(child(run, begin=True, settings=of_kind(name, dataset), on_tick=steer))
         straight[name] = digest_of(run), time.monotonic() - begin
     for number in track(range(kills), "killing", disable=not sys.stderr.isatty()):
         name = kinds[number % len(kinds)]
-        settings, (wanted, seconds) = of_kind(name), straight[name]
+        settings, (wanted, seconds) = of_kind(name, dataset), straight[name]
         run = killed(folder / "run", settings, rng, seconds)
         finish(child(run, begin=not begun(run), settings=settings, on_tick=steer))
         # After a resume actors that run freely deliver in another order, which is recorded.
@@ -176,9 +191,10 @@ def torture(folder, kills, seed=0, words=""):
     return equal
 
 
-def of_kind(name):
+def of_kind(name, dataset):
     """The settings of a kind."""
-    return {key: value for key, value in (SHORTER | KINDS[name]).items() if value is not None}
+    settings = {key: value for key, value in (SHORTER | KINDS[name]).items() if value is not None}
+    return {key: str(dataset) if value == DATASET else value for key, value in settings.items()}
 
 
 def prepared(run):
