@@ -82,10 +82,10 @@ class Compare:
         from agents.compare.scores import Scores
 
         scores = Scores(loaded, kept)
-        ended = self._run(loaded, kept, scores.tuning(), console)
+        ended = self._run(loaded, kept, scores.choices.tuning(), console)
         if ended.signal or ended.failed:
             return ended
-        scores.require(scores.tuning())
+        scores.require(scores.choices.tuning())
         return self._run(loaded, kept, scores.fresh(), console)
 
     def _run(self, loaded: Loaded, kept: Kept, wanted: Iterable[Wanted], console: Console) -> Ended:
@@ -101,7 +101,7 @@ class Compare:
         from agents.compare.scores import Scores
 
         scores = Scores(loaded, kept)
-        scores.require(scores.tuning())
+        scores.require(scores.choices.tuning())
         scores.require(scores.fresh())
         page = self.page or self.out / "page.md"
         with console.status("statistics and pictures"):

@@ -93,6 +93,7 @@ class Section(Settings):
       title, text: Markdown; the numbers follow it.
       curves: groups whose scores are drawn against their values, on each env.
       axis: words of the pictures' horizontal axis; by default the key in which arms differ.
+      quarters: groups for whose arms a table says what score each quarter of the run had.
       signs: groups for whose arms a table says what TensorBoard's curves showed while they ran.
       differences: groups that are compared with the baseline's best arm, on each env.
       against: a group with which they are compared besides, such as one that had as much tuning.
@@ -102,6 +103,7 @@ class Section(Settings):
     text: str = ""
     curves: tuple[str, ...] = Field((), strict=False)
     axis: str = ""
+    quarters: tuple[str, ...] = Field((), strict=False)
     signs: tuple[str, ...] = Field((), strict=False)
     differences: tuple[str, ...] = Field((), strict=False)
     against: str = ""
@@ -131,6 +133,8 @@ class Plan(Settings):
       together: runs that one process trains as a population.
       baseline: the group whose best arm on an env, by tuning seeds, is what others are compared
         with there.
+      constants: groups that change nothing while they run, of whose arms the best one on an env, by
+        tuning seeds, is what others are compared with besides.
     """
 
     title: str
@@ -139,6 +143,7 @@ class Plan(Settings):
     tuning: Seeds
     together: int = Field(20, ge=1, le=1_000)
     baseline: str
+    constants: tuple[str, ...] = Field((), strict=False)
     envs: dict[str, EnvPart]
     groups: dict[str, Group]
     sections: list[Section]
@@ -157,10 +162,11 @@ class Plan(Settings):
 
     @model_validator(mode="after")
     def _check_names(self) -> Plan:
-        named = [self.baseline]
+        named = [self.baseline, *self.constants]
         named += [name for env in self.envs.values() for name in env.without]
         for of in self.sections:
-            named += [*of.curves, *of.signs, *of.differences, *([of.against] if of.against else ())]
+            named += [*of.curves, *of.quarters, *of.signs, *of.differences]
+            named += [of.against] if of.against else []
         for name in named:
             if name not in self.groups:
                 raise ValueError(
@@ -187,6 +193,9 @@ class Plan(Settings):
         for name, env in self.envs.items():
             if self.baseline in env.without:
                 raise ValueError(f"{name} is without the baseline, with which all is compared")
+        for name in self.constants:
+            if name not in self.tuned_groups:
+                raise ValueError(f"{name} has no tuning seeds: choose = true gives a constant some")
         for name, group in self.groups.items():
             if "seed" in (group.over, *group.set):
                 raise ValueError(f"{name} sets the seed: seeds are those of the comparison")
@@ -214,6 +223,11 @@ class Plan(Settings):
     def choosing(self) -> list[str]:
         """Names of the envs on which arms are chosen for all."""
         return [name for name, env in self.envs.items() if not env.held_out]
+
+    @property
+    def tuned_groups(self) -> list[str]:
+        """Names of the groups whose arms are all trained with tuning seeds."""
+        return [name for name, of in self.groups.items() if of.choose or name == self.baseline]
 
     def arms(self, group: str) -> list[Arm]:
         """Returns the arms of a group."""

@@ -1,32 +1,18 @@
-"""Scores of arms: the area under a greedy curve, the best arm of a group, paired differences."""
+"""Scores of arms on fresh seeds, and their differences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
+from agents.compare.areas import Score
+from agents.compare.choices import Choices
+from agents.compare.differences import Difference, mean, paired
 from agents.compare.kept import Kept, KeptSeed
 from agents.compare.plan import Arm, Loaded, Wanted
-from agents.results.statistics import stratified_bootstrap
-from agents.results.table import Estimate, estimate
+from agents.results.table import Estimate
 from rl_core.errors import RlCoreError
-
-Score = Callable[[KeptSeed], float]
-
-
-def area(seed: KeptSeed) -> float:
-    """Returns the area under a seed's greedy curve, divided by its length in env steps.
-
-    The curve is straight between two evaluations, and before the first one as high as there.
-    """
-    steps, values = zip(*seed.curve, strict=True)
-    return float(np.trapezoid([values[0], *values], [0, *steps]) / steps[-1])
-
-
-def final(seed: KeptSeed) -> float:
-    """Returns the mean return of a seed's final greedy episodes."""
-    return seed.mean
 
 
 class Scores:
@@ -35,22 +21,14 @@ class Scores:
     Args:
       loaded: the comparison.
       kept: its finished seeds.
+
+    Attributes:
+      choices: the arms that are chosen on tuning seeds.
     """
 
     def __init__(self, loaded: Loaded, kept: Kept) -> None:
         self._plan, self._kept = loaded.plan, kept
-
-    # What has to be trained.
-
-    def tuning(self) -> Iterator[Wanted]:
-        """Yields the runs by which arms are chosen."""
-        plan = self._plan
-        for env in plan.envs:
-            for group in plan.groups_on(env):
-                chosen = plan.groups[group].choose and env in plan.choosing
-                if group == plan.baseline or chosen:
-                    for arm in plan.arms(group):
-                        yield from (Wanted(env, arm, seed) for seed in plan.tuned(env))
+        self.choices = Choices(loaded, kept)
 
     def fresh(self) -> Iterator[Wanted]:
         """Yields the runs that are compared; all of `tuning` are finished."""
@@ -60,12 +38,18 @@ class Scores:
 
     def compared(self, env: str) -> Iterator[Arm]:
         """Yields the arms that are trained with fresh seeds on an env."""
-        for group in self._plan.groups_on(env):
-            yield from self.shown(group)
+        arms = [arm for group in self._plan.groups_on(env) for arm in self.shown(group)]
+        if self._plan.constants:
+            arms.append(self.choices.best_of_constants(env))
+        yield from dict.fromkeys(arms)
 
     def shown(self, group: str) -> list[Arm]:
         """Returns the arms of a group that have fresh seeds: all, or the chosen one."""
-        return [self.chosen(group)] if self._plan.groups[group].choose else self._plan.arms(group)
+        return (
+            [self.choices.chosen(group)]
+            if self._plan.groups[group].choose
+            else self._plan.arms(group)
+        )
 
     def require(self, wanted: Iterator[Wanted]) -> None:
         """Requires that runs are finished.
@@ -82,24 +66,9 @@ class Scores:
 
     def trained(self, env: str) -> list[KeptSeed]:
         """Returns all runs on an env that chose arms or are compared, each once."""
-        wanted = [of for of in (*self.tuning(), *self.fresh()) if of.env == env]
+        wanted = [of for of in (*self.choices.tuning(), *self.fresh()) if of.env == env]
         runs = {(id(self._kept[of.env, of.arm]), of.seed): of for of in wanted}
         return [self._kept[of.env, of.arm].seeds[of.seed] for of in runs.values()]
-
-    # What they come to.
-
-    def best_constant(self, env: str) -> Arm:
-        """Returns the baseline's arm with the largest area on an env, by tuning seeds."""
-        return max(self._plan.arms(self._plan.baseline), key=lambda arm: self._tuned(env, arm))
-
-    def chosen(self, group: str) -> Arm:
-        """Returns the arm of a group that is the best over all envs, by tuning seeds.
-
-        Envs that are held out do not count. On each other env its area is compared with that of
-        the best constant, in units of the distance between the best and the worst constant there;
-        the mean over envs decides.
-        """
-        return max(self._plan.arms(group), key=self._standing)
 
     def of(self, env: str, arm: Arm, score: Score) -> list[float]:
         """Returns the scores of an arm on an env, of the fresh seeds."""
@@ -108,9 +77,9 @@ class Scores:
 
     def estimate(self, env: str, arm: Arm, score: Score) -> Estimate:
         """Returns the mean over fresh seeds, with its interval."""
-        return estimate(self.of(env, arm, score), np.mean)
+        return mean(self.of(env, arm, score))
 
-    def difference(self, env: str, arm: Arm, other: Arm, score: Score) -> Estimate | None:
+    def difference(self, env: str, arm: Arm, other: Arm, score: Score) -> Difference | None:
         """Returns the mean over fresh seeds of the difference from another arm's same seed.
 
         Runs of one seed are pairs: their envs have the same seeds, and networks of one shape have
@@ -133,23 +102,3 @@ class Scores:
         values = [kept[n].signs[tag][quarter] for n in self._plan.fresh(env)]
         found = [value for value in values if value is not None]
         return float(np.mean(found)) if len(found) == len(values) else None
-
-    def _tuned(self, env: str, arm: Arm) -> float:
-        seeds = self._kept[env, arm].seeds
-        return float(np.mean([area(seeds[n]) for n in self._plan.tuned(env)]))
-
-    def _standing(self, arm: Arm) -> float:
-        plan, standings = self._plan, []
-        for env in plan.choosing:
-            if arm.group in plan.groups_on(env):
-                constants = [self._tuned(env, of) for of in plan.arms(plan.baseline)]
-                spread = max(constants) - min(constants) or 1.0
-                standings.append((self._tuned(env, arm) - max(constants)) / spread)
-        return float(np.mean(standings))
-
-
-def paired(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
-    """Returns the mean of the differences of pairs; its interval resamples pairs."""
-    differences = np.subtract(ours, theirs)
-    interval = stratified_bootstrap([differences], np.mean) if differences.size > 1 else None
-    return Estimate(float(np.mean(differences)), interval)

@@ -58,22 +58,22 @@ def test_arms_are_chosen_on_tuning_seeds_and_compared_on_fresh_ones(comparison, 
     assert found["Other/hard-100.json"]["seeds"]["5001"]["digest"] == "5001-100"
     page = Path("comparison/page.md").read_text()
     assert page.startswith("# When?\n\nAn introduction.\n\nMade by\n\n```\ntargetnet compare")
-    assert table(page, "## What was chosen") == [
-        ["CartPole", "`hard-100`"],
-        ["Other", "`hard-100`"],
+    assert table(page, "## Chosen on tuning seeds") == [
+        ["CartPole", "`hard-100`", "`100` in 100%"],
+        ["Other", "`hard-100`", "`100` in 100%"],
     ]
-    assert "| another | `sync_period` | `60` | `20, 60` |" in page
+    assert "| another | `sync_period` | `60` | `60` in 100% | `20, 60` |" in page
     # By the formula another period costs 100 for each decade, and seeds differ alike.
-    (first, *_), (second, *_) = [row[1:] for row in table(page, "### Differences: final")]
-    assert first == "-22.2 [-22.2, -22.2]" and second == "-130.1 [-130.1, -130.1]"
-    assert [row[-2:] for row in table(page, "### Differences: final")] == [["0", "2"]] * 2
+    (first, *_), (second, *_) = [row[1:] for row in table(page, "Differences: final")]
+    assert first == "**-22.2 [-22.2, -22.2]**" and second == "**-130.1 [-130.1, -130.1]**"
+    assert [row[-2:] for row in table(page, "Differences: final")] == [["0", "2"]] * 2
+    assert table(page, "Promised by tuning seeds")[0][0] == "another"
     assert "](page/CartPole-hard-soft.png)" in page and "](page/Other-hard.png)" in page
     assert Path("comparison/page/CartPole-hard-soft.png").read_bytes().startswith(b"\x89PNG")
     assert [row[:4] for row in table(page, "## What was trained")] == [
         ["CartPole", "31", "0 to 1", "5000 to 5002"],
         ["Other", "20", "0 to 1", "5000 to 5001"],
     ]
-    assert "Of 4 such intervals about 0.2 would leave 0 out by chance" in page
     assert f"tensorflow {version('tensorflow')}, " in page
     assert "page: comparison/page.md" in capsys.readouterr().out
 
@@ -88,7 +88,7 @@ def test_fresh_seeds_choose_nothing(comparison):
     path.write_text(json.dumps(kept))
     compare("--finished")
     page = Path("comparison/page.md").read_text()
-    assert table(page, "## What was chosen")[0] == ["CartPole", "`hard-100`"]
+    assert table(page, "## Chosen on tuning seeds")[0][:2] == ["CartPole", "`hard-100`"]
 
 
 def test_the_page_says_what_the_curves_showed_in_the_second_quarter(comparison):
@@ -178,7 +178,7 @@ def test_arms_that_are_alike_have_their_runs_in_common(comparison):
     assert len(trained) == sum(len(of["seeds"]) for of in found.values())  # nothing twice
     assert [*found["CartPole/hard-100.json"]["seeds"]] == ["0", "1", "5000", "5001", "5002"]
     page = Path("comparison/page.md").read_text()
-    differences = table(page, "### Differences: final")
+    differences = table(page, "Differences: final")
     assert differences[0] == ["another", "the same runs", "the same runs", "0", "0"]
     # 3 + 1 arms with 2 tuning seeds; of hard, soft and alone, 3 + 2 + 1 arms with fresh ones.
     assert table(page, "## What was trained")[0][:2] == ["CartPole", str(4 * 2 + 6 * 3)]
@@ -222,8 +222,8 @@ def test_the_way_that_had_as_much_tuning_is_compared_with_besides(comparison):
     assert compare() == 0
     page = Path("comparison/page.md").read_text()
     # A period of 5 beside 60, by the formula.
-    assert table(page, "### Differences from `other-60`: final")[0][1:] == [
-        "-107.9 [-107.9, -107.9]", "-107.9 [-107.9, -107.9]", "0", "2",
+    assert table(page, "Differences from `other-60`: final")[0][1:] == [
+        "**-107.9 [-107.9, -107.9]**", "**-107.9 [-107.9, -107.9]**", "0", "2",
     ]  # fmt: skip
 
 

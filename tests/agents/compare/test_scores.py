@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agents.compare.areas import area, final, quarter, second_half
 from agents.compare.kept import KeptSeed, quarters_of
 from agents.compare.plan import Arm, load_plan
-from agents.compare.scores import Scores, area, final, paired
+from agents.compare.scores import Scores
 
 
 class Seeds:
@@ -35,19 +36,20 @@ def test_the_area_is_that_under_the_curve_whenever_it_was_evaluated():
     assert area(of_curve((7, 3.0))) == 3
 
 
+def test_the_area_of_a_quarter_is_that_of_the_curve_between_its_borders():
+    """0 up to 100, then to 40 at 200, and 40 up to 400."""
+    found = of_curve((100, 0.0), (200, 40.0), (400, 40.0))
+    assert [quarter(i, found) for i in range(4)] == [0, 20, 40, 40]
+    assert second_half(found) == 40 and area(found) == 25
+    # A border between two evaluations, 10 above the one before.
+    assert quarter(1, of_curve((50, 0.0), (150, 20.0), (400, 20.0))) == (10 + 20) / 2 / 2 + 20 / 2
+
+
 def test_what_a_curve_showed_is_its_mean_in_each_quarter():
     """A point on a border is of the quarter that begins there; the last one is of the last."""
     curve = [(0, 1.0), (99, 3.0), (100, 5.0), (300, 7.0), (400, 8.0)]
     found = quarters_of({"a": curve, "b": [], "c": [(1, float("inf"))]}, 400)
     assert found == {"a": [2.0, 5.0, None, 7.5], "b": [None] * 4, "c": [None] * 4}
-
-
-def test_differences_are_of_pairs():
-    found = paired([1.0, 12.0, 103.0], [0.0, 10.0, 100.0])
-    assert found.value == 2.0
-    # Seeds lie 50 apart; unpaired, the interval would be as wide as that.
-    assert 1.0 <= found.interval.low < 2.0 < found.interval.high <= 3.0
-    assert paired([3.0], [1.0]).interval is None
 
 
 @pytest.fixture
@@ -66,14 +68,14 @@ def scores(comparison):
 
 
 def test_the_best_constant_is_that_of_each_env(scores):
-    assert scores.best_constant("CartPole") == Arm("hard", 1)
-    assert scores.best_constant("Other") == Arm("hard", 2)
+    assert scores.choices.best_constant("CartPole") == Arm("hard", 1)
+    assert scores.choices.best_constant("Other") == Arm("hard", 2)
 
 
 def test_one_arm_is_chosen_for_all_envs_by_shares_of_the_spread(scores):
-    assert scores._standing(Arm("other", 0)) == pytest.approx((0.2 - 0.4) / 2)
-    assert scores._standing(Arm("other", 1)) == pytest.approx((-0.05 + 0.0) / 2)
-    assert scores.chosen("other") == Arm("other", 1)
+    standings = scores.choices._standings("other", scores.choices._seeds)[:, 0]
+    assert standings.tolist() == pytest.approx([(0.2 - 0.4) / 2, (-0.05 + 0.0) / 2])
+    assert scores.choices.chosen("other") == Arm("other", 1)
 
 
 def test_an_env_that_is_held_out_chooses_its_own_constant_alone(scores, comparison):
@@ -81,10 +83,10 @@ def test_an_env_that_is_held_out_chooses_its_own_constant_alone(scores, comparis
         ("[envs.Other]\n", "[envs.Other]\nheld_out = true\ntuning = {first = 7, count = 1}\n")
     )
     held = Scores(load_plan(path), scores._kept)
-    assert held.chosen("other") == Arm("other", 0)
-    wanted = [of for of in held.tuning() if of.env == "Other"]
+    assert held.choices.chosen("other") == Arm("other", 0)
+    wanted = [of for of in held.choices.tuning() if of.env == "Other"]
     assert [(of.arm.group, of.seed) for of in wanted] == [("hard", 7)] * 3
-    assert len([*held.tuning()]) == 2 * 5 + 3
+    assert len([*held.choices.tuning()]) == 2 * 5 + 3
 
 
 def test_the_study_of_the_project_is_a_comparison():
@@ -96,7 +98,7 @@ def test_what_is_compared_is_every_arm_but_of_those_chosen_from_one(scores):
     assert [*scores.compared("Other")] == [
         Arm("hard", 0), Arm("hard", 1), Arm("hard", 2), Arm("other", 1), Arm("alone", 0),
     ]  # fmt: skip
-    assert len([*scores.tuning()]) == 2 * 5 * 2
+    assert len([*scores.choices.tuning()]) == 2 * 5 * 2
     assert len([*scores.fresh()]) == 7 * 3 + 5 * 2
 
 
@@ -104,3 +106,32 @@ def test_estimates_are_means_of_fresh_seeds(comparison):
     kept = {("CartPole", Arm("alone", 0)): Seeds(s0=1_000, s5000=1, s5001=2, s5002=6)}
     found = Scores(load_plan(comparison()), kept).estimate("CartPole", Arm("alone", 0), area)
     assert found.value == 3.0 and np.isfinite(found.interval).all()
+
+
+def test_how_firm_a_choice_is_are_shares_of_draws_of_tuning_seeds(comparison):
+    """Two seeds, of which each decides for another arm: both drawn alike in a quarter each."""
+    areas = {("CartPole", Arm("hard", i)): 0 for i in range(3)}
+    kept = {arm: Seeds(s0=of, s1=of) for arm, of in areas.items()}
+    kept["CartPole", Arm("hard", 1)] = Seeds(s0=10, s1=0)
+    kept["CartPole", Arm("hard", 2)] = Seeds(s0=0, s1=9)
+    found = Scores(load_plan(comparison()), kept).choices.firmness("hard", "CartPole")
+    assert [arm for arm, _ in found] == [Arm("hard", 1), Arm("hard", 2)]
+    assert found[0][1] == pytest.approx(0.75, abs=0.04)
+    assert sum(share for _, share in found) == 1
+
+
+def test_the_best_of_all_constants_is_compared_too(scores, comparison):
+    loaded = load_plan(
+        comparison(('baseline = "hard"', 'baseline = "hard"\nconstants = ["other"]'))
+    )
+    both = Scores(loaded, scores._kept)
+    assert both.choices.best_of_constants("CartPole") == Arm("other", 0)
+    assert both.choices.best_of_constants("Other") == Arm("hard", 2)  # of two alike the first
+    assert Arm("other", 0) in both.compared("CartPole")
+    assert Arm("other", 0) not in both.compared("Other")
+
+
+def test_what_tuning_seeds_promised_is_their_distance_from_the_best_constant(scores):
+    assert scores.choices.promised("CartPole", Arm("other", 0)) == 20
+    assert scores.choices.promised("Other", Arm("other", 0)) == -2
+    assert scores.choices.promised("CartPole", Arm("alone", 0)) is None

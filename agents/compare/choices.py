@@ -1,0 +1,125 @@
+"""The arms of a comparison that tuning seeds choose, and how firmly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.compare.areas import area
+from agents.compare.kept import Kept
+from agents.compare.plan import Arm, Loaded, Wanted
+
+_DRAWS = 2_000  # of tuning seeds, for how firm a choice is
+# Env -> numbers of tuning seeds [R, n], of R choices: the seeds themselves, or draws of them.
+_Drawn = Mapping[str, NDArray[np.int64]]
+
+
+class Choices:
+    """Arms that tuning seeds choose; all but `tuning` wants these to be finished.
+
+    Args:
+      loaded: the comparison.
+      kept: its finished seeds.
+    """
+
+    def __init__(self, loaded: Loaded, kept: Kept) -> None:
+        self._plan, self._kept = loaded.plan, kept
+
+    def tuning(self) -> Iterator[Wanted]:
+        """Yields the runs by which arms are chosen."""
+        for env in self._plan.envs:
+            for group in self.tuned_on(env):
+                for arm in self._plan.arms(group):
+                    yield from (Wanted(env, arm, seed) for seed in self._plan.tuned(env))
+
+    def tuned_on(self, env: str) -> list[str]:
+        """Returns the groups whose arms are all trained with tuning seeds on an env."""
+        plan = self._plan
+        of = plan.tuned_groups if env in plan.choosing else [plan.baseline]
+        return [group for group in plan.groups_on(env) if group in of]
+
+    def best_constant(self, env: str) -> Arm:
+        """Returns the baseline's arm with the largest area on an env, by tuning seeds."""
+        (best,) = self._best_constants(env, self._seeds)
+        return best
+
+    def best_of_constants(self, env: str) -> Arm:
+        """Returns the arm with the largest area on an env of all constants, by tuning seeds."""
+        constants = {self._plan.baseline, *self._plan.constants}
+        groups = [group for group in self.tuned_on(env) if group in constants]
+        arms = [arm for group in groups for arm in self._plan.arms(group)]
+        return arms[int(self._areas(env, arms, self._seeds).argmax())]
+
+    def chosen(self, group: str) -> Arm:
+        """Returns the arm of a group that is the best over all envs, by tuning seeds.
+
+        Envs that are held out do not count. On each other env its area is compared with that of
+        the best constant, in units of the distance between the best and the worst constant there;
+        the mean over envs decides.
+        """
+        (best,) = self._choices(group, self._seeds)
+        return best
+
+    def firmness(self, group: str, env: str = "") -> list[tuple[Arm, float]]:
+        """Returns how often each arm would be chosen if tuning seeds were drawn anew.
+
+        Bootstrap: each draw takes as many seeds of each env, with replacement.
+
+        Args:
+          group: the baseline, or a group with choose.
+          env: on which the baseline's arm is chosen; a group's arm is chosen for all.
+
+        Returns:
+          Pairs of an arm and a share in (0, 1], the largest first.
+        """
+        rng = np.random.Generator(np.random.Philox(0))
+        drawn = {
+            name: rng.integers(seeds.size, size=(_DRAWS, seeds.size))
+            for name, seeds in self._seeds.items()
+        }
+        arms = self._best_constants(env, drawn) if env else self._choices(group, drawn)
+        return [(arm, count / _DRAWS) for arm, count in Counter(arms).most_common()]
+
+    def promised(self, env: str, arm: Arm) -> float | None:
+        """Returns how far its area lay from that of the best constant on tuning seeds.
+
+        Returns:
+          None if it has no tuning seeds.
+        """
+        if arm.group not in self.tuned_on(env):
+            return None
+        ours, best = self._areas(env, [arm, self.best_constant(env)], self._seeds)[:, 0]
+        return float(ours - best)
+
+    def _best_constants(self, env: str, drawn: _Drawn) -> list[Arm]:
+        arms = self._plan.arms(self._plan.baseline)
+        return [arms[i] for i in self._areas(env, arms, drawn).argmax(axis=0)]
+
+    def _choices(self, group: str, drawn: _Drawn) -> list[Arm]:
+        arms = self._plan.arms(group)
+        return [arms[i] for i in self._standings(group, drawn).argmax(axis=0)]
+
+    def _standings(self, group: str, drawn: _Drawn) -> NDArray[np.float64]:
+        """Returns the standing [arm, choice] over all envs."""
+        plan, standings = self._plan, []
+        for env in plan.choosing:
+            if group in plan.groups_on(env):
+                constants = self._areas(env, plan.arms(plan.baseline), drawn)
+                best, worst = constants.max(axis=0), constants.min(axis=0)
+                spread = np.where(best > worst, best - worst, 1.0)
+                standings.append((self._areas(env, plan.arms(group), drawn) - best) / spread)
+        return np.mean(standings, axis=0)
+
+    def _areas(self, env: str, arms: Sequence[Arm], drawn: _Drawn) -> NDArray[np.float64]:
+        """Returns the mean area [arm, choice] of the tuning seeds."""
+        seeds = [self._kept[env, arm].seeds for arm in arms]
+        areas = np.array([[area(of[n]) for n in self._plan.tuned(env)] for of in seeds])
+        return areas[:, drawn[env]].mean(axis=-1)
+
+    @property
+    def _seeds(self) -> _Drawn:
+        """The tuning seeds themselves."""
+        return {env: np.arange(len(self._plan.tuned(env)))[None] for env in self._plan.envs}

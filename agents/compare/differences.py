@@ -1,0 +1,65 @@
+"""Means of a few seeds and of paired differences, with Student's intervals; several tests at once.
+
+Bootstrap percentiles are too narrow for a few seeds: of ten, a 95 % interval holds the mean of
+normal numbers in 89 % of cases, Student's in 95 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from agents.results.statistics import CONFIDENCE, Interval
+from agents.results.table import Estimate
+
+
+class Difference(NamedTuple):
+    """The mean of the differences of pairs.
+
+    Attributes:
+      estimate: the mean and its interval.
+      p: two-sided p value of a mean of 0, from Student's t; None for a single pair.
+    """
+
+    estimate: Estimate
+    p: float | None
+
+
+def mean(scores: Sequence[float]) -> Estimate:
+    """Returns the mean of a few scores, with Student's 95 % interval if they are more than one."""
+    return _tested(scores).estimate
+
+
+def paired(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
+    """Returns the mean of the differences of pairs (Student's paired t test)."""
+    return _tested(np.subtract(ours, theirs).tolist())
+
+
+def _tested(values: Sequence[float]) -> Difference:
+    from scipy.stats import ttest_1samp
+
+    value = float(np.mean(values))
+    if len(values) == 1:
+        return Difference(Estimate(value, None), None)
+    if np.ptp(values) == 0:  # SciPy divides by the deviation
+        return Difference(Estimate(value, Interval(value, value)), float(value == 0))
+    found = ttest_1samp(values, 0.0)
+    low, high = found.confidence_interval(CONFIDENCE)
+    return Difference(Estimate(value, Interval(float(low), float(high))), float(found.pvalue))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Returns the p values of several tests, so corrected that one below 5 % is 5 % for all.
+
+    The k-th smallest of m is multiplied by m - k + 1, and is no smaller than the one before.
+    Holm (1979), "A simple sequentially rejective multiple test procedure",
+    https://www.jstor.org/stable/4615733.
+    """
+    order = np.argsort(p, kind="stable")
+    corrected = np.asarray(p, float)[order] * np.arange(len(p), 0, -1)
+    corrected = np.minimum(np.maximum.accumulate(corrected), 1.0)
+    found = np.empty(len(p))
+    found[order] = corrected
+    return found.tolist()
