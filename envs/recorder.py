@@ -1,12 +1,15 @@
 """Keeps the steps of a single env in its own form: its observations, actions and rewards."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from envs.masks import mask_in
+from envs.actions import action_form
+from envs.masks import mask_in, write_legal
+from rl_core.errors import EnvContractError
 
 _ENDLESS = 2**63
 
@@ -20,7 +23,8 @@ class Recorded(NamedTuple):
       rewards: [T] float64.
       terminated, truncated: how the last step ended it. An episode that goes on, and is not kept
         any further, is truncated there.
-      masks: [T + 1, A] int8: which actions were legal; None without action masks.
+      masks: [T + 1, A] int8: which actions were legal, as a replay has them, A over all branches;
+        None without action masks.
       seed: of its reset; None if it is not known.
     """
 
@@ -74,6 +78,7 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self.ended: list[Recorded] = []
         self._space, self._copy = space, _copier(space)
+        self._form = action_form(env.spec.id if env.spec else "", env.action_space)
         self._episodes = _ENDLESS if episodes is None else episodes
         self._env_steps = _ENDLESS if env_steps is None else env_steps
         self._begin(None)
@@ -89,13 +94,13 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
         self._end(terminated=False)
         observation, info = result = self.env.reset(seed=seed, options=options)
         self._begin(seed)
-        self._keep(observation, info)
+        self._keep(observation, info, ended=False)
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         result = observation, reward, terminated, truncated, info = self.env.step(action)
         if self._episodes and self._env_steps:
-            self._keep(observation, info)
+            self._keep(observation, info, ended=bool(terminated or truncated))
             self._actions.append(action)
             self._rewards.append(float(reward))
             self._env_steps -= 1
@@ -107,11 +112,14 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
         self._seed, self._shown, self._masks = seed, list[Any](), list[Any]()
         self._actions, self._rewards = list[int](), list[float]()
 
-    def _keep(self, observation: Any, info: Any) -> None:
+    def _keep(self, observation: Any, info: Any, *, ended: bool) -> None:
         self._shown.append(self._copy(observation))
-        mask = mask_in(info)
-        if mask is not None:
-            self._masks.append(np.array(mask, np.int8))
+        if mask_in(info) is not None:
+            legal = np.empty(self._form.outputs, np.bool_)
+            # A wrong mask is refused by whoever asked for this step, who knows which env it is.
+            with contextlib.suppress(EnvContractError):
+                write_legal(legal, info, ended, self._form)
+            self._masks.append(legal.astype(np.int8))
 
     def _end(self, *, terminated: bool, truncated: bool = False) -> None:
         if not self._actions:

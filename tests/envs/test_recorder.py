@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, Text, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text, Tuple
 
 from envs.recorder import Recorder
 
@@ -114,3 +114,28 @@ def test_resets_without_steps_are_no_episodes():
     made(env, seed=2)
     made(env, 6, seed=3)
     assert [of.seed for of in env.ended] == [3]
+
+
+class Branches(Reused):
+    """Two branches, whose masks are one array each; at the end no action is legal."""
+
+    action_space = MultiDiscrete([2, 2])
+
+    def _shown(self):
+        shown, _ = super()._shown()
+        last = self.t == 2
+        masks = np.int8([0, 0] if last else [1, 0]), np.int8([0, 0] if last else [1, 1])
+        return shown, {"action_mask": masks}
+
+    def step(self, action):
+        shown, reward, _, _, info = super().step(None)
+        return shown, reward, self.t == 2, False, info
+
+
+def test_masks_of_branches_are_kept_as_a_replay_has_them():
+    env = Recorder(Branches(), SPACE)
+    made(env, np.array([0, 1]), np.array([0, 0]))
+    (episode,) = env.ended
+    masks = np.int8([[1, 0, 1, 1], [1, 0, 1, 1], [1, 1, 1, 1]])
+    np.testing.assert_array_equal(episode.masks, masks, strict=True)
+    np.testing.assert_array_equal(episode.actions, [[0, 1], [0, 0]], strict=True)

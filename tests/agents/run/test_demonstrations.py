@@ -273,11 +273,14 @@ def test_without_minari_the_extra_is_named(data, short, monkeypatch, capsys):
     assert [path.name for path in short.iterdir()] == ["short.toml"]
 
 
-def test_branches_have_no_margin_but_may_begin_with_demonstrations(data, tmp_path):
+@pytest.mark.parametrize("replay", [True, False])
+def test_branches_have_no_margin_but_may_begin_with_demonstrations(data, tmp_path, replay):
+    """Masks of a lever each, a tuple of arrays, are recorded as those of a replay are."""
     env_id = "tests.agents.lamps:Levers-v0"
     settings = SHORT | {"env_id": env_id, "env_steps": 150, "margin_weight": 0.0, "learn_start": 0}
     first = train(DqnConfig(**settings), tmp_path / "first")
-    made = record(first.run, tmp_path / "levers-v0", replay=True)
+    how = {"replay": True} if replay else {"env_steps": 150}
+    made = record(first.run, tmp_path / "levers-v0", **how)
     begun = DqnConfig(**settings | {"begin_with": str(made.path), "prioritized": True})
     outcome = train(begun, tmp_path / "begun")
     assert outcome.updates > 0 and repeat(outcome.run).identical
