@@ -132,7 +132,8 @@ class Collector:
         q = self._policy.values(flat, self._collected * self._config.actor_steps, live)
         q = q.reshape(*observation.shape[:2], -1)  # [T + 1, M, A]
         legal = columns.get("legal")
-        return td_errors(q if legal is None else np.where(legal, q, LOWEST), columns, live)
+        q = q if legal is None else np.where(legal, q, LOWEST)
+        return td_errors(q, columns, live, value_rescaling=self._config.value_rescaling)
 
     def _lanes(self) -> list[dict[str, Any]]:
         lanes: list[dict[str, Any]] = self._envs.state()["lanes"]

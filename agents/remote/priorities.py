@@ -6,11 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
+_EPSILON = np.float32(1e-3)
 LIVE = ("discount", "n_step", "reward_scale", "reward_clip")  # live values that they depend on
 
 
 def td_errors(
-    q: np.ndarray, rows: Mapping[str, np.ndarray], live: Mapping[str, float]
+    q: np.ndarray,
+    rows: Mapping[str, np.ndarray],
+    live: Mapping[str, float],
+    *,
+    value_rescaling: bool = False,
 ) -> np.ndarray:
     """Returns the absolute n-step TD error of each row of a delivery.
 
@@ -24,6 +29,8 @@ def td_errors(
       q: [T + 1, M, A] action values, the lowest float where an action is illegal.
       rows: of a delivery, [T + 1, M, ...].
       live: the values of `LIVE`.
+      value_rescaling: the values are h of returns, as in `rl_core.losses.rescaling`: the error is
+        |h(r_t + discount_t * h^-1(max_a q[destination, a])) - q[t, action]|.
 
     Returns:
       [T + 1, M] float32; 0 in the last row, which begins no step.
@@ -49,5 +56,24 @@ def td_errors(
     taken = np.take_along_axis(q[:T], rows["action"][:T, :, None], axis=2)[:, :, 0]
     best = np.take_along_axis(q.max(axis=2), destination, axis=0)
     errors = np.zeros(q.shape[:2], np.float32)
-    errors[:T] = np.abs(total + discount * best - taken)
+    if value_rescaling:
+        target = _rescaled(total + discount * _unscaled(best))
+    else:
+        target = total + discount * best
+    errors[:T] = np.abs(target - taken)
     return errors
+
+
+def _rescaled(x: np.ndarray) -> np.ndarray:
+    """`rl_core.losses.rescaling.rescaled` without TensorFlow, which actors do not need."""
+    size = np.abs(x)
+    value: np.ndarray = np.sign(x) * size / (np.sqrt(size + 1) + 1) + _EPSILON * x
+    return value
+
+
+def _unscaled(y: np.ndarray) -> np.ndarray:
+    """`rl_core.losses.rescaling.unscaled` without TensorFlow."""
+    size, linear = np.abs(y), np.float32(1) + 2 * _EPSILON
+    s = 2 * size / (linear + np.sqrt(linear * linear + 4 * _EPSILON * size))
+    value: np.ndarray = np.sign(y) * s * (s + 2)
+    return value

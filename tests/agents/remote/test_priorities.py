@@ -58,6 +58,35 @@ def test_errors_are_those_computed_by_hand(live, how, wanted):
         assert by_hand is None or error == by_hand  # None: no step, which is never sampled
 
 
+def test_errors_of_rescaled_values_are_of_their_returns():
+    """The last of two steps terminates and pays 100: |h(100) - q|, not |100 - q|."""
+    q = np.array([[9.2, 0], [3.0, 5.0], [0, 0]], np.float32)[:, None]
+    errors = td_errors(q, delivery([0, 100], terminated=[2]), LIVE, value_rescaling=True)
+    # h(100) = sqrt(101) - 1 + 0.1; h^-1(5) by bisection of h, then h of the half of it.
+    assert errors[1, 0] == pytest.approx(abs(np.sqrt(101) - 0.9 - 3.0), abs=1e-5)
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if h(middle) < 5 else (low, middle)
+    assert errors[0, 0] == pytest.approx(abs(h(low / 2) - 9.2), abs=1e-5)
+
+
+def h(x):
+    return np.sign(x) * (np.sqrt(abs(x) + 1) - 1) + 1e-3 * x
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_collected_priorities_follow_value_rescaling(masks):
+    of = config(
+        prioritized=True, actor_priorities=True, env_kwargs={"masks": masks}, discount=DISCOUNT
+    )
+    live = LIVE | {"discount": DISCOUNT}
+    (plain,) = collected(of, 0, 1, more=live)
+    (rescaled,) = collected(of.model_copy(update={"value_rescaling": True}), 0, 1, more=live)
+    np.testing.assert_array_equal(plain.rows["reward"], rescaled.rows["reward"])
+    assert (plain.rows["priority"] != rescaled.rows["priority"]).any()
+
+
 @pytest.mark.parametrize(("n", "masks"), [(1, False), (3, False), (2, True)])
 def test_errors_are_those_of_the_transitions_that_the_replay_makes(n, masks):
     of = config(
