@@ -98,7 +98,7 @@ def fill(agent: DqnAgent) -> None:
     with contextlib.closing(unstepped_envs(config)) as envs:
         rows = DatasetRows(Dataset(directory_of(_named(config))), config, envs)
     fitting = max(1, _BYTES_AT_ONCE * replay.steps // replay.nbytes)
-    for piece in rows.pieces(min(_AT_ONCE, fitting, replay.steps - config.stored_stack)):
+    for piece in rows.pieces(min(_AT_ONCE, fitting, replay.rows.most_at_once)):
         agent.store(piece)
 
 

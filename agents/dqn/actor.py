@@ -69,7 +69,7 @@ class Acting:
         may_wait = self._outside is not None and not config.normalize_observations
         self._buffer = RowBuffer() if may_wait else None
         fitting = _WAITING_BYTES * memory.steps // memory.nbytes
-        self._most = min(_WAITING_AT_MOST, fitting, memory.steps // 2)
+        self._most = min(_WAITING_AT_MOST, fitting, memory.steps // 2, memory.rows.most_at_once)
         # Env steps from one phase to the next from which on they wait.
         many = _WORTH_WAITING * config.num_envs
         self._rollout = config.rollout * config.num_envs  # rows between two phases; 0: a replay

@@ -61,7 +61,7 @@ def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None)
 
 def longest_phase(agent: DqnAgent) -> int:
     """Returns the largest number of time steps of a phase, even if no learning is due."""
-    return max(1, agent.replay.steps // 2)
+    return min(max(1, agent.replay.steps // 2), agent.replay.rows.most_at_once)
 
 
 class _Phase:

@@ -49,6 +49,7 @@ class ValidRows:
       rows_written: int64 [1] variable: time steps written so far, the newest one's outcome pending.
       queue_tail: int64 [1] variable: rows that ever entered the queue.
       most_valid: rows that may be sampled at once, at most.
+      most_at_once: time steps that may be written at once, at most.
       nbytes: bytes of all rows and of the queue, once written.
 
     Raises:
@@ -76,7 +77,9 @@ class ValidRows:
                 f"capacity of at least {least * num_envs:,} rows, got {capacity:,}"
             )
         self.capacity = self.steps * num_envs
-        self.most_valid = (self.steps - 1 - self._history) * num_envs
+        # With more, a row that is written would leave in the same call.
+        self.most_at_once = self.steps - 1 - self._history
+        self.most_valid = self.most_at_once * num_envs
         row = sum(column.nbytes for column in columns)
         self.nbytes = self.capacity * row + 8 * (self.capacity + num_envs + self.steps)
         check_memory(self.nbytes, f"a replay of {self.capacity:,} rows")
@@ -122,8 +125,8 @@ class ValidRows:
         """Appends P time steps at once, as P calls of `write` one after the other would.
 
         Args:
-          rows: tensors [P, N, ...], which need not be known before the call. 1 <= P < steps, less
-            one for each further frame of a stack, and less the history.
+          rows: tensors [P, N, ...], which need not be known before the call.
+            1 <= P <= `most_at_once`.
           also: what else is written with them.
         """
         now, tail = self.rows_written.read_value(), self.queue_tail.read_value()

@@ -164,6 +164,19 @@ def test_what_is_due_is_made_beside_the_next_phase():
     assert {later for step, _, later in seen[:-1] if step >= 50} == {4}
 
 
+def test_a_phase_is_no_longer_than_can_be_stored_at_once():
+    """Of 60 time steps 40 are burnt in: with 20 written at once rows would enter and leave."""
+    agent, envs = made(
+        recurrent="gru", recurrent_units=4, burn_in=40, sequence_length=5, replay_capacity=60,
+        prioritized=True, learn_period=32, env_steps=200,
+    )  # fmt: skip
+    at = [tick.env_step for tick in concurrent_loop(agent, envs, LoopState(next_log=100))]
+    assert max(np.diff([0, *at])) == 60 - 1 - 40
+    tree = agent.replay.sampler._tree
+    leaves, sums = agent.engine.run([tree.leaf, tree._sums])
+    assert sums.max() == leaves.sum(dtype=np.float64) > 0
+
+
 def test_an_env_that_raises_leaves_no_update_half_done():
     agent, envs = made()
     real, calls = envs.step, []

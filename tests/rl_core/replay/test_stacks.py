@@ -195,7 +195,8 @@ def test_all_valid_rows_are_drawn_and_no_other(make, sampler):
 def test_many_time_steps_at_once_leave_what_single_ones_leave(make, num_envs, sampler):
     one, other = (make(20 * num_envs, num_envs, 4, sampler) for _ in range(2))
     history = list(shown(120, num_envs, 4))
-    sizes, begin = [1, 2, 16, 5, 3, 9], 0
+    sizes, begin = [1, 2, one.memory.rows.most_at_once, 5, 3, 9], 0
+    assert sizes[2] == 16
     for size in sizes * 3:
         one.write(history[begin : begin + size])
         other.write_steps(history[begin : begin + size])
