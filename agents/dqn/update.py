@@ -74,7 +74,7 @@ class Update:
     Attributes:
       count: int64 scalar variable: updates made so far.
       young_end: of the last one that was built by `alone`: its end where no copy is due.
-      observed: of the same: [B, ...], the observations of its batch.
+      observed: of the same: [B, ...], the observations of the steps that its batch learns from.
     """
 
     young_end: tf.Operation
@@ -151,7 +151,7 @@ class Update:
                 end = tf.group(end, *more)
             end = tf.group(*changes, end)
             if alone:
-                self.observed = batch.s_tm1
+                self.observed = batch.observed
                 self.young_end = tf.group(*changes, self._clock.advance_as_known())
             return BuiltUpdate(learned, moments, end, made)
 

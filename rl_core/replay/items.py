@@ -31,6 +31,11 @@ class Transitions(NamedTuple):
     row: tf.Tensor  # [B] int64 number of the source's row
     weight: tf.Tensor | None  # [B] float32 importance weight; None if all are 1
 
+    @property
+    def observed(self) -> tf.Tensor:
+        """[B, ...] observations of the steps that are learned from."""
+        return self.s_tm1
+
 
 class Items(Protocol):
     """Makes items of rows that were drawn."""
@@ -39,7 +44,7 @@ class Items(Protocol):
         """The items that begin at rows `row`, [B] int64, with their weights, [B].
 
         Returns:
-          `Transitions`, or another batch that has their `s_tm1`, `row` and `weight`.
+          `Transitions`, or another batch that has their `s_tm1`, `observed`, `row` and `weight`.
         """
 
 

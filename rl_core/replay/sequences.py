@@ -35,8 +35,13 @@ class Sequences(NamedTuple):
 
     @property
     def s_tm1(self) -> tf.Tensor:
-        """[B L, ...] observations of the steps."""
+        """[B L, ...] observations of the steps; of those not learned from they may be anything."""
         return self.steps.s_tm1
+
+    @property
+    def observed(self) -> tf.Tensor:
+        """[at most B L, ...] observations of the steps that are learned from."""
+        return tf.boolean_mask(self.steps.s_tm1, tf.reshape(self.learned, [-1]))
 
     def mean(self, values: tf.Tensor) -> tf.Tensor:
         """[B L] -> [B], over the steps of each sequence that are learned from."""

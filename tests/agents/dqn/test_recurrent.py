@@ -275,3 +275,21 @@ def test_actions_of_several_numbers_remember_too(lab):
     )
     rows = agent.state.contents.time_steps(0, 5)
     assert rows["action"].shape == (5, N, 2) and rows["state"].shape == (5, N, UNITS)
+
+
+def test_units_are_scored_by_the_steps_that_are_learned_from(lab):
+    """Beyond the newest row memory may hold anything, which is in no checkpoint."""
+    agent = filled(lab)
+    contents = agent.state.contents
+    rows, newest = contents.time_steps(0, contents.written()), contents.written() - 1
+    known = {
+        rows["observation"][t, env].tobytes()
+        for t in range(newest)
+        for env in range(N)
+        if not rows["autoreset"][t, env]
+    }
+    for _ in range(8):
+        observed = agent.renewal._learner.gradients.observation()
+        assert {of.tobytes() for of in observed} <= known
+        assert 0 < len(observed) <= 5 * L
+        agent.learn(1)
