@@ -9,7 +9,9 @@ import numpy as np
 from rl_core.errors import EnvError, shown
 
 
-class KeptElements(gym.ObservationWrapper[np.ndarray, Any, np.ndarray]):
+class KeptElements(
+    gym.ObservationWrapper[np.ndarray, Any, np.ndarray], gym.utils.RecordConstructorArgs
+):
     """Shows some elements of a vector, in the order in which they are named.
 
         env_wrapper = "elements"
@@ -24,7 +26,9 @@ class KeptElements(gym.ObservationWrapper[np.ndarray, Any, np.ndarray]):
     """
 
     def __init__(self, env: gym.Env[Any, Any], keep: Sequence[int] = ()) -> None:
-        super().__init__(env)
+        # First, as in Gymnasium's own wrappers: so that the env's spec tells how to make it again.
+        gym.utils.RecordConstructorArgs.__init__(self, keep=keep)
+        gym.ObservationWrapper.__init__(self, env)
         space = env.observation_space
         if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1:
             raise EnvError(f"env_wrapper 'elements' needs observations of a vector, got {space}")

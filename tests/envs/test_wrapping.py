@@ -8,6 +8,7 @@ import pytest
 from gymnasium.wrappers import TransformReward
 
 from envs import make_envs
+from envs.elements import KeptElements
 from rl_core.errors import ConfigError, EnvError
 
 HERE = __name__
@@ -111,6 +112,12 @@ def test_elements_are_kept_in_their_order():
     assert envs.observation_shape == (2,)
     envs.close()
     whole.close()
+
+
+def test_the_spec_of_an_env_with_some_elements_makes_it_again():
+    env = KeptElements(gym.make("CartPole-v1"), keep=[2, 0])
+    again = gym.make(gym.envs.registration.EnvSpec.from_json(env.spec.to_json()))
+    np.testing.assert_array_equal(again.reset(seed=5)[0], env.reset(seed=5)[0], strict=True)
 
 
 @pytest.mark.parametrize("keep", [[0, 4], [], [-1], [True], [1.0], [1, 1], 1, "0"])
