@@ -27,7 +27,7 @@ from typing import NamedTuple
 import pytest
 
 from agents.cli.main import _COMMANDS, _parse, main
-from agents.compare.plan import EnvPart, load_plan
+from agents.compare.plan import EnvPart, Plan, load_plan
 from agents.config.files import config_name, read_config
 from agents.config.members import load_members
 from agents.config.model import DqnConfig
@@ -146,7 +146,7 @@ SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 
 def test_there_are_blocks_of_every_kind():
-    assert len(SCRIPTS) == 4 and len(CONFIGS) == 10 and len(SHELL) > 40
+    assert len(SCRIPTS) == 4 and len(CONFIGS) == 14 and len(SHELL) > 40
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=title)
@@ -429,5 +429,11 @@ def test_a_make_target_in_a_sentence_is_one(page, target):
 
 @pytest.mark.parametrize(("page", "setting"), [(p, c) for p, c in WITHIN if re.match(r"\w+ = ", c)])
 def test_a_setting_in_a_sentence_is_one_of_a_config(page, setting):
-    known = {*DqnConfig.model_fields, *PbtKeys.model_fields, *EnvPart.model_fields, "base"}
+    known = {
+        *DqnConfig.model_fields,
+        *PbtKeys.model_fields,
+        *EnvPart.model_fields,
+        *Plan.model_fields,
+        "base",
+    }
     assert setting.split()[0] in known
