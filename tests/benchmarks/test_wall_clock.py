@@ -110,7 +110,7 @@ def test_the_page_has_each_remark_once():
     page = as_markdown(
         [row("ours", n, 9.0, remark=r) for n, r in enumerate(["", "Busy.", "Busy."])]
     )
-    assert "torch has one thread.\n\nBusy.\n\n## CartPole-v1" in page
+    assert "`contains` of the action space.\n\nBusy.\n\n## CartPole-v1" in page
 
 
 def test_a_batch_ends_with_its_last_process():

@@ -36,15 +36,19 @@ Time is that of the wall clock, from the start of a process (its imports and all
 count) to the end of the first greedy evaluation whose mean return reaches the env's mark. The
 evaluations are part of the wait, and the same for all: as often, as many episodes, ten envs at a
 time. *Without evaluations* leaves them out. A seed is a process of its own, and one of ours is a
-whole run, with its checkpoints and curves. Each library has the settings that are recommended for
-it; schedules keep the length that they have there, though a run may be longer.
+whole run, with its checkpoints and curves. Ours is the shipped config of each env, tuned on seeds
+below 1000; SB3 has the settings of rl-baselines3-zoo for each env. Schedules keep the length that
+they have there, though a run may be longer.
 
 A seed that does not reach the mark counts as one that takes for ever: the median, the least and the
 most are over all seeds, and where half of them or more fail, the median is *never*.
 
 SBX has no settings of its own and is used with those of rl-baselines3-zoo, as its guide says.
 CleanRL's is a script of our own with that one's network, settings and loop, and without what it
-imports beside JAX. torch has one thread.
+imports beside JAX; it publishes one set, made for CartPole, which all envs have here. The command
+sets OMP_NUM_THREADS=1 for every process, so torch has one thread; XLA's threads are not limited by
+that. The peers' envs are as gymnasium.make makes them; ours has no checker, which looks at an
+env's first step alone, and a quicker `contains` of the action space.
 {remarks}{at_once}"""
 _AT_ONCE = """
 *Several at once* is for a batch of seeds: all wait until the last process has ended.

@@ -21,9 +21,10 @@ _PEER = {
     "batch_size": 32, "learn_period": 4, "sync_period": 2_000, "epsilon": 0.05, "warm_up": 1_200,
 }  # fmt: skip
 _SAME = (
-    "ALE/Pong-v5 by the same wrappers of Gymnasium on both sides: four frames an action, sticky "
-    "actions, 84 x 84, gray, four at a time. Nature network, batch 32, one update per four env "
-    "steps, a replay that is full. "
+    "ALE/Pong-v5 by Gymnasium's AtariPreprocessing on both sides: four frames an action, sticky "
+    "actions, 84 x 84, gray. SB3's envs stack four by Gymnasium's wrapper, ours in the replay. "
+    "Nature network, batch 32, one update per four env steps, a replay that is full. Ours learns "
+    "by the squared error, SB3 by Huber's loss. "
 )
 
 
