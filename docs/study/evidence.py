@@ -1,0 +1,185 @@
+"""What the finished runs of the study show beside its page; trains nothing.
+
+    python docs/study/evidence.py docs/rows/study_period > docs/study/evidence.md
+
+Tables in Markdown, of fresh seeds: how fast Q values climb, what they say of a run's second half,
+which curves rank arms, and a swap beside the same run without it.
+"""
+
+import itertools
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from agents.compare.areas import quarter, second_half
+from agents.compare.differences import mean, paired
+from agents.compare.kept import load_kept
+from agents.compare.plan import load_plan
+from agents.compare.scores import Scores
+from agents.results.page import markdown_table
+
+QUARTERS = "first quarter", "second", "third", "last"
+PAID_ONCE = ("Catch",)  # the other envs pay 1 or -1 for each env step
+CLASSES = 0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 10.0, np.inf  # of mean Q over what is reached
+
+
+class Study:
+    """The fresh seeds of every arm that has any, by env and by the arm's name."""
+
+    def __init__(self, rows):
+        loaded = load_plan(Path(__file__).with_name("periods.toml"))
+        kept, plan = load_kept(loaded, rows), loaded.plan
+        self.plan, self.seeds, self.configs = plan, {}, {}
+        self.scores = Scores(loaded, kept)
+        for env in plan.envs:
+            for group in plan.groups_on(env):
+                for arm in plan.arms(group):
+                    of = kept[env, arm]
+                    fresh = [of.seeds[n] for n in plan.fresh(env) if n in of.seeds]
+                    if len(fresh) == len(plan.fresh(env)):
+                        self.seeds[env, plan.name(arm)] = fresh
+                        self.configs[env, plan.name(arm)] = loaded.config(env, arm, 5_000)
+
+    def arms(self, env):
+        """Names of an env's arms, those with the same runs once.
+
+        Without HL-Gauss, whose values cannot leave the range of its atoms.
+        """
+        found = {}
+        for (of, name), seeds in self.seeds.items():
+            if of == env and self.configs[of, name].head == "scalar":
+                found.setdefault(tuple(seed.digest for seed in seeds), name)
+        return [*found.values()]
+
+    def reached(self, env):
+        """The value of a state from which the best constant's final return is still to come."""
+        name = self.plan.name(self.scores.choices.best_constant(env))
+        size = abs(np.mean([of.mean for of in self.seeds[env, name]]))
+        discount = self.configs[env, name].discount
+        return size if env in PAID_ONCE else (1 - discount**size) / (1 - discount)
+
+
+def sign(seed, tag, number):
+    """A curve's mean in a quarter of the run; not a number where it has no point."""
+    value = seed.signs[tag][number]
+    return np.nan if value is None else value
+
+
+def climbing(study, env):
+    """Mean |Q| in each quarter beside that of as many steps ahead as there were copies."""
+    rows = []
+    for value in study.plan.groups["hard"].values:
+        name = f"hard-{value}"
+        config, cells = study.configs[env, name], []
+        for number in range(4):
+            size = np.mean([abs(sign(of, "learn/q_mean", number)) for of in study.seeds[env, name]])
+            cells.append(f"{size:.3g} / {ahead(config, number):.3g}")
+        rows.append([f"`{name}`", *cells])
+    return markdown_table(["arm", *QUARTERS], rows)
+
+
+def ahead(config, number):
+    """(1 - discount^(n + 1)) / (1 - discount) after n copies, at the points of a quarter."""
+    points = np.arange(config.log_period, config.env_steps + 1, config.log_period)
+    points = points[np.minimum(4 * points // config.env_steps, 3) == number]
+    points = points[points >= config.learn_start]
+    copies = (points - config.learn_start) // config.sync_period
+    return np.mean((1 - config.discount ** (copies + 1.0)) / (1 - config.discount))
+
+
+def by_size(study, env):
+    """The second half's score of all runs whose mean |Q| was of one size in the second quarter."""
+    sizes, scores = [], []
+    for name in study.arms(env):
+        for of in study.seeds[env, name]:
+            sizes.append(abs(sign(of, "learn/q_mean", 1)) / study.reached(env))
+            scores.append(second_half(of))
+    sizes, scores, rows = np.array(sizes), np.array(scores), []
+    for low, high in itertools.pairwise(CLASSES):
+        there = (sizes >= low) & (sizes < high)
+        if there.sum() > 1:
+            found = mean(scores[there].tolist())
+            ends = "[{:.3g}, {:.3g}]".format(*found.interval)
+            words = f"{low:g} to {high:g}" if np.isfinite(high) else f"over {low:g}"
+            rows.append([words, str(there.sum()), f"{found.value:.3g} {ends}"])
+    head = ["mean absolute Q / what is reached", "runs", "area, second half"]
+    return markdown_table(head, rows)
+
+
+def ranking(study):
+    """Rank correlation, over arms, of what a curve showed early with the second half's score."""
+    tags = "learn/td_error_mean_abs", "target/distance", "learn/q_mean", "learn/gradient_norm"
+    rows = []
+    for tag in tags:
+        cells = []
+        for env in study.plan.envs:
+            arms = study.arms(env)
+            shown = [np.median([sign(of, tag, 1) for of in study.seeds[env, a]]) for a in arms]
+            cells.append(correlation(shown, later(study, env, arms)))
+        rows.append([f"`{tag}`", *cells])
+    cells = []
+    for env in study.plan.envs:
+        arms = study.arms(env)
+        sizes = [
+            np.median([abs(sign(of, "learn/q_mean", 1)) for of in study.seeds[env, a]])
+            for a in arms
+        ]
+        away = -np.abs(np.log(np.maximum(sizes, 1e-3) / study.reached(env)))
+        cells.append(correlation(away, later(study, env, arms)))
+    rows.append(["nearness of mean absolute Q to what is reached", *cells])
+    return markdown_table(["curve in the second quarter", *study.plan.envs], rows)
+
+
+def later(study, env, arms):
+    return [np.mean([*map(second_half, study.seeds[env, a])]) for a in arms]
+
+
+def correlation(shown, scores):
+    there = np.isfinite(shown)
+    found = spearmanr(np.array(shown)[there], np.array(scores)[there]).statistic
+    return f"{found:+.2f} ({there.sum()} arms)"
+
+
+def swapped(study):
+    """The swap that was chosen, beside the same runs without it."""
+    rows = []
+    arm = study.scores.choices.chosen("swap")
+    (_, before), (_, after) = study.plan.value(arm)["fractions"]
+    for env in study.plan.envs:
+        ours = study.seeds[env, study.plan.name(arm)]
+        theirs = study.seeds[env, f"hard-{before}"]
+        half = [len([s for s, _ in of.curve if s <= of.env_steps / 2]) for of in ours]
+        same = sum(a.curve[:n] == b.curve[:n] for a, b, n in zip(ours, theirs, half, strict=True))
+        found = paired([*map(second_half, ours)], [*map(second_half, theirs)]).estimate
+        last = paired(*([quarter(3, of) for of in side] for side in (ours, theirs))).estimate
+        rows.append(
+            [env, f"{before} → {after}", f"{same} of {len(ours)}",
+             *("{:+.3g} [{:+.3g}, {:+.3g}]".format(of.value, *of.interval) for of in (found, last))]
+        )  # fmt: skip
+    head = ["env", "swap", "same curve before it", "area, second half", "last quarter"]
+    return markdown_table(head, rows)
+
+
+def main():
+    study = Study(Path(sys.argv[1]))
+    command = "python docs/study/evidence.py docs/rows/study_period > docs/study/evidence.md"
+    about = "of the fresh seeds of [the study](../study_period.md). *What is reached* is the value "
+    about += "of a state from which the best constant's final return is still to come: "
+    about += ", ".join(f"{study.reached(env):.3g} on {env}" for env in study.plan.envs)
+    parts = ["# Evidence", f"Made by\n\n```\n{command}\n```\n\n{about}."]
+    parts += ["## How fast Q values climb"]
+    for env in ("CartPole", "Acrobot"):
+        parts += [f"### {env}: measured / (1 - discount^(n + 1)) / (1 - discount) after n copies"]
+        parts += [climbing(study, env)]
+    parts += ["## The size of Q values, run by run, and what came after it"]
+    for env in study.plan.envs:
+        parts += [f"### {env}", by_size(study, env)]
+    parts += ["## Which curves rank arms (Spearman's rank correlation)", ranking(study)]
+    parts += ["## The swap, beside the same run without it", swapped(study)]
+    print("\n\n".join(parts))
+
+
+if __name__ == "__main__":
+    main()
