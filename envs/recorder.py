@@ -115,7 +115,7 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
     def _keep(self, observation: Any, info: Any, *, ended: bool) -> None:
         self._shown.append(self._copy(observation))
         if mask_in(info) is not None:
-            legal = np.empty(self._form.outputs, np.bool_)
+            legal = np.ones(self._form.outputs, np.bool_)
             # A wrong mask is refused by whoever asked for this step, who knows which env it is.
             with contextlib.suppress(EnvContractError):
                 write_legal(legal, info, ended, self._form)

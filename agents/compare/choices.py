@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,12 +38,13 @@ class Choices:
     def tuned_on(self, env: str) -> list[str]:
         """Returns the groups whose arms are all trained with tuning seeds on an env."""
         plan = self._plan
-        of = plan.tuned_groups if env in plan.choosing else [plan.baseline]
+        own = [plan.baseline, *plan.constants]  # what is chosen for this env alone
+        of = plan.tuned_groups if env in plan.choosing else own
         return [group for group in plan.groups_on(env) if group in of]
 
-    def best_constant(self, env: str) -> Arm:
+    def best_of_baseline(self, env: str) -> Arm:
         """Returns the baseline's arm with the largest area on an env, by tuning seeds."""
-        (best,) = self._best_constants(env, self._seeds)
+        (best,) = self._best_of_baseline(env, self._seeds)
         return best
 
     def best_of_constants(self, env: str) -> Arm:
@@ -63,25 +64,21 @@ class Choices:
         (best,) = self._choices(group, self._seeds)
         return best
 
-    def firmness(self, group: str, env: str = "") -> list[tuple[Arm, float]]:
-        """Returns how often each arm would be chosen if tuning seeds were drawn anew.
+    def firmness(self, group: str) -> list[tuple[Arm, float]]:
+        """Returns how often each arm of a group would be chosen if tuning seeds were drawn anew.
 
         Bootstrap: each draw takes as many seeds of each env, with replacement.
 
-        Args:
-          group: the baseline, or a group with choose.
-          env: on which the baseline's arm is chosen; a group's arm is chosen for all.
-
         Returns:
-          Pairs of an arm and a share in (0, 1], the largest first.
+          Pairs of an arm and a share in (0, 1], the largest first; none where an env has a single
+          tuning seed, of which nothing can be drawn.
         """
-        rng = np.random.Generator(np.random.Philox(0))
-        drawn = {
-            name: rng.integers(seeds.size, size=(_DRAWS, seeds.size))
-            for name, seeds in self._seeds.items()
-        }
-        arms = self._best_constants(env, drawn) if env else self._choices(group, drawn)
-        return [(arm, count / _DRAWS) for arm, count in Counter(arms).most_common()]
+        envs = [env for env in self._plan.choosing if group in self._plan.groups_on(env)]
+        return self._shares(envs, lambda drawn: self._choices(group, drawn))
+
+    def firmness_of_baseline(self, env: str) -> list[tuple[Arm, float]]:
+        """Returns the same of the baseline's arm on an env."""
+        return self._shares([env], lambda drawn: self._best_of_baseline(env, drawn))
 
     def promised(self, env: str, arm: Arm) -> float | None:
         """Returns how far its area lay from that of the best constant on tuning seeds.
@@ -91,10 +88,20 @@ class Choices:
         """
         if arm.group not in self.tuned_on(env):
             return None
-        ours, best = self._areas(env, [arm, self.best_constant(env)], self._seeds)[:, 0]
+        ours, best = self._areas(env, [arm, self.best_of_baseline(env)], self._seeds)[:, 0]
         return float(ours - best)
 
-    def _best_constants(self, env: str, drawn: _Drawn) -> list[Arm]:
+    def _shares(
+        self, envs: Sequence[str], choose: Callable[[_Drawn], list[Arm]]
+    ) -> list[tuple[Arm, float]]:
+        seeds = self._seeds
+        if any(seeds[env].size == 1 for env in envs):
+            return []
+        rng = np.random.Generator(np.random.Philox(0))
+        drawn = {name: rng.integers(of.size, size=(_DRAWS, of.size)) for name, of in seeds.items()}
+        return [(arm, count / _DRAWS) for arm, count in Counter(choose(drawn)).most_common()]
+
+    def _best_of_baseline(self, env: str, drawn: _Drawn) -> list[Arm]:
         arms = self._plan.arms(self._plan.baseline)
         return [arms[i] for i in self._areas(env, arms, drawn).argmax(axis=0)]
 

@@ -50,6 +50,7 @@ class Compare:
     """Train this run again, alone, and compare its digest; do nothing else."""
 
     def __call__(self, console: Console) -> int:
+        from agents.compare.differences import require_scipy
         from agents.compare.kept import load_kept
         from agents.compare.plan import load_plan
         from agents.compare.verify import verify, wanted_run
@@ -60,6 +61,7 @@ class Compare:
         if self.page and self.page.suffix != ".md":
             raise RlCoreError(f"--page must be a .md file, got {str(self.page)!r}")
         require_matplotlib()
+        require_scipy()
         loaded = load_plan(self.file)
         rows = self.rows or self.out / "rows"
         if self.verify:

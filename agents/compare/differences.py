@@ -6,6 +6,7 @@ normal numbers in 89 % of cases, Student's in 95 %.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,9 @@ import numpy as np
 
 from agents.results.statistics import CONFIDENCE, Interval
 from agents.results.table import Estimate
+from rl_core.errors import RlCoreError
+
+_ROUNDING = 1e-12  # of the largest value: what differs by less does not vary
 
 
 class Difference(NamedTuple):
@@ -25,6 +29,16 @@ class Difference(NamedTuple):
 
     estimate: Estimate
     p: float | None
+
+
+def require_scipy() -> None:
+    """Checks that SciPy is installed.
+
+    Raises:
+      RlCoreError: it is not; the message says how to install it.
+    """
+    if importlib.util.find_spec("scipy") is None:
+        raise RlCoreError("the intervals need SciPy: pip install 'targetnet[plots]'")
 
 
 def mean(scores: Sequence[float]) -> Estimate:
@@ -43,7 +57,7 @@ def _tested(values: Sequence[float]) -> Difference:
     value = float(np.mean(values))
     if len(values) == 1:
         return Difference(Estimate(value, None), None)
-    if np.ptp(values) == 0:  # SciPy divides by the deviation
+    if np.ptp(values) <= _ROUNDING * np.max(np.abs(values)):  # SciPy divides by the deviation
         return Difference(Estimate(value, Interval(value, value)), float(value == 0))
     found = ttest_1samp(values, 0.0)
     low, high = found.confidence_interval(CONFIDENCE)

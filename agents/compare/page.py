@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import html
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agents.compare.areas import Score, area, final
 from agents.compare.kept import Kept
 from agents.compare.pictures import Line, draw
-from agents.compare.plan import Arm, Loaded, Section
+from agents.compare.plan import Loaded, Section
 from agents.compare.scores import Scores
 from agents.compare.tables import SCORES, Tables
 from rl_core.control.files import write_whole
@@ -33,6 +35,8 @@ def write_page(path: Path, command: str, loaded: Loaded, kept: Kept) -> None:
 def _method(loaded: Loaded, command: str) -> str:
     plan = loaded.plan
     held = [name for name in plan.envs if name not in plan.choosing]
+    named = ", ".join(f"`{name}`" for name in (plan.baseline, *plan.constants))
+    constants = f"\n*All constants* are the arms of {named}." if plan.constants else ""
     without = f" but {' and '.join(held)}, which were held out" if held else ""
     return f"""Made by
 
@@ -48,7 +52,7 @@ way that has several, but one for all envs together{without}. Bold is what diffe
 after Holm's correction for all differences of this page from the same arms in the same score;
 *ahead* and *behind* count these. Brackets are not corrected. What was chosen might be another with
 other tuning seeds: that doubt is in no interval; the tables at the end tell how large it is. All
-scores are of fresh seeds."""
+scores are of fresh seeds.{constants}"""
 
 
 class _Page:
@@ -85,28 +89,33 @@ class _Page:
         return [name for name in groups if name in self._plan.groups_on(env)]
 
     def _differences(self, section: Section) -> Iterator[str]:
-        """Yields the area against the best constants, and folded up what else there is."""
-        plan, scores, groups = self._plan, self._scores, section.differences
-        best = {env: scores.choices.best_constant(env) for env in plan.envs}
+        """Yields the area against the baseline's best, and folded up what else there is."""
+        plan, choices, groups = self._plan, self._scores.choices, section.differences
+        of_all = [group for part in plan.sections for group in part.differences]
+        best = {env: choices.best_of_baseline(env) for env in plan.envs}
         yield "### Differences: area"
-        yield self.tables.differences(groups, area, best)
-        folded: list[tuple[str, Score, Mapping[str, Arm]]] = [("Differences: final", final, best)]
+        yield self.tables.differences(groups, area, best, of_all)
+        yield _folded("Differences: final", self.tables.differences(groups, final, best, of_all))
         if plan.constants:
-            of_all = {env: scores.choices.best_of_constants(env) for env in plan.envs}
+            constants = {env: choices.best_of_constants(env) for env in plan.envs}
             for name, score in SCORES.items():
-                folded.append(
-                    (f"Differences from the best of all constants: {name}", score, of_all)
+                yield _folded(
+                    f"Differences from the best of all constants: {name}",
+                    self.tables.differences(groups, score, constants, of_all),
                 )
         if section.against:
-            (other,) = scores.shown(section.against)
-            there = [env for env in plan.envs if section.against in plan.groups_on(env)]
-            against = dict.fromkeys(there, other)
-            for name, score in SCORES.items():
-                folded.append((f"Differences from `{plan.name(other)}`: {name}", score, against))
-        for title, score, others in folded:
-            yield _folded(title, self.tables.differences(groups, score, others))
+            yield from self._against(section)
         if promises := self.tables.promises(groups, best):
             yield _folded("Promised by tuning seeds → kept by fresh ones (area)", promises)
+
+    def _against(self, section: Section) -> Iterator[str]:
+        plan, group = self._plan, section.against
+        (other,) = self._scores.shown(group)
+        others = {env: other for env in plan.envs if group in plan.groups_on(env)}
+        family = [of for part in plan.sections if part.against == group for of in part.differences]
+        for name, score in SCORES.items():
+            table = self.tables.differences(section.differences, score, others, family)
+            yield _folded(f"Differences from `{plan.name(other)}`: {name}", table)
 
     def _picture(self, env: str, groups: Sequence[str], over: str) -> str:
         lines: dict[str, dict[str, Line]] = {
@@ -128,4 +137,5 @@ class _Page:
 
 
 def _folded(title: str, text: str) -> str:
-    return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
+    summary = re.sub("`(.*?)`", r"<code>\1</code>", html.escape(title))
+    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"

@@ -133,8 +133,8 @@ class Plan(Settings):
       together: runs that one process trains as a population.
       baseline: the group whose best arm on an env, by tuning seeds, is what others are compared
         with there.
-      constants: groups that change nothing while they run, of whose arms the best one on an env, by
-        tuning seeds, is what others are compared with besides.
+      constants: further groups that change nothing while they run. Of the baseline's arms and
+        theirs the best one on an env, by tuning seeds, is what others are compared with besides.
     """
 
     title: str

@@ -45,13 +45,15 @@ class Tables:
             rows.append([self._name(arm), *cells, number(later)])
         return markdown_table(["arm", *(f"`{tag}`" for tag in SIGNS), "area, second half"], rows)
 
-    def differences(self, groups: Sequence[str], score: Score, others: Mapping[str, Arm]) -> str:
+    def differences(
+        self, groups: Sequence[str], score: Score, others: Mapping[str, Arm], family: Sequence[str]
+    ) -> str:
         """Returns the differences from one arm on each env.
 
-        Bold are those other than 0 at 5 %, corrected for all differences from these arms that the
-        page has.
+        Bold are those other than 0 at 5 %, corrected for all groups of the family, which the page
+        shows beside the same arms.
         """
-        bold, rows = self._bold(score, others), []
+        bold, rows = self._bold(family, score, others), []
         for group in groups:
             cells, signs = [], [0, 0]
             for env in self._plan.envs:
@@ -85,8 +87,8 @@ class Tables:
         anew = "if tuning seeds were drawn anew"
         head, best = ["env", f"best of `{plan.baseline}`", anew], []
         for env in plan.envs:
-            firm = self._firm(scores.choices.firmness(plan.baseline, env))
-            best.append([env, self._name(scores.choices.best_constant(env)), firm])
+            firm = self._firm(scores.choices.firmness_of_baseline(env))
+            best.append([env, self._name(scores.choices.best_of_baseline(env)), firm])
         if plan.constants:
             head.append("best of all constants")
             for env, row in zip(plan.envs, best, strict=True):
@@ -141,11 +143,12 @@ class Tables:
         number = partial(_signed, self._format(env))
         return f"{number(promised)} → {number(found.estimate.value)}"
 
-    def _bold(self, score: Score, others: Mapping[str, Arm]) -> set[tuple[str, str]]:
-        """Returns (group, env) of the differences that are other than 0, of all on the page."""
-        groups = dict.fromkeys(of for part in self._plan.sections for of in part.differences)
+    def _bold(
+        self, family: Sequence[str], score: Score, others: Mapping[str, Arm]
+    ) -> set[tuple[str, str]]:
+        """Returns (group, env) of the family's differences that are other than 0."""
         p = {}
-        for group in groups:
+        for group in dict.fromkeys(family):
             for env in self._plan.envs:
                 if group in self._plan.groups_on(env) and env in others:
                     found = self._difference(env, group, others, score)
@@ -156,17 +159,14 @@ class Tables:
         }
 
     def _firm(self, shares: Sequence[tuple[Arm, float]]) -> str:
-        return ", ".join(
-            f"`{self._plan.value(arm)}` in {share:.0%}"
-            for arm, share in shares
-            if share >= _LEAST_SHARE
-        )
+        named = [(self._plan.value(arm), share) for arm, share in shares if share >= _LEAST_SHARE]
+        return ", ".join(f"`{value}` in {share:.0%}" for value, share in named) or "-"
 
     def _name(self, arm: Arm) -> str:
         return f"`{self._plan.name(arm)}`"
 
     def _format(self, env: str) -> _Format:
-        arm = self._scores.choices.best_constant(env)
+        arm = self._scores.choices.best_of_baseline(env)
         largest = max(abs(value) for value in self._scores.of(env, arm, final))
         decimals = 1 if largest >= 100 else 2
         return lambda value: f"{value:,.{decimals}f}"

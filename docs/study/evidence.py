@@ -14,14 +14,14 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from agents.compare.areas import quarter, second_half
-from agents.compare.differences import mean, paired
+from agents.compare.differences import paired
 from agents.compare.kept import load_kept
 from agents.compare.plan import load_plan
 from agents.compare.scores import Scores
 from agents.results.page import markdown_table
 
 QUARTERS = "first quarter", "second", "third", "last"
-PAID_ONCE = ("Catch",)  # the other envs pay 1 or -1 for each env step
+PAID_ONCE, PAID_EACH_STEP = ("Catch",), ("CartPole", "Acrobot")  # 1 or -1
 CLASSES = 0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 10.0, np.inf  # of mean Q over what is reached
 
 
@@ -33,6 +33,8 @@ class Study:
         kept, plan = load_kept(loaded, rows), loaded.plan
         self.plan, self.seeds, self.configs = plan, {}, {}
         self.scores = Scores(loaded, kept)
+        self.scores.require(self.scores.choices.tuning())
+        self.scores.require(self.scores.fresh())
         for env in plan.envs:
             for group in plan.groups_on(env):
                 for arm in plan.arms(group):
@@ -55,10 +57,13 @@ class Study:
 
     def reached(self, env):
         """The value of a state from which the best constant's final return is still to come."""
-        name = self.plan.name(self.scores.choices.best_constant(env))
+        name = self.plan.name(self.scores.choices.best_of_baseline(env))
         size = abs(np.mean([of.mean for of in self.seeds[env, name]]))
         discount = self.configs[env, name].discount
-        return size if env in PAID_ONCE else (1 - discount**size) / (1 - discount)
+        if env in PAID_ONCE:
+            return size
+        assert env in PAID_EACH_STEP, f"say how {env} pays"
+        return (1 - discount**size) / (1 - discount)
 
 
 def sign(seed, tag, number):
@@ -75,7 +80,7 @@ def climbing(study, env):
         config, cells = study.configs[env, name], []
         for number in range(4):
             size = np.mean([abs(sign(of, "learn/q_mean", number)) for of in study.seeds[env, name]])
-            cells.append(f"{size:.3g} / {ahead(config, number):.3g}")
+            cells.append(f"{size:.3g}, predicted {ahead(config, number):.3g}")
         rows.append([f"`{name}`", *cells])
     return markdown_table(["arm", *QUARTERS], rows)
 
@@ -91,20 +96,20 @@ def ahead(config, number):
 
 def by_size(study, env):
     """The second half's score of all runs whose mean |Q| was of one size in the second quarter."""
-    sizes, scores = [], []
+    found, rows = [], []
     for name in study.arms(env):
         for of in study.seeds[env, name]:
-            sizes.append(abs(sign(of, "learn/q_mean", 1)) / study.reached(env))
-            scores.append(second_half(of))
-    sizes, scores, rows = np.array(sizes), np.array(scores), []
+            size = abs(sign(of, "learn/q_mean", 1)) / study.reached(env)
+            found.append((size, second_half(of), name))
     for low, high in itertools.pairwise(CLASSES):
-        there = (sizes >= low) & (sizes < high)
-        if there.sum() > 1:
-            found = mean(scores[there].tolist())
-            ends = "[{:.3g}, {:.3g}]".format(*found.interval)
+        there = [(score, name) for size, score, name in found if low <= size < high]
+        if there:
             words = f"{low:g} to {high:g}" if np.isfinite(high) else f"over {low:g}"
-            rows.append([words, str(there.sum()), f"{found.value:.3g} {ends}"])
-    head = ["mean absolute Q / what is reached", "runs", "area, second half"]
+            arms = len({name for _, name in there})
+            rows.append(
+                [words, str(len(there)), str(arms), f"{np.mean([s for s, _ in there]):.3g}"]
+            )
+    head = ["mean absolute Q / what is reached", "runs", "of arms", "area, second half"]
     return markdown_table(head, rows)
 
 
@@ -169,10 +174,13 @@ def main():
     about += "of a state from which the best constant's final return is still to come: "
     about += ", ".join(f"{study.reached(env):.3g} on {env}" for env in study.plan.envs)
     parts = ["# Evidence", f"Made by\n\n```\n{command}\n```\n\n{about}."]
-    parts += ["## How fast Q values climb"]
-    for env in ("CartPole", "Acrobot"):
-        parts += [f"### {env}: measured / (1 - discount^(n + 1)) / (1 - discount) after n copies"]
-        parts += [climbing(study, env)]
+    parts += [
+        "## How fast Q values climb",
+        "Measured and predicted mean absolute Q. The prediction has nothing that was fitted: after "
+        "n copies it is `(1 - discount ** (n + 1)) / (1 - discount)`, what n + 1 rewards come to.",
+    ]
+    for env in PAID_EACH_STEP:
+        parts += [f"### Q on {env}", climbing(study, env)]
     parts += ["## The size of Q values, run by run, and what came after it"]
     for env in study.plan.envs:
         parts += [f"### {env}", by_size(study, env)]

@@ -44,7 +44,7 @@ class Items(Protocol):
         """The items that begin at rows `row`, [B] int64, with their weights, [B].
 
         Returns:
-          `Transitions`, or another batch that has their `s_tm1`, `observed`, `row` and `weight`.
+          `Transitions`, or another batch that has their `observed`, `row` and `weight`.
         """
 
 

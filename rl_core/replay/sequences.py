@@ -34,11 +34,6 @@ class Sequences(NamedTuple):
     weight: tf.Tensor | None  # [B] float32 importance weight; None if all are 1
 
     @property
-    def s_tm1(self) -> tf.Tensor:
-        """[B L, ...] observations of the steps; of those not learned from they may be anything."""
-        return self.steps.s_tm1
-
-    @property
     def observed(self) -> tf.Tensor:
         """[at most B L, ...] observations of the steps that are learned from."""
         return tf.boolean_mask(self.steps.s_tm1, tf.reshape(self.learned, [-1]))

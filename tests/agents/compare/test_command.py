@@ -222,9 +222,33 @@ def test_the_way_that_had_as_much_tuning_is_compared_with_besides(comparison):
     assert compare() == 0
     page = Path("comparison/page.md").read_text()
     # A period of 5 beside 60, by the formula.
-    assert table(page, "Differences from `other-60`: final")[0][1:] == [
+    assert table(page, "Differences from <code>other-60</code>: final")[0][1:] == [
         "**-107.9 [-107.9, -107.9]**", "**-107.9 [-107.9, -107.9]**", "0", "2",
     ]  # fmt: skip
+
+
+def test_quarters_and_the_best_of_all_constants_are_on_the_page(comparison):
+    """Another's 60 is further from the best period of the formula than hard's 100."""
+    comparison(
+        ('baseline = "hard"', 'baseline = "hard"\nconstants = ["other"]'),
+        ('signs = ["hard", "other"]', 'quarters = ["hard"]'),
+    )
+    assert compare() == 0
+    page = Path("comparison/page.md").read_text()
+    assert "*All constants* are the arms of `hard`, `other`." in page
+    assert table(page, "## Chosen on tuning seeds")[0][-1] == "`hard-100`"
+    same = table(page, "Differences from the best of all constants: area")
+    assert same == table(page, "### Differences: area")
+    # The formula's curve is a straight line from a quarter of the final return on.
+    numbers = [cell.split()[0] for cell in table(page, "### Quarter by quarter on Other")[0][1:]]
+    assert [float(of.replace(",", "")) for of in numbers] == sorted(map(float, numbers))
+
+
+def test_without_scipy_that_is_one_line_before_anything_is_trained(comparison, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "scipy" else name)
+    with pytest.raises(RlCoreError, match=r"pip install 'targetnet\[plots\]'"):
+        compare()
+    assert not Path("comparison").exists()
 
 
 def test_a_config_that_changes_meanwhile_changes_no_run(comparison):
@@ -341,6 +365,8 @@ MISTAKES = [
         ),
         "tuning",
     ),
+    (('baseline = "hard"', 'baseline = "hard"\nconstants = ["othr"]'), "there is no group 'othr'"),
+    (('baseline = "hard"', 'baseline = "hard"\nconstants = ["soft"]'), "soft has no tuning seeds"),
     (("together = 4", "together = 0"), "together"),
     (("together = 4", "together = "), "TOML"),
 ]

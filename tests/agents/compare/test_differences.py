@@ -22,6 +22,12 @@ def test_what_does_not_vary_has_no_width():
     assert (ahead.estimate.value, ahead.estimate.interval, ahead.p) == (2, (2, 2), 0)
 
 
+def test_rounding_is_no_variation():
+    """0.1 + 0.2 - 0.3, as computed, is not 0: SciPy would warn, and make a p value of it."""
+    found = paired([0.3 + 1e-16, 0.1 + 0.2, 0.3], [0.2, 0.2, 0.2])
+    assert found.estimate.value == pytest.approx(0.1) and found.p == 0
+
+
 def test_one_seed_has_no_interval():
     assert mean([3.0]).interval is None and mean([3.0]).value == 3
     assert paired([3.0], [1.0]).p is None

@@ -68,8 +68,8 @@ def scores(comparison):
 
 
 def test_the_best_constant_is_that_of_each_env(scores):
-    assert scores.choices.best_constant("CartPole") == Arm("hard", 1)
-    assert scores.choices.best_constant("Other") == Arm("hard", 2)
+    assert scores.choices.best_of_baseline("CartPole") == Arm("hard", 1)
+    assert scores.choices.best_of_baseline("Other") == Arm("hard", 2)
 
 
 def test_one_arm_is_chosen_for_all_envs_by_shares_of_the_spread(scores):
@@ -114,7 +114,7 @@ def test_how_firm_a_choice_is_are_shares_of_draws_of_tuning_seeds(comparison):
     kept = {arm: Seeds(s0=of, s1=of) for arm, of in areas.items()}
     kept["CartPole", Arm("hard", 1)] = Seeds(s0=10, s1=0)
     kept["CartPole", Arm("hard", 2)] = Seeds(s0=0, s1=9)
-    found = Scores(load_plan(comparison()), kept).choices.firmness("hard", "CartPole")
+    found = Scores(load_plan(comparison()), kept).choices.firmness_of_baseline("CartPole")
     assert [arm for arm, _ in found] == [Arm("hard", 1), Arm("hard", 2)]
     assert found[0][1] == pytest.approx(0.75, abs=0.04)
     assert sum(share for _, share in found) == 1
