@@ -16,20 +16,20 @@ This is docs/{name}, made by
 python -m tests.benchmarks.performance --page docs/performance.md
 ```
 
-The command makes the peers' environments and starts every worker as a separate process, all
-pinned to the same cores. Imports, compiling and a warm-up come before the first round; the JAX
-scripts, which run as they are, compile again in each round, outside their clock. The number of
-updates of every round is asserted. The two sides of a ratio work one right after the other while
-all others wait, in each round in another order; the table shows the median of the rounds' ratios,
-with the least and the most. A turn is as long as its side's work: of the JAX scripts several times
-as long as ours. Of the per-step and the compiled JAX script the time is the median of several
-windows, where that of the others is all of a turn, stalls included. A difference below 10 % is a
-tie. A peer's threads (one, two, all cores) and the XLA flags of the JAX sides (XLA's own or ours)
-are those that were fastest in two short probes before the rounds; *setting* has what the others
-reached there, which may be more than the median of the rounds where neighbours disturbed them. SBX
-has XLA's own flags; ours has its own flags but in `compiled`, where both are tried. *Cores* are
-those that a worker may use. *Memory* is what a worker has to itself after the last round, plus the
-files that processes share."""
+The command makes the peers' environments and starts every worker as a separate process, all pinned
+to the same cores. Imports, compiling and a warm-up come before the first round; the JAX scripts,
+which run as they are, compile again in each round, outside their clock. The number of updates of
+every round is asserted. The two sides of a ratio work one right after the other while all others
+wait, in each round in another order; the table shows the median of the rounds' ratios, with the
+least and the most. A turn is as long as its side's work: of the JAX scripts several times as long
+as ours. Of the per-step and the compiled JAX script the time is the median of several windows,
+where that of the others is all of a turn, stalls included. A difference below 10 % is a tie. A
+peer's threads (one, two, all cores) and the XLA flags of the JAX sides (XLA's own or ours) are
+those that were fastest in two short probes before the rounds (since 2026-11-26 those that tie get
+three more); *setting* has what the others reached there, which may be more than the median of the
+rounds where neighbours disturbed them. SBX has XLA's own flags; ours has its own flags but in
+`compiled`, where both are tried. *Cores* are those that a worker may use. *Memory* is what a
+worker has to itself after the last round, plus the files that processes share."""
 
 _HEADS = {
     "env steps/s": "env steps per second",

@@ -294,6 +294,16 @@ def test_the_slower_settings_are_closed_before_the_rounds():
     assert [len(found.workers[label]["rounds"]) for label in "ab"] == [2, 2]
 
 
+def test_settings_that_tie_are_tried_more_often():
+    """5 % apart after two probes each: three more of these two, none of the one far behind."""
+    order = []
+    settings = ("a1", 1, 1.05), ("a2", 2, 1.0), ("a4", 4, 2.0)
+    groups = {"a": [Turns(order, *of) for of in settings]}
+    found = measure(Scenario("s", "", "env steps/s", {}), groups, 1, 0.1)
+    assert order == ["a1", "a2", "a4"] * 2 + ["a1", "a2"] * 3 + ["a1 closed", "a4 closed", "a2"]
+    assert found.workers["a"]["setting"] == {"threads": 2}
+
+
 def test_a_round_of_several_turns_is_their_sum():
     order = []
     groups = {label: [Turns(order, label, 1, 0.5)] for label in "ab"}
