@@ -58,7 +58,7 @@ class Choices:
         """Returns the arm of a group that is the best over all envs, by tuning seeds.
 
         Envs that are held out do not count. On each other env its area is compared with that of
-        the best constant, in units of the distance between the best and the worst constant there;
+        the baseline's best arm, in units of the distance between its best and its worst arm there;
         the mean over envs decides.
         """
         (best,) = self._choices(group, self._seeds)
@@ -81,7 +81,7 @@ class Choices:
         return self._shares([env], lambda drawn: self._best_of_baseline(env, drawn))
 
     def promised(self, env: str, arm: Arm) -> float | None:
-        """Returns how far its area lay from that of the best constant on tuning seeds.
+        """Returns how far an arm's area lay from that of the baseline's best on tuning seeds.
 
         Returns:
           None if it has no tuning seeds.

@@ -1,8 +1,8 @@
-"""What the finished runs of the study show beside its page; trains nothing.
+"""Tables of the study's finished runs, beside its page; trains nothing.
 
     python docs/study/evidence.py docs/rows/study_period > docs/study/evidence.md
 
-Tables in Markdown, of fresh seeds: how fast Q values climb, what they say of a run's second half,
+In Markdown, of fresh seeds: how fast Q values climb, what they say of a run's second half,
 which curves rank arms, and a swap beside the same run without it.
 """
 
