@@ -119,7 +119,7 @@ class _Page:
 
     def _picture(self, env: str, groups: Sequence[str], over: str) -> str:
         lines: dict[str, dict[str, Line]] = {
-            f"{words} return": {
+            words: {
                 self._plan.groups[group].label: self._line(env, group, score) for group in groups
             }
             for words, score in SCORES.items()

@@ -36,7 +36,7 @@ def draw(
     from matplotlib.figure import Figure
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure = Figure(figsize=(5 * len(scores), 3.8), layout="constrained")
+    figure = Figure(figsize=(5 * len(scores), 4.4), layout="constrained")
     panels = figure.subplots(1, len(scores), squeeze=False)[0]
     for axes, (words, lines) in zip(panels, scores.items(), strict=True):
         for (label, line), color in zip(lines.items(), itertools.cycle(_COLORS), strict=False):
@@ -46,7 +46,8 @@ def draw(
         axes.set_ylabel(words)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
-    panels[0].legend(frameon=False)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     figure.suptitle(title)
     paths = path.with_suffix(".png"), path.with_suffix(".svg")
     # Without the salt and the empty date an SVG has random ids and a time stamp.

@@ -1,6 +1,6 @@
 """Tables of the study's finished runs, beside its page; trains nothing.
 
-    python docs/study/evidence.py docs/rows/study_period > docs/study/evidence.md
+    python docs/study/evidence.py docs/rows/study_period > docs/study_evidence.md
 
 In Markdown, of fresh seeds: how fast Q values climb, what they say of a run's second half,
 which curves rank arms, and a swap beside the same run without it.
@@ -8,6 +8,7 @@ which curves rank arms, and a swap beside the same run without it.
 
 import itertools
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.stats import spearmanr
 from agents.compare.areas import quarter, second_half
 from agents.compare.differences import paired
 from agents.compare.kept import load_kept
-from agents.compare.plan import load_plan
+from agents.compare.plan import Arm, load_plan
 from agents.compare.scores import Scores
 from agents.results.page import markdown_table
 
@@ -47,11 +48,13 @@ class Study:
     def arms(self, env):
         """Names of an env's arms, those with the same runs once.
 
-        Without HL-Gauss, whose values cannot leave the range of its atoms.
+        Without HL-Gauss, whose values cannot leave the range of its atoms, and without swaps: what
+        was seen before them is of another period.
         """
         found = {}
         for (of, name), seeds in self.seeds.items():
-            if of == env and self.configs[of, name].head == "scalar":
+            scalar = self.configs[of, name].head == "scalar"
+            if of == env and scalar and not name.startswith(("swap", "shorten")):
                 found.setdefault(tuple(seed.digest for seed in seeds), name)
         return [*found.values()]
 
@@ -147,30 +150,49 @@ def correlation(shown, scores):
     return f"{found:+.2f} ({there.sum()} arms)"
 
 
-def swapped(study):
-    """The swap that was chosen, beside the same runs without it."""
+def sizes(study, env):
+    """Mean Q in each quarter of the best period and of what was chosen of each way."""
+    plan, choices = study.plan, study.scores.choices
+    names = [plan.name(choices.best_of_baseline(env))]
+    for section in plan.sections:
+        for group in section.differences:
+            arm = choices.chosen(group) if plan.groups[group].choose else Arm(group, 0)
+            names.append(plan.name(arm))
     rows = []
-    arm = study.scores.choices.chosen("swap")
-    (_, before), (_, after) = study.plan.value(arm)["fractions"]
-    for env in study.plan.envs:
-        ours = study.seeds[env, study.plan.name(arm)]
-        theirs = study.seeds[env, f"hard-{before}"]
-        half = [len([s for s, _ in of.curve if s <= of.env_steps / 2]) for of in ours]
-        same = sum(a.curve[:n] == b.curve[:n] for a, b, n in zip(ours, theirs, half, strict=True))
-        found = paired([*map(second_half, ours)], [*map(second_half, theirs)]).estimate
-        last = paired(*([quarter(3, of) for of in side] for side in (ours, theirs))).estimate
-        rows.append(
-            [env, f"{before} → {after}", f"{same} of {len(ours)}",
-             *("{:+.3g} [{:+.3g}, {:+.3g}]".format(of.value, *of.interval) for of in (found, last))]
-        )  # fmt: skip
-    head = ["env", "swap", "same curve before it", "area, second half", "last quarter"]
+    for name in names:
+        seeds = study.seeds[env, name]
+        cells = [np.mean([sign(of, "learn/q_mean", i) for of in seeds]) for i in range(4)]
+        rows.append([f"`{name}`", *(f"{of:.3g}" for of in cells)])
+    return markdown_table(["arm", *QUARTERS], rows)
+
+
+def swapped(study):
+    """Swaps at half-time, beside the same runs without them."""
+    rows = []
+    for arm in study.scores.choices.chosen("swap"), Arm("shorten", 0):
+        (_, before), (_, after) = study.plan.changes(arm)["sync_period"]["fractions"]
+        for env in study.plan.envs:
+            ours = study.seeds[env, study.plan.name(arm)]
+            theirs = study.seeds[env, f"hard-{before}"]
+            half = [len([s for s, _ in of.curve if s <= of.env_steps / 2]) for of in ours]
+            pairs = zip(ours, theirs, half, strict=True)
+            same = sum(a.curve[:n] == b.curve[:n] for a, b, n in pairs)
+            size = np.median([abs(sign(of, "learn/q_mean", 1)) for of in theirs])
+            cells = [f"{before} → {after}", f"{size / study.reached(env):.2g}"]
+            cells += [f"{same} of {len(ours)}"]
+            for score in second_half, partial(quarter, 3):
+                of = paired([*map(score, ours)], [*map(score, theirs)]).estimate
+                cells.append("{:+.3g} [{:+.3g}, {:+.3g}]".format(of.value, *of.interval))
+            rows.append([env, *cells])
+    head = ["env", "swap", "mean absolute Q / what is reached, before it"]
+    head += ["same curve before it", "area, second half", "last quarter"]
     return markdown_table(head, rows)
 
 
 def main():
     study = Study(Path(sys.argv[1]))
-    command = "python docs/study/evidence.py docs/rows/study_period > docs/study/evidence.md"
-    about = "of the fresh seeds of [the study](../study_period.md). *What is reached* is the value "
+    command = "python docs/study/evidence.py docs/rows/study_period > docs/study_evidence.md"
+    about = "of the fresh seeds of [the study](study_period.md). *What is reached* is the value "
     about += "of a state from which the best constant's final return is still to come: "
     about += ", ".join(f"{study.reached(env):.3g} on {env}" for env in study.plan.envs)
     parts = ["# Evidence", f"Made by\n\n```\n{command}\n```\n\n{about}."]
@@ -185,7 +207,10 @@ def main():
     for env in study.plan.envs:
         parts += [f"### {env}", by_size(study, env)]
     parts += ["## Which curves rank arms (Spearman's rank correlation)", ranking(study)]
-    parts += ["## The swap, beside the same run without it", swapped(study)]
+    parts += ["## Mean Q of each way"]
+    for env in study.plan.envs:
+        parts += [f"### Ways on {env}", sizes(study, env)]
+    parts += ["## Swaps, beside the same runs without them", swapped(study)]
     print("\n\n".join(parts))
 
 

@@ -1,0 +1,123 @@
+"""How soon a target is learned after a copy, and at which age triggers copy.
+
+    python docs/study/after_a_copy.py OUT > docs/study_after_a_copy.md
+
+Trains nine populations of five seeds to directories in OUT, or reads those that are there: some
+minutes on one core. Then prints Markdown.
+"""
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from agents.compare.kept import load_kept
+from agents.compare.plan import load_plan
+from agents.config.members import read_members
+from agents.results.curves import read_curves
+from agents.results.page import markdown_table
+from agents.saved.directory import RunDir
+from rl_core.control.population import POPULATION
+
+HERE = Path(__file__).parent
+ENVS = {"CartPole": "cartpole.toml", "Acrobot": "acrobot.toml", "Catch": "catch.toml"}
+PERIOD = 1_000
+# Every update's error is not drawn; every tenth is, at all ages since chunks end at them.
+DENSE = f"sync_period={PERIOD}", "chunk=10", "log_period=10"
+TRIGGERS = {
+    "fit-0.7": ("sync_period=10000", "min_target_age=5", "sync_fit=0.7"),
+    "distance-0.01": ("sync_period=10000", "sync_distance=0.01"),
+}
+AGES = 0, 10, 20, 50, 100, 200, 500, PERIOD
+QUARTERS = "first quarter", "second", "third", "last"
+SEEDS = 5
+
+
+def train(out, env, name, settings):
+    """Returns the run directories of five fresh seeds, trained if they are not there."""
+    directory = out / f"{env}-{name}"
+    if not (directory / POPULATION).exists():
+        command = ["targetnet", "train", str(HERE / ENVS[env]), "--run", str(directory)]
+        command += ["--seed", "5000", "--seeds", str(SEEDS), "--set", *settings]
+        subprocess.run(command, check=True, stdout=sys.stderr)
+    return [directory / name for name in read_members(directory / POPULATION).configs]
+
+
+def error_by_age(runs):
+    """The mean TD error at each age of the target, from the second quarter on.
+
+    One in a hundred has no point of its age at the same env step and is left out.
+    """
+    found = [[] for _ in AGES[1:]]
+    for run in runs:
+        curves = read_curves(run, ("learn/td_error_mean_abs", "target/age"))
+        ages = dict(curves["target/age"])
+        errors = curves["learn/td_error_mean_abs"]
+        start = errors[-1][0] / 4
+        for step, error in errors:
+            if step >= start and step in ages:
+                found[np.searchsorted(AGES, ages[step], side="right") - 1].append(error)
+    return [np.mean(of) for of in found]
+
+
+def ages_at_copies(runs):
+    """The ages at which the target was copied, in each quarter; of many copies some are drawn."""
+    found = [[] for _ in QUARTERS]
+    for run in runs:
+        config = RunDir.open(run).config()
+        for step, age in read_curves(run, ("target/sync",))["target/sync"]:
+            if age:  # a tooth goes down to 0 after it
+                found[min(4 * step // config.env_steps, 3)].append(age)
+    return found
+
+
+def digests_alike(runs, seeds):
+    """How many runs have the digest that the study's run of this seed had."""
+    ours = [RunDir(run).load_digest().digest for run in runs]
+    return sum(of == seeds[5_000 + i].digest for i, of in enumerate(ours))
+
+
+def main():
+    out = Path(sys.argv[1])
+    loaded = load_plan(HERE / "periods.toml")
+    kept = load_kept(loaded, HERE.parent / "rows" / "study_period")
+    arms = {loaded.plan.name(arm): arm for _, arm in kept}
+    errors, ages = [], []
+    for env in ENVS:
+        by_age = error_by_age(train(out, env, f"hard-{PERIOD}", DENSE))
+        errors.append([env, *(f"{of:.3g}" for of in by_age)])
+        for name, settings in TRIGGERS.items():
+            runs = train(out, env, name, settings)
+            alike = digests_alike(runs, kept[env, arms[name]].seeds)
+            cells = [
+                f"{np.median(of):.0f} ({np.quantile(of, 0.1):.0f} to {np.quantile(of, 0.9):.0f})"
+                if of
+                else "no copy"
+                for of in ages_at_copies(runs)
+            ]
+            ages.append([env, f"`{name}`", *cells, f"{alike} of {len(runs)}"])
+    classes = [f"{low} to {high}" for low, high in itertools.pairwise(AGES)]
+    command = "python docs/study/after_a_copy.py OUT > docs/study_after_a_copy.md"
+    parts = [
+        "# After a copy",
+        f"Made by\n\n```\n{command}\n```\n\nwhich trains again, with seeds 5000 to "
+        f"{5000 + SEEDS - 1}, runs like those of [the study](study_period.md), to read more of "
+        "their curves.",
+        "## How soon a target is learned",
+        f"Mean `learn/td_error_mean_abs` by `target/age`, the updates since the last copy, of "
+        f"{PERIOD:,} from copy to copy; from the second quarter of the runs on. These runs have "
+        "shorter chunks than the study's, so they are others.",
+        markdown_table(["env", *classes], errors),
+        "## The ages at which triggers copied",
+        "Medians of `target/sync` in each quarter, in updates; in brackets from the tenth to the "
+        "ninetieth of a hundred. The last column: how many of these runs have the digest of the "
+        "study's run.",
+        markdown_table(["env", "arm", *QUARTERS, "same digest"], ages),
+    ]
+    print("\n\n".join(parts))
+
+
+if __name__ == "__main__":
+    main()
