@@ -108,11 +108,11 @@ def main():
         "## How soon a target is learned",
         f"Mean `learn/td_error_mean_abs` by `target/age`, the updates since the last copy, of "
         f"{PERIOD:,} from copy to copy; from the second quarter of the runs on. These runs have "
-        "shorter chunks than the study's, so they are others.",
+        "shorter chunks than the study's, so they are not its runs.",
         markdown_table(["env", *classes], errors),
         "## The ages at which triggers copied",
-        "Medians of `target/sync` in each quarter, in updates; in brackets from the tenth to the "
-        "ninetieth of a hundred. The last column: how many of these runs have the digest of the "
+        "Medians of `target/sync` in each quarter, in updates; in brackets the 10th and the 90th "
+        "percentile. The last column: how many of these runs have the digest of the "
         "study's run.",
         markdown_table(["env", "arm", *QUARTERS, "same digest"], ages),
     ]
