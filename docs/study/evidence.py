@@ -79,6 +79,10 @@ class Study:
             value = " → ".join(f"{of:,}" for of in ends)
         return f"{group.label}: {value}"
 
+    def trained(self, arm):
+        """The envs on which an arm was trained."""
+        return [env for env in self.plan.envs if arm.group in self.plan.groups_on(env)]
+
     def of(self, env, arm):
         return self.seeds[env, self.plan.name(arm)]
 
@@ -192,7 +196,7 @@ def shown(study, env):
     choices = study.scores.choices
     found = [choices.best_of_baseline(env)]
     for section in study.plan.sections:
-        for group in section.differences:
+        for group in [of for of in section.differences if of in study.plan.groups_on(env)]:
             choose = study.plan.groups[group].choose
             found.append(choices.chosen(group) if choose else Arm(group, 0))
     return found
@@ -248,7 +252,7 @@ def swapped(study):
     """Swaps, beside the same runs without them."""
     rows = []
     for arm, before, after in swaps(study):
-        for env in study.plan.envs:
+        for env in study.trained(arm):
             ours, theirs = study.of(env, arm), study.seeds[env, f"hard-{before}"]
             half = [len([s for s, _ in of.curve if s <= of.env_steps / 2]) for of in ours]
             pairs = zip(ours, theirs, half, strict=True)
@@ -268,7 +272,7 @@ def swapped_beside_100(study):
     """The same swaps, beside a period of 100 from the beginning."""
     rows = []
     for arm, before, after in swaps(study):
-        for env in study.plan.envs:
+        for env in study.trained(arm):
             cells = beside(study.of(env, arm), study.seeds[env, "hard-100"], SCORES.values())
             rows.append([env, f"{before} → {after}", *cells])
     return markdown_table(["env", "swap", *SCORES], rows)
