@@ -37,7 +37,7 @@ def _method(loaded: Loaded, command: str) -> str:
     held = [name for name in plan.envs if name not in plan.choosing]
     named = ", ".join(f"`{name}`" for name in (plan.baseline, *plan.constants))
     constants = f"\n*All constants* are the arms of {named}." if plan.constants else ""
-    without = f" but {' and '.join(held)}, which were held out" if held else ""
+    without = f" ({' and '.join(held)} held out)" if held else ""
     return f"""Made by
 
 ```

@@ -2,7 +2,7 @@
 
     python docs/study/after_a_copy.py OUT > docs/study_after_a_copy.md
 
-Trains nine populations of five seeds to directories in OUT, or reads those that are there: some
+Trains twelve populations of five seeds to directories in OUT, or reads those that are there: some
 minutes on one core. Then prints Markdown.
 """
 
@@ -22,7 +22,7 @@ from agents.saved.directory import RunDir
 from rl_core.control.population import POPULATION
 
 HERE = Path(__file__).parent
-ENVS = {"CartPole": "cartpole.toml", "Acrobot": "acrobot.toml", "Catch": "catch.toml"}
+ENVS = "CartPole", "Acrobot", "Catch", "Breakout"
 PERIOD = 1_000
 # Every update's error is not drawn; every tenth is, at all ages since chunks end at them.
 DENSE = f"sync_period={PERIOD}", "chunk=10", "log_period=10"
@@ -39,7 +39,7 @@ def train(out, env, name, settings):
     """Returns the run directories of five fresh seeds, trained if they are not there."""
     directory = out / f"{env}-{name}"
     if not (directory / POPULATION).exists():
-        command = ["targetnet", "train", str(HERE / ENVS[env]), "--run", str(directory)]
+        command = ["targetnet", "train", str(HERE / f"{env.lower()}.toml"), "--run", str(directory)]
         command += ["--seed", "5000", "--seeds", str(SEEDS), "--set", *settings]
         subprocess.run(command, check=True, stdout=sys.stderr)
     return [directory / name for name in read_members(directory / POPULATION).configs]

@@ -219,14 +219,12 @@ def ends(study, env):
         seeds = study.of(env, arm)
         finals = np.array([of.mean for of in seeds])
         best = np.mean([max(value for _, value in of.curve) for of in seeds])
-        marks = ["-", "-"]
+        marks = []
         if env in GOOD:
             marks = [f"{(finals >= GOOD[env]).sum()}", f"{(finals < POOR[env]).sum()}"]
-        rows.append(
-            [study.words(arm), *marks, f"{np.median(finals):.3g}", f"{finals.mean():.3g}",
-             f"{best:.3g}"]
-        )  # fmt: skip
-    marks = [f"at least {GOOD[env]}", f"below {POOR[env]}"] if env in GOOD else ["-", "-"]
+        numbers = np.median(finals), finals.mean(), best
+        rows.append([study.words(arm), *marks, *(f"{of:.3g}" for of in numbers)])
+    marks = [f"at least {GOOD[env]}", f"below {POOR[env]}"] if env in GOOD else []
     head = ["way", *marks, "median of final", "mean of final", "mean of the best evaluation"]
     return markdown_table(head, rows)
 
