@@ -221,6 +221,62 @@ def test_a_single_env_and_envpool_show_the_same_frame_by_frame(game):
     assert require_the_same(one, many, 299, last_frames=False) == 3
 
 
+ALL_ACTIONS = (
+    *("NOOP", "FIRE", "UP", "RIGHT", "LEFT", "DOWN"),
+    *("UPRIGHT", "UPLEFT", "DOWNRIGHT", "DOWNLEFT"),
+    *("UPFIRE", "RIGHTFIRE", "LEFTFIRE", "DOWNFIRE"),
+    *("UPRIGHTFIRE", "UPLEFTFIRE", "DOWNRIGHTFIRE", "DOWNLEFTFIRE"),
+)  # fmt: skip
+THAT_MATTER = {
+    "Pong": ("NOOP", "FIRE", "RIGHT", "LEFT", "RIGHTFIRE", "LEFTFIRE"),
+    "Breakout": ("NOOP", "FIRE", "RIGHT", "LEFT"),
+    "Freeway": ("NOOP", "UP", "DOWN"),
+}
+
+
+def of_both_kinds(game, way, **kwargs):
+    """A single env or ALE's vector env, that show and pay the same."""
+    kwargs = {"repeat_action_probability": 0.0} | kwargs
+    if way == "single":
+        return alone(game, **kwargs)
+    return make_envs(
+        f"ALE/{game}-v5", 1, vectorization="vector_entry_point", seed=3,
+        env_kwargs={"noop_max": 0, "use_fire_reset": False, "max_num_frames_per_episode": 400}
+        | kwargs,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("game", THAT_MATTER)
+@pytest.mark.parametrize("way", ["single", "vector"])
+def test_the_actions_that_matter_are_those_of_their_names_among_all_18(game, way):
+    few, full = of_both_kinds(game, way), of_both_kinds(game, way, full_action_space=True)
+    names = THAT_MATTER[game]
+    assert (few.num_actions, full.num_actions) == (len(names), 18)
+    if way == "single":
+        for envs, wanted in ((few, names), (full, ALL_ACTIONS)):
+            assert tuple(envs._lanes[0].env.unwrapped.get_action_meanings()) == wanted
+    actions = np.random.default_rng(0).integers(len(names), size=(30, 1))
+    numbers = np.array([ALL_ACTIONS.index(name) for name in names])
+
+    def shown(envs, actions):
+        rows = [copied(envs.reset()), *(copied(envs.step(row)) for row in actions)]
+        return np.stack([row.observation for row in rows]), np.stack([row.reward for row in rows])
+
+    seen, paid = shown(few, actions)
+    for a, b in zip(shown(full, numbers[actions]), (seen, paid), strict=True):
+        np.testing.assert_array_equal(a, b)
+    # The same numbers mean other actions there.
+    assert not np.array_equal(shown(full, actions)[0], seen)
+    few.close(), full.close()
+
+
+@pytest.mark.parametrize("game", ["Breakout", "SpaceInvaders"])
+def test_all_18_do_the_same_in_a_single_env_and_in_ales_vector_env(game):
+    one, many = (of_both_kinds(game, way, full_action_space=True) for way in ("single", "vector"))
+    assert one.num_actions == 18
+    require_the_same(one, many, 99)
+
+
 def test_by_default_actions_stick_and_a_lost_life_is_no_end():
     envs = alone("Breakout", max_num_frames_per_episode=108_000, frame_stack=1)
     (lane,) = envs._lanes
