@@ -64,6 +64,10 @@ MEMORY = {
     "env_wrapper": "elements", "env_wrapper_kwargs": {"keep": [0, 2]}, "recurrent": "gru",
     "recurrent_units": 6, "sequence_length": 6, "burn_in": 3, "learn_period": 8,
 }  # fmt: skip
+SIGNALS = {"env_id": "tests.agents.signals:Signals-v0"}
+PARTS = SIGNALS | {
+    "env_kwargs": {"masks": True, "parts": True}, "part_networks": {"camera": "minatar"},
+}  # fmt: skip
 KINDS = {
     "plain": {},
     "plain, eight envs, freezing": {"num_envs": 8, "updates_per_learn": 3, "freeze": ARMS},
@@ -104,6 +108,23 @@ KINDS = {
     "memory, compiled": MEMORY | {
         "loop": "compiled", "env_id": "InGraph/CartPole-v1", "env_wrapper": None,
         "env_wrapper_kwargs": None, "chunk": 20,
+    },
+    "memory, parts, masks, normalized": MEMORY | PARTS | {
+        "env_wrapper": None, "env_wrapper_kwargs": None, "normalize_observations": True,
+    },
+    "frames, masks": SIGNALS | {
+        "env_kwargs": {"masks": True}, "frame_stack": 3, "n_step": 3, "num_envs": 2,
+    },
+    "frames, normalized, concurrent": SIGNALS | {
+        "frame_stack": 3, "normalize_observations": True, "loop": "concurrent", "learn_period": 16,
+        "updates_per_learn": 4,
+    },
+    "frames, normalized, compiled": {
+        "loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 20, "frame_stack": 3,
+        "normalize_observations": True,
+    },
+    "parts, masks, normalized": PARTS | {
+        "normalize_observations": True, "num_envs": 2, "prioritized": True,
     },
     "demonstrations": {
         "begin_with": DATASET, "prioritized": True, "demonstration_bonus": 0.5,
