@@ -30,13 +30,13 @@ ACTORS = {"loop": "remote", "actors": 2, "actor_steps": 8}
 IN_GRAPH = {"loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 40, "num_envs": 2}
 
 KINDS = {
-    "memory, masks": MEMORY | MASKS | {"num_envs": 2, "prioritized": True},
     "memory, parts, masks, normalized": MEMORY | BOTH | NORMAL,
     "parts": PARTS,
     "frames, masks": FRAMES | MASKS | {"num_envs": 3, "n_step": 2},
     "frames, normalized": FRAMES | NORMAL,
 }
 SLOW = {
+    "memory, masks": MEMORY | MASKS | {"num_envs": 2, "prioritized": True},
     "memory, parts": MEMORY | PARTS | {"recurrent": "lstm", "n_step": 2},
     "memory, normalized": MEMORY | NORMAL | {"num_envs": 2},
     "memory, masks, concurrent": MEMORY | MASKS | CONCURRENT | {"num_envs": 2, "n_step": 2},
