@@ -25,11 +25,8 @@ QUARTERS = "first quarter", "second", "third", "last"
 # 1 or -1 at the end of an episode, or at each step. Of other envs no start value can be told.
 PAID_ONCE, PAID_EACH_STEP = ("Catch",), ("CartPole", "Acrobot")
 CLASSES = 0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 10.0, np.inf  # of mean Q over the start value
-GOOD = {
-    "CartPole": 475,
-    "Acrobot": -100,
-    "Catch": 0.95,
-}  # solved, but for Catch by Gymnasium's mark
+# CartPole and Acrobot: Gymnasium's marks of what is solved.
+GOOD = {"CartPole": 475, "Acrobot": -100, "Catch": 0.95}
 POOR = {"CartPole": 100, "Acrobot": -400, "Catch": 0.0}
 
 
@@ -213,7 +210,7 @@ def sizes(study, env):
 
 
 def ends(study, env):
-    """How runs end, and the best evaluation that they had on the way."""
+    """Final returns, and the best evaluation on the way."""
     rows, arms = [], [*study.plan.arms("hard"), *shown(study, env)[1:]]
     for arm in arms:
         seeds = study.of(env, arm)
