@@ -85,10 +85,10 @@ def test_the_defaults_are_within_their_own_bounds_and_survive_a_check():
 
 
 @pytest.mark.parametrize("path", sorted(ATARI.glob("*.toml")), ids=lambda path: path.stem)
-def test_a_config_of_the_atari_page_plays_its_game_for_three_million_frames(path):
+def test_a_config_of_the_atari_page_plays_its_game_for_two_million_frames(path):
     config = load_config(str(path))
     assert path.stem == f"atari-qrdqn-{config.env_id.removeprefix('ALE/')[:-3].lower()}"
     shipped = load_config("atari-qrdqn").model_dump()
     differ = {key for key, value in config.model_dump().items() if value != shipped[key]}
     assert differ <= {"env_id", "env_steps", "replay_capacity"}
-    assert 4 * config.env_steps == 3_000_000 and config.replay_capacity == config.env_steps
+    assert 4 * config.env_steps == 2_000_000 and config.replay_capacity == config.env_steps
