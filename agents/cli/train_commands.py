@@ -52,7 +52,7 @@ class Train:
     set: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Change keys of the config, in TOML's notation: --set learning_rate=1e-3 hidden=[64,64]"""
     log_to: Annotated[tuple[str, ...], arg(metavar="PACKAGE")] = ()
-    """Also report to mlflow, wandb or trackio. By default the config's log_to."""
+    """Report to mlflow, wandb or trackio too, in place of the config's log_to."""
     board: bool = False
     """Also start TensorBoard and print its address."""
     init_from: Annotated[Path | None, arg(metavar="RUN")] = None
