@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from rl_core.errors import RunDirError, in_one_line, reason_of
 from rl_core.regular_file import open_regular, sync_directory
 
 _DIRECTORY = "copies"
+_OURS = re.compile(r"\.?(?P<digest>[0-9a-f]{64})\.safetensors(?P<unfinished>\.\d+\.tmp)?")
 
 
 def save_copy(runs: Iterable[RunDir], learned: Mapping[str, np.ndarray]) -> str:
@@ -32,13 +34,15 @@ def save_copy(runs: Iterable[RunDir], learned: Mapping[str, np.ndarray]) -> str:
     They share one file, where the file system can.
 
     Raises:
-      RunDirError: it cannot be written.
+      RunDirError: it cannot be written, or the directory is a link.
     """
     data = weights_bytes(learned)
     digest = hashlib.sha256(data).hexdigest()
     first: Path | None = None
     for run in runs:
         path = _path(run, digest)
+        if path.parent.is_symlink():
+            raise RunDirError(f"{path.parent} is a link; copies have a directory of their own")
         try:
             path.parent.mkdir(exist_ok=True)
             if first is None or not _linked(first, path):
@@ -88,10 +92,13 @@ def require_copies(run: RunDir, entries: Iterable[Entry]) -> None:
 
 def clear_copies(run: RunDir, kept: Collection[str]) -> None:
     """Removes all but these from a run's copies: what a killed process has left."""
+    directory = run.path / _DIRECTORY
     with contextlib.suppress(OSError):
-        for path in (run.path / _DIRECTORY).iterdir():
-            if path.name.removesuffix(".safetensors") not in kept:
-                path.unlink()
+        if not directory.is_symlink():  # what is elsewhere is not ours
+            for path in directory.iterdir():
+                ours = _OURS.fullmatch(path.name)
+                if ours and (ours["digest"] not in kept or ours["unfinished"]):
+                    path.unlink()
 
 
 def _linked(first: Path, path: Path) -> bool:

@@ -43,7 +43,8 @@ class Trials:
         """Yields the jobs of all groups that are not over; None while the next cannot begin."""
         while len(self._groups) < len(self):
             known = self._known_to(len(self._groups))
-            while not all(group.is_over for group in known):
+            # Looked at, so that the study knows of a result whose process has not ended yet.
+            while not all(self._look_at(group) for group in known):
                 yield None
             group = self._begin(sum(len(before.trials) for before in known))
             self._groups.append(group)

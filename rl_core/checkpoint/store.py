@@ -32,6 +32,9 @@ FORMAT = 1
 _VARIABLES, _HOST, _MANIFEST, _ROWS = "variables.safetensors", "host.json", "manifest.json", "rows"
 _NAME = re.compile(r"\d{8,15}")
 _CHUNK = re.compile(r"(\d{15})-(\d{15})\.safetensors")
+# What a killed process leaves: half a checkpoint, one half removed, half a chunk.
+_LEFTOVER = re.compile(r"\.(making|trash)-\d+")
+_LEFTOVER_ROWS = re.compile(rf"\.{_CHUNK.pattern}\.tmp")
 _MANIFEST_BYTES = 1 << 26  # enough for more than a hundred thousand chunks
 
 
@@ -121,6 +124,7 @@ class CheckpointStore:
         Raises:
           CheckpointError: the disk cannot be written; the last good checkpoint is untouched.
         """
+        self._require_no_links()
         try:
             if not self._rows.is_dir():
                 self._rows.mkdir(parents=True, exist_ok=True)
@@ -196,14 +200,16 @@ class CheckpointStore:
         for number in set(numbers) - kept:
             # Rename first: a crash during the removal must not leave half a checkpoint.
             self._path(number).rename(self.directory / f".trash-{number}")
-        for leftover in self.directory.glob(".*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        for path in self.directory.glob(".*"):
+            if _LEFTOVER.fullmatch(path.name):
+                shutil.rmtree(path, ignore_errors=True)
         try:
             needed = {name for number in kept for name in read_manifest(self._path(number)).chunks}
         except CheckpointError:  # the damage may be temporary, so keep all rows
             return
         for path in self._rows.glob("*"):
-            if path.name not in needed:
+            ours = _CHUNK.fullmatch(path.name) or _LEFTOVER_ROWS.fullmatch(path.name)
+            if ours and path.name not in needed:
                 path.unlink()
 
     def _path(self, number: int) -> Path:
@@ -213,8 +219,9 @@ class CheckpointStore:
         """Returns the numbers of all checkpoints, oldest first.
 
         Raises:
-          CheckpointError: the directory cannot be read.
+          CheckpointError: the directory cannot be read, or is a link.
         """
+        self._require_no_links()
         try:
             names = [path.name for path in self.directory.iterdir()]
         except FileNotFoundError:
@@ -222,6 +229,14 @@ class CheckpointStore:
         except OSError as error:
             raise CheckpointError(f"cannot read {self.directory}: {error.strerror}") from None
         return sorted(int(name) for name in names if _NAME.fullmatch(name))
+
+    def _require_no_links(self) -> None:
+        # Files are removed here, so what is elsewhere must not be reached.
+        for path in (self.directory, self._rows):
+            if path.is_symlink():
+                raise CheckpointError(
+                    f"{path} is a link; checkpoints have a directory of their own"
+                )
 
     def _scores(self) -> dict[int, float]:
         """Returns number -> score of the checkpoints with a score."""
@@ -360,7 +375,10 @@ def _checked(path: Path, record: FileRecord) -> bytes:
 def _arrays(path: Path, record: FileRecord) -> dict[str, np.ndarray]:
     data = _checked(path, record)
     with _raising_damage(path):
-        return load(data)
+        try:
+            return load(data)
+        except KeyError as error:  # a type that the format has and NumPy has not
+            raise ValueError(f"it has numbers of the type {error.args[0]}") from None
 
 
 @contextlib.contextmanager

@@ -107,7 +107,8 @@ class ReplayContents:
           queue_tail: rows that ever entered the queue.
 
         Raises:
-          ScopeMismatch: the rows have masks and the replay has none, or the other way round.
+          ScopeMismatch: the rows have other columns than the replay, such as masks, or columns of
+            other shapes or types.
         """
         replay, N = self._replay, self._replay.num_envs
         oldest = max(0, written - replay.steps)
@@ -150,7 +151,16 @@ class ReplayContents:
                 f"these rows are not of this replay: wanted columns {', '.join(self._rows)}, "
                 f"got {', '.join(rows)}"
             )
-        return {name: rows[name] for name in self._rows}
+        ordered = {name: rows[name] for name in self._rows}
+        length, N = len(ordered["action"]), self._replay.num_envs
+        for name, of in self._rows.items():
+            column, wanted = ordered[name], (length, N, *of.shape.as_list()[1:])
+            if column.shape != wanted or column.dtype != of.dtype.as_numpy_dtype:
+                raise ScopeMismatch(
+                    f"these rows are not of this replay: wanted {name} as {list(wanted)} of "
+                    f"{of.dtype.name}, got {list(column.shape)} of {column.dtype}"
+                )
+        return ordered
 
     def _row_numbers(self, begin: int, end: int) -> np.ndarray:
         N = self._replay.num_envs

@@ -154,6 +154,22 @@ def test_a_link_among_the_event_files_is_not_followed_out_of_the_run(run, tmp_pa
     assert elsewhere.stat().st_size == 1_000_000
 
 
+@pytest.mark.parametrize("linked", ["checkpoints", "checkpoints/rows"])
+def test_a_resume_removes_nothing_where_a_link_leads(run, tmp_path, linked, capsys):
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/id").write_text("secret")
+    (home / f"{0:015d}-{9:015d}.safetensors").write_text("rows of another run")
+    theirs = contents(home)
+    shutil.rmtree(run / linked)
+    (run / linked).symlink_to(home)
+    before = contents(run)
+    assert main(["resume", str(run), "--set", "env_steps=600"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and f"{linked} is a link" in err
+    assert contents(run) == before and contents(home) == theirs
+
+
 def as_of_version_0_1(run):
     """Takes away everything by which damage is noticed."""
     config = run / "config.toml"

@@ -105,6 +105,22 @@ def test_the_order_in_which_processes_end_changes_nothing(sweep, over, more):
         assert other.came_to() == first
 
 
+def test_a_result_counts_as_soon_as_it_is_there_even_if_its_process_is_still_closing(sweep):
+    first = sweep(wanted=16, ahead=2).all()  # the first ten are drawn at random
+    other = sweep(wanted=16, ahead=2, name="late")
+    other.fill()
+    while other.running:
+        older, *younger = other.running
+        train_group(older)
+        for job in younger:
+            other.end(job)
+            other.fill()  # what is proposed here follows the older one
+        other.running.remove(older)
+        older.finish()
+        other.fill()
+    assert other.came_to() == first
+
+
 def test_more_trials_are_those_of_a_longer_sweep(sweep):
     long = sweep(wanted=9, ahead=3).all()
     short = sweep(wanted=4, ahead=3, name="short")

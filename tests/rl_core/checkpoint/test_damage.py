@@ -231,8 +231,19 @@ def test_nothing_but_regular_files_is_read(three, tmp_path, index, how):
         (70).to_bytes(8, "little")
         + b'{"w":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}}'.ljust(70)
         + b"1234",
+        (70).to_bytes(8, "little")
+        + b'{"w":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}'.ljust(70)
+        + b"1234",
     ],
-    ids=["longer than the file", "cut", "no object", "terabytes", "negative", "unknown kind"],
+    ids=[
+        "longer than the file",
+        "cut",
+        "no object",
+        "terabytes",
+        "negative",
+        "unknown kind",
+        "a kind that NumPy has not",
+    ],
 )
 def test_a_header_that_lies_is_refused_without_the_memory_it_asks_for(three, header):
     rewrite(three, lambda _: None, variables=header)

@@ -1,11 +1,12 @@
 """What is written comes back; how much is written; what is kept; in which order it is synced."""
 
 import os
+import shutil
 
 import numpy as np
 import pytest
 
-from rl_core.checkpoint.store import CheckpointStore
+from rl_core.checkpoint.store import CheckpointError, CheckpointStore
 from tests.rl_core.checkpoint.conftest import History, same
 
 
@@ -104,11 +105,36 @@ def test_what_a_crash_left_behind_is_gone_after_the_next_start(history):
     for half in (".making-2", ".trash-1"):
         (directory / half).mkdir()
         (directory / half / "variables.safetensors").write_bytes(b"x")
-    (directory / "rows" / ".000.safetensors.tmp").write_bytes(b"x")
+    (directory / "rows" / f".{20:015d}-{30:015d}.safetensors.tmp").write_bytes(b"x")
     (directory / "rows" / f"{10:015d}-{20:015d}.safetensors").write_bytes(b"nobody's")
     history.store.prune()
     assert files(directory) == before
     history.assert_is(history.store.latest(), 1)
+
+
+def test_nothing_is_removed_that_no_store_has_made(history):
+    history.write()
+    directory = history.store.directory
+    (directory / ".ssh").mkdir()
+    for theirs in (".ssh/id", ".hidden", "notes", "rows/notes", "rows/.nfs1"):
+        (directory / theirs).write_bytes(b"theirs")
+    before = files(directory)
+    history.store.prune()
+    assert files(directory) == before
+
+
+@pytest.mark.parametrize("linked", ["", "rows"])
+def test_a_link_is_not_followed_to_files_that_are_not_of_the_run(history, tmp_path, linked):
+    history.write()
+    place = history.store.directory / linked
+    theirs = tmp_path / "theirs"
+    shutil.move(place, theirs)
+    place.symlink_to(theirs)
+    before = files(theirs)
+    for call in (history.store.prune, history.store.latest, history.store.best, history.write):
+        with pytest.raises(CheckpointError, match=f"^{place} is a link"):
+            call()
+    assert files(theirs) == before
 
 
 def test_one_that_is_only_half_removed_does_not_bear_its_number_any_more(history, monkeypatch):

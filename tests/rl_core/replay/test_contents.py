@@ -5,6 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from rl_core import Engine, VariableValues
+from rl_core.errors import ScopeMismatch
 from rl_core.replay import ReplayContents
 from tests.rl_core.replay.memories import named, uniform
 
@@ -126,3 +127,22 @@ def test_what_is_put_back_has_the_queue_that_the_graph_had(capacity, num_envs, w
         other.write(1)
     one.engine.close()
     other.engine.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("autoreset", np.zeros(4, np.bool_)),
+        ("reward", np.zeros((4, 3), np.float64)),
+        ("observation", np.zeros((4, 3, 5), np.float32)),
+        ("terminated", np.zeros((3, 3), np.bool_)),
+        ("action", np.zeros((4, 1), np.int32)),
+    ],
+)
+def test_rows_of_another_form_are_refused_by_the_name_of_their_column(name, column):
+    ring = Ring(12, 3)
+    ring.write(4)
+    rows = ring.contents.time_steps(0, 4) | {name: column}
+    with pytest.raises(ScopeMismatch, match=r"not of this replay: wanted \w+ as \[\d, 3.*\] of"):
+        ring.contents.put([(0, rows)], 4, 9)
+    ring.engine.close()
