@@ -16,7 +16,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from agents.run.quiet import Startup, quiet_import
 from rl_core.control.population import is_population
-from rl_core.errors import RlCoreError
+from rl_core.errors import RlCoreError, escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -156,7 +156,7 @@ class Train:
 
         assert self.run is not None
         if PopulationDir.open(self.run).is_finished(members):
-            console.print(f"{self.run} is finished: nothing to do", highlight=False, soft_wrap=True)
+            _say_finished(self.run, console)
             return 0
         return _resume_members(self.run, members, self.board, console, began)
 
@@ -182,7 +182,7 @@ class Train:
             config = as_kept(before, config)
         require_can_go_on(before, config)
         if directory.has_result() and config.env_steps <= before.env_steps:
-            console.print(f"{self.run} is finished: nothing to do", highlight=False, soft_wrap=True)
+            _say_finished(self.run, console)
             return 0
         return _resume(self.run, config, self.board, console, began, ray=self.ray)
 
@@ -336,6 +336,11 @@ def _show_members(console: Console, outcome: PopulationOutcome) -> None:
     outcome.require_all()
 
 
+def _say_finished(run: Path, console: Console) -> None:
+    line = escaped(f"{run} is finished: nothing to do")
+    console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
 @contextlib.contextmanager
 def _importing(console: Console, onednn: bool) -> Iterator[float]:
     with console.status("importing TensorFlow"), quiet_import(onednn=onednn) as seconds:
@@ -372,7 +377,9 @@ def _start_board(logdir: Path, beside: contextlib.ExitStack, console: Console) -
         board = start_beside(logdir)
     except BoardError as error:
         # The run goes on without TensorBoard.
-        console.print(f"no TensorBoard: {error}", style="yellow", highlight=False)
+        console.print(
+            escaped(f"no TensorBoard: {error}"), style="yellow", highlight=False, markup=False
+        )
         return
     beside.callback(board.stop)
     console.print(f"TensorBoard: {board.url}", highlight=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -268,7 +269,8 @@ def _as_source(source: object) -> str:
 
 
 def _read(source: str) -> tuple[dict[str, Any], str]:
-    if _ENV_ID.fullmatch(source) and not Path(source).exists():
+    # os.path says no where Path raises an error: of a name that is too long.
+    if _ENV_ID.fullmatch(source) and not os.path.exists(source):  # noqa: PTH110
         raise ConfigError(_with_env(source))
     if _is_path(source):
         return _parse_toml(_text_of(Path(source), follow=True), source), source

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -240,8 +240,22 @@ def require_free(path: Path) -> None:
     Raises:
       RunDirError: it cannot; says why.
     """
+    try:
+        _require_free(path)
+    except RunDirError:
+        raise
+    except OSError as error:
+        raise RunDirError(f"cannot write a run into {path}: {error.strerror}") from None
+
+
+def _require_free(path: Path) -> None:
     if (path / _CONFIG).exists() or is_population(path) or any(path.glob(_EVENTS)):
         raise RunDirError(f"{path} already holds a run; name another directory with --run")
+    for left in _files_of_another(path):
+        raise RunDirError(
+            f"{path} still has {left} of another run, which would become part of this one; name "
+            "another directory with --run, or remove it"
+        )
     if path.is_symlink() and not path.exists():
         raise RunDirError(f"cannot write a run into {path}: it is a link to nothing")
     existing = next(p for p in (path, *path.absolute().parents) if p.exists())
@@ -249,6 +263,16 @@ def require_free(path: Path) -> None:
         raise RunDirError(f"cannot write a run into {path}: {existing} is not a directory")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise RunDirError(f"cannot write a run into {path}: {existing} is not writable")
+
+
+def _files_of_another(path: Path) -> Iterator[str]:
+    """Yields what a run would read or take for its own, by its name below `path`."""
+    log, checkpoints = ControlFiles(path).log, RunDir(path).checkpoints
+    if log.exists() and log.stat().st_size:
+        yield str(log.relative_to(path))
+    if checkpoints.is_dir() and any(checkpoints.iterdir()):
+        yield checkpoints.name
+    yield from (name for name in OF_ITS_END if (path / name).exists())
 
 
 def logdir_of(path: Path) -> Path:

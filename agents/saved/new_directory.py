@@ -14,8 +14,11 @@ def require_new(out: Path, failure: Callable[[str], RlCoreError]) -> None:
     """Checks that nothing, or an empty directory, is at `out`.
 
     Raises:
-      RlCoreError: something is there; made by `failure`.
+      RlCoreError: something is there, or it is the current directory, which whoever stands in it
+        would not see replaced; made by `failure`.
     """
+    if out.exists() and out.resolve() == Path.cwd():
+        raise failure(f"{out} is the current directory; name a new directory")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise failure(f"{out} already exists; name a new directory")
 

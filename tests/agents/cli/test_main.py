@@ -101,6 +101,7 @@ def refused(capsys, folder, *arguments):
         (["train", "ALE/Pong-v5"], ["configs of it: atari-dqn, atari-qrdqn, atari-rainbow"]),
         (["train", "ALE/Tennis-v5"], ["targetnet train CONFIG --set env_id=ALE/Tennis-v5"]),
         (["train", "a" * 300 + "/" + "b" * 300 + "-v1"], ["cannot read config"]),
+        (["train", ":".join(c * 100 for c in "abc") + "-v0"], ["c" * 100 + "-v0"]),
         (["train"], ["CONFIG"]),
         (
             ["train", "short.toml", "--seed", "1.5"],

@@ -686,10 +686,10 @@ def asked(url, tag, done=bool):
 def test_train_resume_begins_goes_on_and_is_done(tmp_path, capsys):
     toml = tmp_path / "short.toml"
     toml.write_text(dump_config(config(env_steps=300)))
-    run = tmp_path / "run"
+    run = tmp_path / "run[/b]"  # rich would take the end of the name for markup
     command = ["train", str(toml), "--run", str(run), "--resume"]
     assert main(command) == 0
-    assert main(command) == 0 and "nothing to do" in capsys.readouterr().out
+    assert main(command) == 0 and "[/b] is finished: nothing to do" in capsys.readouterr().out
     digest = digest_of(run)
     (run / "result.json").unlink()  # as if it had been killed while it was evaluated
     assert main(command) == 0

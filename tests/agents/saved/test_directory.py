@@ -9,6 +9,7 @@ import pytest
 
 from agents.config.model import DqnConfig
 from agents.saved.directory import RunDir, require_free
+from rl_core.control.files import ControlFiles
 from rl_core.errors import ConfigError, RunDirError
 
 CONFIG = DqnConfig(sync_period=7)
@@ -71,6 +72,34 @@ def test_an_empty_directory_may_be_used(tmp_path):
     (tmp_path / "empty").mkdir()
     require_free(tmp_path / "empty")
     assert RunDir.create(tmp_path / "empty", "x", CONFIG).config() == CONFIG
+
+
+@pytest.mark.parametrize(
+    "left", ["control/log.jsonl", "checkpoints/rows/x", "result.json", "weights.safetensors"]
+)
+def test_what_is_left_of_another_run_does_not_become_part_of_a_new_one(tmp_path, left):
+    """As `rm runs/x/*` leaves it, without -r: a run would obey the log and keep the checkpoints."""
+    path = tmp_path / "run"
+    (path / left).parent.mkdir(parents=True)
+    (path / left).write_text("x")
+    before = listing(tmp_path)
+    for attempt in (require_free, lambda path: RunDir.create(path, "x", CONFIG)):
+        with pytest.raises(RunDirError, match=f"still has {left.split('/rows')[0]} of another run"):
+            attempt(path)
+    assert listing(tmp_path) == before
+
+
+def test_letters_that_wait_for_a_run_are_not_of_another(tmp_path):
+    files = ControlFiles(tmp_path / "run")
+    files.run.mkdir()
+    files.make()
+    files.log.touch()
+    require_free(files.run)
+
+
+def test_a_path_that_the_system_does_not_take_is_told_in_a_line(tmp_path):
+    with pytest.raises(RunDirError, match=r"cannot write a run into .*too long"):
+        require_free(tmp_path / ("x" * 300))
 
 
 def test_asking_whether_a_path_is_free_writes_nothing(tmp_path):
