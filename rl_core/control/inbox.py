@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from rl_core.control.commands import MAX_BYTES, BadCommand, Command, SetCommand, parse_command
+from rl_core.control.commands import MAX_BYTES, BadCommand, Command, parse_command
 from rl_core.control.files import ControlFiles
 from rl_core.errors import reason_of
 from rl_core.regular_file import open_regular
@@ -20,6 +20,7 @@ _FILE = re.compile(r"\d{1,20}-([0-9a-f]{32})\.json")
 # tick as the last listing leaves the time stamp unchanged, so a recent one is not trusted.
 _SETTLED_NS = 100_000_000
 _AT_ONCE = 256  # letters per call, so that a flood of letters does not stop the training
+_NEVER_WAIT = ("stop", "resume", "checkpoint")  # they change nothing of the training
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,22 @@ class Inbox:
 
     A resumed run makes the changes again that it logged after its checkpoint. Letters that are in
     the inbox when the run begins are newer than these: each waits for the changes of its value.
+    And every letter waits where such a change is still to come at the same time step, because the
+    log, and so a repeat of the run, has that one first.
 
     Args:
       files: of the run.
       to_be_set: returns the names of the live values that the run will set again.
+      is_due_here: says whether a recorded change is still to come at this time step.
     """
 
     def __init__(
-        self, files: ControlFiles, to_be_set: Callable[[], Collection[str]] = frozenset
+        self,
+        files: ControlFiles,
+        to_be_set: Callable[[], Collection[str]] = frozenset,
+        is_due_here: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._path, self._to_be_set = files.inbox, to_be_set
+        self._path, self._to_be_set, self._is_due_here = files.inbox, to_be_set, is_due_here
         self._newer = frozenset(path.name for path in files.inbox.glob("*.json"))
         self._stat_path = str(files.inbox)
         self._seen_ns = -1
@@ -65,12 +72,10 @@ class Inbox:
         self._seen_ns = changed_ns if settled and len(names) <= _AT_ONCE else -1
         found = [_read(self._path / name) for name in names[:_AT_ONCE]]
         letters = [letter for letter in found if letter is not None]
-        if not self._newer.isdisjoint(names) and (to_be_set := self._to_be_set()):
-            in_turn = [letter for letter in letters if not self._must_wait(letter, to_be_set)]
-            if len(in_turn) < len(letters):
-                self._seen_ns = -1  # look again, though the directory stays as it is
-            return in_turn
-        return letters
+        in_turn = [letter for letter in letters if not self._must_wait(letter)]
+        if len(in_turn) < len(letters):
+            self._seen_ns = -1  # look again, though the directory stays as it is
+        return in_turn
 
     def remove(self, letter: Letter) -> None:
         """Removes a letter; one that cannot be removed, such as a directory, is ignored later."""
@@ -79,9 +84,13 @@ class Inbox:
         except OSError:
             self._not_removable.add(letter.path.name)
 
-    def _must_wait(self, letter: Letter, to_be_set: Collection[str]) -> bool:
-        is_set = isinstance(letter.command, SetCommand) and letter.command.name in to_be_set
-        return is_set and letter.path.name in self._newer
+    def _must_wait(self, letter: Letter) -> bool:
+        if letter.command is None:
+            return False
+        kind, name = letter.command.what
+        if kind == "set" and letter.path.name in self._newer and name in self._to_be_set():
+            return True
+        return name not in _NEVER_WAIT and self._is_due_here()
 
     def _names(self) -> list[str]:
         names = {path.name for path in self._path.iterdir()} - self._not_removable

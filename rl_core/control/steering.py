@@ -75,7 +75,11 @@ class Steering:
         self._lock = lock or RunLock(files)
         clear_leftovers(files)
         self._log = ControlLog(files.log)
-        self._inbox = Inbox(files, lambda: self._timetable.values_to_set)
+        self._inbox = Inbox(
+            files,
+            lambda: self._timetable.values_to_set,
+            lambda: self._timetable.tick <= steered.position.tick,
+        )
         self._publisher, self._publishing = StatePublisher(files, live), Retried(steered.warn)
         self._recorder = Recorder(
             self._log, self._inbox, lambda: steered.position, steered.answered, steered.warn

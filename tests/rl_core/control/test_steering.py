@@ -10,6 +10,7 @@ from rl_core.control.commands import ACTIONS, do_command, set_command
 from rl_core.control.files import submit
 from rl_core.control.log import read_log
 from rl_core.errors import BoundsError, StaticHyperparameter, UnknownName
+from tests.rl_core.control.entries import entry
 
 
 def test_a_set_is_in_force_after_the_next_safe_point_and_not_before(bench):
@@ -246,6 +247,30 @@ def test_a_script_applies_what_was_taken_at_its_ticks(bench, make_bench, tmp_pat
     assert again.run.done == ["sync"]  # a pause leaves no trace in what is learned
     kept = [(e.id, e.who, e.tick, e.new) for e in bench.log if e.taken and e.name != "pause"]
     assert [(e.id, e.who, e.tick, e.new) for e in again.log] == kept
+
+
+@pytest.mark.parametrize("who", ["controller", "pbt"])
+def test_what_comes_is_after_what_is_recorded_for_the_same_time_step(make_bench, tmp_path, who):
+    """As in the log: a controller's change waits for what is due there, such as an evaluation."""
+    recorded = entry(9, who=who, tick=3)  # tau from 1 to 0.5
+    bench = make_bench(script=[recorded])
+    bench.move(2)
+    bench.command(1, do="sync")
+    bench.move()
+    bench.command(2, name="tau", value=0.7)
+    bench.command(3, do="stop")
+    bench.steering.safe_point()
+    assert [e.name for e in bench.log] == ["stop"] and bench.live["tau"] == 1.0
+    bench.steering.exchange()
+    bench.steering.safe_point()
+    assert [e.name for e in bench.log] == ["stop", "tau", "sync", "tau"]
+    assert bench.live["tau"] == 0.7 and bench.inbox == []
+    again = make_bench(tmp_path / "again", script=bench.log, repeats=True)
+    again.move(3)
+    again.steering.exchange()
+    assert [(e.tick, e.name, e.new) for e in again.log] == [
+        (3, "tau", 0.5), (3, "sync", None), (3, "tau", 0.7),
+    ]  # fmt: skip
 
 
 def test_a_run_with_a_script_takes_no_other_change(make_bench):
