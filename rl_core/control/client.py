@@ -119,7 +119,8 @@ class Asked:
         """Waits for the answers to all commands, and returns them in order.
 
         Raises:
-          NotRunning: the run has ended or did not answer in time; nothing was changed.
+          NotRunning: the run has ended or did not answer in time; nothing was changed but what the
+            message names.
           RunDirError: its files cannot be read.
         """
         if not self._wait(self._timeout):
@@ -146,7 +147,11 @@ class Asked:
     def _no_answer_message(self) -> str:
         state, alive = read_state(self._files)
         what = f"did not answer within {self._timeout:g} s" if alive else "is not running any more"
-        return f"{self._files.run} {what} (last heartbeat {ago(state.time)}): command withdrawn"
+        line = f"{self._files.run} {what} (last heartbeat {ago(state.time)})"
+        if not self._answers:
+            return f"{line}: command withdrawn"
+        answered = [self._answers[id_].describe() for id_ in self.ids if id_ in self._answers]
+        return f"{line}; answered before: {'; '.join(answered)}: the other commands withdrawn"
 
 
 def _withdraw(letter: Path) -> None:

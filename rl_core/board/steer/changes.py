@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 from rl_core.control.commands import ACTIONS
 from rl_core.control.log import Entry, LogTail
+from rl_core.errors import RunDirError
 from rl_core.hyperparameters import NO_BLOCKS
 
 FIRST_ENTRIES = 500  # in the first answer to a page
@@ -32,9 +34,13 @@ def read_changes(log: Path, position: int) -> Changes:
     """
     # A log may have millions of lines, or a line of gigabytes: read only its end.
     if position > 0 and 0 <= _size(log) - position <= MOST_BYTES:
-        tail = LogTail(log, position=position, most=MOST_BYTES)
-    else:
-        tail = LogTail(log, last=FIRST_ENTRIES, most=MOST_BYTES)
+        # Damaged from there on, or another run's log in its place: its end tells which.
+        with contextlib.suppress(RunDirError):
+            return _read(LogTail(log, position=position, most=MOST_BYTES))
+    return _read(LogTail(log, last=FIRST_ENTRIES, most=MOST_BYTES))
+
+
+def _read(tail: LogTail) -> Changes:
     begin = tail.position
     return Changes(tail.new(), begin, tail.position)
 

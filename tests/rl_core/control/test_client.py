@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from rl_core.control.client import NotRunning, RunClient, ago
-from rl_core.control.commands import BadCommand, set_command
+from rl_core.control.commands import BadCommand, do_command, set_command
 from rl_core.control.files import ControlFiles, is_alive, submit
-from rl_core.control.log import read_log
+from rl_core.control.log import ControlLog, read_log
 from rl_core.errors import RunDirError
+from tests.rl_core.control.entries import entry
 
 
 def start(run, fake_run, *more):
@@ -83,6 +84,20 @@ def test_a_run_that_does_not_answer_in_time_has_its_command_withdrawn(tmp_path, 
         assert RunClient(tmp_path / "run").set("tau", 0.5).taken
         process.kill()
     assert [e.name for e in read_log(tmp_path / "run" / "control" / "log.jsonl")] == ["tau"]
+
+
+def test_of_several_commands_those_that_were_answered_are_told(tmp_path, fake_run):
+    with start(tmp_path / "run", fake_run) as process:
+        process.send_signal(signal.SIGSTOP)
+        commands = [set_command("tau", 0.5, "cli"), do_command("sync", "cli")]
+        asked = RunClient(tmp_path / "run", timeout=0.2).begin(commands)
+        log = ControlLog(tmp_path / "run" / "control" / "log.jsonl")
+        log.append([entry(id=commands[0].id)])
+        log.close()
+        with pytest.raises(NotRunning, match=r"answered before: tau 1 -> 0\.5 .*: the other comm"):
+            asked.answers()
+        process.kill()
+    assert list((tmp_path / "run" / "control" / "inbox").iterdir()) == []
 
 
 def test_a_run_that_dies_while_it_is_asked_is_noticed(tmp_path, fake_run):

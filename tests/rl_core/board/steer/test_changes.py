@@ -51,6 +51,28 @@ def test_a_position_that_is_not_in_the_log_gives_the_newest_entries(log, positio
     assert len(read_changes(log, position).entries) == 10
 
 
+def test_a_position_within_a_line_of_another_runs_log_gives_the_newest_entries(log, tmp_path):
+    """The run was removed and trained again, and its log has grown past the page's position."""
+    position = read_changes(log, 0).end
+    log.unlink()
+    written = ControlLog(log)
+    written.append(entry(number, name="learning_rate", tick=30) for number in range(100, 120))
+    written.close()
+    assert log.read_bytes()[position - 1 : position] != b"\n"
+    found = read_changes(log, position)
+    assert found.begin == 0 and [int(e.id, 16) for e in found.entries] == [*range(100, 120)]
+
+
+def test_a_log_that_is_damaged_after_the_position_is_told(log):
+    position = read_changes(log, 0).end
+    written = ControlLog(log)
+    written.append([entry(99)])
+    written.close()
+    log.write_bytes(log.read_bytes().replace(b'"tick": 3', b'"tick": 4'))
+    with pytest.raises(RunDirError, match="damaged"):
+        read_changes(log, position)
+
+
 def test_a_page_that_slept_through_many_entries_gets_the_newest(log, monkeypatch):
     line = log.stat().st_size // 10
     monkeypatch.setattr(changes, "MOST_BYTES", 3 * line)
