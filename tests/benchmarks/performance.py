@@ -31,7 +31,7 @@ from agents.results.peer import REQUIREMENTS, venv_jobs, venv_python
 from rl_core.control.files import write_whole
 from rl_core.errors import RlCoreError, did_you_mean, in_one_line
 from rl_core.machine import processor, vectors
-from tests.benchmarks.performance_page import as_markdown, bar_line
+from tests.benchmarks.performance_page import as_markdown, as_sitting, bar_line
 from tests.benchmarks.rounds import Measured, closing_all, measure
 from tests.benchmarks.scenarios import SCENARIOS
 from tests.benchmarks.scenarios.kinds import Scenario, Worker
@@ -84,6 +84,9 @@ class Performance:
         for scenario in chosen:
             console.rule(f"{scenario.name}: {scenario.title}")
             found = self._measured(scenario, missing, console)
+            if scenario.name in results["scenarios"]:
+                before = as_sitting(results["scenarios"][scenario.name])
+                results.setdefault("earlier", {}).setdefault(scenario.name, []).append(before)
             for bar in found["bars"]:
                 console.print(bar_line(found, bar), highlight=False, soft_wrap=True)
             results["scenarios"][scenario.name] = found

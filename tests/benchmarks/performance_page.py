@@ -27,9 +27,12 @@ where that of the others is all of a turn, stalls included. A difference below 1
 peer's threads (one, two, all cores) and the XLA flags of the JAX sides (XLA's own or ours) are
 those that were fastest in two short probes before the rounds (since 2026-11-26 those that tie get
 three more); *setting* has what the others reached there, which may be more than the median of the
-rounds where neighbours disturbed them. SBX has XLA's own flags; ours has its own flags but in
-`compiled`, where both are tried. *Cores* are those that a worker may use. *Memory* is what a
-worker has to itself after the last round, plus the files that processes share."""
+rounds where neighbours disturbed them: *by its best probe* is the ratio of ours in the rounds to
+the most that the other side reached in any probe, where that is more than its median in the rounds.
+A worker has a turn in each round for each of its ratios (*turns*). Where a scenario was measured
+before, its ratios of then stand beside, by date and commit. SBX has XLA's own flags; ours has its
+own flags but in `compiled`, where both are tried. *Cores* are those that a worker may use. *Memory*
+is what a worker has to itself after the last round, plus the files that processes share."""
 
 _HEADS = {
     "env steps/s": "env steps per second",
@@ -43,7 +46,7 @@ _HEADS = {
 
 def as_markdown(results: Mapping[str, Any], name: str) -> str:
     """The whole page of that name; `results` is what performance.json holds."""
-    scenarios = results["scenarios"]
+    scenarios, earlier = results["scenarios"], results.get("earlier", {})
     processors = "; ".join(dict.fromkeys(s["made"]["cpu"] for s in scenarios.values()))
     introduction = _INTRODUCTION.format(processors=processors, name=name)
     parts = [introduction, "## Goals", _all_bars(scenarios)]
@@ -51,9 +54,19 @@ def as_markdown(results: Mapping[str, Any], name: str) -> str:
         parts += [f"## {name}: {scenario['title']}", _made(scenario["made"])]
         parts += [scenario["note"]] if scenario["note"] else []
         parts += [_workers(scenario), *_skipped(scenario)]
-        parts += [_bars(scenario)] if scenario["bars"] else []
+        parts += [_bars(scenario, earlier.get(name, []))] if scenario["bars"] else []
         parts += _floating(scenario)
     return "\n\n".join(parts) + "\n"
+
+
+def as_sitting(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept of a scenario that is measured again: when it was made, and its ratios."""
+    found = [(bar, _found(scenario, bar)) for bar in scenario["bars"]]
+    return {
+        "date": scenario["made"]["date"],
+        "commit": scenario["made"]["commit"],
+        "bars": [[bar["of"], bar["to"], *measured] for bar, measured in found if measured],
+    }
 
 
 def bar_line(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> str:
@@ -112,7 +125,17 @@ def _made(made: Mapping[str, Any]) -> str:
 
 def _workers(scenario: Mapping[str, Any]) -> str:
     quantity = scenario["quantity"]
-    head = ["", _HEADS[quantity], "least", "most", "cores", "per core", "setting", "memory"]
+    head = [
+        "",
+        _HEADS[quantity],
+        "least",
+        "most",
+        "turns",
+        "cores",
+        "per core",
+        "setting",
+        "memory",
+    ]
     rows = []
     for label, worker in scenario["workers"].items():
         if "skipped" in worker:
@@ -120,7 +143,7 @@ def _workers(scenario: Mapping[str, Any]) -> str:
         found = spread(quantity, worker["rounds"])
         # A time or a memory does not become less by a share of a core.
         each = "-" if quantity in LESS_IS_BETTER else _speed(found.median / worker["cores"])
-        cores = [str(worker["cores"]), each]
+        cores = [str(len(worker["rounds"])), str(worker["cores"]), each]
         cells = [_setting(worker), _memory(scenario, worker), _versions(worker)]
         rows.append([label, *(_speed(x) for x in found), *cores, *cells])
     return _table([*head, "versions"], rows)
@@ -134,9 +157,29 @@ def _skipped(scenario: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _bars(scenario: Mapping[str, Any]) -> str:
-    rows = [bar_cells(scenario, bar) for bar in scenario["bars"]]
-    return _table(["ratio", "wanted", "median (least to most)", ""], rows)
+def _bars(scenario: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> str:
+    bars = scenario["bars"]
+    rows = [[*bar_cells(scenario, bar), _by_best_probe(scenario, bar)] for bar in bars]
+    head = ["ratio", "wanted", "median (least to most)", "", "by its best probe"]
+    for sitting in earlier:
+        head.append(f"{sitting['date']}, {sitting['commit']}")
+        found = {(of, to): Spread(*measured) for of, to, *measured in sitting["bars"]}
+        for bar, row in zip(bars, rows, strict=True):
+            was = found.get((bar["of"], bar["to"]))
+            row.append(f"{was.median:.2f} ({was.low:.2f} to {was.high:.2f})" if was else "")
+    # Columns that say nothing are left out.
+    kept = [i for i in range(len(head)) if i < 3 or any(row[i] for row in rows)]
+    return _table([head[i] for i in kept], [[row[i] for i in kept] for row in rows])
+
+
+def _by_best_probe(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> str:
+    """The ratio to what the other side reached in any probe, if that is more than in the rounds."""
+    of, to = (scenario["workers"].get(bar[side], {}) for side in ("of", "to"))
+    if scenario["quantity"] in LESS_IS_BETTER or not (of.get("rounds") and to.get("rounds")):
+        return ""
+    ours, theirs = (spread(scenario["quantity"], side["rounds"]).median for side in (of, to))
+    best = max((probe["median"] for probe in to["tried"]), default=0.0)
+    return f"{ours / best:.2f}" if best > theirs else ""
 
 
 def _floating(scenario: Mapping[str, Any]) -> list[str]:

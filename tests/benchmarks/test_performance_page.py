@@ -11,7 +11,7 @@ from rich.console import Console
 from agents.config.model import DqnConfig
 from rl_core.errors import RlCoreError
 from tests.benchmarks.performance import VENVS, Performance, vectors
-from tests.benchmarks.performance_page import as_markdown, bar_cells
+from tests.benchmarks.performance_page import as_markdown, as_sitting, bar_cells
 from tests.benchmarks.rounds import measure, spread, total
 from tests.benchmarks.scenarios import SCENARIOS
 from tests.benchmarks.scenarios.kinds import PEER, QUANTITIES, Bar, Scenario, Worker
@@ -109,12 +109,38 @@ def test_the_page_has_every_command_setting_and_reason(results):
     assert "3 rounds on 4 cores (a processor; 2026-01-02, commit abc1234)." in page
     versions = "python 3.11.4, torch 2.13.0"
     assert (
-        f"| ours | 5,000 | 4,000 | 10,000 | 1 | 5,000 | 1 thread | 123 + 456 MB | {versions} |"
+        f"| ours | 5,000 | 4,000 | 10,000 | 3 | 1 | 5,000 | 1 thread | 123 + 456 MB | {versions} |"
         in page
     )
-    assert "| theirs | 1,000 | 1,000 | 2,000 | 4 | 250 | 4 threads (1 thread: 1,000) |" in page
+    assert "| theirs | 1,000 | 1,000 | 2,000 | 3 | 4 | 250 | 4 threads (1 thread: 1,000) |" in page
     assert "later: not measured (DqnConfig has no field 'loop')." in page
     assert "1 of 4 goals are met." in page
+
+
+def test_what_was_measured_before_stands_beside(results):
+    page = as_markdown(results, "x.md")
+    assert "2025-12-31" not in page
+    sitting = as_sitting(
+        results["scenarios"]["A"] | {"made": {"date": "2025-12-31", "commit": "0ld"}}
+    )
+    page = as_markdown(results | {"earlier": {"A": [sitting]}}, "x.md")
+    (head,) = [line for line in page.splitlines() if "2025-12-31, 0ld" in line]
+    assert head.endswith("| 2025-12-31, 0ld |")
+    found = bar_cells(results["scenarios"]["A"], results["scenarios"]["A"]["bars"][0])[2]
+    assert any(line.endswith(f"| {found} |") for line in page.splitlines())
+
+
+def test_a_ratio_to_the_most_that_a_peer_reached_stands_beside_that_of_the_rounds(results):
+    """Ours makes 5,000 a second, the peer 1,000 in the rounds and 1,250 in a probe."""
+    lines = as_markdown(results, "x.md").splitlines()
+    assert next(line for line in lines if line.startswith("| ratio |")).endswith(
+        "| by its best probe |"
+    )
+    assert any(
+        line.startswith("| ours / theirs | >= 5 |") and line.endswith("| 4.00 |") for line in lines
+    )
+    results["scenarios"]["A"]["workers"]["theirs"]["tried"] = []
+    assert "| by its best probe |" not in as_markdown(results, "x.md")
 
 
 def test_products_are_told_as_flops_and_their_speed(results):
@@ -131,8 +157,8 @@ def test_memory_is_in_megabytes_and_belongs_to_no_core(results):
     scenario["workers"]["ours"]["cores"] = 2
     # 310, 250 and 250 MB; beside theirs of 250 each time 1.24, 1 and 1.
     page = as_markdown(results, "p.md")
-    assert "|  | megabytes of its own | least | most | cores | per core |" in page
-    assert "| ours | 250 | 250 | 310 | 2 | - | 1 thread |" in page
+    assert "|  | megabytes of its own | least | most | turns | cores | per core |" in page
+    assert "| ours | 250 | 250 | 310 | 3 | 2 | - | 1 thread |" in page
     whole = {"of": "ours", "to": "", "least": None, "most": 300, "pairs": []}
     wanted = ["ours", "<= 300 MB", "250.00 (250.00 to 310.00) MB", "met"]
     assert bar_cells(scenario, whole) == wanted
