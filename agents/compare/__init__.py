@@ -6,7 +6,6 @@ populations.py  the jobs that train what is missing, as populations
 areas.py        scores of one run: areas under its greedy curve, its final return
 choices.py      the arms that tuning seeds choose, and how firmly
 scores.py       scores of arms on fresh seeds, and their differences
-differences.py  means of a few seeds and of paired differences, several tests at once
 page.py         the page; tables.py makes its tables, pictures.py draws its curves
 verify.py       one seed trained again, alone, and its digest compared
 command.py      `targetnet compare`

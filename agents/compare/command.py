@@ -50,10 +50,10 @@ class Compare:
     """Train this run again, alone, and compare its digest; do nothing else."""
 
     def __call__(self, console: Console) -> int:
-        from agents.compare.differences import require_scipy
         from agents.compare.kept import load_kept
         from agents.compare.plan import load_plan
         from agents.compare.verify import verify, wanted_run
+        from agents.results.differences import require_scipy
         from agents.results.pictures import require_matplotlib
 
         if self.jobs is not None and self.jobs < 1:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.results.table import Estimate
+from agents.results.statistics import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,10 +8,10 @@ import numpy as np
 
 from agents.compare.areas import Score
 from agents.compare.choices import Choices
-from agents.compare.differences import Difference, mean, paired
 from agents.compare.kept import Kept, KeptSeed
 from agents.compare.plan import Arm, Loaded, Wanted
-from agents.results.table import Estimate
+from agents.results.differences import Difference, mean, paired
+from agents.results.statistics import Estimate
 from rl_core.errors import RlCoreError
 
 

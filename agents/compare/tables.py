@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from agents.compare.areas import Score, area, final, quarter, second_half
-from agents.compare.differences import Difference, holm
 from agents.compare.kept import SIGNS
 from agents.compare.plan import Arm, Loaded
 from agents.compare.scores import Scores
+from agents.results.differences import Difference, holm
 from agents.results.page import markdown_table
-from agents.results.table import Estimate
+from agents.results.statistics import Estimate
 
 SCORES: dict[str, Score] = {"area": area, "final": final}
 _EARLY = 1  # the second quarter of a run: late enough to see something, early enough to change it

@@ -65,10 +65,13 @@ class Results:
     """Train nothing; write the page of the seeds that are finished."""
 
     def __call__(self, console: Console) -> int:
+        from agents.results.differences import require_scipy
         from agents.results.pictures import require_matplotlib
 
         ours = self._ours()
         require_matplotlib()
+        if self.peer:
+            require_scipy()
         peers = self._peers(ours)
         for seeds in ours:
             seeds.require_same_config()

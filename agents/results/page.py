@@ -7,13 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from agents.results.differences import holm
 from agents.results.peers.sb3_worker import NOTES
 from agents.results.scores import TRAINING_EPISODES
-from agents.results.statistics import RESAMPLES
-from agents.results.table import Estimate, Made, Summary, by_env, differences
+from agents.results.statistics import RESAMPLES, Estimate
+from agents.results.table import Made, Summary, by_env, differences
 
 Format = Callable[[float], str]
-_FEW = 5
+_FOR_IQM = 4  # seeds: with fewer none is left out, and it is the mean
+# Of how many seeds, in how many of a hundred cases an interval of 95 % holds the mean of normal
+# scores; of seeds between two, as of the lower number.
+_COVERAGE = {2: 50, 3: 76, 5: 84, 10: 90, 20: 92}
 _MOST_POINTS = 10
 
 
@@ -29,10 +33,11 @@ def as_markdown(
       training: adds a column with the mean return of the last training episodes.
     """
     parts = [_introduction(summaries, made, training)]
+    compared = _differences(summaries)
     for env_id, of_env in by_env(summaries).items():
         parts += [f"## {env_id}", _table(of_env, training)]
         parts += _training_curves(of_env) if training else []
-        parts += _differences(of_env)
+        parts += compared.get(env_id, [])
         parts += [_cut(s) for s in of_env if any(seed.cut for seed in s.row.seeds)]
         parts.append(_picture(env_id, of_env, pictures[env_id]))
     parts += ["## Settings", *(_about(s) for s in summaries if s.row.about)]
@@ -58,14 +63,18 @@ Made by
 with {versions}, on {_count(made.cores, "core")}, {_count(made.jobs, "seed")} at a time.
 
 A seed's score is the mean undiscounted return of its greedy episodes after training. *IQM* is the
-interquartile mean over seeds; intervals are 95 % stratified bootstrap percentiles over seeds,
-{RESAMPLES:,} resamples ([Agarwal et al. 2021](https://arxiv.org/abs/2108.13264)). *Time* is the
-median over seeds of the training's wall time, beside whatever else the machine did: it compares no
-speeds. The difference of two agents is that of their means, each side resampled by itself."""
-    if any(len(summary.row.seeds) < _FEW for summary in summaries):
+interquartile mean over seeds, of {_FOR_IQM} or more; intervals are 95 % stratified bootstrap
+percentiles over seeds, {RESAMPLES:,} resamples
+([Agarwal et al. 2021](https://arxiv.org/abs/2108.13264)). *Time* is the median over seeds of the
+training's wall time, beside whatever else the machine did: it compares no speeds."""
+    if any(len(summary.row.seeds) > 1 for summary in summaries):
         text += f"""
-With fewer than {_FEW} seeds an interval is hardly more than the way from worst to best seed:
-it covers the true mean in far less than 95 % of cases."""
+Such intervals are too narrow for few seeds: that of a mean of normal scores holds the true one
+{_coverage(summaries)}."""
+    if any(differences(of_env) for of_env in by_env(summaries).values()):
+        text += """
+The difference of two agents is that of their means, with Welch's interval and test; *p of all* is
+corrected for all differences of this page ([Holm 1979](https://www.jstor.org/stable/4615733))."""
     if training:
         text += f"""
 *Training* is the mean over seeds of the mean return of the last {TRAINING_EPISODES} training
@@ -75,6 +84,16 @@ episodes, exploration included."""
 *Training return up to* an env step is the mean over seeds of the mean return of the training
 episodes that ended since the point before."""
     return text
+
+
+def _coverage(summaries: Sequence[Summary]) -> str:
+    """Returns how often a bootstrap interval of so many seeds holds the mean, in words."""
+    seeds = sorted({len(summary.row.seeds) for summary in summaries} - {1})
+    known = [max(known for known in _COVERAGE if known <= n) for n in seeds]
+    cases = [
+        f"with {n} seeds in about {_COVERAGE[of]} %" for n, of in zip(seeds, known, strict=True)
+    ]
+    return ", ".join(cases) + " of cases"
 
 
 def _table(summaries: Sequence[Summary], training: bool) -> str:
@@ -87,7 +106,8 @@ def _table(summaries: Sequence[Summary], training: bool) -> str:
 def _row(summary: Summary, number: Format, training: bool) -> list[str]:
     row, first = summary.row, summary.row.seeds[0]
     cells = [_agent(summary), f"{first.env_steps:,}", f"{first.updates:,}", str(len(row.seeds))]
-    cells += [*_estimate(summary.mean, number), *_estimate(summary.iqm, number)]
+    iqm = summary.iqm if len(row.seeds) >= _FOR_IQM else None
+    cells += [*_estimate(summary.mean, number), *_estimate(iqm, number)]
     cells += [f"{number(seed.mean)} (seed {seed.seed})" for seed in (summary.worst, summary.best)]
     if training:
         cells += _estimate(summary.training, number)
@@ -121,13 +141,24 @@ def _estimate(estimate: Estimate | None, number: Format) -> list[str]:
     return [number(estimate.value), between]
 
 
-def _differences(summaries: Sequence[Summary]) -> list[str]:
-    number = _format(summaries)
-    rows = [
-        [f"{_agent(ours)} - {_agent(peer)}", *_estimate(difference, number)]
-        for ours, peer, difference in differences(summaries)
-    ]
-    return [markdown_table(["difference", "means", "95 %"], rows)] if rows else []
+def _differences(summaries: Sequence[Summary]) -> dict[str, list[str]]:
+    """Returns the table of differences of each env that has any."""
+    envs = by_env(summaries)
+    found = {env_id: differences(of_env) for env_id, of_env in envs.items()}
+    p = [of.p for of_env in found.values() for *_, of in of_env if of.p is not None]
+    each = iter(zip(p, holm(p), strict=True))
+    tables = {}
+    for env_id, of_env in found.items():
+        number = _format(envs[env_id])
+        rows = [
+            [f"{_agent(ours)} - {_agent(peer)}", *_estimate(of.estimate, number)]
+            + [f"{p:.3f}" for p in next(each)]
+            for ours, peer, of in of_env
+        ]
+        if rows:
+            head = ["difference", "means", "95 %", "p", "p of all"]
+            tables[env_id] = [markdown_table(head, rows)]
+    return tables
 
 
 def _about(summary: Summary) -> str:

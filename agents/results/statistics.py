@@ -25,6 +25,13 @@ class Interval(NamedTuple):
     high: float
 
 
+class Estimate(NamedTuple):
+    """A statistic over seeds and its 95 % interval; a single seed has no interval."""
+
+    value: float
+    interval: Interval | None
+
+
 def iqm(scores: ArrayLike, axis: int | None = None) -> NDArray[np.float64]:
     """Returns the interquartile mean: the mean without the lowest and the highest quarter.
 
@@ -83,17 +90,3 @@ def stratified_bootstrap(
     values = statistic(np.concatenate(drawn, axis=-1), axis=-1)  # [R]
     low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(float(low), float(high))
-
-
-def difference_of_means(scores: Sequence[float], others: Sequence[float]) -> tuple[float, Interval]:
-    """Returns mean(scores) - mean(others) and its interval, as `stratified_bootstrap` has it.
-
-    Each side is resampled by itself: seeds of two agents are no pairs.
-    """
-
-    def statistic(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-        ours, theirs = np.split(values, [len(scores)], axis=axis)
-        return np.asarray(ours.mean(axis=axis) - theirs.mean(axis=axis))
-
-    value = float(np.mean(scores) - np.mean(others))
-    return value, stratified_bootstrap([scores, others], statistic)

@@ -11,22 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from agents.results.differences import Difference, independent
 from agents.results.scores import Row, Seed
-from agents.results.statistics import (
-    Interval,
-    Statistic,
-    difference_of_means,
-    iqm,
-    stratified_bootstrap,
-)
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A statistic over seeds and its 95 % interval; a single seed has no interval."""
-
-    value: float
-    interval: Interval | None
+from agents.results.statistics import Estimate, Statistic, iqm, stratified_bootstrap
 
 
 @dataclass(frozen=True)
@@ -102,14 +89,17 @@ def summarize(row: Row) -> Summary:
     )
 
 
-def differences(summaries: Sequence[Summary]) -> list[tuple[Summary, Summary, Estimate]]:
+def differences(summaries: Sequence[Summary]) -> list[tuple[Summary, Summary, Difference]]:
     """Returns (ours, peer, difference of the means) for each of our rows beside each peer.
 
     Rows of a single seed have none.
+
+    Args:
+      summaries: rows of one env.
     """
     peers = [summary for summary in summaries if summary.row.peer and summary.row.means[1:]]
     return [
-        (ours, peer, Estimate(*difference_of_means(ours.row.means, peer.row.means)))
+        (ours, peer, independent(ours.row.means, peer.row.means))
         for ours in summaries
         for peer in peers
         if not ours.row.peer and ours.row.means[1:]

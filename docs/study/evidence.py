@@ -15,10 +15,10 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from agents.compare.areas import area, final, quarter, second_half
-from agents.compare.differences import paired
 from agents.compare.kept import load_kept
 from agents.compare.plan import Arm, load_plan
 from agents.compare.scores import Scores
+from agents.results.differences import paired
 from agents.results.page import markdown_table
 
 QUARTERS = "first quarter", "second", "third", "last"

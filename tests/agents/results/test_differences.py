@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agents.compare.differences import holm, mean, paired
+from agents.results.differences import holm, independent, mean, paired
 
 
 def test_differences_are_of_pairs():
@@ -26,6 +26,26 @@ def test_rounding_is_no_variation():
     """0.1 + 0.2 - 0.3, as computed, is not 0: SciPy would warn, and make a p value of it."""
     found = paired([0.3 + 1e-16, 0.1 + 0.2, 0.3], [0.2, 0.2, 0.2])
     assert found.estimate.value == pytest.approx(0.1) and found.p == 0
+
+
+def test_groups_that_vary_differently_are_compared_by_welch():
+    """1, 2, 3 beside 0, 0, 0, 4: means 2 and 1, squared errors 1/3 and 1.
+
+    t = 1 / sqrt(4/3) = 0.8660 with (4/3)^2 / ((1/3)^2 / 2 + 1^2 / 3) = 4.571 degrees; a table has
+    2.776 for four and 2.571 for five.
+    """
+    found = independent([1.0, 2.0, 3.0], [0.0, 0.0, 0.0, 4.0])
+    assert found.estimate.value == 1.0 and found.p == pytest.approx(0.4296, abs=1e-3)
+    low, high = found.estimate.interval
+    assert low + high == pytest.approx(2) and 2.571 < (high - 1) / np.sqrt(4 / 3) < 2.776
+
+
+def test_a_group_that_does_not_vary_leaves_the_others_degrees():
+    """1, 2, 3 beside 0: as Student's of one group, 4.303 errors for two degrees."""
+    low, high = independent([1.0, 2.0, 3.0], [0.0, 0.0]).estimate.interval
+    assert (high - low) / 2 == pytest.approx(4.303 / np.sqrt(3), abs=1e-3)
+    alike = independent([5.0, 5.0], [2.0, 2.0, 2.0])
+    assert (alike.estimate.value, alike.estimate.interval, alike.p) == (3, (3, 3), 0)
 
 
 def test_one_seed_has_no_interval():

@@ -1,4 +1,4 @@
-"""Means of a few seeds and of paired differences, with Student's intervals; several tests at once.
+"""Means of a few seeds and their differences, with Student's intervals; several tests at once.
 
 Bootstrap percentiles are too narrow for a few seeds: of ten, a 95 % interval holds the mean of
 normal numbers in 89 % of cases, Student's in 95 %.
@@ -12,19 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agents.results.statistics import CONFIDENCE, Interval
-from agents.results.table import Estimate
+from agents.results.statistics import CONFIDENCE, Estimate, Interval
 from rl_core.errors import RlCoreError
 
 _ROUNDING = 1e-12  # of the largest value: what differs by less does not vary
 
 
 class Difference(NamedTuple):
-    """The mean of the differences of pairs.
+    """The mean of the differences of pairs, or the difference of two means.
 
     Attributes:
-      estimate: the mean and its interval.
-      p: two-sided p value of a mean of 0, from Student's t; None for a single pair.
+      estimate: the difference and its interval.
+      p: two-sided p value of a difference of 0, from Student's t; None for a single pair.
     """
 
     estimate: Estimate
@@ -51,14 +50,37 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
     return _tested(np.subtract(ours, theirs).tolist())
 
 
+def independent(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
+    """Returns the difference of the means of two groups of two scores or more.
+
+    They need not vary alike: Welch (1947), https://doi.org/10.1093/biomet/34.1-2.28.
+    """
+    from scipy.stats import ttest_ind
+
+    if not (_varies(ours) or _varies(theirs)):
+        return _without_variation(float(np.mean(ours) - np.mean(theirs)))
+    found = ttest_ind(ours, theirs, equal_var=False)
+    low, high = found.confidence_interval(CONFIDENCE)
+    value = float(np.mean(ours) - np.mean(theirs))
+    return Difference(Estimate(value, Interval(float(low), float(high))), float(found.pvalue))
+
+
+def _varies(values: Sequence[float]) -> bool:
+    return bool(np.ptp(values) > _ROUNDING * np.max(np.abs(values)))
+
+
+def _without_variation(value: float) -> Difference:
+    return Difference(Estimate(value, Interval(value, value)), float(value == 0))
+
+
 def _tested(values: Sequence[float]) -> Difference:
     from scipy.stats import ttest_1samp
 
     value = float(np.mean(values))
     if len(values) == 1:
         return Difference(Estimate(value, None), None)
-    if np.ptp(values) <= _ROUNDING * np.max(np.abs(values)):  # SciPy divides by the deviation
-        return Difference(Estimate(value, Interval(value, value)), float(value == 0))
+    if not _varies(values):  # SciPy divides by the deviation
+        return _without_variation(value)
     found = ttest_1samp(values, 0.0)
     low, high = found.confidence_interval(CONFIDENCE)
     return Difference(Estimate(value, Interval(float(low), float(high))), float(found.pvalue))
