@@ -34,7 +34,7 @@ _NAME = re.compile(r"\d{8,15}")
 _CHUNK = re.compile(r"(\d{15})-(\d{15})\.safetensors")
 # What a killed process leaves: half a checkpoint, one half removed, half a chunk.
 _LEFTOVER = re.compile(r"\.(making|trash)-\d+")
-_LEFTOVER_ROWS = re.compile(rf"\.{_CHUNK.pattern}\.tmp")
+_OF_ROWS = re.compile(rf"{_CHUNK.pattern}|\.{_CHUNK.pattern}\.tmp")
 _MANIFEST_BYTES = 1 << 26  # enough for more than a hundred thousand chunks
 
 
@@ -124,7 +124,7 @@ class CheckpointStore:
         Raises:
           CheckpointError: the disk cannot be written; the last good checkpoint is untouched.
         """
-        self._require_no_links()
+        _require_no_links(self.directory, self._rows)
         try:
             if not self._rows.is_dir():
                 self._rows.mkdir(parents=True, exist_ok=True)
@@ -200,28 +200,22 @@ class CheckpointStore:
         for number in set(numbers) - kept:
             # Rename first: a crash during the removal must not leave half a checkpoint.
             self._path(number).rename(self.directory / f".trash-{number}")
-        for path in self.directory.glob(".*"):
-            if _LEFTOVER.fullmatch(path.name):
-                shutil.rmtree(path, ignore_errors=True)
+        for path in _named(self.directory, _LEFTOVER):
+            shutil.rmtree(path, ignore_errors=True)
         try:
             needed = {name for number in kept for name in read_manifest(self._path(number)).chunks}
         except CheckpointError:  # the damage may be temporary, so keep all rows
             return
-        for path in self._rows.glob("*"):
-            ours = _CHUNK.fullmatch(path.name) or _LEFTOVER_ROWS.fullmatch(path.name)
-            if ours and path.name not in needed:
+        for path in _named(self._rows, _OF_ROWS):
+            if path.name not in needed:
                 path.unlink()
 
     def _path(self, number: int) -> Path:
         return self.directory / f"{number:08d}"
 
     def _numbers(self) -> list[int]:
-        """Returns the numbers of all checkpoints, oldest first.
-
-        Raises:
-          CheckpointError: the directory cannot be read, or is a link.
-        """
-        self._require_no_links()
+        """Returns the numbers of all checkpoints, oldest first; raises CheckpointError."""
+        _require_no_links(self.directory, self._rows)
         try:
             names = [path.name for path in self.directory.iterdir()]
         except FileNotFoundError:
@@ -230,21 +224,12 @@ class CheckpointStore:
             raise CheckpointError(f"cannot read {self.directory}: {error.strerror}") from None
         return sorted(int(name) for name in names if _NAME.fullmatch(name))
 
-    def _require_no_links(self) -> None:
-        # Files are removed here, so what is elsewhere must not be reached.
-        for path in (self.directory, self._rows):
-            if path.is_symlink():
-                raise CheckpointError(
-                    f"{path} is a link; checkpoints have a directory of their own"
-                )
-
     def _scores(self) -> dict[int, float]:
         """Returns number -> score of the checkpoints with a score."""
         scores = {}
         for number in self._numbers():
             with contextlib.suppress(CheckpointError):
-                score = read_manifest(self._path(number)).score
-                if score is not None:
+                if (score := read_manifest(self._path(number)).score) is not None:
                     scores[number] = score
         return scores
 
@@ -268,17 +253,13 @@ class CheckpointStore:
         chunks: dict[str, FileRecord],
     ) -> None:
         number = max(self._numbers(), default=0) + 1
-        making = self.directory / f".making-{number}"
-        shutil.rmtree(making, ignore_errors=True)
-        making.mkdir()
+        making = _made_anew(self.directory / f".making-{number}")
         files = {
             _VARIABLES: _write(making / _VARIABLES, save(dict(variables))),
             _HOST: _write(making / _HOST, json.dumps(host).encode()),
         }
         manifest = Manifest(format=FORMAT, tick=tick, score=score, files=files, chunks=chunks)
-        text = json.dumps(manifest.model_dump(), sort_keys=True)
-        seal = hashlib.sha256(text.encode()).hexdigest()
-        _write(making / _MANIFEST, f"{text}\n{seal}\n".encode())
+        _write(making / _MANIFEST, _sealed(json.dumps(manifest.model_dump(), sort_keys=True)))
         sync_directory(making)
         os.rename(making, self._path(number))  # noqa: PTH104 - like all writing in this file
         sync_directory(self.directory)
@@ -297,6 +278,27 @@ class CheckpointStore:
         return Checkpoint(
             number, manifest.tick, manifest.score, variables, host, manifest.chunks, damaged
         )
+
+
+def _named(directory: Path, names: re.Pattern[str]) -> list[Path]:
+    return [path for path in directory.glob("*") if names.fullmatch(path.name)]
+
+
+def _made_anew(directory: Path) -> Path:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    return directory
+
+
+def _sealed(text: str) -> bytes:
+    return f"{text}\n{hashlib.sha256(text.encode()).hexdigest()}\n".encode()
+
+
+def _require_no_links(*directories: Path) -> None:
+    # A store removes files, and what is elsewhere must not be reached.
+    for path in directories:
+        if path.is_symlink():
+            raise CheckpointError(f"{path} is a link; checkpoints have a directory of their own")
 
 
 def chunk_end(name: str) -> int:
