@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from envs.observations import can_store, finite_in_float32
+from envs.observations import as_array, can_store, finite_in_float32, what_came
 from rl_core.errors import EnvError, in_one_line, shown
 
 ArraySpaces = (
@@ -59,9 +59,11 @@ def require_matching_observation(
     The bounds of a Box are not checked: many envs slightly exceed them, and only the scaling of
     bytes uses them.
     """
-    array = np.asarray(observation)
+    array = as_array(observation)
     problem = ""
-    if array.shape != space.shape:
+    if array.dtype == object:
+        problem = what_came(observation)
+    elif array.shape != space.shape:
         problem = f"one of shape {array.shape}"
     elif not isinstance(space, gym.spaces.Box):
         problem = "" if space.contains(array) else in_one_line(array)

@@ -29,7 +29,8 @@ def wanted_space(env_id: str, space: gym.Space[Any], keys: Sequence[str] = ()) -
         return space
     leaves(env_id, space, keys)  # refuses a key that is not there
     if isinstance(space, gym.spaces.Dict):
-        return gym.spaces.Dict({k: of for k, of in space.spaces.items() if str(k) in keys})
+        # Pairs keep their order, in which rows have the parts; gymnasium sorts a plain dict's.
+        return gym.spaces.Dict([(k, of) for k, of in space.spaces.items() if str(k) in keys])
     assert isinstance(space, gym.spaces.Tuple)
     if len({*keys}) < len(space.spaces):
         raise EnvError(

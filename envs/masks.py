@@ -66,7 +66,7 @@ def write_legal(rows: np.ndarray, info: Any, ended: Any, form: ActionForm) -> No
     given = mask_in(info)
     if given is None:
         raise _refusal(rows, NONE, form)
-    mask = _flat(given, rows, form) if form.branches else np.asarray(given)
+    mask = _flat(given, rows, form) if form.branches else _array(given)
     if mask.shape != rows.shape or mask.dtype.kind not in "biuf":
         got = f"one of shape {mask.shape} and dtype {mask.dtype}"
         raise _refusal(rows, got, form)

@@ -79,7 +79,7 @@ def one_hot_writer(space: gym.spaces.Discrete) -> Writer:
                 rows[...] = 0.0
                 rows[observation - first] = 1.0
                 return
-            array = np.asarray(observation)
+            array = as_array(observation)
             if array.shape != lead or array.dtype.kind not in "biu":
                 wanted = f"{lead[0]} whole numbers" if lead else "a whole number"
                 raise contract_error(
@@ -97,7 +97,8 @@ def one_hot_writer(space: gym.spaces.Discrete) -> Writer:
 
 def one_hots_writer(space: gym.spaces.MultiDiscrete) -> Writer:
     """Returns the writer of several numbers into one-hot rows that lie side by side."""
-    first, counts = space.start.reshape(-1), space.nvec.reshape(-1)
+    # Unsigned numbers would make floats of the places, and wrap around below the first.
+    first, counts = (of.reshape(-1).astype(np.int64) for of in (space.start, space.nvec))
     places = np.concatenate([[0], np.cumsum(counts)[:-1]])
 
     def writer(rows: np.ndarray) -> Write:
@@ -105,13 +106,13 @@ def one_hots_writer(space: gym.spaces.MultiDiscrete) -> Writer:
         shape = (*lead, *space.shape)
 
         def write(observation: Any) -> None:
-            array = np.asarray(observation)
+            array = as_array(observation)
             if array.shape != shape or array.dtype.kind not in "biu":
                 raise contract_error(
                     f"the observation must be whole numbers of shape {shape}, got "
                     f"{what_came(observation)}"
                 )
-            numbers = array.reshape(*lead, -1) - first
+            numbers = array.reshape(*lead, -1).astype(np.int64) - first
             good = (numbers >= 0) & (numbers < counts)
             if not good.all():
                 flat = array.reshape(-1, len(counts))
@@ -138,7 +139,7 @@ def bits_writer(shape: tuple[int, ...]) -> Writer:
         wanted = (*rows.shape[: rows.ndim - len(shape)], *shape)
 
         def write(observation: Any) -> None:
-            array = np.asarray(observation)
+            array = as_array(observation)
             if array.shape != wanted or array.dtype.kind not in "biu":
                 raise contract_error(
                     f"the observation must be zeros and ones of shape {wanted}, got "
@@ -273,6 +274,14 @@ def _require_finite(array: np.ndarray, lead: tuple[int, ...]) -> None:
     fault = not_finite("the observation", array[tuple(place)], f" at {within}" if within else "")
     fault.env = place[0] if lead else None
     raise fault
+
+
+def as_array(observation: Any) -> np.ndarray:
+    """Returns what NumPy makes of an observation: an object where it can make no array of it."""
+    try:
+        return np.asarray(observation)
+    except (TypeError, ValueError):  # such as lists of different lengths
+        return np.asarray(None)
 
 
 def what_came(value: Any) -> str:

@@ -63,7 +63,7 @@ def find_spec(env_id: str) -> EnvSpec:
 def _import_registering_module(module: str, env_id: str) -> None:
     try:
         importlib.import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may end itself where it is imported
         advice = "install it or correct its name"
         if module in INSTALL:
             advice = f"run: pip install '{INSTALL[module]}'"
@@ -193,10 +193,12 @@ def _refused(
 
 def _arguments(entry_point: EntryPoint) -> list[str]:
     """Returns the allowed names in env_kwargs; empty if they are unknown or unrestricted."""
-    creator: Any = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    creator: Any = entry_point
     try:
+        if isinstance(entry_point, str):
+            creator = load_env_creator(entry_point)
         parameters = inspect.signature(creator).parameters
-    except (TypeError, ValueError):
+    except Exception:  # such as a mistake in its name: then there are no arguments to tell
         return []
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return []

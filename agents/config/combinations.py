@@ -65,6 +65,13 @@ def check_combinations(config: DqnConfig) -> None:
         raise ValueError("env_wrapper_kwargs needs env_wrapper")
     if config.env_wrapper and config.loop == "compiled":
         raise ValueError("loop = 'compiled' has its envs in the graph; leave env_wrapper out")
+    if config.loop == "compiled" and config.observation_keys:
+        raise ValueError("loop = 'compiled' has its envs in the graph; leave observation_keys out")
+    if config.loop == "compiled" and config.vectorization not in ("sync", "async"):
+        raise ValueError(
+            "loop = 'compiled' has its envs in the graph, and evaluates on single ones; leave "
+            f"vectorization out, got {config.vectorization!r}"
+        )
     if config.value_rescaling and config.head != "scalar" and config.loss != "hl_gauss":
         raise ValueError(
             "value_rescaling is of expected returns, and needs head = 'scalar', or loss = "

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from agents.config.combinations import PREPARED, check_combinations, without_effect
 from agents.config.own_live import OwnLive, check_names
-from agents.config.settings import LiveFloat, LiveInt, Settings, key, live
+from agents.config.settings import LiveFloat, LiveInt, Settings, key, live, require_toml
 from agents.config.weight_actions import WeightAction
 from rl_core.errors import did_you_mean, shown
 from rl_core.schedules import Linear
@@ -78,6 +78,11 @@ class EnvKeys(Settings):
     )
     seed: int = key(0, "seed of the envs, the weights and every random draw", ge=0, lt=2**63)
     env_steps: int = key(50_000, "length of the run, over all copies of the env", "env steps", ge=1)
+
+    @field_validator("env_kwargs", "env_wrapper_kwargs")
+    @classmethod
+    def _check_arguments(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        return require_toml(arguments)
 
     @field_validator("observation_keys")
     @classmethod
@@ -172,7 +177,9 @@ class NetworkKeys(Settings):
     @classmethod
     def _fill_in_hidden(cls, values: Any) -> Any:
         if isinstance(values, dict) and "hidden" not in values:
-            return values | {"hidden": _HIDDEN.get(values.get("network", "mlp"), (256, 256))}
+            name = values.get("network", "mlp")
+            hidden = _HIDDEN.get(name) if isinstance(name, str) else None
+            return values | {"hidden": hidden or (256, 256)}
         return values
 
     @field_validator("network")
@@ -604,6 +611,11 @@ class ControllerKeys(Settings):
         1_000, "env steps from one call of the controller to the next", "env steps", ge=1
     )
     controller_args: dict[str, Any] = key({}, "arguments of the controller, by name")
+
+    @field_validator("controller_args")
+    @classmethod
+    def _check_arguments_of_controller(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        return require_toml(arguments)
 
     @field_validator("controller")
     @classmethod

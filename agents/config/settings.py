@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date, time
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -198,3 +199,23 @@ def parse(model: type[Settings], values: dict[str, Any], source: str) -> Any:
         return model.model_validate(values)
     except ValidationError as error:
         raise ConfigError(f"{in_one_line(source, 200)}: {first_error(error)}") from None
+
+
+def require_toml(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Returns `arguments` if a config file can hold them: a run writes its config.
+
+    Raises:
+      ValueError: it cannot hold one of them.
+    """
+    for name, value in arguments.items():
+        if not _is_toml(value):
+            raise ValueError(f"{shown(name)} is {shown(value)}, which a TOML file cannot hold")
+    return arguments
+
+
+def _is_toml(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_toml(of) for key, of in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_toml, value))
+    return isinstance(value, str | bool | int | float | date | time)  # a datetime is a date too

@@ -186,7 +186,7 @@ def _common_spaces(dataset: Dataset, config: DqnConfig, envs: Envs) -> Spaces:
         raise DataError(f"the dataset {name} cannot be learned from: {error}") from None
     wanted = read_spaces(config.env_id, *own, keys)
     if _form_of(found) == _form_of(wanted):
-        return found
+        return wanted  # whose parts are in the env's order; Minari sorts those of a dict
     spec = form.spec
     advice = ""
     if spec is not None and spec.id != config.env_id.rpartition(":")[2]:
@@ -199,7 +199,7 @@ def _common_spaces(dataset: Dataset, config: DqnConfig, envs: Envs) -> Spaces:
 
 
 def _form_of(spaces: Spaces) -> tuple[Any, ...]:
-    parts = tuple((part.name, part.shape, part.dtype) for part in spaces.parts)
+    parts = sorted((part.name, part.shape, str(part.dtype)) for part in spaces.parts)
     actions = spaces.actions._replace(first=np.asarray(spaces.actions.first).tolist())
     return spaces.observation_shape, spaces.observation_dtype, parts, actions
 

@@ -21,7 +21,7 @@ from agents.policy.trained import Trained, trained
 from agents.saved.directory import RunDir
 from envs.masks import write_legal
 from envs.nests import at
-from envs.observations import ADVICE
+from envs.observations import ADVICE, what_came
 from rl_core.arguments import path_of
 from rl_core.errors import (
     BoundsError,
@@ -194,6 +194,11 @@ class LoadedPolicy:
             given = np.shape(at(observation, path))
         except EnvContractError as error:
             raise FeedError(str(error).removesuffix(ADVICE)) from None
+        except ValueError:  # such as what `reset` returns: an observation and a dict
+            raise ShapeError(
+                f"an observation of {self.config.env_id} is an array of shape {one}, got "
+                f"{what_came(observation)}"
+            ) from None
         single = given == one
         if not single and given[1:] != one:
             several = f"({', '.join(map(str, ('M', *one)))}{'' if one else ','})"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from agents.config.envs import envs_beside
@@ -21,7 +22,7 @@ from rl_core.arguments import path_of, require_function, require_whole
 from rl_core.board.events import write_apart
 from rl_core.board.once import animation_event
 from rl_core.control.files import is_alive
-from rl_core.errors import EnvError, RlCoreError
+from rl_core.errors import EnvError, RlCoreError, in_one_line
 
 _SEED_OFFSET = 2_000_003  # keeps the seeds of play apart from training and evaluation
 _BOARD_FRAMES, _BOARD_SIDE = 300, 240  # length and side in pixels of the animation in TensorBoard
@@ -88,12 +89,12 @@ def play(
         _video(video, envs.frames_per_second) as add,
         _board(directory, to_board, envs.frames_per_second, policy.env_step) as show,
     ):
-        step, act = envs.reset(), policy.greedy.playing(envs.num_envs)
+        step, act = _drawn(envs.reset), policy.greedy.playing(envs.num_envs)
         ended: tuple[Episode, ...] = ()
         too_long = TooLong(envs, config.eval_max_steps)
         while True:
             if mode == "rgb_array":
-                frame = _picture(envs.render(), config.env_id)
+                frame = _picture(_drawn(envs.render), config.env_id)
                 add(frame)
                 show(frame)
             returns.add(ended)
@@ -105,6 +106,21 @@ def play(
             ended = step.episodes + too_long.cut(step)
             env_steps += 1
             watch(len(returns), env_steps)
+
+
+def _drawn(call: Callable[[], Any]) -> Any:
+    """Calls what makes an env draw, and tells in one line why it cannot."""
+    try:
+        return call()
+    except Exception as error:
+        cause = error.__cause__ or error
+        why = f"{type(cause).__name__}: {in_one_line(cause)}"
+        if isinstance(cause, ImportError | gym.error.DependencyNotInstalled):
+            install = "pip install 'targetnet[video]'"
+            raise PlayError(f"drawing needs a package ({why}); for pygame: {install}") from error
+        if isinstance(error, RlCoreError):
+            raise
+        raise PlayError(f"the env's render failed ({why}); correct the env") from error
 
 
 def _drawing(config: DqnConfig, seed: int, mode: str) -> Envs:

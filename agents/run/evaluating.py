@@ -14,7 +14,7 @@ from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
 from agents.run.curves import Reporter
 from agents.run.terminal import Display
-from rl_core.errors import EnvFault
+from rl_core.errors import EnvFault, RlCoreError
 
 
 @dataclass
@@ -51,9 +51,10 @@ class Evaluations:
                 averaged = Returns()
                 if self.agent.acting.greedy_averaged:
                     averaged = self._returns_of(self.agent.acting.greedy_averaged, episodes)
-        except EnvFault as fault:
-            fault.add(before=f"at env step {env_step:,}, ")
-            self.failed = True
+        except RlCoreError as error:
+            if isinstance(error, EnvFault):
+                error.add(before=f"at env step {env_step:,}, ")
+            self.failed = True  # and the training's own envs are as they were
             raise
         finally:
             self.control.evaluating = False

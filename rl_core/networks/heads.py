@@ -118,7 +118,8 @@ def quantile_head(streams: Streams, quantiles: int) -> Head:
     taus = quantile_midpoints(quantiles)  # [N]
 
     def head(features: tf.Tensor, draws: Draws | None = None) -> Values:
-        z = streams(features, quantiles, draws)  # [B, A, N]
+        z = streams(features, quantiles, draws)  # [B, A, N], or [B, A] for N = 1
+        z = z if quantiles > 1 else z[:, :, tf.newaxis]
         return Values(tf.reduce_mean(z, axis=2), z=z, taus=taus)
 
     return head

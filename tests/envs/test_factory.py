@@ -140,6 +140,23 @@ def test_a_missing_package_of_an_unknown_family_is_told_as_the_env_tells_it():
     assert "'Ant-v2' needs something that cannot be imported (The mujoco v2 and v3" in message
 
 
+def test_a_module_that_ends_itself_where_it_is_imported_is_told(tmp_path, monkeypatch):
+    """As a script does that was not made to be imported; the run would end without a word."""
+    (tmp_path / "ending_script.py").write_text("import sys\nsys.exit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(EnvError, match="'ending_script' that should register it cannot be"):
+        make_envs("ending_script:Env-v0", seed=0)
+
+
+@pytest.mark.parametrize("entry_point", ["math:NoSuchEnv", "math.NoSuchEnv", "no_such_module:Env"])
+def test_a_mistake_in_an_entry_point_is_told_in_a_line(entry_point, monkeypatch):
+    spec = gym.envs.registration.EnvSpec("test/Typo-v0", entry_point)
+    monkeypatch.setitem(gym.registry, "test/Typo-v0", spec)
+    with pytest.raises(EnvError, match="test/Typo-v0") as raised:
+        make_envs("test/Typo-v0", seed=0)
+    assert "\n" not in str(raised.value)
+
+
 def test_a_continuous_action_space_is_refused_by_name():
     message = refusal("Pendulum-v1")
     assert "continuous action space Box(-2.0, 2.0, (1,), float32)" in message
@@ -192,7 +209,7 @@ def test_a_long_space_is_cut_to_one_line():
         (Box(0, 255, (2,), np.uint8), np.zeros(2, int), "got one of dtype int64"),
         (Box(0, 1, (2,)), np.array(["a", "b"]), "got one of dtype <U1"),
         (Box(0, 1, (2,)), np.array([0, np.nan]), "got one with NaN or infinite numbers"),
-        (Box(0, 1, (2,)), {"x": 0}, "got one of shape ()"),
+        (Box(0, 1, (2,)), {"x": 0}, "got {'x': 0}"),
         (Discrete(3), 3, "got 3"),
         (Discrete(3, start=1), 0, "got 0"),
         (Discrete(3), 1.0, "got 1.0"),

@@ -78,6 +78,20 @@ def test_only_wanted_parts_are_in_the_space():
         wanted_space("test/Env-v0", space, ("lamp",))
 
 
+def test_wanted_parts_stay_in_the_order_in_which_rows_have_them():
+    """Gymnasium sorts a plain dict's; an env may give pairs in an order of its own."""
+    space = Dict([("velocity", Box(-1, 1, (2,))), ("angle", Box(-1, 1, (3,))), ("x", Discrete(2))])
+    space.seed(3)
+    keys, shown = ("angle", "velocity"), [space.sample() for _ in range(4)]
+    spaces = read_spaces("test/Env-v0", space, Discrete(2), keys)
+    rows = np.zeros((4, *spaces.observation_shape), spaces.observation_dtype)
+    for row, observation in zip(rows, shown, strict=True):
+        spaces.writer(row)(observation)
+    found = given_back("test/Env-v0", wanted_space("test/Env-v0", space, keys), rows)
+    for key in keys:
+        np.testing.assert_array_equal(found[key], [of[key] for of in shown])
+
+
 def test_a_tuple_keeps_all_its_parts_or_is_refused():
     pair = Tuple((Discrete(2), Discrete(3)))
     assert wanted_space("test/Env-v0", pair, ("0", "1")) is pair

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from envs import make_envs
-from envs.spaces import make_contains_quick
-from rl_core.errors import EnvFailed
+from envs.spaces import make_contains_quick, read_spaces
+from rl_core.errors import EnvContractError, EnvError, EnvFailed
 
 Box, Discrete = gym.spaces.Box, gym.spaces.Discrete
 
@@ -92,6 +92,30 @@ def test_discrete_observations_of_a_vector_env_become_one_hot_rows():
     assert step.observation.tolist() == [[1, 0, 0], [0, 1, 0]]
     assert step.reward.tolist() == [10, 11]  # the actions the env was given
     del gym.registry["test/Places-v0"]
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint8, np.uint64])
+def test_several_numbers_become_one_hot_rows_whatever_their_dtype(dtype):
+    space = gym.spaces.MultiDiscrete([3, 2], dtype=dtype, start=[1, 5])
+    envs = fixed(observation=np.array([3, 5], dtype), observation_space=space)
+    assert envs.reset().observation.tolist() == [[0, 0, 1, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    "space",
+    [gym.spaces.Box(-1, 1, (2,)), gym.spaces.Discrete(3), gym.spaces.MultiDiscrete([3, 2]),
+     gym.spaces.MultiBinary(2)],
+    ids=lambda space: type(space).__name__,
+)  # fmt: skip
+def test_an_observation_that_is_no_array_is_told_in_a_line(space):
+    """As a wrapper gives it whose `reset` returns what `reset` returned, and a dict."""
+    ragged = (np.zeros(2), {})
+    with pytest.raises(EnvError, match=r"reset must give an observation .* got a tuple of 2"):
+        fixed(observation=ragged, observation_space=space)
+    spaces = read_spaces("test/Fixed-v0", space, gym.spaces.Discrete(2))
+    rows = np.zeros((1, *spaces.observation_shape), spaces.observation_dtype)
+    with pytest.raises(EnvContractError, match="got a tuple of 2"):  # at any later step
+        spaces.writer(rows[0])(ragged)
 
 
 def test_actions_count_from_0_wherever_the_env_begins():

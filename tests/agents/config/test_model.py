@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from agents.config.model import DqnConfig
@@ -51,6 +52,32 @@ def test_a_config_has_the_keys_of_its_groups_in_their_order_and_none_twice():
         (
             {"env_wrapper": "atari", "loop": "compiled"},
             "DqnConfig: loop = 'compiled' has its envs in the graph; leave env_wrapper out",
+        ),
+        (
+            {"observation_keys": ("x",), "loop": "compiled"},
+            "DqnConfig: loop = 'compiled' has its envs in the graph; leave observation_keys out",
+        ),
+        (
+            {"vectorization": "envpool", "loop": "compiled"},
+            "DqnConfig: loop = 'compiled' has its envs in the graph, and evaluates on single ones; "
+            "leave vectorization out, got 'envpool'",
+        ),
+        (
+            {"network": ["mlp"]},
+            "DqnConfig: network should be a string, got ['mlp']",
+        ),
+        (
+            {"env_kwargs": {"size": np.int64(5)}},
+            "DqnConfig: env_kwargs: 'size' is np.int64(5), which a TOML file cannot hold",
+        ),
+        (
+            {"env_kwargs": {"a": {"b": [1, None]}}},
+            "DqnConfig: env_kwargs: 'a' is {'b': [1, None]}, which a TOML file cannot hold",
+        ),
+        (
+            {"controller_args": {"f": len}},
+            "DqnConfig: controller_args: 'f' is <built-in function len>, which a TOML file cannot "
+            "hold",
         ),
         (
             {"loss": "hl_gauss"},

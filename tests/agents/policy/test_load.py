@@ -165,6 +165,8 @@ def test_masks_are_asked_for_and_kept_to(tmp_path):
         (np.zeros(3), r"of CartPole-v1 has shape \(4,\), several have \(M, 4\), got \(3,\)"),
         (np.zeros((2, 2, 4)), r"several have \(M, 4\), got \(2, 2, 4\)"),
         (0.5, r"has shape \(4,\), several have \(M, 4\), got \(\)"),
+        # What `reset` returns.
+        ((np.zeros(4), {}), r"is an array of shape \(4,\), got a tuple of 2"),
     ],
 )
 def test_another_shape_is_refused_in_one_line(policy, observation, message):

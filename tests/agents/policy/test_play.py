@@ -3,6 +3,7 @@
 import shutil
 import sys
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
@@ -120,6 +121,26 @@ def test_a_missing_library_is_named_with_its_extra(trained, tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "imageio.v2", None)
     with pytest.raises(PlayError, match=r"pip install 'targetnet\[video\]'"):
         play(trained, video=tmp_path / "a.mp4")
+
+
+def test_an_env_that_needs_a_package_to_draw_names_the_extra(trained, monkeypatch):
+    """Gymnasium's own error, which is none of Python's for imports."""
+    from gymnasium.envs.classic_control import CartPoleEnv
+
+    def render(self):
+        raise gym.error.DependencyNotInstalled("pygame is not installed")
+
+    monkeypatch.setattr(CartPoleEnv, "render", render)
+    with pytest.raises(PlayError, match=r"pygame is not installed\).*'targetnet\[video\]'"):
+        play(trained, to_board=True)
+
+
+def test_a_mistake_of_the_envs_render_is_told_in_a_line(trained, monkeypatch):
+    from gymnasium.envs.classic_control import CartPoleEnv
+
+    monkeypatch.setattr(CartPoleEnv, "render", lambda self: 1 / 0)
+    with pytest.raises(PlayError, match=r"render failed \(ZeroDivisionError: division by zero\)"):
+        play(trained, to_board=True)
 
 
 def test_an_env_without_pictures_is_said_to_have_none(tmp_path):

@@ -15,7 +15,7 @@ from agents.run.train import resume, train
 from agents.saved.directory import RunDir
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.state import read_state
-from rl_core.errors import EnvContractError, EnvFailed, EnvNotFinite, EnvWorkerLost
+from rl_core.errors import EnvContractError, EnvError, EnvFailed, EnvNotFinite, EnvWorkerLost
 
 AT = 120  # env step of the fault, in each env's first episode
 
@@ -241,6 +241,23 @@ def test_a_fault_in_an_evaluation_ends_the_run_between_two_time_steps(tmp_path, 
 
     monkeypatch.setattr(faulty_envs.Faulty, "mended", True)
     assert resume(run).digest == train(config(**settings), tmp_path / "mended").digest
+
+
+def test_envs_that_cannot_be_made_for_an_evaluation_cost_nothing_of_the_training(
+    tmp_path, monkeypatch
+):
+    run, settings = tmp_path / "run", {"eval_period": 100, "checkpoint_steps": 0}
+
+    def only_one(*_, **__):
+        raise EnvError("the simulator runs only once")
+
+    with monkeypatch.context() as patch, pytest.raises(EnvError, match="only once"):
+        patch.setattr("agents.loops.evaluation.envs_beside", only_one)
+        train(config(env_kwargs={"fault": ""}, **settings), run)
+    assert RunDir.open(run).load_digest().whole
+    assert CheckpointStore(RunDir.open(run).checkpoints).latest().host["loop"]["env_step"] == 100
+    straight = train(config(env_kwargs={"fault": ""}, **settings), tmp_path / "straight")
+    assert resume(run).digest == straight.digest
 
 
 def test_a_fault_in_the_final_evaluation_leaves_a_trained_run(tmp_path):

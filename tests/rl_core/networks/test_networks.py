@@ -206,6 +206,14 @@ def test_a_quantile_q_is_the_mean_of_the_quantiles_at_the_midpoints(evaluate):
     np.testing.assert_allclose(values.taus, (np.arange(7) + 0.5) / 7, rtol=1e-6)
 
 
+def test_a_single_quantile_is_the_value(evaluate):
+    with tf.variable_scope("single"):
+        values = quantile_head(Streams(3), 1)(tf.ones([2, 4]))
+    q, z = evaluate([values.q, values.z])
+    assert z.shape == (2, 3, 1)
+    np.testing.assert_array_equal(q, z[:, :, 0])
+
+
 def test_implicit_quantiles_without_draws_are_those_of_the_midpoints(evaluate):
     values = of("implicit", np.ones((2, 2), np.float32))
     q, z = evaluate([values.q, values.z])
