@@ -1,0 +1,99 @@
+"""Training returns on Atari's games beside those that Dopamine has published; trains nothing.
+
+    python docs/atari/beside_dopamine.py docs/rows > docs/results_atari.md
+
+Our seeds are rows of `targetnet results`. Dopamine's figures, dopamine.json beside this file, are
+the mean training return of each of five runs in its first, second and third million frames.
+"""
+
+import json
+import sys
+from pathlib import Path
+from statistics import fmean
+
+from agents.results.page import markdown_table
+
+HERE = Path(__file__).parent
+FRAMES = 4  # of an env step
+GAMES = "Pong", "Freeway", "Breakout"
+
+ABOUT = """\
+# Atari's games beside Dopamine's curves
+
+Made by
+
+```
+{commands}
+python docs/atari/beside_dopamine.py docs/rows > docs/results_atari.md
+```
+
+QR-DQN with Dopamine's values (`configs/atari-qrdqn.toml` names what differs) by the protocol of
+[Machado et al. (2018)](https://arxiv.org/abs/1709.06009): sticky actions, no end at a lost life,
+rewards unclipped in every figure here. Beside it is what [Dopamine]({source}) has published of
+five runs of each agent (`{files}`).
+
+Both sides are **training returns**: the mean of the episodes that ended within a million frames
+(250,000 env steps), exploration included. Dopamine's are the mean of five runs, with the least and
+the most. *Greedy* is our agent afterwards, without exploration, in ten episodes; Dopamine publishes
+no such figure. Nothing was tuned on these seeds.
+"""
+
+
+def rows_of(game, rows):
+    """Our finished seeds of a game, in order: contents of their files."""
+    files = sorted((rows / f"atari-qrdqn-{game.lower()}").glob("*.json"))
+    return [json.loads(path.read_text()) for path in files]
+
+
+def table(game, seeds, published):
+    """Training returns of each million frames: a line for each seed of ours, then the peer's."""
+    returns = [dict(map(tuple, of["training_curve"])) for of in seeds]
+    reached = sorted({step for of in returns for step in of})
+    frames = published["frames"][: len(reached)]
+    if [FRAMES * step for step in reached] != frames:
+        raise SystemExit(f"{game}: curves at {reached}, wanted points at {frames} frames")
+    head = ["", *(f"{n:,} frames" for n in frames), "greedy", "least", "most", "hours"]
+    lines = [
+        [
+            f"ours, QR-DQN, seed {of['seed']}",
+            *(f"{curve[step]:.1f}" if step in curve else "-" for step in reached),
+            *(f"{of[key]:.1f}" for key in ("mean", "low", "high")),
+            f"{of['seconds'] / 3600:.1f}",
+        ]
+        for of, curve in zip(seeds, returns, strict=True)
+    ]
+    for agent, curves in published["training_returns"][game].items():
+        cells = [f"{fmean(of):.1f} ({min(of):.1f} to {max(of):.1f})" for of in curves]
+        lines.append([f"Dopamine, {agent}", *cells[: len(frames)], *["-"] * 4])
+    return markdown_table(head, lines)
+
+
+def made_on(seeds):
+    """Processors and versions of the seeds, in a sentence."""
+    processors = sorted({of["processor"] for of in seeds})
+    dates = sorted({of["date"] for of in seeds})
+    versions = ", ".join(f"{name} {version}" for name, version in seeds[0]["versions"].items())
+    return f"On one core of {' and of '.join(processors)}, {' and '.join(dates)}; {versions}."
+
+
+def main(rows):
+    """Prints the page."""
+    published = json.loads((HERE / "dopamine.json").read_text())
+    found = {game: rows_of(game, rows) for game in GAMES}
+    commands = "\n".join(
+        f"targetnet results docs/atari/atari-qrdqn-{game.lower()}.toml --seeds {len(seeds)}"
+        f" --first-seed {seeds[0]['seed']} --rows docs/rows --training"
+        for game, seeds in found.items()
+        if seeds
+    )
+    print(ABOUT.format(commands=commands, source=published["source"], files=published["files"]))
+    for game, seeds in found.items():
+        if seeds:
+            print(f"## {game}\n\n{table(game, seeds, published)}\n\n{made_on(seeds)}\n")
+    missing = [game for game, seeds in found.items() if not seeds]
+    if missing:
+        print(f"Not trained: {', '.join(missing)}.")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
