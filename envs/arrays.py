@@ -15,6 +15,7 @@ from envs.observations import (
     one_hot_writer,
     one_hots_writer,
 )
+from rl_core.errors import EnvError, shown
 
 FLOAT32 = np.dtype(np.float32)
 # Stored without conversion: in a replay they take a quarter of the memory of float32.
@@ -52,7 +53,7 @@ def array_space(
       name, others: as for `require_array_observations`.
 
     Raises:
-      EnvError: it holds neither arrays nor numbers.
+      EnvError: it holds neither arrays nor numbers, or nothing at all.
     """
     of = require_array_observations(env_id, space, name, others)
     if isinstance(of, gym.spaces.Discrete):
@@ -61,6 +62,11 @@ def array_space(
         return ArraySpace((int(of.nvec.sum()),), FLOAT32, one_hots_writer(of), of.shape)
     if isinstance(of, gym.spaces.MultiBinary):
         return ArraySpace(of.shape, np.dtype(np.bool_), bits_writer(of.shape), of.shape)
+    if 0 in of.shape:
+        raise EnvError(
+            f"env {shown(env_id)} shows nothing: its observation{f' at {name!r}' if name else ''} "
+            f"has the shape {of.shape}; a wrapper (env_wrapper) can show a constant"
+        )
     dtype = of.dtype if of.dtype in KEPT_DTYPES else FLOAT32
     shape, bounds = of.shape, _byte_bounds(of)
     if _is_image_with_channels_first(of):

@@ -111,8 +111,9 @@ def make_envs(
 def _has_time_limit(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> bool:
     kwargs = spec.kwargs | dict(env_kwargs)
     # Atari envs have their own time limit as an argument of the env.
-    limits = (spec.max_episode_steps, kwargs.get("max_num_frames_per_episode"))
-    return "max_episode_steps" in kwargs or any(limit is not None for limit in limits)
+    steps = kwargs.get("max_episode_steps", spec.max_episode_steps)
+    limits = (steps, kwargs.get("max_num_frames_per_episode"))
+    return any(limit not in (None, -1) for limit in limits)  # -1 takes Gymnasium's limit away
 
 
 def _require_arguments(

@@ -104,8 +104,8 @@ def nest_of(env_id: str, found: Sequence[Leaf]) -> Nest:
         Part(leaf.name, of.shape, of.dtype, of.byte_bounds)
         for leaf, of in zip(found, arrays, strict=True)
     ])  # fmt: skip
-    # Scopes of layers and inputs of exports are named after them.
-    plain = [re.sub(r"\W", "_", leaf.name, flags=re.ASCII) for leaf in found]
+    # Scopes of layers and inputs of exports are named after them, in any case of letters.
+    plain = [re.sub(r"\W", "_", leaf.name, flags=re.ASCII).lower() for leaf in found]
     alike = [of.name for of, name in zip(found, plain, strict=True) if plain.count(name) > 1]
     if alike:
         raise EnvError(

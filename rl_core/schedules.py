@@ -108,7 +108,7 @@ class _Ramp(_Schedule):
     def over(self, env_steps: int) -> Self:
         if self.steps is not None or self.fraction is None:
             return self
-        steps = min(max(round(self.fraction * env_steps), 1), env_steps)
+        steps = min(max(_share(self.fraction, env_steps), 1), env_steps)
         return self.model_copy(update={"steps": steps})
 
     def in_shares(self) -> Self:
@@ -181,7 +181,7 @@ class Piecewise(_Schedule):
     def over(self, env_steps: int) -> Self:
         if self.points is not None or self.fractions is None:
             return self
-        at = {min(round(share * env_steps), env_steps): value for share, value in self.fractions}
+        at = {min(_share(share, env_steps), env_steps): value for share, value in self.fractions}
         return self.model_copy(update={"points": tuple(at.items())})
 
     def in_shares(self) -> Self:
@@ -209,6 +209,11 @@ class Piecewise(_Schedule):
 
     def _pairs(self) -> tuple[tuple[float, float], ...]:
         return self.points or self.fractions or ()
+
+
+def _share(share: float, env_steps: int) -> int:
+    # A length beyond int64 is refused as such, after this; a float may not hold it.
+    return round(share * env_steps) if env_steps < 2**63 else env_steps
 
 
 def _in_env_steps(schedule: _Schedule) -> NoReturn:

@@ -30,7 +30,7 @@ from agents.saved.directory import RunDir
 from agents.saved.new_directory import new_directory
 from rl_core.arguments import path_of
 from rl_core.checkpoint.weights_file import weights_bytes
-from rl_core.errors import RlCoreError, did_you_mean, shown
+from rl_core.errors import RlCoreError, did_you_mean, in_one_line, shown
 from rl_core.graph.scopes import variables_in
 from rl_core.graph.weights import require_same_kinds
 from rl_core.networks import STATELESS
@@ -141,7 +141,7 @@ def _frozen(policy: _Built, out: Path) -> None:
 
 
 def _tflite(policy: _Built, out: Path) -> None:
-    with _scratch(out) as scratch:
+    with _scratch(out) as scratch, _converting("tflite"):
         _savedmodel(policy, scratch)
         converter = tf2.lite.TFLiteConverter.from_saved_model(str(scratch / "model"))
         (out / "policy.tflite").write_bytes(converter.convert())
@@ -154,11 +154,12 @@ def _onnx(policy: _Built, out: Path) -> None:
         raise ExportError(
             f"export to onnx needs {error.name}: pip install 'targetnet[export]'"
         ) from None
-    model, _ = tf2onnx.convert.from_graph_def(
-        _frozen_graph(policy),
-        input_names=[f"{name}:0" for name in policy.inputs],
-        output_names=[f"{name}:0" for name in policy.outputs],
-    )
+    with _converting("onnx"):
+        model, _ = tf2onnx.convert.from_graph_def(
+            _frozen_graph(policy),
+            input_names=[f"{name}:0" for name in policy.inputs],
+            output_names=[f"{name}:0" for name in policy.outputs],
+        )
     _rename(model.graph, {f"{name}:0": name for name in (*policy.inputs, *policy.outputs)})
     (out / "policy.onnx").write_bytes(model.SerializeToString())
 
@@ -186,6 +187,20 @@ def _rename(graph: object, names: dict[str, str]) -> None:
     for node in graph.node:  # type: ignore[attr-defined]
         for field in (node.input, node.output):
             field[:] = [names.get(name, name) for name in field]
+
+
+@contextlib.contextmanager
+def _converting(name: str) -> Iterator[None]:
+    """Raises what a converter raises as one line: a network of one's own may ask too much of it."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise ExportError(
+            f"the network cannot be converted to {name} ({in_one_line(error)}); savedmodel has "
+            "every operation"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -194,11 +194,8 @@ class LoadedPolicy:
             given = np.shape(at(observation, path))
         except EnvContractError as error:
             raise FeedError(str(error).removesuffix(ADVICE)) from None
-        except ValueError:  # such as what `reset` returns: an observation and a dict
-            raise ShapeError(
-                f"an observation of {self.config.env_id} is an array of shape {one}, got "
-                f"{what_came(observation)}"
-            ) from None
+        except ValueError:
+            raise _no_array(self.config.env_id, one, observation) from None
         single = given == one
         if not single and given[1:] != one:
             several = f"({', '.join(map(str, ('M', *one)))}{'' if one else ','})"
@@ -206,12 +203,10 @@ class LoadedPolicy:
                 f"an observation of {self.config.env_id} has shape {one}, several have "
                 f"{several}, got {given}"
             )
-        rows = np.zeros(
-            (1 if single else given[0], *self._spaces.observation_shape),
-            self._spaces.observation_dtype,
-        )
+        count = 1 if single else given[0]
+        rows = np.zeros((count, *spaces.observation_shape), spaces.observation_dtype)
         try:
-            write = self._spaces.complete or self._spaces.writer
+            write = spaces.complete or spaces.writer
             write(rows[0] if single else rows)(observation)
         except (EnvContractError, EnvNotFinite) as error:
             raise FeedError(str(error).removesuffix(ADVICE)) from None
@@ -240,6 +235,12 @@ class LoadedPolicy:
         if not legal.any(axis=1).all():
             raise BoundsError("action_mask must allow at least one action of every observation")
         return legal
+
+
+def _no_array(env_id: str, shape: tuple[int, ...], observation: Any) -> ShapeError:
+    # Such as what `reset` returns: an observation and a dict.
+    got = what_came(observation)
+    return ShapeError(f"an observation of {env_id} is an array of shape {shape}, got {got}")
 
 
 def load_policy(

@@ -208,6 +208,14 @@ WITH_TEXT = Dict({"mission": Text(9), "at": Box(0, 9, (2,)), "map": Box(0, 9, (2
         (WITH_TEXT, (), r"at 'mission' the .* leave it out: observation_keys = ..at., .map..$"),
         (WITH_TEXT, ("att",), "observation_keys names 'att', .* has at, map, mission; did you"),
         (Box(0, 1, (2,)), ("x",), "observation_keys names 'x', but its observation is no dict"),
+        # TensorFlow takes two names of an operation that differ in case alone for one.
+        (Dict({"A": Box(0, 1, (2,)), "a": Box(0, 1, (3,))}), (), "names are too much alike: A, a;"),
+        (
+            Dict({"a": Box(0, 1, (0,)), "b": Box(0, 1, (2,))}),
+            (),
+            "shows nothing: .* at 'a' has the",
+        ),
+        (Box(0, 1, (3, 0)), (), r"shows nothing: its observation has the shape \(3, 0\)"),
         (
             Dict({"a.b": Box(0, 1, (2,)), "a": Dict({"b": Box(0, 1, (3,))})}),
             (),

@@ -30,6 +30,12 @@ TEXTS = {
     "4,000 digits of steps": "epsilon = {schedule = 'linear', start = 1, end = 0, steps = "
     + "9" * 4_000
     + "}",
+    "a share of 4,000 digits of steps": "env_steps = "
+    + "9" * 4_000
+    + "\nepsilon = {schedule = 'linear', start = 1, end = 0, fraction = 0.5}",
+    "shares of 4,000 digits of steps": "env_steps = "
+    + "9" * 4_000
+    + "\nepsilon = {schedule = 'piecewise', fractions = [[0, 1], [0.5, 0]]}",
     "a huge value": f"env_id = 3\nloss = '{'x' * 500_000}'",
     "a huge loss": f"loss = '{'x' * 500_000}'",
     "a huge network": f"network = '{'x' * 500_000}'",

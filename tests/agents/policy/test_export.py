@@ -324,6 +324,24 @@ def test_a_missing_library_is_named_with_its_extra(trained, tmp_path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("name", "converter"), [
+    ("tflite", "tensorflow.lite.TFLiteConverter.from_saved_model"),
+    ("onnx", "tf2onnx.convert.from_graph_def"),
+])  # fmt: skip
+def test_what_a_converter_does_not_take_is_told_in_a_line(
+    trained, tmp_path, monkeypatch, name, converter
+):
+    """As an operation of one's own network that the format lacks."""
+
+    def fails(*_, **__):
+        raise ValueError("no operation Svd\nin this format")
+
+    monkeypatch.setattr(converter, fails)
+    with pytest.raises(ExportError, match=rf"converted to {name} \(no operation Svd in this"):
+        export(trained, name, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_without_averages_there_are_none_to_export(tmp_path):
     config = CONFIG.model_copy(update={"ema_decay": 0.0, "env_steps": 100})
     run = train(config, tmp_path / "run").run
