@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from envs.actions import ActionForm
-from envs.observations import contract_error
+from envs.observations import as_array, contract_error
 from rl_core.errors import EnvContractError, in_one_line
 
 NONE = "none, though the first reset gave one"
@@ -66,7 +66,7 @@ def write_legal(rows: np.ndarray, info: Any, ended: Any, form: ActionForm) -> No
     given = mask_in(info)
     if given is None:
         raise _refusal(rows, NONE, form)
-    mask = _flat(given, rows, form) if form.branches else _array(given)
+    mask = _flat(given, rows, form) if form.branches else as_array(given)
     if mask.shape != rows.shape or mask.dtype.kind not in "biuf":
         got = f"one of shape {mask.shape} and dtype {mask.dtype}"
         raise _refusal(rows, got, form)
@@ -114,7 +114,7 @@ def _flat(given: Any, rows: np.ndarray, form: ActionForm) -> np.ndarray:
             shapes = in_one_line([piece.shape for piece in pieces])
             raise _refusal(rows, f"a tuple of arrays of the shapes {shapes}", form)
         return np.concatenate(pieces, axis=-1)
-    mask = _array(given)
+    mask = as_array(given)
     if form.binary and mask.shape == (*lead, *form.shape) and mask.dtype.kind in "biuf":
         number = mask.reshape(*lead, -1)  # [D] or [N, D]
         good = np.isin(number, (0, 1, 2)).all(axis=-1)  # [] or [N]
@@ -138,18 +138,11 @@ def _pieces(given: Any) -> Iterator[np.ndarray]:
         for one in given:
             yield from _pieces(one)
     else:
-        yield _array(given)
+        yield as_array(given)
 
 
 def _is_number(given: Any) -> bool:
     return np.ndim(given) == 0 if not isinstance(given, tuple | list) else False
-
-
-def _array(given: Any) -> np.ndarray:
-    try:
-        return np.asarray(given)
-    except ValueError:  # lists of different lengths
-        return np.asarray(None)
 
 
 def mask_in(info: Any) -> Any:

@@ -276,10 +276,10 @@ def _require_finite(array: np.ndarray, lead: tuple[int, ...]) -> None:
     raise fault
 
 
-def as_array(observation: Any) -> np.ndarray:
-    """Returns what NumPy makes of an observation: an object where it can make no array of it."""
+def as_array(given: Any) -> np.ndarray:
+    """Returns what NumPy makes of what an env gives: an object where it can make no array of it."""
     try:
-        return np.asarray(observation)
+        return np.asarray(given)
     except (TypeError, ValueError):  # such as lists of different lengths
         return np.asarray(None)
 

@@ -63,10 +63,9 @@ def check_combinations(config: DqnConfig) -> None:
         _check_actors(config)
     if config.env_wrapper_kwargs and not config.env_wrapper:
         raise ValueError("env_wrapper_kwargs needs env_wrapper")
-    if config.env_wrapper and config.loop == "compiled":
-        raise ValueError("loop = 'compiled' has its envs in the graph; leave env_wrapper out")
-    if config.loop == "compiled" and config.observation_keys:
-        raise ValueError("loop = 'compiled' has its envs in the graph; leave observation_keys out")
+    for name in ("env_wrapper", "observation_keys"):
+        if config.loop == "compiled" and getattr(config, name):
+            raise ValueError(f"loop = 'compiled' has its envs in the graph; leave {name} out")
     if config.loop == "compiled" and config.vectorization not in ("sync", "async"):
         raise ValueError(
             "loop = 'compiled' has its envs in the graph, and evaluates on single ones; leave "

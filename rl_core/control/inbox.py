@@ -20,7 +20,8 @@ _FILE = re.compile(r"\d{1,20}-([0-9a-f]{32})\.json")
 # tick as the last listing leaves the time stamp unchanged, so a recent one is not trusted.
 _SETTLED_NS = 100_000_000
 _AT_ONCE = 256  # letters per call, so that a flood of letters does not stop the training
-_NEVER_WAIT = ("stop", "resume", "checkpoint")  # they change nothing of the training
+# They change nothing of the training. (A live value of one's own may be called `stop` too.)
+_NEVER_WAIT = (("do", "stop"), ("do", "resume"), ("do", "checkpoint"))
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Inbox:
         kind, name = letter.command.what
         if kind == "set" and letter.path.name in self._newer and name in self._to_be_set():
             return True
-        return name not in _NEVER_WAIT and self._is_due_here()
+        return (kind, name) not in _NEVER_WAIT and self._is_due_here()
 
     def _names(self) -> list[str]:
         names = {path.name for path in self._path.iterdir()} - self._not_removable

@@ -125,17 +125,7 @@ def _made(made: Mapping[str, Any]) -> str:
 
 def _workers(scenario: Mapping[str, Any]) -> str:
     quantity = scenario["quantity"]
-    head = [
-        "",
-        _HEADS[quantity],
-        "least",
-        "most",
-        "turns",
-        "cores",
-        "per core",
-        "setting",
-        "memory",
-    ]
+    head = ["", _HEADS[quantity], "least", "most", "turns", "cores", "per core", "setting"]
     rows = []
     for label, worker in scenario["workers"].items():
         if "skipped" in worker:
@@ -146,7 +136,7 @@ def _workers(scenario: Mapping[str, Any]) -> str:
         cores = [str(len(worker["rounds"])), str(worker["cores"]), each]
         cells = [_setting(worker), _memory(scenario, worker), _versions(worker)]
         rows.append([label, *(_speed(x) for x in found), *cores, *cells])
-    return _table([*head, "versions"], rows)
+    return _table([*head, "memory", "versions"], rows)
 
 
 def _skipped(scenario: Mapping[str, Any]) -> list[str]:
