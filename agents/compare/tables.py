@@ -115,11 +115,13 @@ class Tables:
                 [env, f"{len(seeds):,}", *(f"{of.start} to {of.stop - 1}" for of in ranges),
                  f"{steps / 1e6:,.1f} million", f"{updates / 1e6:,.1f} million",
                  " and ".join(sorted({s.processor for s in seeds})),
+                 " to ".join(sorted({min(dates), max(dates)})) if (dates := [s.date for s in seeds])
+                 else "-",
                  " and ".join(sorted({_in_words(s.versions) for s in seeds}))]
             )  # fmt: skip
         head = [
             *("env", "runs", "tuning seeds", "fresh seeds", "env steps", "updates"),
-            *("processor", "versions"),
+            *("processor", "dates", "versions"),
         ]
         return markdown_table(head, rows)
 

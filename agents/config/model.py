@@ -494,7 +494,11 @@ class LearningKeys(Settings):
     learning_rate: LiveFloat = live(1e-3, gt=0, unit="1", meaning="Adam's step size")
     # A smaller one could push weights out of float32.
     adam_epsilon: float = key(
-        1e-8, "number that is added to the divisor of a step of Adam", "1", ge=1e-30
+        1e-8,
+        "number that is added to the divisor of a step of Adam, before the correction of the second "
+        "moment, as in TensorFlow (epsilon hat of the paper)",
+        "1",
+        ge=1e-30,
     )
     loss: Literal["huber", "squared", "hl_gauss"] = key(
         "huber",

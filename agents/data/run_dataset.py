@@ -100,6 +100,9 @@ def fill(agent: DqnAgent) -> None:
     fitting = max(1, _BYTES_AT_ONCE * replay.steps // replay.nbytes)
     for piece in rows.pieces(min(_AT_ONCE, fitting, replay.rows.most_at_once)):
         agent.store(piece)
+    if config.normalize_observations:
+        # The target is to begin with what the rows have told, not with moments of nothing.
+        agent.state.load_weights(agent.state.weights())
 
 
 def _named(config: DqnConfig) -> str:

@@ -25,7 +25,8 @@ def branching_loss(
 
     with the target of `rl_core.losses.branching_target`. Tavakoli, Pardo & Kormushev (2018),
     https://arxiv.org/abs/1711.08946; the loss of each branch is the head's. They also scale the
-    gradient of what the branches share down, by 1 / (D + 1), which Adam's steps do not depend on.
+    gradient of what the branches share down, by 1 / (D + 1), which Adam's steps do not depend on
+    where `max_grad_norm` does not clip, and clip each variable alone.
 
     Args:
       head: learns numbers (`HeadKind.towards`).

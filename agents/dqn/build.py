@@ -217,7 +217,11 @@ def torsos(config: DqnConfig) -> tuple[str, ...]:
 
 
 def is_learned(config: DqnConfig, name: str) -> bool:
-    """Says whether a weight is learned; the moments of observations are not."""
+    """Says whether a weight is learned; the moments of observations are not.
+
+    Args:
+      name: after the scope of a network or chain.
+    """
     if not config.normalize_observations:
         return True
     return not name.startswith(tuple(f"{torso}{NORMALIZE}/" for torso in torsos(config)))

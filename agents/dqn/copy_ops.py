@@ -77,7 +77,11 @@ class CopyOps:
         return tf.group(*[self._copy(self._online, to) for to in (*self._targets, *self._others)])
 
     def _copy(self, of: str, to: str, tau: tf.Tensor | None = None) -> tf.Operation:
-        return copy_vars(of, to, tau=tau, allow_missing=self._partly)
+        return copy_vars(of, to, tau=tau, allow_missing=self._partly, whole=self._is_whole)
+
+    def _is_whole(self, name: str) -> bool:
+        # A share of the way to new moments would be those of no observations at all.
+        return not is_learned(self._config, name)
 
 
 def _link(scope: str, i: int) -> str:

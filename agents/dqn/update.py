@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
+from agents.dqn.build import is_learned
 from agents.dqn.demonstrations import Demonstrations
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
@@ -144,7 +145,11 @@ class Update:
             if self._networks.ema:
                 share = tf.subtract(1.0, self._live["ema_decay"])
                 online, ema = self._networks.online, self._networks.ema
-                changes.append(copy_vars(online, ema, tau=share, only_if=made))
+                average = copy_vars(
+                    online, ema, tau=share, only_if=made,
+                    whole=lambda name: not is_learned(self._config, name),
+                )  # fmt: skip
+                changes.append(average)
             copied, end = self._clock.advance(one, made, counter, td.td_error)
             if self._config.on_sync:
                 moments, more = at_copy(copied, moments)

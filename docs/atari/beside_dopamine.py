@@ -29,7 +29,9 @@ python docs/atari/beside_dopamine.py docs/rows > docs/results_atari.md
 
 QR-DQN with Dopamine's values (`configs/atari-qrdqn.toml` names what differs) by the protocol of
 [Machado et al. (2018)](https://arxiv.org/abs/1709.06009): sticky actions, no end at a lost life,
-rewards unclipped in every figure here. Beside it is what [Dopamine]({source}) has published of
+rewards unclipped in every figure here. Ours has the network of Mnih et al., whose convolutions do
+not pad, where Dopamine's do, and weights updates by priority, where Dopamine's agent computes such
+weights after the step. Beside it is what [Dopamine]({source}) has published of
 five runs of each agent (`{files}`).
 
 Both sides are **training returns**: the mean of the episodes that ended within a million frames

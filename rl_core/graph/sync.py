@@ -7,6 +7,7 @@ through Python. The caller decides when to run it.
 from __future__ import annotations
 
 import numbers
+from collections.abc import Callable
 
 import tensorflow.compat.v1 as tf
 
@@ -22,6 +23,7 @@ def copy_vars(
     tau: float | tf.Tensor | None = None,
     allow_missing: bool = False,
     only_if: tf.Tensor | None = None,
+    whole: Callable[[str], bool] | None = None,
     name: str = "copy_vars",
 ) -> tf.Operation:
     """Returns one op that copies the trainable variables of scope `source` to scope `target`.
@@ -39,6 +41,8 @@ def copy_vars(
         A soft copy with tau 1 gives exactly the source's bits.
       allow_missing: copy the variables that both scopes have and leave the others alone.
       only_if: bool scalar tensor, for a soft copy: if false, the target keeps its values.
+      whole: says of a variable's name, relative to the scope, whether a soft copy takes it over
+        whole, as if tau were 1.
 
     Raises:
       ScopeMismatch: the scopes have no variables, different names, or different shapes.
@@ -51,7 +55,11 @@ def copy_vars(
         if tau is None:
             copies = [to.assign(of.read_value(), read_value=False) for of, to in pairs]
             return tf.group(*copies, name="hard")
-        return tf.group(*[_move(of, to, tau, only_if) for of, to in pairs], name="soft")
+        moved = []
+        for of, to in pairs:
+            at_once = whole is not None and whole(of.op.name.removeprefix(f"{source}/"))
+            moved.append(_move(of, to, 1.0 if at_once else tau, only_if))
+        return tf.group(*moved, name="soft")
 
 
 def paired_variables(
@@ -89,8 +97,8 @@ def paired_variables(
 def _move(
     source: tf.Variable, target: tf.Variable, tau: float | tf.Tensor, only_if: tf.Tensor | None
 ) -> tf.Operation:
-    tau = tf.cast(tau, target.dtype.base_dtype)
     now, goal = target.read_value(), source.read_value()
+    tau = tf.cast(tau, target.dtype.base_dtype)
     moved = now + tau * (goal - now)
     # now + 1 * (goal - now) may differ from goal in the last bit; with tau 1 it must be equal.
     moved = where(only_if, tf.where(tf.equal(tau, 1), goal, moved), now)

@@ -26,13 +26,15 @@ as ours. Of the per-step and the compiled JAX script the time is the median of s
 where that of the others is all of a turn, stalls included. A difference below 10 % is a tie. A
 peer's threads (one, two, all cores) and the XLA flags of the JAX sides (XLA's own or ours) are
 those that were fastest in two short probes before the rounds (since 2026-11-26 those that tie get
-three more); *setting* has what the others reached there, which may be more than the median of the
-rounds where neighbours disturbed them: *by its best probe* is the ratio of ours in the rounds to
-the most that the other side reached in any probe, where that is more than its median in the rounds.
+three more); *setting* has what it and the others reached there, which may be more than the median
+of the rounds where neighbours disturbed them: *by its best probe* is the ratio as it would be if
+the other side's median in these rounds were the most that it reached in any probe, where that is
+more. Ours, where its setting is fixed, has no probe.
 A worker has a turn in each round for each of its ratios (*turns*). Where a scenario was measured
 before, its ratios of then stand beside, by date and commit. SBX has XLA's own flags; ours has its
 own flags but in `compiled`, where both are tried. *Cores* are those that a worker may use. *Memory*
-is what a worker has to itself after the last round, plus the files that processes share."""
+is what a worker has to itself after the last round, plus the files that processes share, and the
+most of both at any time, compiling included."""
 
 _HEADS = {
     "env steps/s": "env steps per second",
@@ -164,12 +166,13 @@ def _bars(scenario: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> 
 
 def _by_best_probe(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> str:
     """The ratio to what the other side reached in any probe, if that is more than in the rounds."""
-    of, to = (scenario["workers"].get(bar[side], {}) for side in ("of", "to"))
-    if scenario["quantity"] in LESS_IS_BETTER or not (of.get("rounds") and to.get("rounds")):
+    found = _found(scenario, bar)
+    if scenario["quantity"] in LESS_IS_BETTER or found is None or not bar["to"]:
         return ""
-    ours, theirs = (spread(scenario["quantity"], side["rounds"]).median for side in (of, to))
-    best = max((probe["median"] for probe in to["tried"]), default=0.0)
-    return f"{ours / best:.2f}" if best > theirs else ""
+    theirs = spread(scenario["quantity"], [pair[1] for pair in bar["pairs"]]).median
+    tried = scenario["workers"][bar["to"]]["tried"]
+    best = max((probe["median"] for probe in tried), default=0.0)
+    return f"{found.median * theirs / best:.2f}" if best > theirs else ""
 
 
 def _floating(scenario: Mapping[str, Any]) -> list[str]:
@@ -183,13 +186,11 @@ def _floating(scenario: Mapping[str, Any]) -> list[str]:
 
 
 def _setting(worker: Mapping[str, Any]) -> str:
-    """Threads and whatever else was chosen, and what came of the others."""
-    others = [
-        f"{_words(other['setting'])}: {_speed(other['median'])}"
-        for other in worker["tried"]
-        if other["setting"] != worker["setting"]
-    ]
-    return _words(worker["setting"]) + (f" ({'; '.join(others)})" if others else "")
+    """Threads and whatever else was chosen, and what every setting came to in its probes."""
+    chosen, tried = worker["setting"], worker["tried"]
+    first = sorted(tried, key=lambda probe: probe["setting"] != chosen)
+    probes = [f"{_words(probe['setting'])}: {_speed(probe['median'])}" for probe in first]
+    return _words(chosen) + (f" (in probes {'; '.join(probes)})" if len(tried) > 1 else "")
 
 
 def _words(setting: Mapping[str, Any]) -> str:
@@ -202,8 +203,9 @@ def _memory(scenario: Mapping[str, Any], worker: Mapping[str, Any]) -> str:
     # A command's memory is not its worker's.
     if scenario["quantity"] == "s":
         return "-"
-    private, files = (worker["memory"][name] / 1e6 for name in ("private", "files"))
-    return f"{private:,.0f} + {files:,.0f} MB"
+    names = "private", "files", "peak"
+    private, files, peak = (worker["memory"][name] / 1e6 for name in names)
+    return f"{private:,.0f} + {files:,.0f} MB, at most {peak:,.0f}"
 
 
 def _versions(worker: Mapping[str, Any]) -> str:

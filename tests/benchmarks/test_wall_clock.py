@@ -248,7 +248,7 @@ def test_one_at_a_time_libraries_take_turns_and_several_at_once_are_of_one(tmp_p
     both = [WallClock(seeds=2, jobs=jobs, rows=tmp_path) for jobs in (1, 2)]
     alone, together = (command._groups(envs, libraries) for command in both)
     assert [of[1:] for of in alone[0][:4]] == [
-        ("ours", 2000), ("sb3", 2000), ("ours", 2001), ("sb3", 2001)
+        ("ours", 2000), ("sb3", 2000), ("sb3", 2001), ("ours", 2001)
     ]  # fmt: skip
     assert [len(group) for group in alone] == [8]
     assert [[*{of[:2] for of in group}] for group in together] == [

@@ -137,7 +137,8 @@ class WallClock:
     def _groups(self, envs: Sequence[str], libraries: Sequence[str]) -> list[list[_Seed]]:
         """Returns what is not there yet, in groups that are measured together.
 
-        One at a time the libraries take turns, so that a machine that changes does so for all.
+        One at a time the libraries take turns, at each seed another one first, so that a machine that
+        changes does so for all.
         Several at once are all of one library, so that each one's are measured among its own.
         """
         numbers = range(self.first_seed, self.first_seed + self.seeds)
@@ -145,7 +146,7 @@ class WallClock:
             _Seed(env_id, library, number)
             for env_id in envs
             for number in numbers
-            for library in libraries
+            for library in _from(number, libraries)
         ]
         todo = [seed for seed in seeds if not self._is_there(seed)]
         if self.jobs == 1:
@@ -223,6 +224,12 @@ def _settings(seed: _Seed) -> dict[str, Any]:
         case "cleanrl-jax":
             return {}
     return {"library": seed.library, "source": SOURCE, **SETTINGS[seed.env_id]}
+
+
+def _from(number: int, names: Sequence[str]) -> list[str]:
+    """Returns the names, beginning with another one for each number."""
+    first = number % len(names)
+    return [*names[first:], *names[:first]]
 
 
 def _chosen(what: str, names: Sequence[str], known: Mapping[str, Any]) -> Sequence[str]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-SOURCE = "https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/hyperparams/dqn.yml"
+SOURCE = "https://github.com/DLR-RM/rl-baselines3-zoo/blob/22e3ff2/hyperparams/dqn.yml"
 EPISODES, CURVE_EPISODES, CURVE_POINTS = 100, 10, 20
 _AT_ONCE = 10  # envs; one call of the network acts for all of them
 _SEED_OFFSET = 1_000_003  # as in agents.loops.evaluation

@@ -80,6 +80,19 @@ def test_the_target_keeps_the_moments_of_its_copy(lab):
         assert not np.array_equal(lab.weights(agent, "online")[f"normalize/{name}"], after)
 
 
+def test_soft_copies_and_averages_take_the_moments_over_whole(lab):
+    """A hundredth of the way from (0, 1) to them would be the moments of no observations."""
+    agent = lab.agent(**NORMAL | {"tau": 0.01, "sync_period": 1, "ema_decay": 0.999})
+    lab.fill(agent)
+    agent.learn(1)
+    online = lab.weights(agent, "online")
+    for scope in ("target", "ema"):
+        copied = lab.weights(agent, scope)
+        for name in ("mean", "scale"):
+            np.testing.assert_array_equal(copied[f"normalize/{name}"], online[f"normalize/{name}"])
+        assert not np.array_equal(copied["head/q/w"], online["head/q/w"])
+
+
 def test_an_update_leaves_the_moments_alone(lab):
     agent = lab.agent(**NORMAL | {"learning_rate": 0.1})
     lab.fill(agent)

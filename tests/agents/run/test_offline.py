@@ -12,7 +12,10 @@ from agents.config.files import read_config
 from agents.config.members import as_members
 from agents.config.model import DqnConfig
 from agents.data.record import record
+from agents.data.run_dataset import fill, with_dataset
 from agents.population.train import train_population
+from agents.run.actors import envs_of_run
+from agents.run.making import agent_for
 from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from agents.saved.directory import RunDir
@@ -244,3 +247,16 @@ def test_without_minari_the_extra_is_named(data, short, monkeypatch, capsys):
 def test_members_of_a_population_step_envs(data, tmp_path):
     with pytest.raises(RlCoreError, match="train such runs on their own"):
         train_population(as_members(config(data), (), 2), tmp_path / "run")
+
+
+def test_the_target_begins_with_the_moments_of_the_dataset(data, lab):
+    """Without a copy it would see raw numbers until the first one of the run."""
+    settings = with_dataset(config(data, normalize_observations=True, sync_period=10_000))
+    envs = envs_of_run(settings, None)
+    agent = agent_for(settings, envs)
+    fill(agent)
+    online, target = (lab.weights(agent, scope) for scope in ("online", "target"))
+    assert (online["normalize/scale"] != 1).all()
+    np.testing.assert_array_equal(target["normalize/mean"], online["normalize/mean"])
+    np.testing.assert_array_equal(target["normalize/scale"], online["normalize/scale"])
+    envs.close()

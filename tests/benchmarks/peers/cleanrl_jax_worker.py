@@ -1,6 +1,6 @@
 """CleanRL's JAX DQN as a worker, on one CartPole-v1: our own code after its published structure.
 
-    https://github.com/vwxyzjn/cleanrl/blob/master/cleanrl/dqn_jax.py
+    https://github.com/vwxyzjn/cleanrl/blob/fe8d8a0/cleanrl/dqn_jax.py
 
 As there, an env step is a call of a SyncVectorEnv with one env, which counts its episodes. A greedy
 action is a jitted call of the network, then argmax as a call of its own, then a copy to NumPy.

@@ -3,8 +3,8 @@
 The two publish the same ones: an MLP with ReLU, the mean squared error of one-step Q-learning, the
 Adam of Optax, and a target network that moves towards the online one by `tau`.
 
-    https://github.com/vwxyzjn/cleanrl/blob/master/cleanrl/dqn_jax.py
-    https://github.com/luchris429/purejaxrl/blob/main/purejaxrl/dqn.py
+    https://github.com/vwxyzjn/cleanrl/blob/fe8d8a0/cleanrl/dqn_jax.py
+    https://github.com/luchris429/purejaxrl/blob/31756b1/purejaxrl/dqn.py
 
 Here lists of arrays take the place of Flax's and Optax's states, which are not installed; XLA gets
 the same number of arrays. Sizes, learning rate and discount are those of our comparison.

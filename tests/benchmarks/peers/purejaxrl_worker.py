@@ -1,6 +1,6 @@
 """PureJaxRL's compiled DQN as a worker: our own code after its published structure.
 
-    https://github.com/luchris429/purejaxrl/blob/main/purejaxrl/dqn.py
+    https://github.com/luchris429/purejaxrl/blob/31756b1/purejaxrl/dqn.py
 
 As there, one scan holds everything. In each iteration N envs take a step, every env with a random
 key of its own, and are reset where an episode ended. Their rows go into a flat buffer at once:

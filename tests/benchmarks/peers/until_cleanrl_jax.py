@@ -1,7 +1,7 @@
 """DQN in JAX at CleanRL's published defaults, until a mark is reached.
 
 Settings, network, loss and the order of the loop are those of CleanRL's script (MIT license),
-https://github.com/vwxyzjn/cleanrl/blob/master/cleanrl/dqn_jax.py: an act and every tenth env step
+https://github.com/vwxyzjn/cleanrl/blob/fe8d8a0/cleanrl/dqn_jax.py: an act and every tenth env step
 an update, each a compiled call; the replay in NumPy. The code is our own, and leaves out what that
 script imports beside JAX (torch, Flax, Optax, TensorBoard), so that it starts sooner.
 """
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from until_mark import Watch, from_command_line
 
-SOURCE = "https://github.com/vwxyzjn/cleanrl/blob/master/cleanrl/dqn_jax.py"
+SOURCE = "https://github.com/vwxyzjn/cleanrl/blob/fe8d8a0/cleanrl/dqn_jax.py"
 SETTINGS = {
     "total_timesteps": 500_000, "learning_rate": 2.5e-4, "buffer_size": 10_000, "gamma": 0.99,
     "tau": 1.0, "target_network_frequency": 500, "batch_size": 128, "start_e": 1.0, "end_e": 0.05,

@@ -76,6 +76,21 @@ def test_a_fed_tau_changes_from_one_copy_to_the_next_without_a_new_operation(eng
     assert len(engine.graph.get_operations()) == before
 
 
+def test_a_soft_copy_takes_some_variables_over_whole(engine):
+    with engine.building():
+        make("online", **{"w": [20, 0], "moments/mean": 16})
+        make("target", **{"w": [10, 8], "moments/mean": 0})
+        due = tf.placeholder(tf.bool, [])
+        of_moments = {"tau": 0.25, "whole": lambda name: name.startswith("moments/")}
+        op = copy_vars("online", "target", only_if=due, **of_moments)
+    engine.start()
+    copy = engine.callable(None, [due], [op])
+    copy(np.bool_(False))
+    assert values(engine, "target") == {"w": [10, 8], "moments/mean": 0}
+    copy(np.bool_(True))
+    assert values(engine, "target") == {"w": [12.5, 6], "moments/mean": 16}
+
+
 # 1e8 + 1 * (0.1 - 1e8) is 0 in float32, and -0.3 + (0.1 - -0.3) is not 0.1 either.
 @pytest.mark.parametrize("fed", [True, False])
 def test_a_soft_copy_with_tau_one_gives_the_sources_bits(engine, fed):
