@@ -495,8 +495,8 @@ class LearningKeys(Settings):
     # A smaller one could push weights out of float32.
     adam_epsilon: float = key(
         1e-8,
-        "number that is added to the divisor of a step of Adam, before the correction of the second "
-        "moment, as in TensorFlow (epsilon hat of the paper)",
+        "number that is added to the divisor of a step of Adam, before the correction of the "
+        "second moment, as in TensorFlow (epsilon hat of the paper)",
         "1",
         ge=1e-30,
     )

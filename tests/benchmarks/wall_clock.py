@@ -137,9 +137,9 @@ class WallClock:
     def _groups(self, envs: Sequence[str], libraries: Sequence[str]) -> list[list[_Seed]]:
         """Returns what is not there yet, in groups that are measured together.
 
-        One at a time the libraries take turns, at each seed another one first, so that a machine that
-        changes does so for all.
-        Several at once are all of one library, so that each one's are measured among its own.
+        One at a time the libraries take turns, at each seed another one first, so that a machine
+        that changes does so for all. Several at once are all of one library, so that each one's are
+        measured among its own.
         """
         numbers = range(self.first_seed, self.first_seed + self.seeds)
         seeds = [

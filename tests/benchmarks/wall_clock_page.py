@@ -47,8 +47,8 @@ SBX has no settings of its own and is used with those of rl-baselines3-zoo, as i
 CleanRL's is a script of our own with that one's network, settings and loop, and without what it
 imports beside JAX; it publishes one set, made for CartPole, which all envs have here. The command
 sets OMP_NUM_THREADS=1 for every process, so torch has one thread, and was not measured with more;
-XLA's threads are not limited by that. The peers' envs are as gymnasium.make makes them; ours has no checker, which looks at an
-env's first step alone, and a quicker `contains` of the action space.
+XLA's threads are not limited by that. The peers' envs are as gymnasium.make makes them; ours has no
+checker, which looks at an env's first step alone, and a quicker `contains` of the action space.
 {remarks}{at_once}"""
 _AT_ONCE = """
 *Several at once* is for a batch of seeds: all wait until the last process has ended.
