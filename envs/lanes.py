@@ -18,7 +18,7 @@ from envs.outcomes import (
 )
 from envs.seeding import episode_seed
 from envs.spaces import Spaces
-from rl_core.errors import EnvFault
+from rl_core.errors import EnvFault, in_one_line
 
 _LEAST = -LARGEST
 
@@ -94,17 +94,22 @@ class Lane:
 
         Otherwise begins the next episode and returns a message.
         """
-        self.begin(state["episode"])
-        for action in state["actions"]:
-            if self.ended:
-                break
-            self.advance(action)
-        if self.state() == state:
-            return None
+        did = "gave other results"
+        try:
+            self.begin(state["episode"])
+            for action in state["actions"]:
+                if self.ended:
+                    break
+                self.advance(action)
+            if self.state() == state:
+                return None
+        except EnvFault as fault:
+            # What it shows now is another episode, in which these actions may be illegal.
+            did = f"failed ({in_one_line(fault)})"
         self.begin(state["episode"] + 1)
         return (
-            f"env {self._number} ({self._env_id}) gave other "
-            f"results when episode {state['episode']} was repeated"
+            f"env {self._number} ({self._env_id}) {did} when episode {state['episode']} "
+            "was repeated"
         )
 
     def begin(self, episode: int) -> None:

@@ -128,11 +128,13 @@ def _held(rows: Path) -> Iterator[None]:
     Raises:
       RunDirError: another process holds it, or it cannot be written.
     """
+    from agents.compare.plan import LOCK
+
     try:
         rows.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunDirError(f"cannot write {rows}: {error.strerror}") from None
-    lock = FileLock(rows / "lock", f"another process is at work on {rows}")
+    lock = FileLock(rows / LOCK, f"another process is at work on {rows}")
     try:
         yield
     finally:

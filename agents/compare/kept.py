@@ -22,6 +22,7 @@ from agents.saved.directory import RunDir
 from agents.saved.machines import processor_of
 from rl_core.control.files import ControlFiles, write_whole
 from rl_core.control.log import read_log
+from rl_core.control.timetable import RESUMED_ACTIONS, is_repeated
 from rl_core.errors import RunDirError
 
 # Curves that somebody who looks at a run sees, and may go by.
@@ -168,7 +169,9 @@ def _require_as_planned(run: Path, config: DqnConfig) -> None:
     before = RunDir.open(run).config()
     if before.seed != config.seed or settings_of(before) != settings_of(config):
         raise RunDirError(f"{run} is of another config. Delete it to train it again")
-    steered = [of for of in read_log(ControlFiles(run).log) if of.taken and of.who not in _PLANNED]
+    log = [of for of in read_log(ControlFiles(run).log) if of.who not in _PLANNED]
+    # To pause, stop or save changes no bit.
+    steered = [of for of in log if is_repeated(of, RESUMED_ACTIONS)]
     if steered:
         raise RunDirError(
             f"{run} was steered ({steered[0].describe()}), so it is no run of this comparison. "

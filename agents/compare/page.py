@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import re
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,8 @@ from agents.compare.plan import Loaded, Section
 from agents.compare.scores import Scores
 from agents.compare.tables import SCORES, Tables
 from rl_core.control.files import write_whole
+
+_LONGEST = 200  # bytes of a picture's name
 
 
 def write_page(path: Path, command: str, loaded: Loaded, kept: Kept) -> None:
@@ -124,7 +127,10 @@ class _Page:
             }
             for words, score in SCORES.items()
         }
-        png, _ = draw(env, lines, over, self._beside / f"{env}-{'-'.join(groups)}")
+        name = f"{env}-{'-'.join(groups)}"
+        if len(name.encode()) > _LONGEST:
+            name = f"{env}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+        png, _ = draw(env, lines, over, self._beside / name)
         labels = ", ".join(self._plan.groups[group].label for group in groups)
         words = f"Area and final return against {over} on {env}: {labels}"
         return f"![{words}]({self._beside.name}/{png.name})"

@@ -40,21 +40,26 @@ def draw(
     panels = figure.subplots(1, len(scores), squeeze=False)[0]
     for axes, (words, lines) in zip(panels, scores.items(), strict=True):
         for (label, line), color in zip(lines.items(), itertools.cycle(_COLORS), strict=False):
-            _add(axes, label, line, color)
+            _add(axes, _plain(label), line, color)
         axes.set_xscale("log")
-        axes.set_xlabel(over)
+        axes.set_xlabel(_plain(over))
         axes.set_ylabel(words)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
-    figure.suptitle(title)
+    figure.suptitle(_plain(title))
     paths = path.with_suffix(".png"), path.with_suffix(".svg")
     # Without the salt and the empty date an SVG has random ids and a time stamp.
     with matplotlib.rc_context({"svg.hashsalt": "targetnet"}):
         figure.savefig(paths[0], dpi=130)
         figure.savefig(paths[1], metadata={"Date": None})
     return paths
+
+
+def _plain(text: str) -> str:
+    """Returns text that Matplotlib takes for no formula."""
+    return text.replace("$", r"\$")
 
 
 def _add(axes: Axes, label: str, line: Line, color: str) -> None:

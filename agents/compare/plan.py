@@ -15,7 +15,8 @@ from rl_core.errors import ConfigError, did_you_mean, shown
 
 # Seeds below are for choosing, those from here on for scores that nothing was chosen by.
 FIRST_FRESH_SEED = 1_000
-_LONGEST = 80  # characters of a name
+_LONGEST = 80  # bytes of a name
+LOCK = "lock"  # a file beside the directories of envs
 
 
 class Seeds(Settings):
@@ -175,7 +176,8 @@ class Plan(Settings):
         for name in (*self.envs, *self.groups):
             if not _names_a_file(name):
                 raise ValueError(
-                    f"{shown(name)} names files: at most {_LONGEST} letters, digits, - and _"
+                    f"{shown(name)} names files: at most {_LONGEST} letters, digits, - and _, and "
+                    f"not {LOCK!r}"
                 )
         arms = [self.name(arm) for group in self.groups for arm in self.arms(group)]
         twice = [name for name in arms if arms.count(name) > 1]
@@ -265,7 +267,8 @@ class Plan(Settings):
 
 
 def _names_a_file(text: str) -> bool:
-    return len(text) <= _LONGEST and text.replace("-", "").replace("_", "").isalnum()
+    letters = text.replace("-", "").replace("_", "")
+    return len(text.encode()) <= _LONGEST and letters.isalnum() and text != LOCK
 
 
 class Loaded(NamedTuple):

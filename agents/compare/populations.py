@@ -12,22 +12,22 @@ from typing import NamedTuple
 
 from agents.compare.kept import Kept
 from agents.compare.plan import Arm, Loaded, Wanted
+from agents.config.files import dump_config
 from agents.config.live_values import live_knobs
-from agents.config.members import names_for, population_text
+from agents.config.members import load_members, names_for, population_text
 from agents.config.model import DqnConfig
 from agents.results.jobs import Job
 from agents.results.seeds import TRAIN, env_steps_of_all, portable
 from agents.saved.directory import write_file
-from rl_core.errors import RunDirError
+from rl_core.errors import RlCoreError, RunDirError
 
 
 def jobs_for(loaded: Loaded, wanted: Iterable[Wanted], kept: Kept, out: Path) -> list[Job]:
     """Returns the jobs of the populations in which a run is missing.
 
-    A population that was interrupted, or of which a member has failed, goes on in its directory:
-    it is found again because all runs that are wanted, also the finished ones, fall into the same
-    populations. Runs that are missing elsewhere come together in new ones. Arms that are alike have
-    their runs in common.
+    A population that was interrupted, or of which a member has failed, goes on in its directory.
+    Runs that are missing elsewhere come together in new ones. Arms that are alike have their runs
+    in common.
 
     Args:
       wanted: all runs that the comparison needs now.
@@ -47,11 +47,39 @@ def jobs_for(loaded: Loaded, wanted: Iterable[Wanted], kept: Kept, out: Path) ->
             forms.setdefault((run.env, form), []).append(run)
     jobs = []
     for runs in forms.values():
-        populations = _populations(loaded, runs)
-        begun = [of for of in populations if of.lacks(kept) and of.path(out).exists()]
-        left = [run for of in populations if of not in begun for run in of.lacks(kept)]
+        begun = _begun(loaded, runs, kept, out)
+        under_way = {run for of in begun for run in of.members}
+        left = [run for run in runs if run not in under_way and not _is_finished(run, kept)]
         jobs += [_job(loaded, of, kept, out) for of in (*begun, *_populations(loaded, left))]
     return jobs
+
+
+def _begun(loaded: Loaded, runs: Sequence[Wanted], kept: Kept, out: Path) -> list[_Population]:
+    """Returns the populations of these runs that have a directory and are not finished.
+
+    A run is in one of them at most.
+    """
+    of_config = {dump_config(loaded.config(*run)): run for run in runs}
+    found: list[_Population] = []
+    taken: set[Wanted] = set()
+    for file in sorted((out / "runs").glob("*.toml")):
+        if not file.with_suffix("").is_dir():
+            continue
+        with contextlib.suppress(RlCoreError):  # a file of something else
+            listed = load_members(file)
+            configs = list(listed.configs.values()) if listed else []
+            members = [run for of in configs if (run := of_config.get(dump_config(of)))]
+            if not members or len(members) < len(configs) or taken & {*members}:
+                continue
+            of = _Population(tuple(members), configs[0], file.read_bytes(), file.stem)
+            if of.lacks(kept):
+                found.append(of)
+                taken |= {*members}
+    return found
+
+
+def _is_finished(run: Wanted, kept: Kept) -> bool:
+    return run.seed in kept[run.env, run.arm].seeds
 
 
 class _Population(NamedTuple):
@@ -67,18 +95,21 @@ class _Population(NamedTuple):
 
     def lacks(self, kept: Kept) -> list[Wanted]:
         """Returns those that are not finished."""
-        return [of for of in self.members if of.seed not in kept[of.env, of.arm].seeds]
+        return [of for of in self.members if not _is_finished(of, kept)]
 
 
 def _populations(loaded: Loaded, runs: Sequence[Wanted]) -> list[_Population]:
     found, together = [], loaded.plan.together
     for first in range(0, len(runs), together):
-        members = tuple(runs[first : first + together])
-        configs = [loaded.config(*of) for of in members]
-        text = population_text(configs).encode()
-        name = f"{members[0].env}-{hashlib.sha256(text).hexdigest()[:12]}"
-        found.append(_Population(members, configs[0], text, name))
+        found.append(_population(loaded, runs[first : first + together]))
     return found
+
+
+def _population(loaded: Loaded, runs: Sequence[Wanted]) -> _Population:
+    configs = [loaded.config(*of) for of in runs]
+    text = population_text(configs).encode()
+    name = f"{runs[0].env}-{hashlib.sha256(text).hexdigest()[:12]}"
+    return _Population(tuple(runs), configs[0], text, name)
 
 
 def _form(config: DqnConfig) -> str:

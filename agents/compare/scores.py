@@ -99,6 +99,8 @@ class Scores:
           None if a seed has no number there.
         """
         kept = self._kept[env, arm].seeds
-        values = [kept[n].signs[tag][quarter] for n in self._plan.fresh(env)]
+        # A row may be older than the curve, or damaged.
+        signs = [kept[n].signs.get(tag) for n in self._plan.fresh(env)]
+        values = [of[quarter] if of else None for of in signs]
         found = [value for value in values if value is not None]
         return float(np.mean(found)) if len(found) == len(values) else None

@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.config.model import CONTROLLERS, DqnConfig
 from agents.controllers.bandit import period_bandit, require_bandit
-from agents.controllers.copies import copy_when_far, copy_when_fit, unmeasured
+from agents.controllers.copies import copy_when_far, copy_when_fit, require_copies, unmeasured
 from rl_core.errors import ConfigError, did_you_mean, shown
 from rl_core.own_function import imported
 
@@ -36,8 +36,10 @@ def controller_of(config: DqnConfig) -> Callable[..., Any] | None:
 def _require_for_shipped(name: str, config: DqnConfig) -> None:
     """Checks what a shipped controller would say at its first call."""
     rule = _MEASURED_BY.get(name)
-    if rule and not config.holds_by(rule):
-        raise unmeasured(rule)
+    if rule:
+        if not config.holds_by(rule):
+            raise unmeasured(rule)
+        require_copies(**config.controller_args)
     if name == "period_bandit":
         require_bandit(**config.controller_args)
         if config.rollout:

@@ -6,11 +6,12 @@ would. The graph also does so in the middle of a phase or a chunk, where no cont
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from agents.controllers.seen import Fit, Seen
-from rl_core.errors import ConfigError
+from rl_core.errors import ConfigError, shown
 
 _SYNC = {"do": "sync"}
 
@@ -37,6 +38,20 @@ def copy_when_far(
     """
     fit = _fit(seen, "sync_distance")
     return _SYNC if _is_old(seen, min_age) and fit.distance >= distance else None
+
+
+def require_copies(*, min_age: Any = 1, **threshold: Any) -> None:
+    """Checks the arguments of `copy_when_fit` and `copy_when_far`.
+
+    Raises:
+      ConfigError: one cannot be used.
+    """
+    for name, value in threshold.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 < value < math.inf:
+            raise ConfigError(f"{name} must be a number > 0, got {shown(value)}")
+    if not isinstance(min_age, int) or isinstance(min_age, bool) or min_age < 0:
+        raise ConfigError(f"min_age must be a whole number >= 0, got {shown(min_age)}")
 
 
 def _is_old(seen: Seen, min_age: int) -> bool:

@@ -34,14 +34,18 @@ def read_curves(run: Path, tags: Iterable[str]) -> dict[str, Curve]:
 
 
 def _events(path: Path) -> Iterator[event_pb2.Event]:
-    if not path.is_file():  # reading a pipe, for example, would block
+    if path.exists() and not path.is_file():  # reading a pipe, for example, would block
         raise RunDirError(f"{path} is damaged: it is not a regular file")
-    reader = PyRecordReader_New(str(path))
+    # A run that goes on from a checkpoint removes the files that are newer.
+    try:
+        reader = PyRecordReader_New(str(path))
+    except errors.NotFoundError:
+        return
     try:
         while True:
             try:
                 reader.GetNext()
-            except errors.OutOfRangeError:
+            except (errors.OutOfRangeError, errors.NotFoundError):
                 return
             except errors.DataLossError as error:
                 if "truncated" in error.message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from agents.run.signals import stop_on_interrupt
 from rl_core.errors import RlCoreError, in_one_line
 
 _FAILED = 1
+# Exit codes of a command that a signal ended, and that has saved.
+_SAVED_BY_SIGNAL = 128 + signal.SIGINT, 128 + signal.SIGTERM
 _LOOK_SECONDS = 0.1
 _WATCH_SECONDS = 0.5  # between two looks at what a child has written
 
@@ -35,6 +38,7 @@ class Job:
       fail: called with one line once the child has failed; returns False if that is no failure
         of the whole.
       enough: says whether the child has done enough; it then gets a SIGINT and may save.
+      tries: how often it is begun, if a signal ends it that nobody here has sent.
       portable: what it needs to run on another machine; None keeps it on this one.
     """
 
@@ -45,6 +49,7 @@ class Job:
     finish: Callable[[], str | None] = lambda: None
     fail: Callable[[str], bool] = lambda line: True
     enough: Callable[[], bool] = lambda: False
+    tries: int = 1
     portable: Portable | None = None
 
 
@@ -110,6 +115,10 @@ def run_jobs(
                         child.process.interrupt()
                 for child in [child for child in running if child.process.poll() is not None]:
                     running.remove(child)
+                    if not stop and child.may_be_tried_again():
+                        display.line(f"{child.failure()}; begun again", style="yellow")
+                        running.append(_Child(child.job, place, display.line, child.tries + 1))
+                        continue
                     _take_end_of(child, ended, display)
                     source.ask_again()
                 for child in running:
@@ -173,8 +182,8 @@ class _Source:
 class _Child:
     """Running job."""
 
-    def __init__(self, job: Job, place: Place, say: Callable[[str], None]) -> None:
-        self.job, self.had_enough = job, False
+    def __init__(self, job: Job, place: Place, say: Callable[[str], None], tries: int = 1) -> None:
+        self.job, self.had_enough, self.tries = job, False, tries
         self._next = 0.0
         # Only this machine takes what cannot leave it.
         where = HERE if job.portable is None else place
@@ -188,6 +197,12 @@ class _Child:
         if self.job.enough():
             self.had_enough = True
             self.process.interrupt()
+
+    def may_be_tried_again(self) -> bool:
+        """Says whether a signal has ended it, though it had not done enough."""
+        code = self.process.poll()
+        by_signal = code is not None and (code < 0 or code in _SAVED_BY_SIGNAL)
+        return by_signal and not self.had_enough and self.tries < self.job.tries
 
     def failure(self) -> str:
         """Returns one line: how it ended, the last line of output, the log's path."""

@@ -20,6 +20,7 @@ from agents.run.initial_weights import load_initial
 from agents.run.making import give_weights
 from agents.saved.directory import RunDir
 from agents.saved.host import Resumed, read_host
+from agents.saved.machines import note_return
 from envs import Envs
 from rl_core.checkpoint.store import CheckpointStore
 from rl_core.control.commands import SetCommand, Who, set_command
@@ -134,6 +135,7 @@ class GoingOn:
 
     def cut_files(self) -> None:
         """Drops what came after that moment from the files; from here on they change."""
+        note_return(self.directory.path)
         self.directory.change_config(self.config)
         number = self.resumed.checkpoint.number if self.resumed else None
         with contextlib.suppress(OSError):  # checkpoints left over cost room, nothing else

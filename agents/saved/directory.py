@@ -10,7 +10,10 @@ seal, and are read as they are.
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -31,7 +34,7 @@ from rl_core.seal import sealed_json, sealed_text, unsealed_json
 _CONFIG, _WEIGHTS, RESULT, DIGEST = (
     "config.toml", "weights.safetensors", "result.json", "digest.json",
 )  # fmt: skip
-_AVERAGED, _SINKS = "weights_ema.safetensors", "sinks.json"
+_AVERAGED, _SINKS, MACHINES = "weights_ema.safetensors", "sinks.json", "machines.json"
 OF_ITS_END = (RESULT, DIGEST, _WEIGHTS, _AVERAGED)  # a run that goes on has none of them
 # Values of keys that configs of version 0.1 do not have.
 _OF_VERSION_0_1 = {"byte_scale": "255"}
@@ -102,20 +105,26 @@ class RunDir:
           RunDirError: it holds a run already, or cannot be written.
         """
         place = path or RUNS
-        try:
-            if path is None:
-                run = cls(next_free(name))
-            else:
-                require_free(path)
-                path.mkdir(parents=True, exist_ok=True)
-                run = cls(path)
-            (run.path / _SINKS).unlink(missing_ok=True)  # of a run that was here before
-            first(run)
-            run.change_config(config)
-        except OSError as error:
-            if isinstance(error, RunDirError):
-                raise
-            raise RunDirError(f"cannot write a run into {place}: {error.strerror}") from None
+        with contextlib.ExitStack() as undo:
+            try:
+                if path is None:
+                    run = cls(next_free(name))
+                    undo.callback(shutil.rmtree, run.path, ignore_errors=True)
+                else:
+                    require_free(path)
+                    if not path.exists():
+                        undo.callback(shutil.rmtree, path, ignore_errors=True)
+                    path.mkdir(parents=True, exist_ok=True)
+                    run = cls(path)
+                for left in (_SINKS, MACHINES):  # by a run that was here before
+                    (run.path / left).unlink(missing_ok=True)
+                first(run)
+                run.change_config(config)
+            except OSError as error:
+                if isinstance(error, RunDirError):
+                    raise
+                raise RunDirError(f"cannot write a run into {place}: {error.strerror}") from None
+            undo.pop_all()
         return run
 
     def event_files(self) -> list[Path]:
@@ -267,11 +276,14 @@ def _require_free(path: Path) -> None:
 
 def _files_of_another(path: Path) -> Iterator[str]:
     """Yields what a run would read or take for its own, by its name below `path`."""
-    log, checkpoints = ControlFiles(path).log, RunDir(path).checkpoints
+    control, checkpoints = ControlFiles(path), RunDir(path).checkpoints
+    log, arrivals = control.log, control.arrivals
     if log.exists() and log.stat().st_size:
         yield str(log.relative_to(path))
     if checkpoints.is_dir() and any(checkpoints.iterdir()):
         yield checkpoints.name
+    if arrivals.exists() and arrivals.stat().st_size:
+        yield str(arrivals.relative_to(path))
     yield from (name for name in OF_ITS_END if (path / name).exists())
 
 
@@ -283,7 +295,7 @@ def logdir_of(path: Path) -> Path:
 def next_free(name: str) -> Path:
     """Makes the directory of the next free number of `runs/<name>-<number>`."""
     RUNS.mkdir(parents=True, exist_ok=True)
-    taken = [p.name.removeprefix(f"{name}-") for p in RUNS.glob(f"{name}-*")]
+    taken = [p.name.removeprefix(f"{name}-") for p in RUNS.glob(f"{glob.escape(name)}-*")]
     number = max([0, *(int(t) for t in taken if t.isdecimal())])
     while True:
         number += 1

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agents.saved.directory import write_file
+from agents.saved.directory import MACHINES, write_file
 from rl_core.errors import RunDirError, in_one_line, reason_of
 from rl_core.machine import processor
 from rl_core.regular_file import read_regular
 from rl_core.seal import sealed_json, unsealed_json
 
-_FILE = "machines.json"
 _MOST_BYTES = 1 << 20
 
 
@@ -48,7 +48,18 @@ def add_machine(run: Path, host: str, processor: str) -> None:
     now = time.strftime("%Y-%m-%d %H:%M:%S")
     new = Machine(host=in_one_line(host), processor=in_one_line(processor), since=now)
     machines = _Machines(machines=[*machines_of(run), new])
-    write_file(run / _FILE, sealed_json(machines.model_dump()))
+    write_file(run / MACHINES, sealed_json(machines.model_dump()))
+
+
+def note_return(run: Path) -> None:
+    """Notes that a run goes on on this machine, if it was on another one last.
+
+    Raises:
+      RunDirError: the file is damaged, or cannot be written.
+    """
+    before, host = machines_of(run), in_one_line(socket.gethostname())
+    if before and before[-1].host != host:
+        add_machine(run, host, processor())
 
 
 def machines_of(run: Path) -> list[Machine]:
@@ -57,7 +68,7 @@ def machines_of(run: Path) -> list[Machine]:
     Raises:
       RunDirError: the file is damaged.
     """
-    path = run / _FILE
+    path = run / MACHINES
     try:
         fields = unsealed_json(read_regular(path, most=_MOST_BYTES))
         return _Machines.model_validate(fields).machines

@@ -243,6 +243,10 @@ class _Work(NamedTuple):
     console: Console
 
 
+def _has_other_files(directory: Path) -> bool:
+    return any(path.name != _LOCK for path in directory.iterdir())
+
+
 @contextlib.contextmanager
 def _held(directory: Path, plan: Plan) -> Iterator[None]:
     """Holds the directory of a sweep, which is made if there is none.
@@ -254,17 +258,17 @@ def _held(directory: Path, plan: Plan) -> Iterator[None]:
 
     path = directory / _PLAN
     try:
-        if directory.exists() and not path.exists() and any(directory.iterdir()):
+        if directory.exists() and not path.exists() and _has_other_files(directory):
             raise RunDirError(f"{directory} holds something else: it has no {_PLAN}")
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         if isinstance(error, RunDirError):
             raise
         raise RunDirError(f"cannot write {directory}: {error.strerror}") from None
-    if not path.exists():
-        write_file(path, plan.text().encode())
     lock = FileLock(directory / _LOCK, f"another process is at work on {directory}")
     try:
+        if not path.exists():
+            write_file(path, plan.text().encode())
         yield
     finally:
         lock.release()

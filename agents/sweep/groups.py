@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from agents.sweep.plan import Plan
 from agents.sweep.trial import Trial
 from rl_core.control.client import NotRunning, RunClient
 from rl_core.control.commands import do_command
-from rl_core.control.files import write_whole
+from rl_core.control.files import ControlFiles, is_alive, write_whole
 from rl_core.control.population import is_population
 from rl_core.errors import ConfigError, RunDirError
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from agents.config.model import DqnConfig
+
+_SAVING_SECONDS = 60.0
+_LOOK_SECONDS = 0.1
 
 
 class Group:
@@ -58,6 +62,12 @@ class Group:
     def command(self) -> list[str]:
         return [*TRAIN, str(self._config), "--run", str(self.path), "--resume"]
 
+    def wait_for_another(self) -> None:
+        """Waits while a process that outlived an earlier sweep still saves its runs."""
+        until = time.monotonic() + _SAVING_SECONDS
+        while any(is_alive(ControlFiles(run)) for run in self.runs) and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+
     def progress(self) -> Progressed | None:
         """Returns the env steps of all runs together."""
         return env_steps_of_all(self.runs)
@@ -84,7 +94,10 @@ def make_group(plan: Plan, number: int, proposed: Sequence[FrozenTrial], directo
       RunDirError: the config cannot be written.
     """
     path, file = directory / f"{number:03}", directory / f"{number:03}.toml"
-    trials = [Trial(of.number, told=of.state.is_finished()) for of in proposed]
+    trials = [
+        Trial(of.number, told=of.state.is_finished(), pruned=of.state.name == "PRUNED")
+        for of in proposed
+    ]
     configs: dict[int, list[DqnConfig]] = {}
     for trial, of in zip(trials, proposed, strict=True):
         seeds = plan.seeds_of(of.number)

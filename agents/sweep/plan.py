@@ -110,8 +110,10 @@ class Plan(Settings):
             was, is_ = getattr(self, name), getattr(other, name)
             if was != is_:
                 yield f"{name} is {shown(was)} there, not {shown(is_)}"
-        for name in self.config.keys() | other.config.keys():
-            was, is_ = self.config.get(name), other.config.get(name)
+        # A key that one of them lacks is newer than it. Its default is what was done before.
+        default = DqnConfig().model_dump(mode="json", exclude_none=True)
+        for name in sorted(self.config.keys() | other.config.keys()):
+            was, is_ = (of.config.get(name, default.get(name)) for of in (self, other))
             if was != is_:
                 yield f"{name} is {shown(was)} there, not {shown(is_)}"
 

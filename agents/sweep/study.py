@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, TrialState
 
 _NAME = "sweep"
+_DAMAGE = (
+    *(ValueError, KeyError, TypeError, AttributeError, IndexError, AssertionError),
+    RecursionError,  # lists in lists in lists
+)
 _STARTUP = 5  # complete trials before one may be stopped: Optuna's own number
 
 
@@ -64,7 +68,7 @@ class Study:
             self._require_same_axes()
         except RunDirError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, AssertionError):
+        except _DAMAGE:
             raise RunDirError(f"{path} is damaged: it is not the study of a sweep") from None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from agents.results.curves import read_curves
 from agents.results.scores import EVALUATION, RunResult, read_result
 from agents.saved.directory import RESULT, RunDir
 from agents.saved.machines import processor_of
+from rl_core.control.files import ControlFiles, is_alive
 
 
 @dataclass
@@ -23,6 +25,7 @@ class Trial:
       number: the trial's.
       runs: the run directory of each tuning seed -> env steps of the whole run.
       told: whether the study knows its end.
+      pruned: whether the study knows that it was stopped early.
       stopped: number of evaluations after which it was stopped early; None if it was not.
       error: one line, if a run of it failed.
     """
@@ -30,6 +33,7 @@ class Trial:
     number: int
     runs: Mapping[Path, int] = field(default_factory=dict)
     told: bool = False
+    pruned: bool = False
     stopped: int | None = None
     error: str = ""
     _lengths: dict[Path, int] = field(default_factory=dict)
@@ -43,6 +47,13 @@ class Trial:
     @property
     def is_over(self) -> bool:
         return self.is_known or all((run / RESULT).exists() for run in self.runs)
+
+    @property
+    def is_stopped_in_vain(self) -> bool:
+        """True if it was stopped early and a run of it goes on: a resumed sweep began it again."""
+        if self.stopped is None and not self.pruned:
+            return False
+        return any(is_alive(ControlFiles(r)) and not (r / RESULT).exists() for r in self.runs)
 
     def curve(self) -> list[float]:
         """Returns the mean greedy return over the runs at each evaluation before the last.
@@ -90,7 +101,10 @@ class Trial:
 
     def _of(self, run: Path) -> list[float]:
         """Returns a run's evaluations; its files are read again only once they have grown."""
-        length = sum(path.stat().st_size for path in run.glob("events.out.tfevents.*"))
+        length = 0
+        for path in run.glob("events.out.tfevents.*"):
+            with contextlib.suppress(FileNotFoundError):  # a run that is resumed removes some
+                length += path.stat().st_size
         if self._lengths.get(run) != length:
             points = dict(read_curves(run, [EVALUATION])[EVALUATION])
             # One at the end is replaced by the final evaluation, which has more episodes.

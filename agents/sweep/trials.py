@@ -13,6 +13,7 @@ from agents.sweep.study import Study
 from agents.sweep.trial import Trial
 from rl_core.errors import RlCoreError
 
+_TRIES = 3  # that a process is killed, by a system without memory for instance
 _HOPELESS = 3  # trials from the first on that fail: then all would
 
 
@@ -50,6 +51,7 @@ class Trials:
             self._groups.append(group)
             self._look_at(group)
             if not group.is_over:
+                group.wait_for_another()
                 yield self._job(group)
 
     def title(self) -> str:
@@ -82,6 +84,7 @@ class Trials:
             partial(self._finish, group),
             partial(self._fail, group),
             partial(self._look_at, group),
+            _TRIES,
             group.portable,
         )
 
@@ -93,6 +96,8 @@ class Trials:
         for trial in group.trials:
             if self._plan.prune and not trial.is_known:
                 self._stop_if_worse(group, trial, known)
+            elif trial.is_stopped_in_vain:
+                group.stop(trial)
             self._tell(trial)
         return group.is_over
 

@@ -27,6 +27,7 @@ class Walk(gym.Env):
     observation_space = gym.spaces.Box(-100, 100, (1,), np.float32)
     action_space = gym.spaces.Discrete(2)
     detour = 0.0
+    illegal_at = 0  # the step that raises; 0 is none
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -35,6 +36,8 @@ class Walk(gym.Env):
 
     def step(self, action):
         self.t += 1
+        if self.t == self.illegal_at:
+            raise ValueError("an illegal move")
         shown = self.t + (self.detour if self.t == 2 else 0.0)
         return np.float32([shown]), 1.0, self.t == 5, False, {}
 
@@ -44,7 +47,7 @@ def walk(monkeypatch):
     gym.register("Walk-v0", Walk)
     yield
     gym.registry.pop("Walk-v0")
-    Walk.detour = 0.0
+    Walk.detour, Walk.illegal_at = 0.0, 0
 
 
 def played(env_id, steps, num_envs=3):
@@ -90,6 +93,19 @@ def test_what_was_different_on_the_way_is_noticed_though_the_end_is_the_same():
         f"env {i} (Walk-v0) gave other results when episode 0 was repeated" for i in range(3)
     ]
     # A new episode begins: nothing of the old one is learned from.
+    assert again.autoreset.all() and not again.terminated.any()
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_an_env_that_raises_on_its_old_actions_begins_a_new_episode(num_envs):
+    """It was reset to something else, where they are illegal; a run would never go on again."""
+    envs, *_ = played("Walk-v0", 4, num_envs)
+    Walk.illegal_at = 3
+    again, problems = make_envs("Walk-v0", num_envs, seed=7).restore(envs.state())
+    assert len(problems) == num_envs
+    assert problems[0].startswith("env 0 (Walk-v0) failed (")
+    assert "an illegal move" in problems[0]
+    assert problems[0].endswith("when episode 0 was repeated")
     assert again.autoreset.all() and not again.terminated.any()
 
 

@@ -15,6 +15,7 @@ from agents.compare.command import Compare
 from agents.compare.kept import SIGNS, KeptArm
 from agents.compare.plan import Arm, load_plan
 from agents.config.files import load_config
+from agents.config.members import load_members
 from agents.results.again import NotTheSame
 from rl_core.control.files import ControlFiles, FileLock
 from rl_core.control.log import ControlLog, Entry
@@ -295,6 +296,37 @@ def test_a_run_that_a_person_has_steered_is_not_kept(tmp_path, who, is_kept):
         kept.add({7: tmp_path / "run"})
 
 
+@pytest.mark.parametrize("name", ["pause", "resume", "checkpoint", "stop"])
+def test_a_run_that_was_paused_or_stopped_has_the_same_bits_and_is_kept(tmp_path, name):
+    kept = kept_and_run(tmp_path, seed=7)
+    (tmp_path / "run" / "control").mkdir(exist_ok=True)
+    with contextlib.closing(ControlLog(ControlFiles(tmp_path / "run").log)) as log:
+        log.append([Entry(id="1", asked=0, time=0, who="cli", kind="do", name=name, tick=9,
+                          env_step=9, update=4)])  # fmt: skip
+    kept.add({7: tmp_path / "run"})
+    assert [*kept.seeds] == [7]
+
+
+def test_a_population_of_what_was_left_goes_on_in_its_directory_too(comparison):
+    """A fourth seed comes in a population of its own; another run of it is finished meanwhile."""
+    compare()
+    more = ("seeds = {first = 5000, count = 3}", "seeds = {first = 5000, count = 4}")
+    comparison(more, fail="all")
+    compare()
+    runs = Path("comparison/runs")
+    begun = {of for of in runs.glob("*.toml") if 5003 in members_of(of)}
+    for file in begun:  # as a process leaves it that was killed
+        file.with_suffix("").mkdir(exist_ok=True)
+    first = max(begun, key=lambda of: len(members_of(of)))
+    name, config = next(iter(load_members(first).configs.items()))
+    train(first.with_suffix("") / name, config)
+    comparison(more, fail="all")
+    compare()  # keeps what is finished
+    comparison(more)
+    assert compare() == 0
+    assert {of for of in runs.glob("*.toml") if 5003 in members_of(of)} == begun
+
+
 def test_a_page_of_what_is_finished_wants_all_of_it(comparison):
     with pytest.raises(RlCoreError, match=r"^20 runs are not finished"):
         compare("--finished")
@@ -351,6 +383,8 @@ MISTAKES = [
         "two arms are called 'hard-10'",
     ),
     (("[groups.other]", '[groups."a/b"]\nlabel = "x"\n[groups.other]'), "names files"),
+    (("[groups.other]", '[groups.lock]\nlabel = "x"\n[groups.other]'), "and not 'lock'"),
+    (("[groups.other]", f'[groups."{"é" * 41}"]\nlabel = "x"\n[groups.other]'), "names files"),
     (("set = {sync_period = 5}", "set = {sync_perod = 5}"), "alone on CartPole.*sync_perod"),
     (
         ("values = [10, 100, 1000]", "values = [0.5, 100, 1000]"),

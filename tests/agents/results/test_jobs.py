@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,30 @@ def test_a_child_that_fails_is_one_line_and_the_others_go_on(job, capsys):
 def test_a_child_that_was_killed_says_by_which_signal(job):
     (line,) = run_jobs([job("killed", "import os; os.kill(os.getpid(), 9)")], 1, QUIET).failed
     assert line.startswith("killed failed (signal 9); log: ")
+
+
+KILLED_TWICE = """
+import os, pathlib
+place = pathlib.Path({place!r})
+times = len(list(place.iterdir()))
+(place / str(times)).touch()
+if times < 2:
+    os.kill(os.getpid(), {signal})
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(("tries", "failed"), [(3, 0), (2, 1), (1, 1)])
+def test_a_child_that_a_signal_ended_is_begun_again(job, tmp_path, capsys, number, tries, failed):
+    place = tmp_path / "times"
+    place.mkdir()
+    once = job("killed", KILLED_TWICE.format(place=str(place), signal=int(number)))
+    ended = run_jobs([replace(once, tries=tries)], 1, Console(width=200))
+    assert len(ended.failed) == failed
+    assert len(list(place.iterdir())) == tries
+    said = capsys.readouterr().out
+    assert said.count("begun again") == tries - 1
+    assert f"killed failed (signal {int(number)})" in said
 
 
 def test_a_log_is_gone_on_with(job):

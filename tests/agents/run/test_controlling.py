@@ -256,6 +256,30 @@ def test_a_memory_that_is_no_json(tmp_path):
         ({"controller": "copy_when_fit"}, r'needs prepared = \["sync_fit"\]'),
         ({"controller": "copy_when_far", "sync_fit": 0.5}, r'needs prepared = \["sync_distance"\]'),
         (
+            {
+                "controller": "copy_when_far",
+                "prepared": ["sync_distance"],
+                "controller_args": {"distance": "far"},
+            },
+            "distance must be a number > 0, got 'far'",
+        ),
+        (
+            {
+                "controller": "copy_when_fit",
+                "prepared": ["sync_fit"],
+                "controller_args": {"share": -1.0},
+            },
+            "share must be a number > 0, got -1.0",
+        ),
+        (
+            {
+                "controller": "copy_when_fit",
+                "prepared": ["sync_fit"],
+                "controller_args": {"min_age": 2.5},
+            },
+            "min_age must be a whole number >= 0, got 2.5",
+        ),
+        (
             {"controller": "period_bandit", "controller_args": {"periods": 3}},
             "periods must be at least two whole numbers >= 1, got 3",
         ),

@@ -1,5 +1,6 @@
 """Run directories: never written over, and what is damaged is said so."""
 
+import errno
 import io
 import json
 import zipfile
@@ -75,8 +76,12 @@ def test_an_empty_directory_may_be_used(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "left", ["control/log.jsonl", "checkpoints/rows/x", "result.json", "weights.safetensors"]
-)
+    "left",
+    [
+        "control/log.jsonl", "control/arrivals.bin", "checkpoints/rows/x", "result.json",
+        "weights.safetensors",
+    ],
+)  # fmt: skip
 def test_what_is_left_of_another_run_does_not_become_part_of_a_new_one(tmp_path, left):
     """As `rm runs/x/*` leaves it, without -r: a run would obey the log and keep the checkpoints."""
     path = tmp_path / "run"
@@ -87,6 +92,28 @@ def test_what_is_left_of_another_run_does_not_become_part_of_a_new_one(tmp_path,
         with pytest.raises(RunDirError, match=f"still has {left.split('/rows')[0]} of another run"):
             attempt(path)
     assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_run_whose_config_cannot_be_written_leaves_no_directory(tmp_path, monkeypatch, named):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+
+    def full(*of):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("agents.saved.directory.write_whole", full)
+    path = tmp_path / "runs/mine" if named else None
+    with pytest.raises(RunDirError, match="No space left on device"):
+        RunDir.create(path, "x", CONFIG)
+    assert not [*(tmp_path / "runs").iterdir()]
+
+
+@pytest.mark.parametrize("name", ["a**b", "a[1]", "a?"])
+def test_a_name_may_have_characters_that_mean_something_in_a_pattern(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    made = [RunDir.create(None, name, CONFIG).path.name for _ in range(2)]
+    assert made == [f"{name}-1", f"{name}-2"]
 
 
 def test_letters_that_wait_for_a_run_are_not_of_another(tmp_path):

@@ -2,7 +2,9 @@
 
 import pytest
 
-from agents.saved.machines import add_machine, machines_of, processor_of
+from agents.config.model import DqnConfig
+from agents.saved.directory import RunDir
+from agents.saved.machines import add_machine, machines_of, note_return, processor_of
 from rl_core.errors import RunDirError
 from rl_core.machine import processor
 
@@ -17,6 +19,22 @@ def test_a_run_that_moved_has_the_processors_of_all_its_machines_once(tmp_path):
         add_machine(tmp_path, host, kind)
     assert [machine.host for machine in machines_of(tmp_path)] == ["a", "b", "c"]
     assert processor_of(tmp_path) == "Abacus and Slide rule"
+
+
+def test_a_run_that_came_back_has_this_machines_processor_too(tmp_path):
+    note_return(tmp_path)  # it was always here
+    assert machines_of(tmp_path) == []
+    add_machine(tmp_path, "a", "Abacus")
+    for _ in range(2):  # the second time it was here already
+        note_return(tmp_path)
+        assert processor_of(tmp_path) == f"Abacus and {processor()}"
+        assert len(machines_of(tmp_path)) == 2
+
+
+def test_a_new_run_has_no_machines_of_one_that_was_there_before(tmp_path):
+    add_machine(tmp_path, "a", "Abacus")
+    run = RunDir.create(tmp_path, "x", DqnConfig())
+    assert processor_of(run.path) == processor()
 
 
 def test_a_damaged_list_is_one_line(tmp_path):

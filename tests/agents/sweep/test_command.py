@@ -15,6 +15,7 @@ from rich.console import Console
 from agents.results import again, seeds
 from agents.sweep import groups
 from agents.sweep.command import Sweep
+from agents.sweep.plan import read_plan
 from rl_core.control.files import FileLock
 from rl_core.errors import RlCoreError
 
@@ -192,6 +193,15 @@ def test_a_mistake_is_one_line_and_leaves_nothing(trainer, tmp_path, arguments, 
         sweep(*arguments)
     assert message in str(error.value) and error.value.exit_code == 2
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_sweep_of_a_version_without_a_key_is_gone_on_with(trainer):
+    sweep(*OVER, *SHORT, *FEW)
+    path = Path("sweeps/cartpole/sweep.toml")
+    plan = read_plan(path)
+    del plan.config["value_rescaling"]
+    path.write_text(plan.text())
+    assert sweep(*OVER, *SHORT, *FEW) == 0
 
 
 def test_another_sweep_is_not_written_over(trainer):

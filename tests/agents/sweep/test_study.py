@@ -120,6 +120,7 @@ DAMAGED = {
     "another object": b'{"a": 1}\n',
     "no object": b"[1, 2]\n",
     "unknown operation": b'{"op_code": 999, "worker_id": "a"}\n',
+    "deep": b"[" * 100_000 + b"\n",
     "zeros": b"\0" * 50 + b"\n",
 }
 

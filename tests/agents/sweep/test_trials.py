@@ -8,9 +8,12 @@ import pytest
 
 from agents.config.files import load_config
 from agents.config.members import load_members
+from agents.config.model import DqnConfig
+from agents.saved.directory import RunDir
 from agents.sweep import groups
 from agents.sweep.study import Study
 from agents.sweep.trials import Trials
+from rl_core.control.files import RunLock
 from rl_core.errors import RlCoreError
 from tests.agents.sweep.conftest import add_evaluations, train_group
 
@@ -200,6 +203,24 @@ def test_trials_of_one_process_are_stopped_one_by_one(sweep, monkeypatch):
     assert asked == stopped != []
 
 
+def test_a_stopped_trial_that_a_resumed_sweep_began_again_is_stopped_again(sweep, monkeypatch):
+    made = sweep(*LIVE, wanted=3, together=3, ahead=1, prune=True)
+    made.fill()
+    made.study.tell(2, [1.0], None, {})
+    made.begin()
+    stopped = []
+    monkeypatch.setattr(groups.Group, "stop", lambda group, trial: stopped.append(trial.number))
+    made.fill()
+    (job,) = made.running
+    assert not job.enough() and not stopped  # nothing runs
+    control = RunDir.create(made.directory / "trials/000/m02", "x", DqnConfig()).control
+    control.directory.mkdir()
+    held = RunLock(control)
+    assert not job.enough() and stopped == [2]
+    held.release()
+    assert not job.enough() and stopped == [2]
+
+
 def test_a_population_has_the_trials_live_values_and_seeds(sweep):
     made = sweep(*LIVE, wanted=6, together=3, seeds=2)
     made.fill()
@@ -238,6 +259,27 @@ def test_a_failed_trial_is_told_and_the_sweep_goes_on(sweep):
     came_to = made.all()
     assert [state for _, state, *_ in came_to] == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
     assert came_to[1][-1] == {"error": "trial 1 failed (exit code 1): it diverged"}
+
+
+def test_a_killed_sweep_waits_until_its_processes_have_saved(sweep, monkeypatch):
+    """They hold their runs for a while, and a run that is held cannot be gone on with."""
+    made = sweep()
+    made.fill()
+    path = made.directory / "trials/000"
+    control = RunDir.create(path, "000", DqnConfig()).control
+    control.directory.mkdir()
+    held = RunLock(control)
+    made.begin()
+    looks = []
+
+    def look(seconds):
+        looks.append(seconds)
+        if len(looks) == 3:
+            held.release()
+
+    monkeypatch.setattr("agents.sweep.groups.time.sleep", look)
+    made.fill()
+    assert len(looks) == 3
 
 
 def test_a_sweep_ends_if_its_first_trials_all_fail(sweep):

@@ -46,6 +46,23 @@ def test_commands_are_answered_in_the_order_of_their_names(bench):
     assert bench.live["sync_period"] == 30
 
 
+def test_a_command_that_is_withdrawn_while_the_one_before_is_answered_is_not_applied(bench):
+    """Its sender has read that it was withdrawn, and may send it again."""
+    bench.command(1, name="sync_period", value=50)
+    second = f"{2:032x}"
+    bench.command(2, name="tau", value=0.5)
+    tried = bench.steering._changes.tried
+
+    def slowly(*of, **more):
+        (bench.files.inbox / f"{2:017d}-{second}.json").unlink()
+        return tried(*of, **more)
+
+    bench.steering._changes.tried = slowly
+    bench.move()
+    assert [entry.name for entry in bench.log] == ["sync_period"]
+    assert bench.live["tau"] == 1
+
+
 REFUSED = [
     ("sync_period", 0, ">= 1"),
     ("sync_period", 2.5, "whole"),
