@@ -134,8 +134,8 @@ def _require_rows(config: DqnConfig, checkpoint: Checkpoint) -> None:
     problem = ""
     if config.rollout:
         problem = "it learns from rollouts (rollout > 0) and has none"
-    elif config.loop == "remote" and config.frame_stack > 1:
-        problem = "actors (loop = 'remote') deliver whole stacks of frames, and no single ones"
+    elif config.loop == "remote":
+        problem = "its actors (loop = 'remote') delivered it in pieces, not in whole episodes"
     elif not read_host(checkpoint).raw_rewards:
         problem = "version 0.1 stored rewards scaled and clipped, not as the env paid them"
     if problem:

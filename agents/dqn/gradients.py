@@ -26,6 +26,7 @@ class Gradients:
       engine, networks, live, memory: of the agent.
       ops: of the update in a call of its own.
       observation: [B, ...] of its batch.
+      remembered: [B, S] before each of these; None if the network remembers nothing.
 
     Attributes:
       names: of the weights, after the scope.
@@ -36,11 +37,13 @@ class Gradients:
         engine: Engine,
         ops: ApplyOps,
         observation: tf.Tensor,
+        remembered: tf.Tensor | None,
         networks: Networks,
         live: LiveFeeds,
         memory: ReplayMemory,
     ) -> None:
-        self._engine, self._live, self._observation = engine, live, observation
+        self._engine, self._live = engine, live
+        self._shown = [observation] if remembered is None else [observation, remembered]
         named = {v.op.name: name for name, v in variables_in(networks.online).items()}
         gradients = {named[name]: gradient for name, gradient in ops.gradients().items()}
         self.names, self._gradients = tuple(gradients), tuple(gradients.values())
@@ -58,14 +61,14 @@ class Gradients:
         """
         return dict(zip(self.names, self._call(*self._fed()), strict=True))
 
-    def observation(self) -> np.ndarray:
-        """Returns what the batch that the next update draws has observed: [B, ...].
+    def shown(self) -> list[np.ndarray]:
+        """Returns what the batch that the next update draws has observed, [B, ...].
 
-        The replay must have a transition; store waiting rows first.
+        After it comes what the network that acted remembered before, [B, S], if it remembers. The
+        replay must have a transition; store waiting rows first.
         """
-        call = self._engine.callable(self._observation, self._live.tensors)
-        observation: np.ndarray = call(*self._fed())
-        return observation
+        call = self._engine.callable(self._shown, self._live.tensors)
+        return list(call(*self._fed()))
 
     def _fed(self) -> Sequence[np.ndarray]:
         live = self._live.values()

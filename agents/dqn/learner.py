@@ -76,7 +76,8 @@ class Learner:
         )
         self.learned = alone.learned
         self.blocks = self.ops.names
-        self.gradients = Gradients(engine, self.ops, self.update.observed, networks, live, memory)
+        shown = self.update.observed, self.update.remembered
+        self.gradients = Gradients(engine, self.ops, *shown, networks, live, memory)
         self.moments = LoopMoments(engine, self.ops)
         self.freeze = _freeze(config, self.ops)
         fused, fewest = fused_calls(

@@ -201,10 +201,12 @@ class Renewal:
     def _given(self) -> dict[str, np.ndarray]:
         """Returns what the units of each hidden layer give for the next update's batch."""
         hidden = self._networks.hidden
-        observed = self._learner.gradients.observation()
-        feeds = [self._networks.observations, *self._own.tensors.values()]
+        shown = self._learner.gradients.shown()
+        # As many of both as the batch has: the state only if the network remembers.
+        feeds = [self._networks.observations, self._networks.state][: len(shown)]
+        feeds += self._own.tensors.values()
         call = self._engine.callable([layer.activation for layer in hidden], feeds)
-        values = call(observed, *self._own.values())
+        values = call(*shown, *self._own.values())
         return {layer.scope: value for layer, value in zip(hidden, values, strict=True)}
 
     def _change(self, values: Mapping[str, np.ndarray]) -> None:

@@ -76,10 +76,12 @@ class Update:
       count: int64 scalar variable: updates made so far.
       young_end: of the last one that was built by `alone`: its end where no copy is due.
       observed: of the same: [B, ...], the observations of the steps that its batch learns from.
+      remembered: of the same: [B, S], the states before these; None if there are none.
     """
 
     young_end: tf.Operation
     observed: tf.Tensor
+    remembered: tf.Tensor | None
 
     def __init__(
         self,
@@ -156,7 +158,7 @@ class Update:
                 end = tf.group(end, *more)
             end = tf.group(*changes, end)
             if alone:
-                self.observed = batch.observed
+                self.observed, self.remembered = batch.observed, batch.remembered
                 self.young_end = tf.group(*changes, self._clock.advance_as_known())
             return BuiltUpdate(learned, moments, end, made)
 

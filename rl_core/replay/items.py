@@ -36,6 +36,11 @@ class Transitions(NamedTuple):
         """[B, ...] observations of the steps that are learned from."""
         return self.s_tm1
 
+    @property
+    def remembered(self) -> None:
+        """Steps by themselves have no state before them."""
+        return None
+
 
 class Items(Protocol):
     """Makes items of rows that were drawn."""
@@ -44,7 +49,8 @@ class Items(Protocol):
         """The items that begin at rows `row`, [B] int64, with their weights, [B].
 
         Returns:
-          `Transitions`, or another batch that has their `observed`, `row` and `weight`.
+          `Transitions`, or another batch that has their `observed`, `remembered`, `row` and
+          `weight`.
         """
 
 

@@ -26,6 +26,7 @@ class Sequences(NamedTuple):
     observation: tf.Tensor  # [B, T, ...]; zeros where there is no row yet
     begins: tf.Tensor  # [B, T] bool: an episode begins, or there is no row
     state: tf.Tensor  # [B, S] before the first time step
+    states: tf.Tensor  # [B L, S] as stored, before each of the steps that may be learned from
     steps: Transitions  # [B L, ...] of the steps that may be learned from; `row` and `weight` too
     learned: tf.Tensor  # [B, L] bool: the steps that are
     first: int  # time step of the first of them
@@ -37,6 +38,11 @@ class Sequences(NamedTuple):
     def observed(self) -> tf.Tensor:
         """[at most B L, ...] observations of the steps that are learned from."""
         return tf.boolean_mask(self.steps.s_tm1, tf.reshape(self.learned, [-1]))
+
+    @property
+    def remembered(self) -> tf.Tensor:
+        """[at most B L, S] what the network that acted remembered before each of these."""
+        return tf.boolean_mask(self.states, tf.reshape(self.learned, [-1]))
 
     def mean(self, values: tf.Tensor) -> tf.Tensor:
         """[B L] -> [B], over the steps of each sequence that are learned from."""
@@ -111,6 +117,7 @@ class StoredSequences:
             observation=seen,
             begins=tf.where_v2(there, reset, True),
             state=ring.at(STATE, numbers[:, 0]),
+            states=ring.at(STATE, tf.reshape(numbers[:, learned_at], [-1])),
             steps=steps,
             learned=learned,
             first=self._burn_in,

@@ -12,6 +12,7 @@ import pytest
 from agents.cli.main import main
 from agents.config.files import read_toml
 from agents.config.model import DqnConfig
+from agents.data.episodes import _require_rows
 from agents.data.minari_files import DataError, Form, write
 from agents.data.record import record
 from agents.policy.load import load_policy
@@ -294,6 +295,19 @@ def test_a_mistake_is_one_line_and_leaves_nothing(run, out, settings, said, tmp_
     there = {*tmp_path.rglob("*")}
     assert said in complaint(run, tmp_path / out, **settings)
     assert {*tmp_path.rglob("*")} == there
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"loop": "remote", "actors": 2}, "in pieces, not in whole episodes"),
+        ({"rollout": 8, "batch_size": 8}, "has none"),
+    ],
+    ids=["actors", "rollout"],
+)
+def test_a_replay_memory_without_whole_episodes_is_refused(settings, said):
+    with pytest.raises(DataError, match=f"cannot record the replay memory of this run: .*{said}"):
+        _require_rows(DqnConfig(**settings), None)
 
 
 def test_without_minari_the_extra_is_named(run, tmp_path, monkeypatch, capsys):

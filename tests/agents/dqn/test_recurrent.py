@@ -1,5 +1,7 @@
 """A network that remembers, inside the agent: against a naive twin that unrolls it row by row."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -277,19 +279,36 @@ def test_actions_of_several_numbers_remember_too(lab):
     assert rows["action"].shape == (5, N, 2) and rows["state"].shape == (5, N, UNITS)
 
 
+def test_units_of_the_head_are_scored_by_what_was_remembered(lab):
+    """As if each row began an episode, units that depend on memory would look dormant."""
+    agent = filled(lab, head_hidden=(UNITS,), recurrent="gru")
+    observed, remembered = agent.learner.gradients.shown()
+    ((name, given),) = [of for of in agent.renewal._given().items() if "/head/" in of[0]]
+    weights = lab.weights(agent, "online")
+    twin = Twin(weights, "gru")
+    after = [twin.step(*of)[1] for of in zip(observed, remembered, strict=True)]
+    wanted = relu(layer(np.array(after), weights, name.removeprefix("online/")))
+    np.testing.assert_allclose(given, wanted, rtol=1e-4, atol=1e-6)
+    assert remembered.any()
+
+
 def test_units_are_scored_by_the_steps_that_are_learned_from(lab):
     """Beyond the newest row memory may hold anything, which is in no checkpoint."""
     agent = filled(lab)
     contents = agent.state.contents
     rows, newest = contents.time_steps(0, contents.written()), contents.written() - 1
-    known = {
-        rows["observation"][t, env].tobytes()
-        for t in range(newest)
-        for env in range(N)
-        if not rows["autoreset"][t, env]
-    }
+    known = {}
+    for t, env in itertools.product(range(newest), range(N)):
+        if not rows["autoreset"][t, env]:
+            state = rows["state"][t, env].tobytes()
+            known.setdefault(rows["observation"][t, env].tobytes(), set()).add(state)
     for _ in range(8):
-        observed = agent.renewal._learner.gradients.observation()
-        assert {of.tobytes() for of in observed} <= known
+        observed, remembered = agent.renewal._learner.gradients.shown()
+        assert {of.tobytes() for of in observed} <= known.keys()
+        # The state that acting had before each of these, and not zeros.
+        assert all(
+            m.tobytes() in known[o.tobytes()] for o, m in zip(observed, remembered, strict=True)
+        )
+        assert remembered.any()
         assert 0 < len(observed) <= 5 * L
         agent.learn(1)

@@ -240,7 +240,7 @@ def test_recycling_is_that_of_a_slow_twin(lab, form):
     }
     moments = {name: [before[of].copy() for of in found] for name, found in names.items()}
     assert all(len(found) == 2 for found in moments.values())
-    observed = agent.learner.gradients.observation()
+    (observed,) = agent.learner.gradients.shown()
     twin.renewal.reset("all")
     asleep = twin_of_recycle(weights, moments, twin.state.weights(), observed, threshold)
     assert 2 < len(asleep) < 20 and {layer for layer, _ in asleep} == {0, 1}
