@@ -29,7 +29,16 @@ CONCURRENT = {"loop": "concurrent", "learn_period": 16, "updates_per_learn": 4}
 ACTORS = {"loop": "remote", "actors": 2, "actor_steps": 8}
 IN_GRAPH = {"loop": "compiled", "env_id": "InGraph/CartPole-v1", "chunk": 40, "num_envs": 2}
 
+# As configs/atari-qrdqn.toml, small.
+ATARI = {
+    "env_id": "ALE/Pong-v5", "env_wrapper": "atari", "frame_stack": 4, "network": "nature",
+    "env_kwargs": {"frameskip": 1, "repeat_action_probability": 0.25}, "reward_clip": 1.0,
+    "head": "quantile", "quantiles": 5, "n_step": 3, "prioritized": True, "learn_period": 8,
+    "eval_max_steps": 30,
+}  # fmt: skip
+
 KINDS = {
+    "Atari": ATARI,
     "memory, parts, masks, normalized": MEMORY | BOTH | NORMAL,
     "parts": PARTS,
     "frames, masks": FRAMES | MASKS | {"num_envs": 3, "n_step": 2},
@@ -71,6 +80,8 @@ def cut_within_an_episode(run, to):
 def test_resumed_within_an_episode_it_is_the_same_run(kind, tmp_path, none_left_out):
     of = DqnConfig(**SHORT | (KINDS | SLOW)[kind])
     how = {"console": None} | ({"ray": "off"} if of.loop == "remote" else {})
+    if of.env_wrapper == "atari":
+        pytest.importorskip("ale_py")
     whole = train(of, tmp_path / "whole", **how)
     assert whole.updates > 20
     cut_within_an_episode(whole.run, tmp_path / "cut")
