@@ -461,7 +461,7 @@ def test_what_branches_do_not_go_with_is_refused_by_the_key(lab, why):
         branched(lab, **REFUSED[why])
     text = str(refused.value)
     assert why in text and "CartPole-v1 has actions of 3 numbers" in text and "\n" not in text
-    lab.agent(**REFUSED[why])  # without branches it is good
+    lab.config(**REFUSED[why])  # without branches it is good
 
 
 def test_branches_that_are_none_are_refused(lab):

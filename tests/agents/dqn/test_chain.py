@@ -78,13 +78,6 @@ def test_the_priority_is_the_mean_over_the_chain(lab):
     assert saved[name].max() == pytest.approx(np.mean(errors), rel=1e-3)
 
 
-def test_a_chain_of_one_network_is_plain_learning_bit_for_bit(lab):
-    plain, one = lab.filled(updates_per_learn=3), lab.filled(updates_per_learn=3, chain=1)
-    for agent in (plain, one):
-        agent.learn(3)
-    assert plain.state.digest() == one.state.digest()
-
-
 # The two clocks.
 
 

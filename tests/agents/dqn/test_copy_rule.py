@@ -141,14 +141,14 @@ def test_without_a_rule_the_graph_has_no_variable_for_it(lab):
     }
 
 
-def test_a_sync_by_hand_begins_the_means_anew_and_keeps_the_period(lab):
+def test_a_sync_by_hand_keeps_the_period_that_has_grown(lab):
     agent = lab.filled(**RULED)
     agent.hyperparameters.update(sync_period=2, sync_growth=0.5)
     for _ in range(3):
         agent.learn()
     agent.sync()
+    assert agent.learner.target_age == 0
     for wanted in (1, 2, 0):  # still 3
-        assert agent.learner.target_age == wanted - 1 if wanted else True
         agent.learn()
         assert agent.learner.target_age == wanted
 

@@ -152,10 +152,9 @@ def test_what_is_prepared_and_off_changes_no_bit_and_on_it_does(lab, kind):
 
 
 def test_at_0_no_operation_is_built_for_it_and_none_when_it_is_set(lab, own_agents):
-    plain, weightless = lab.filled(**BEGUN), lab.filled(**BEGUN, margin_weight=0.0)
-    without, prepared = lab.filled(), lab.filled(**BEGUN, **PREPARED)
-    counts = [lab.operations(of) for of in (without, plain, weightless, prepared)]
-    assert counts[0] == counts[1] == counts[2] < counts[3]
+    without, plain, prepared = lab.filled(), lab.filled(**BEGUN), lab.filled(**BEGUN, **PREPARED)
+    counts = [lab.operations(of) for of in (without, plain, prepared)]
+    assert counts[0] == counts[1] < counts[2]
     prepared.learn(1)
     prepared.learn(2)
     operations = lab.operations(prepared)

@@ -177,13 +177,6 @@ def test_a_sync_by_age_moves_them_too_and_only_the_first_is_soft(lab):
     assert lab.same(lab.weights(agent, "past_target/0"), before["target"])
 
 
-def test_averaged_over_one_is_hard(lab):
-    one, plain = lab.filled(averaged_targets=1), lab.filled()
-    for agent in (one, plain):
-        agent.learn(5)
-    assert lab.same(lab.weights(one, "online"), lab.weights(plain, "online"))
-
-
 def test_munchausen_td_errors_by_numpy_with_its_live_values(lab):
     agent, action = with_one_transition(lab, munchausen=True)
     weights = scatter(lab, agent)

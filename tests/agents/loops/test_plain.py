@@ -1,6 +1,6 @@
 """The order in which the loop calls envs and agent, on a tape; and what it counts."""
 
-from types import SimpleNamespace
+import inspect
 
 import gymnasium as gym
 import numpy as np
@@ -324,9 +324,12 @@ def test_the_fakes_have_what_the_real_ones_have():
     from agents.dqn.agent import DqnAgent
     from envs.interface import Envs
 
-    real = SimpleNamespace(agent=dir(DqnAgent), envs=dir(Envs))
-    assert {"step", "learn"} <= set(real.agent)
-    assert {"reset", "step"} <= set(real.envs)
+    for fake, real in ((FakeAgent, DqnAgent), (FakeEnvs, Envs)):
+        public = [name for name in vars(fake) if not name.startswith("_")]
+        assert public and {*public} <= {*dir(real)}
+        for name in public:
+            takes = inspect.signature(getattr(real, name)).parameters
+            assert {*inspect.signature(getattr(fake, name)).parameters} <= {*takes}, name
 
 
 def test_statistics_come_once_in_a_period_also_after_many_without_an_update():

@@ -20,6 +20,7 @@ from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from agents.saved.directory import RunDir
 from envs.drivers import SyncEnvs
+from rl_core.control import steering
 from rl_core.control.commands import set_command
 from rl_core.control.files import ControlFiles, submit
 from rl_core.control.log import read_log
@@ -112,7 +113,8 @@ def test_env_steps_are_the_clock_of_updates_schedules_and_evaluations(data, tmp_
     assert "episode/return" not in shown
 
 
-def test_a_command_steers_it(data, tmp_path):
+def test_a_command_steers_it(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(steering, "POLL_SECONDS", 0.0)
     run = tmp_path / "run"
     command = set_command("cql_weight", 3.0, "api")
 
@@ -120,9 +122,7 @@ def test_a_command_steers_it(data, tmp_path):
         if tick.env_step == 200:
             submit(ControlFiles(run), command)
 
-    long = {"env_steps": 300_000, "learn_period": 10_000, "log_period": 10_000}
-    rarely = {"eval_period": 1_000_000, "checkpoint_steps": 0}
-    outcome = train(config(data, **long, **rarely), run, on_tick=on_tick)
+    outcome = train(config(data), run, on_tick=on_tick)
     (entry,) = (entry for entry in read_log(ControlFiles(run).log) if entry.id == command.id)
     assert entry.taken and (entry.old, entry.new) == (0.5, 3.0) and entry.env_step > 200
     verdict = repeat(run)

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from ai_edge_litert.interpreter import Interpreter
-from gymnasium.spaces import Box, Dict
-from gymnasium.wrappers import FlattenObservation, TransformObservation
 
 from agents.config.model import DqnConfig
 from agents.policy.export import export
@@ -18,39 +16,10 @@ from agents.run.train import resume, train
 from agents.saved.directory import RunDir
 from rl_core.errors import ConfigError, FeedError, ShapeError
 from rl_core.graph.layers import dense
+from tests.agents.run import parts_envs
 from tests.agents.run.test_frame_stack import SHORT
 
 HERE = __name__
-
-
-def in_two(env):
-    """CartPole's numbers as a dict: where things are, and how fast they move."""
-    space = Dict({"at": Box(-np.inf, np.inf, (2,)), "speed": Box(-np.inf, np.inf, (2,))})
-    return TransformObservation(env, lambda o: {"at": o[[0, 2]], "speed": o[[1, 3]]}, space)
-
-
-def in_one(env):
-    """The same numbers, flat."""
-    return FlattenObservation(in_two(env))
-
-
-def within(env):
-    """CartPole's numbers within a dict within a dict."""
-    space = Dict({"outer": Dict({"inner": env.observation_space})})
-    return TransformObservation(env, lambda o: {"outer": {"inner": o}}, space)
-
-
-def with_picture(env):
-    """CartPole's numbers, and a picture of the cart's place."""
-    camera = Box(0, 255, (10, 10, 2), np.uint8)
-    space = Dict({"numbers": env.observation_space, "camera": camera, "on": Box(0, 1, (3,), bool)})
-
-    def shown(o):
-        picture = np.zeros((10, 10, 2), np.uint8)
-        picture[int(np.clip(4 * o[0] + 5, 0, 9)), :, 0] = 200
-        return {"numbers": o, "camera": picture, "on": o[:3] > 0}
-
-    return TransformObservation(env, shown, space)
 
 
 def own_network(parts):
@@ -63,7 +32,7 @@ def own_network(parts):
 
 
 def config(wrapper, **settings):
-    own = {"env_wrapper": f"{HERE}:{wrapper}"} if wrapper else {}
+    own = {"env_wrapper": f"{parts_envs.__name__}:{wrapper}"} if wrapper else {}
     return DqnConfig(**SHORT | own | settings)
 
 
@@ -119,7 +88,7 @@ def test_it_resumes_and_replays(pictured, tmp_path):
 
 
 def observations(count=3):
-    env = with_picture(gym.make("CartPole-v1"))
+    env = parts_envs.with_picture(gym.make("CartPole-v1"))
     return [env.reset(seed=seed)[0] for seed in range(count)]
 
 

@@ -367,9 +367,9 @@ def forgetful():
     gym.registry.pop("Forgetful-v0")
 
 
-def resumed_words(run):
+def resumed_words(run, **how):
     console = Console(record=True, width=200, file=io.StringIO())
-    outcome = resume(run, console=console)
+    outcome = resume(run, console=console, **how)
     return outcome, console.export_text()
 
 
@@ -410,10 +410,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_gives_the_same_run(fol
     newest = max((run / "checkpoints").glob("0*"))
     path = newest / "variables.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    outcome, said = resumed_words(run)
+    outcome, said = resumed_words(run, on_tick=steer)
     assert f"{path} is damaged" in said.replace("\n", "")
-    del outcome
-    assert read_log(ControlFiles(run).log)
+    assert outcome.digest == whole.digest
 
 
 def test_of_a_damaged_checkpoint_the_run_before_it_is_repeated(folder, whole):
