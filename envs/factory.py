@@ -28,7 +28,7 @@ from envs.spaces import Spaces
 from envs.stacks import spaces_for
 from envs.wrapping import Around, Making
 from rl_core.arguments import require_a, require_whole
-from rl_core.errors import EnvError, did_you_mean, shown
+from rl_core.errors import ArgumentError, EnvError, did_you_mean, shown
 from rl_core.memory import check_memory, memory_limit, resident_bytes
 
 Vectorization = Literal["sync", "async", "vector_entry_point", "envpool"]
@@ -68,8 +68,9 @@ def make_envs(
         the vector env of the package envpool; both are seeded only once, at their start.
       seed: the run's seed, >= 0.
       env_kwargs: arguments of the env, and `max_episode_steps` to change its time limit.
-      wrapper: put around each single env: "atari" (envs/atari.py), or "module:function" of a
-        function that takes an env, and `wrapper_kwargs`, and returns an env.
+      wrapper: put around each single env: "atari" (envs/atari.py), "elements" (some elements of
+        an observation), or "module:function" of a function that takes an env, and
+        `wrapper_kwargs`, and returns an env.
       wrapper_kwargs: its arguments.
       frame_stack: frames of an observation: what an env shows now and the steps before, the newest
         one last along the last axis, with zeros before an episode's first (envs/stacks.py).
@@ -81,10 +82,13 @@ def make_envs(
 
     Raises:
       EnvError: there is no such env, it cannot be made, or it cannot be trained on.
+      ArgumentError, BoundsError: an argument is of another kind, or too small.
+      ConfigError: the wrapper cannot be imported.
       EnvFailed: the env's first reset raised an exception.
       MemoryLimitError: the envs need more memory than is available.
     """
     _require_arguments(env_id, num_envs, vectorization, seed, env_kwargs)
+    _require_wrapping(wrapper, wrapper_kwargs, observation_keys)
     require_whole("first", first, 0)
     require_whole("frame_stack", frame_stack, 1)
     if first and vectorization != "sync":
@@ -106,6 +110,15 @@ def make_envs(
     if vectorization != "envpool":  # every env of envpool has a time limit
         envs.has_time_limit = _has_time_limit(find_spec(env_id), making.env_kwargs)
     return envs
+
+
+def _require_wrapping(wrapper: object, wrapper_kwargs: object, observation_keys: object) -> None:
+    wanted = "'atari', 'elements' or 'module:function'"
+    require_a((str, NoneType), "wrapper", wrapper, wanted)
+    require_a((Mapping, NoneType), "wrapper_kwargs", wrapper_kwargs, "names with values, or None")
+    keys = observation_keys if isinstance(observation_keys, list | tuple) else [None]
+    if not all(isinstance(key, str) for key in keys):
+        raise ArgumentError(f"observation_keys must be names, got {shown(observation_keys)}")
 
 
 def _has_time_limit(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> bool:

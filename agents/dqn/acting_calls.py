@@ -32,10 +32,12 @@ class ActingCalls:
     Attributes:
       greedy: the greedy policy.
       greedy_averaged: the same with the averaged weights; None if the config keeps none.
+      acts_apart: whether there is a network that acts in a concurrent loop.
       greedy_apart: the same with the network that acts in a concurrent loop; not in others, nor if
         it remembers.
       step: stores a time step and chooses on it; check_shown: checks what it is fed first.
-      store: stores many time steps; columns: in the order in which it is fed them.
+      store: stores many time steps, most_at_once at most; columns: in the order in which it is
+        fed them.
       time_step: how many were stored.
       act: chooses by the network of a concurrent loop; follow: gives it the present weights.
       drawn: operations that store a time step and act on it, for a picture of the graph.
@@ -59,10 +61,11 @@ class ActingCalls:
     ) -> None:
         self._exploration, self._networks, self._own = exploration, networks, own
         self._remembering, self._normalizer = remembering, normalizer
-        self._num_envs = memory.rows.num_envs
+        self._num_envs, self.most_at_once = memory.rows.num_envs, memory.rows.most_at_once
+        self.acts_apart = bool(networks.behaviour)
         self._build_step(engine, memory)
         self._build_store(engine, memory, exploration.gives_priorities)
-        if networks.behaviour:
+        if self.acts_apart:
             self._build_apart(engine)
         shown = networks.observations, legal, own, networks.branches
         state = networks.state

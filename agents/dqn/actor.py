@@ -13,6 +13,7 @@ from agents.dqn.choosing import Exploration, GreedyPolicy, Policy
 from agents.dqn.joining import Joined
 from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.step_buffer import RowBuffer
+from rl_core.errors import ArgumentError, BoundsError, RlCoreError
 from rl_core.hyperparameters import Hyperparameters
 from rl_core.replay import ReplayMemory, Rows, newest_frame
 
@@ -102,7 +103,8 @@ class Acting:
         return actions
 
     def store(self, rows: Rows) -> None:
-        """Writes the rows of several time steps, arrays [P, N, ...]."""
+        """See `DqnAgent.store`."""
+        _require_rows(rows, self._calls)
         self._write(rows)
         self.time_step = None
 
@@ -201,18 +203,15 @@ class Acting:
         Returns:
           The columns that acting fills: `action`, [N] int32; with a memory, `state` before it.
         """
+        _require_apart(self._calls)
         self._read_knobs()
         if self._outside is not None:
-            epsilon = self._epsilon.item()
-            return {
-                "action": self._outside(self._calls.greedy_apart, observation, epsilon, time_step)
-            }
+            how = self._epsilon.item(), time_step
+            return {"action": self._outside(self._calls.greedy_apart, observation, *how)}
         self._time_step[0] = time_step
-        more = () if legal is None else (legal,)
+        fed = [*self._fed.values(), *self._own.values(), *(() if legal is None else (legal,))]
         begins = (autoreset,) if self._remembers else ()
-        chosen = self._calls.act(
-            observation, *self._fed.values(), *self._own.values(), *more, self._time_step, *begins
-        )
+        chosen = self._calls.act(observation, *fed, self._time_step, *begins)
         return dict(zip(self._columns, chosen, strict=True))
 
     def _read_knobs(self) -> None:
@@ -221,4 +220,20 @@ class Acting:
 
     def follow(self) -> None:
         """Gives the network that acts in a concurrent loop the present weights."""
+        _require_apart(self._calls)
         self._calls.follow()
+
+
+def _require_rows(rows: Rows, calls: ActingCalls) -> None:
+    missing = [name for name in calls.columns if name not in rows]
+    if missing:
+        has = ", ".join(calls.columns)
+        raise ArgumentError(f"rows have the columns {has}; {missing[0]} is not there")
+    count, most = len(rows[calls.columns[0]]), calls.most_at_once
+    if not 1 <= count <= most:
+        raise BoundsError(f"rows must be 1 to {most:,} time steps at once, got {count:,}")
+
+
+def _require_apart(calls: ActingCalls) -> None:
+    if not calls.acts_apart:
+        raise RlCoreError("act and follow need loop = 'concurrent', where a network acts apart")

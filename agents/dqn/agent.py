@@ -167,7 +167,10 @@ class DqnAgent:
         self.acting.follow()
 
     def store(self, rows: Rows) -> None:
-        """Appends several time steps, arrays [P, N, ...], each as `step` would have stored it."""
+        """Appends several time steps, arrays [P, N, ...], each as `step` would have stored it.
+
+        Raises ArgumentError or BoundsError: a column is missing, or there are too many at once.
+        """
         self.acting.store(rows)
 
     @property

@@ -19,6 +19,7 @@ from agents.dqn.networks import Networks
 from agents.dqn.proximal import proximal_pull
 from agents.dqn.target_clock import target_clock
 from agents.dqn.update import LearnStats, Update
+from rl_core.arguments import require_whole
 from rl_core.errors import BoundsError, Diverged, RlCoreError
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import NotFinite
@@ -120,8 +121,7 @@ class Learner:
           Diverged: the loss or the gradient norm of an update is not finite. That update and
             those after it were not made: everything is as after the update before.
         """
-        if updates < 1:
-            raise BoundsError(f"updates must be a whole number >= 1, got {updates}")
+        require_whole("updates", updates, 1)
         whole = self._config.updates_per_rollout or 1
         if updates % whole:
             raise BoundsError(f"a rollout has {whole} updates, and all are made, got {updates}")

@@ -9,6 +9,7 @@ import numpy as np
 from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.networks import Networks
 from agents.dqn.state import AgentState
+from rl_core.arguments import require_a
 from rl_core.errors import RlCoreError, UnknownName, did_you_mean, shown
 from rl_core.graph.engine import Engine
 from rl_core.graph.members import Place
@@ -66,6 +67,7 @@ class QValues:
           UnknownName: there is no such network.
           RlCoreError: there are not so many snapshots.
         """
+        require_a(str, "of", of, "the name of a network, such as 'online' or 'past/1'")
         rows = np.asarray(observation)
         if self._dtype == np.float32 and rows.dtype.kind in "fiu":
             rows = rows.astype(np.float32)

@@ -6,6 +6,8 @@ has no operation for them, and an agent that never uses them is what it was with
 
 from __future__ import annotations
 
+import math
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +21,14 @@ from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.networks import Networks
 from agents.dqn.state import AgentState
 from rl_core.control.weight_actions import ALL_BLOCKS, THRESHOLD
-from rl_core.errors import ConfigError, RlCoreError, UnknownName, did_you_mean, shown
+from rl_core.errors import (
+    BoundsError,
+    ConfigError,
+    RlCoreError,
+    UnknownName,
+    did_you_mean,
+    shown,
+)
 from rl_core.graph.engine import Engine
 from rl_core.graph.members import Place
 from rl_core.graph.scopes import Root, variables_in
@@ -147,8 +156,9 @@ class Renewal:
           factor: in [0, 1].
 
         Raises:
-          UnknownName: there is no such block.
+          UnknownName, BoundsError: there is no such block; `factor` is outside [0, 1].
         """
+        _require_within("factor", factor, 1.0, "in [0, 1]")
         names, fresh = self._names_in(block), self._draw()
         kept, added = np.float32(factor), np.float32(1 - factor)
         new = {of: fresh[name] for name in names for of in self._everywhere[name]}
@@ -168,8 +178,9 @@ class Renewal:
 
         Raises:
           UnknownName: there is no such block.
-          RlCoreError: no unit of the block can be recycled, or no transition is stored yet.
+          RlCoreError: no unit can be recycled, no transition is stored, or `threshold` < 0.
         """
+        _require_within("threshold", threshold, math.inf, ">= 0")
         self.check("recycle", block)
         layers, fresh = self._hidden_in(block), self._draw()
         given = self._given()
@@ -189,8 +200,6 @@ class Renewal:
         self._change(values)
         found = list(units.values())
         return Recycled(sum(int(of.sum()) for of in found), sum(of.size for of in found))
-
-    # Parts of these.
 
     def _draw(self) -> dict[str, np.ndarray]:
         """Returns first weights that no draw of this agent had before."""
@@ -243,6 +252,11 @@ def dormant(given: np.ndarray, threshold: float) -> np.ndarray:
     """
     mean = np.abs(given).mean(axis=tuple(range(given.ndim - 1)), dtype=np.float64)  # [n]
     return mean / (mean.mean() + _LEAST) <= threshold
+
+
+def _require_within(name: str, value: object, most: float, wanted: str) -> None:
+    if not isinstance(value, numbers.Real) or not 0 <= float(value) <= most:
+        raise BoundsError(f"{name} must be a number {wanted}, got {shown(value)}")
 
 
 def set_rows(weights: np.ndarray, units: np.ndarray, value: float) -> None:

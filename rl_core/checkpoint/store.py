@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from rl_core.arguments import path_of
+from rl_core.arguments import path_of, require_whole
 from rl_core.errors import RlCoreError, in_one_line, shown
 from rl_core.regular_file import open_regular, read_regular, sync_directory
 
@@ -95,6 +95,7 @@ class CheckpointStore:
     """
 
     def __init__(self, directory: Path | str, keep: int = 2) -> None:
+        require_whole("keep", keep, 1)
         self.directory = directory = path_of("directory", directory)
         self._rows = directory / _ROWS
         self._keep = keep

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import math
+import numbers
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.arguments import require_whole
-from rl_core.errors import ScopeMismatch, ShapeError
+from rl_core.errors import BoundsError, ScopeMismatch, ShapeError, shown
 from rl_core.graph.scopes import current_root
 from rl_core.graph.xla import add_bias, convolve, product
 from rl_core.random import Draws
@@ -117,7 +118,12 @@ def dropout(
       draws: random numbers, as a network function is given them in an update; None returns
         `inputs`.
       name: differs from that of every other dropout in the same scope.
+
+    Raises:
+      BoundsError: `rate` is a number outside [0, 1).
     """
+    if isinstance(rate, numbers.Real) and not 0 <= float(rate) < 1:
+        raise BoundsError(f"rate of dropout {name!r} must be in [0, 1), got {shown(rate)}")
     if draws is None:
         return inputs
     path = current_root().relative(tf.get_variable_scope().name)
@@ -132,9 +138,20 @@ def conv2d(
 ) -> tf.Tensor:
     """2-D convolution with bias: [B, H, W, C] -> [B, H', W', filters].
 
+    Args:
+      kernel: height and width of the filters.
+      padding: "VALID" or "SAME".
+
     Raises:
       ShapeError: the inputs are not [B, H, W, C] with C known.
+      ArgumentError, BoundsError: a size is no whole number >= 1, or the padding is another word.
     """
+    for what, size in (("filters", filters), ("kernel", kernel), ("stride", stride)):
+        require_whole(f"{what} of conv2d {name!r}", size, 1)
+    if padding not in ("VALID", "SAME"):
+        raise BoundsError(
+            f"padding of conv2d {name!r} must be 'VALID' or 'SAME', got {shown(padding)}"
+        )
     channels = _known_last_dimension(inputs, 4, f"conv2d {name!r}")
     fan_in = kernel * kernel * channels
     with tf.variable_scope(name):

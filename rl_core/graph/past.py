@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import BoundsError
+from rl_core.arguments import require_whole
+from rl_core.errors import BoundsError, shown
 from rl_core.graph.engine import Engine
 from rl_core.graph.scopes import stop_gradient_getter, variables_in
 from rl_core.graph.sync import copy_vars
@@ -40,13 +41,12 @@ class PastStates:
       name: name of the ring's scope.
 
     Raises:
-      BoundsError: k < 1.
+      ArgumentError, BoundsError: k is no whole number, or less than 1.
       ScopeMismatch: `source` has no variables.
     """
 
     def __init__(self, engine: Engine, source: str, *, k: int, name: str = "past") -> None:
-        if k < 1:
-            raise BoundsError(f"a ring of past states needs k >= 1 copies, got {k}")
+        require_whole("k", k, 1)
         self.k = k
         self._engine = engine
         self._slots: list[tf.VariableScope] = []
@@ -71,7 +71,13 @@ class PastStates:
 
     @contextlib.contextmanager
     def scope(self, i: int) -> Iterator[tf.VariableScope]:
-        """Opens a scope whose layers read copy i; no gradient reaches the copy."""
+        """Opens a scope whose layers read copy i; no gradient reaches the copy.
+
+        Raises:
+          BoundsError: there is no copy i.
+        """
+        if i not in range(self.k):
+            raise BoundsError(f"a ring of {self.k} has the slots 0 to {self.k - 1}, got {shown(i)}")
         getter = stop_gradient_getter
         with tf.variable_scope(self._slots[i], reuse=True, custom_getter=getter) as scope:
             yield scope
@@ -87,11 +93,13 @@ class PastStates:
         """Copies slot i back into the source.
 
         Raises:
-          IndexError: slot i does not exist or holds no snapshot yet.
+          BoundsError: slot i does not exist or holds no snapshot yet.
         """
         taken = int(self._engine.session.run(self._taken))
-        if not 0 <= i < min(taken, self.k):
-            raise IndexError(f"no snapshot in slot {i}: {taken} taken into a ring of {self.k}")
+        if i not in range(min(taken, self.k)):
+            raise BoundsError(
+                f"no snapshot in slot {shown(i)}: {taken} taken into a ring of {self.k}"
+            )
         self._run(self._load[i])
 
     def _run(self, op: tf.Operation) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from rl_core.arguments import require_whole
 from rl_core.graph.engine import Engine
 from rl_core.graph.large import LargeVariable, large_variable, rows_in
 
@@ -26,6 +27,9 @@ class Snapshots:
       k: number of rows; after k snapshots, each new one overwrites the oldest.
       name: name of the rings' scope.
 
+    Raises:
+      ArgumentError, BoundsError: k is no whole number, or less than 1.
+
     Attributes:
       back: int64 scalar placeholder: which snapshot `getter` reads; 1 is the last.
     """
@@ -33,6 +37,7 @@ class Snapshots:
     def __init__(
         self, engine: Engine, variables: Mapping[str, tf.Variable], *, k: int, name: str = "past"
     ) -> None:
+        require_whole("k", k, 1)
         self._engine = engine
         with tf.variable_scope(name):
             # A variable, so that a checkpoint saves the count together with the rows.

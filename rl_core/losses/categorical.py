@@ -5,10 +5,12 @@ The caller weights and averages. No gradient flows through a target.
 
 from __future__ import annotations
 
+import numbers
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import BoundsError
+from rl_core.errors import BoundsError, shown
 from rl_core.losses.td import TdLoss, at_action, at_best, require_shapes
 
 
@@ -20,8 +22,8 @@ def support(v_min: float, v_max: float, atoms: int) -> np.ndarray:
     """
     if not v_min < v_max:
         raise BoundsError(f"support: v_min must be below v_max, got {v_min} and {v_max}")
-    if atoms < 2:
-        raise BoundsError(f"support: atoms must be a whole number >= 2, got {atoms}")
+    if not isinstance(atoms, numbers.Integral) or atoms < 2:
+        raise BoundsError(f"support: atoms must be a whole number >= 2, got {shown(atoms)}")
     return np.linspace(v_min, v_max, atoms, dtype=np.float32)
 
 

@@ -68,6 +68,35 @@ OF_AN_AGENT = {
         lambda a: a.hyperparameters["sync_perod"], UnknownName, "did you mean 'sync_period'",
     ),
     "no text": (lambda a: a.hyperparameters[3], UnknownName, "no live value 3"),
+    "act in the plain loop": (
+        lambda a: a.act(np.zeros((1, 4), np.float32), 0), t.RlCoreError, "need loop = 'concurrent'",
+    ),
+    "follow in the plain loop": (lambda a: a.follow(), t.RlCoreError, "need loop = 'concurrent'"),
+    "rows without a column": (
+        lambda a: a.store({"reward": np.zeros((2, 1))}), ArgumentError, "observation is not there",
+    ),
+    "more rows than the replay takes": (
+        lambda a: a.store({name: np.zeros((500, 1)) for name in a.acting._calls.columns}),
+        BoundsError, "rows must be 1 to .* time steps at once, got 500",
+    ),
+    "no update": (
+        lambda a: a.learner.plan(a.hyperparameters, 0, stats=False),
+        BoundsError, "updates must be a whole number >= 1",
+    ),
+    "half an update": (
+        lambda a: a.learner.plan(a.hyperparameters, 1.5, stats=False),
+        ArgumentError, "updates must be a whole .* got 1.5",
+    ),
+    "twice the weights": (
+        lambda a: a.renewal.perturb(2.0), BoundsError, r"factor must be a number in .* 2.0",
+    ),
+    "perturb by a word": (lambda a: a.renewal.perturb("x"), BoundsError, "factor must be .* 'x'"),
+    "recycle below none": (
+        lambda a: a.renewal.recycle(-1.0), BoundsError, "threshold must be a number >= 0, got -1",
+    ),
+    "values of a number": (
+        lambda a: a.q_values(np.zeros(4, np.float32), of=5), ArgumentError, "of must be the name",
+    ),
     "back to no snapshot": (
         lambda a: a.state.rewind(0), BoundsError, "back must be a whole number >= 1",
     ),
@@ -98,6 +127,25 @@ OTHERS = {
     "no seed": (lambda: envs(seed=None), ArgumentError, "seed must be a whole number >= 0, got N"),
     "vectorization": (lambda: envs(vectorization=3), EnvError, "must be one of 'sync', 'async'"),
     "env_kwargs": (lambda: envs(env_kwargs=[3]), ArgumentError, "env_kwargs must be names with"),
+    "a wrapper": (lambda: envs(wrapper=5), ArgumentError, "wrapper must be 'atari', 'elements' or"),
+    "its arguments": (
+        lambda: envs(wrapper="atari", wrapper_kwargs=3), ArgumentError, "wrapper_kwargs must be",
+    ),
+    "keys": (lambda: envs(observation_keys=3), ArgumentError, "observation_keys must be names"),
+    "a key": (lambda: envs(observation_keys="x"), ArgumentError, "observation_keys must be names"),
+    "no checkpoint": (lambda: t.CheckpointStore("x", 0), BoundsError, "keep must be a whole"),
+    "filters": (
+        lambda: in_a_graph(lambda x: t.conv2d(x, 2.5, 3, 1, "c")),
+        ArgumentError, "filters of conv2d 'c' must be a whole number >= 1",
+    ),
+    "padding": (
+        lambda: in_a_graph(lambda x: t.conv2d(x, 2, 3, 1, "c", padding="same")),
+        BoundsError, "padding of conv2d 'c' must be 'VALID' or 'SAME', got 'same'",
+    ),
+    "a rate": (
+        lambda: in_a_graph(lambda x: t.dropout(x, 1.0, None)), BoundsError, r"in \[0, 1\), got 1.0",
+    ),
+    "atoms": (lambda: t.support(0, 1, 2.5), BoundsError, "atoms must be a whole number >= 2"),
     "no run": (lambda: t.load_policy(3), ArgumentError, "run must be a path, got 3"),
     "export to": (lambda: t.export("x", 3, "y"), t.RlCoreError, "cannot export to 3: the formats"),
     "export from": (lambda: t.export(3, "onnx", "y"), ArgumentError, "run must be a path, got 3"),

@@ -5,6 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from rl_core import PastStates, ScopeMismatch, dense, variables_in
+from rl_core.errors import BoundsError
 
 
 class Model:
@@ -73,7 +74,7 @@ def test_a_slot_without_a_snapshot_is_an_index_error(engine, taken, slot):
     model = Model(engine, k=2)
     for _ in range(taken):
         model.past.snapshot()
-    with pytest.raises(IndexError, match=f"no snapshot in slot {slot}: {taken} taken .* of 2"):
+    with pytest.raises(BoundsError, match=f"no snapshot in slot {slot}: {taken} taken .* of 2"):
         model.past.restore(slot)
     assert engine.run(model.w) == 1
 
@@ -120,7 +121,7 @@ def test_the_ring_lives_under_the_outer_scope_it_was_made_in(engine):
         "agent_a/past": {"0/torso/w": 0, "1/torso/w": 0},
         "agent_b/past": {"0/torso/w": 2, "1/torso/w": 0},
     }
-    with pytest.raises(IndexError):
+    with pytest.raises(BoundsError):
         rings[0].restore(0)  # each counts its own
 
 
@@ -159,7 +160,7 @@ def test_a_ring_without_a_slot_is_refused(engine, k):
     with engine.building():
         with tf.variable_scope("model"):
             tf.get_variable("w", [])
-        with pytest.raises(ValueError, match=f"k >= 1 copies, got {k}"):
+        with pytest.raises(ValueError, match=f"k must be a whole number >= 1 .* got {k}"):
             PastStates(engine, "model", k=k)
 
 
