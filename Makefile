@@ -21,6 +21,7 @@ export PYTHONDONTWRITEBYTECODE =
 train: $(VENV)/.ready
 	$(BIN)/targetnet train cartpole --seed 1 --board
 
+# `make test` makes a few cases of each test, and `make check` all.
 # A file's tests go to one process, so that what they share is made once; the agents' files, which
 # take longest, come first. Every skip is told with its reason, and the slowest tests with their
 # times.
@@ -65,7 +66,7 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(TESTS)
+	$(TESTS) -m 'not slow and not benchmark'
 
 format: $(VENV)/.ready
 	$(BIN)/ruff format .

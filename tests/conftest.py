@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 import warnings
+from collections import Counter
 
 import pytest
 
@@ -23,6 +24,20 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if seconds := config.getoption("budget"):
         config.pluginmanager.register(Budget(seconds), "budget")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of a test marked `cases(n)`, marks the cases after the first n as thorough."""
+    made = Counter()
+    for item in items:
+        mark = item.get_closest_marker("cases")
+        if mark is None or item.get_closest_marker("slow"):
+            continue
+        test = item.nodeid.partition("[")[0]
+        made[test] += 1
+        if made[test] > mark.args[0]:
+            item.add_marker("thorough")
 
 
 class Budget:
