@@ -11,6 +11,7 @@ stacks.py      observations of several frames
 wrapping.py    how a single env is made, and what is put around it
 atari.py       ALE's games as agents are trained on them
 elements.py    observations of which only some elements are shown
+outcomes.py    checks of what reset and step give, but the observation
 masks.py       masks of legal actions, for envs that give them
 lanes.py       one single env among several, and the rows it writes
 drivers.py     drivers in this process: one env, several in a loop, an env's own vector env

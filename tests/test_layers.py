@@ -132,6 +132,13 @@ def test_a_room_imports_only_what_its_first_page_names():
     assert offenders(FILES, others) == {}
 
 
+def test_a_first_page_lists_its_files():
+    for room in ROOMS:
+        page = ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or ""
+        files = [path.name for path in FILES if path.parent == room and path.stem[0] != "_"]
+        assert [name for name in files if name not in page] == [], short(room)
+
+
 def test_what_a_first_page_names_is_imported():
     for room in ROOMS:
         text = "".join(p.read_text() for p in FILES if room_of(p) == room and p.stem != "__init__")

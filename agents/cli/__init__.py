@@ -8,6 +8,7 @@ policy_commands.py   eval, play, export
 data_commands.py     record
 mcp_command.py       mcp
 assistant.py         the tools of mcp, without the package
+config_list.py       the list of the shipped configs
 run_tables.py        finds runs and shows them as tables
 members_table.py     the table of a population's members at its end
 

@@ -8,6 +8,7 @@ run.py           Run: puts the parts together, trains, saves, evaluates, ends
 loop_runner.py   LoopRunner: the loop, and the work that is due between its time steps
 actors.py        the actors of a remote loop, and their part of a checkpoint
 controlling.py   Controlling: calls the controller of a config
+exchanging.py    exchanges between members, as the run of one sees them
 control.py       RunControl: the commands that a run takes
 evaluating.py    greedy evaluations between two time steps
 saving.py        checkpoints on the way, weights and digest at the end

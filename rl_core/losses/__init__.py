@@ -1,5 +1,18 @@
 """Losses: one value per transition, never reduced.
 
+td.py              numbers: Q-learning, double, and the losses of an error
+categorical.py     distributions over fixed atoms
+quantile.py        quantiles of the return
+hl_gauss.py        a number by cross-entropy with a histogram
+munchausen.py      values of a soft policy, and its bonus
+returns.py         returns over many steps
+branching.py       actions with several branches
+masking.py         action masks
+rescaling.py       a function that makes large returns small
+stillness.py       other ways to hold a target still
+conservative.py    a penalty on actions that are not in the data
+demonstrations.py  a margin around the action that was shown
+
 Imports: rl_core.errors.
 """
 
