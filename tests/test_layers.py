@@ -135,8 +135,11 @@ def test_a_room_imports_only_what_its_first_page_names():
 def test_a_first_page_lists_its_files():
     for room in ROOMS:
         page = ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or ""
-        files = [path.name for path in FILES if path.parent == room and path.stem[0] != "_"]
-        assert [name for name in files if name not in page] == [], short(room)
+        # Several of one kind may be one line, such as minatar_*.py.
+        listed = re.findall(r"[\w*]+\.py", page)
+        files = [path for path in FILES if path.parent == room and path.stem[0] != "_"]
+        left_out = [of.name for of in files if not any(of.match(name) for name in listed)]
+        assert left_out == [], short(room)
 
 
 def test_what_a_first_page_names_is_imported():

@@ -1,12 +1,14 @@
 """Replay: rows as variables in the graph.
 
-    rows          a ring of declared columns
-    valid_rows    the ring, and a queue of the rows that may be sampled
-    samplers      which rows a batch begins at: uniform; prioritized, on a sum_tree; in epochs
-    items         what a batch consists of: n-step transitions
-    sequences     items of a recurrent network: rows one after the other
-    memory        all three as one
-    contents      rows as arrays, for checkpoints and digests
+    rows.py         a ring of declared columns
+    valid_rows.py   the ring, and a queue of the rows that may be sampled
+    samplers.py     which rows a batch begins at: the uniform one
+    prioritized.py  the prioritized one, on a sum_tree.py
+    epochs.py       passes over all rows in random order
+    items.py        what a batch consists of: n-step transitions
+    sequences.py    items of a recurrent network: rows one after the other
+    memory.py       all three as one
+    contents.py     rows as arrays, for checkpoints and digests
 
 Imports: rl_core.errors, rl_core.graph, rl_core.memory, rl_core.random.
 """
