@@ -80,7 +80,7 @@ class Errand:
         """Waits for the end of a job that was killed."""
         self._thread.join()
 
-    # The thread.
+    # What its thread does.
 
     def _run(self) -> None:
         try:

@@ -793,7 +793,7 @@ class DqnConfig(
 
     @property
     def longest_step(self) -> int:
-        """Env steps that a step of a sequence spans at most: `n_step`, where its schedule is most.
+        """Env steps that a step of a sequence spans at most: the largest `n_step` of its schedule.
 
         Sequences are as long as this needs, so a live `n_step` cannot be more.
         """

@@ -199,7 +199,7 @@ class InGraphLoop:
             new, moments, end, made = self._update.in_loop(self._adam, learned.moments, trained)
             with tf.control_dependencies([end]):
                 after = _Carried(moments, learned.last._make(new))
-                # One more than are due says what a tensor of its own would: each costs a copy.
+                # j = due + 1 marks an update that was not made: a flag would cost a copy.
                 j, arm = tf.where_v2(made, j + 1, due + 1), tf.where_v2(made, turned, arm)
                 return j, *tf2.nest.map_structure(tf.identity, (arm, after))
 

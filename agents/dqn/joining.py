@@ -64,7 +64,7 @@ class Asking(Protocol):
 
 
 class AtOnce:
-    """Nobody else goes on meanwhile."""
+    """Serves each request at once: no other member is at work."""
 
     def ask(
         self,

@@ -144,7 +144,7 @@ class AgentState:
         """Returns averages of the online weights by the same names; None without `ema_decay`."""
         return self._averaged.read() if self._averaged else None
 
-    # All of it.
+    # Saving and restoring.
 
     def prepare(self) -> None:
         """Makes the calls that read it now, not in the middle of a run."""

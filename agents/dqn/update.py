@@ -37,16 +37,16 @@ class LearnStats(NamedTuple):
     q_mean: Any  # [] mean over the batch of q_tm1[a_tm1], with branches over these too
     q_max: Any  # [] largest q_tm1[a]
     grad_norm: Any  # [] global norm over the trained blocks, before clipping
-    td_error: Any  # [B], or [B, D] with branches
+    td_error: Any  # [B], [B, D] with branches, or [B L] with a memory
 
 
 class Learned(NamedTuple):
     """Results of one update, from which statistics are made."""
 
     loss: Any  # [B] weighted
-    target: Any  # [B], or [B, D] with branches
+    target: Any  # [B], [B, D] with branches, or [B L] with a memory
     td_error: Any  # the same
-    q_tm1: Any  # [B, A]
+    q_tm1: Any  # [B, A], or [B L, A] with a memory
     signs: Any  # [3] of `rl_core.graph.finite`
 
     def stats(self) -> LearnStats:

@@ -71,7 +71,7 @@ class Exchanges(Protocol):
 
 
 class Alone:
-    """The exchanges of a run that goes on without the others: what is recorded is done again.
+    """The exchanges of a run that goes on without the others: those of the record are repeated.
 
     Args:
       source: directory of the run whose record it is.

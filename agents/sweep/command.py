@@ -110,7 +110,7 @@ class Sweep:
             say(work.console, "interrupted; run the same command again to continue")
         return ended
 
-    # Plans.
+    # The plan.
 
     def _require_numbers(self) -> None:
         for option, value, least in (
@@ -166,7 +166,7 @@ class Sweep:
             raise RunDirError(f"{directory} holds another sweep: {difference}; name another --dir")
         return before
 
-    # Works.
+    # The search, and what comes after it.
 
     def _search(self, plan: Plan, study: Study, directory: Path, work: _Work) -> Ended:
         from agents.sweep.trials import Trials

@@ -114,7 +114,7 @@ class Space:
     def _value(axis: Axis, param: Param) -> Any:
         return axis.values[param] if isinstance(axis, Choices) else param
 
-    # Parses.
+    # Reading axes from texts.
 
     def _parsed(self, text: str) -> tuple[str, Axis]:
         name, equals, values = (part.strip() for part in text.partition("="))

@@ -59,7 +59,7 @@ class Trials:
         best = self._study.best()
         return f"best {best.value:,.1f} (trial {best.number})" if best else "trials"
 
-    # Begins.
+    # Beginning groups.
 
     def _known_to(self, number: int) -> list[Group]:
         """Returns the groups that one of this number is proposed from."""

@@ -46,7 +46,7 @@ def copy_vars(
 
     Raises:
       ScopeMismatch: the scopes have no variables, different names, or different shapes.
-      ValueError: `tau` is a number outside (0, 1].
+      BoundsError: `tau` is a number outside (0, 1].
     """
     if isinstance(tau, numbers.Real) and not 0 < float(tau) <= 1:
         raise BoundsError(f"tau must be in (0, 1], got {tau}")

@@ -71,8 +71,8 @@ class ApplyOps:
       signs: the values that must be finite, as returned by `signs_of`.
 
     Raises:
-      ValueError: there are no blocks, a block has no variables, or the loss does not depend on a
-        variable.
+      ScopeMismatch: there are no blocks, a block has no variables, or the loss does not depend on
+        a variable.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ class Fused(NamedTuple):
 
 
 class Clock(Protocol):
-    """Knows what a single update's end would find out, where it can, so that it need not.
+    """Keeps the target's age in Python, so that most updates need not ask whether a copy is due.
 
     Attributes:
       known_age: is fed, for the end of an update at which nothing is due.

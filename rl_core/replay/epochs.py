@@ -17,7 +17,8 @@ _KEYS = np.int64(2**31 - 1)
 class EpochSampler(KeepsNothing):
     """Draws every valid row once in each pass, in an order that is new in each.
 
-    The order is in no checkpoint: one lies between two phases, and each begins with a new order.
+    The order is in no checkpoint: checkpoints are taken between two phases, and each phase begins
+    with a new order.
 
     A pass has as many batches as fill the rows of all time steps that may be sampled. Where fewer
     are valid, because some steps were resets, the first ones of the order come again at its end.

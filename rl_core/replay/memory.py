@@ -34,7 +34,7 @@ class ReplayMemory:
       nbytes: bytes of everything, once written.
 
     Raises:
-      MemoryLimitError: all together needs more memory than there is; says how much of each.
+      MemoryLimitError: all together needs more memory than there is; says both numbers.
     """
 
     def __init__(self, rows: ValidRows, sampler: Sampler, items: Items) -> None:
@@ -68,8 +68,8 @@ class ReplayMemory:
         """Appends P time steps at once, as P calls of `write` one after the other would.
 
         Args:
-          rows: column name -> tensor [P, N, ...], 1 <= P < steps, which need not be known before
-            the call.
+          rows: column name -> tensor [P, N, ...], 1 <= P <= `rows.most_at_once`, which need not be
+            known before the call.
           priority: [P, N] float32, with which the rows enter the sampler; None: it chooses.
         """
         with tf.name_scope("write_steps"):

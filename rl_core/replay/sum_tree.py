@@ -181,9 +181,9 @@ def _layout(size: int) -> _Layout:
 
 
 def _descend(up_to: tf.Tensor, row: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """From rows [B] to those of their children at x, and from there on to the children's ends.
+    """Descends one level: returns each row's child at x, [B], and what is left of x within it.
 
-    Which end is counted from does not matter: x goes through every unit of a child either way.
+    It is what is left to the child's end, which serves as well as what came since its beginning.
     """
     child = tf.reshape(_first_above(up_to, x[:, None]), [-1])
     return row * _BLOCK + child, _at(up_to, child) - x

@@ -55,7 +55,7 @@ class ValidRows:
     Raises:
       ConfigError: fewer than three time steps fit (a step, its end and the reset after it), and
         one more for each further frame and time step of the history.
-      MemoryLimitError: the rows need more memory than there is; says how much of each.
+      MemoryLimitError: the rows need more memory than there is; says both numbers.
     """
 
     def __init__(
@@ -190,7 +190,9 @@ class ValidRows:
         )
 
     def _leaving(self, newest: tf.Tensor) -> tf.Tensor | None:
-        """[h N] the rows of the time steps that what they lack keeps from being sampled, if any.
+        """[h N] the rows whose earlier frames or history are overwritten, if they need any.
+
+        They may not be sampled any more.
 
         Args:
           newest: [1] time step that is written last.
