@@ -135,7 +135,7 @@ class Objective:
         return large_margin(now.q, batch.a_tm1, margin, weight, shown, batch.legal_tm1)
 
     def _choice(self, seen: Seen, then: Values, i: int) -> tf.Tensor:
-        """Values by which the next action is chosen: [B, A]; an illegal one has the lowest float."""
+        """Values by which the next action is chosen: [B, A]; illegal ones have the lowest float."""
         chooser = seen.chooser[i] if self._config.double else then
         return legal_only(chooser.q, seen.batch.legal_t)
 
