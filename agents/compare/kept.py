@@ -18,9 +18,9 @@ from agents.results.curves import Curve, read_curves
 from agents.results.kept import require_same_settings, settings_of
 from agents.results.scores import Seed, read_result, run_seed
 from agents.results.table import versions
-from agents.saved.directory import RunDir
+from agents.saved.directory import RunDir, write_file
 from agents.saved.machines import processor_of
-from rl_core.control.files import ControlFiles, write_whole
+from rl_core.control.files import ControlFiles
 from rl_core.control.log import read_log
 from rl_core.control.timetable import RESUMED_ACTIONS, is_repeated
 from rl_core.errors import RunDirError
@@ -119,11 +119,8 @@ class KeptArm:
             settings=settings_of(self._config),
             seeds=self.seeds,
         )
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, (json.dumps(kept.model_dump()) + "\n").encode())
-        except OSError as error:
-            raise RunDirError(f"cannot write {self._path}: {error.strerror}") from None
+        data = (json.dumps(kept.model_dump()) + "\n").encode()
+        write_file(self._path, data, make_parents=True)
 
 
 def quarters_of(curves: Mapping[str, Curve], env_steps: int) -> dict[str, list[float | None]]:

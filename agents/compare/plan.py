@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 from agents.config.files import config_of, read_toml, read_values
 from agents.config.model import DqnConfig
 from agents.config.settings import Settings, parse
+from agents.results.seeds import FIRST_FRESH_SEED
 from rl_core.errors import ConfigError, did_you_mean, shown
 
 # Seeds below are for choosing, those from here on for scores that nothing was chosen by.
-FIRST_FRESH_SEED = 1_000
 _LONGEST = 80  # bytes of a name
 LOCK = "lock"  # a file beside the directories of envs
 

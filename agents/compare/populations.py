@@ -122,11 +122,7 @@ def _form(config: DqnConfig) -> str:
 def _job(loaded: Loaded, population: _Population, kept: Kept, out: Path) -> Job:
     members, name, path = population.members, population.name, population.path(out)
     file = path.with_name(f"{name}.toml")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirError(f"cannot write {file}: {error.strerror}") from None
-    write_file(file, population.text)
+    write_file(file, population.text, make_parents=True)
     runs = dict(zip(members, (path / of for of in names_for(len(members))), strict=True))
 
     def failed(line: str) -> bool:

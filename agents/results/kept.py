@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict
 from agents.config.model import DqnConfig
 from agents.results.scores import Row, Seed, read_result, run_seed
 from agents.results.table import versions
+from agents.saved.directory import write_file
 from agents.saved.machines import processor_of
-from rl_core.control.files import write_whole
 from rl_core.errors import RunDirError, shown
 
 # Settings that change no score.
@@ -71,11 +71,7 @@ def keep(path: Path, run: Path, config: DqnConfig) -> None:
         processor=processor_of(run),
         date=time.strftime("%Y-%m-%d"),
     )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, (json.dumps(kept.model_dump()) + "\n").encode())
-    except OSError as error:
-        raise RunDirError(f"cannot write {path}: {error.strerror}") from None
+    write_file(path, (json.dumps(kept.model_dump()) + "\n").encode(), make_parents=True)
 
 
 def kept_row(env_id: str, name: str, files: Mapping[int, Path], *, peer: bool = False) -> Row:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agents.config.model import DqnConfig
     from agents.results.scores import Row
 
+FIRST_FRESH_SEED = 1_000  # seeds below are for tuning
 TRAIN = [sys.executable, "-m", "agents.cli", "train"]
 
 

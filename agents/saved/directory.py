@@ -230,13 +230,15 @@ class RunDir:
             raise RunDirError(f"cannot read {path}: {reason_of(error)}") from None
 
 
-def write_file(path: Path, data: bytes) -> Path:
-    """Writes a whole file of a run; returns its path.
+def write_file(path: Path, data: bytes, *, make_parents: bool = False) -> Path:
+    """Writes a whole file; returns its path.
 
     Raises:
       RunDirError: it cannot be written.
     """
     try:
+        if make_parents:
+            path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, data)
     except OSError as error:
         raise RunDirError(f"cannot write {path}: {error.strerror}") from None

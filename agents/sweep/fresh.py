@@ -12,7 +12,6 @@ from agents.results.seeds import ConfigSeeds
 from agents.results.table import Summary, summarize
 from agents.saved.directory import write_file
 from agents.sweep.plan import Plan
-from rl_core.errors import RunDirError
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -57,12 +56,8 @@ class Fresh:
         place = directory / "fresh"
         self._configs = [place / f"trial-{trial.number:03}.toml" for trial in ranking]
         texts = [_text(plan, trial) for trial in ranking]
-        try:
-            place.mkdir(exist_ok=True)
-        except OSError as error:
-            raise RunDirError(f"cannot write {place}: {error.strerror}") from None
         for path, text in zip(self._configs, texts, strict=True):
-            write_file(path, text.encode())
+            write_file(path, text.encode(), make_parents=True)
         if texts:
             write_file(directory / WINNER, texts[0].encode())
         self._seeds = [

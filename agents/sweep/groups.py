@@ -13,11 +13,12 @@ from agents.config.files import dump_config
 from agents.config.members import names_for, population_text
 from agents.results.jobs_display import Progressed
 from agents.results.seeds import TRAIN, env_steps_of_all, portable
+from agents.saved.directory import write_file
 from agents.sweep.plan import Plan
 from agents.sweep.trial import Trial
 from rl_core.control.client import NotRunning, RunClient
 from rl_core.control.commands import do_command
-from rl_core.control.files import ControlFiles, is_alive, write_whole
+from rl_core.control.files import ControlFiles, is_alive
 from rl_core.control.population import is_population
 from rl_core.errors import ConfigError, RunDirError
 
@@ -113,11 +114,7 @@ def make_group(plan: Plan, number: int, proposed: Sequence[FrozenTrial], directo
     travelling = None
     if members:
         text = dump_config(members[0]) if alone else population_text(members)
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            write_whole(file, text.encode())
-        except OSError as error:
-            raise RunDirError(f"cannot write {file}: {error.strerror}") from None
+        write_file(file, text.encode(), make_parents=True)
         runs = [run for trial in trials for run in trial.runs]
         travelling = portable(members[0], path, runs, {str(file): text.encode()})
     return Group(number, trials, path, file, travelling)

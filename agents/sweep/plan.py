@@ -15,12 +15,12 @@ from agents.config.files import read_sealed
 from agents.config.live_values import live_knobs
 from agents.config.model import DqnConfig
 from agents.config.settings import Settings, parse
+from agents.results.seeds import FIRST_FRESH_SEED
 from agents.sweep.space import Param, Range, Space
 from rl_core.errors import ConfigError, RunDirError, shown
 from rl_core.seal import sealed_text
 
 # Seeds below are for tuning, those from here on for scores that nothing was chosen by.
-FIRST_FRESH_SEED = 1_000
 
 
 class Plan(Settings):
