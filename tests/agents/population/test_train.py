@@ -30,6 +30,7 @@ from rl_core.control.files import ControlFiles, submit
 from rl_core.control.log import read_log
 from rl_core.control.state import read_state
 from rl_core.errors import ConfigError, RunDirError
+from tests.agents.run.interrupting import curves
 
 ROOT = Path(__file__).parents[3]
 SHORT = {
@@ -86,6 +87,10 @@ def test_so_has_it_in_every_loop(tmp_path, loop):
     of = members(1, **LOOPS[loop])
     train_population(of, tmp_path / "run")
     assert digests(tmp_path / "run") == alone(of, tmp_path)
+    for name in of.configs:  # they are evaluated at the same env steps, and came to the same
+        both = tmp_path / "run" / name, tmp_path / f"alone-{name}"
+        inside, outside = (curves(path)["evaluation/return"] for path in both)
+        assert inside == outside and len(inside) > 2
 
 
 def test_a_member_is_a_run_like_any_other(trained):
