@@ -1,5 +1,6 @@
 """Drivers in one process: one env, several envs in a loop, and an env's own vector env."""
 
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -11,7 +12,14 @@ from envs.interface import Envs, Episode, Step
 from envs.lanes import Lane, blank_step
 from envs.masks import write_legal
 from envs.observations import LARGEST, not_finite
-from envs.outcomes import as_flags, as_rewards, env_error, not_a_step, reset_results
+from envs.outcomes import (
+    as_flags,
+    as_rewards,
+    closing_errors,
+    env_error,
+    not_a_step,
+    reset_results,
+)
 from envs.seeding import episode_seed
 from envs.spaces import Spaces
 from rl_core.errors import EnvError, EnvFault
@@ -49,7 +57,7 @@ class SyncEnvs(Envs):
             Lane(env_id, first + row, env, spaces, seed, self._step, row)
             for row, env in enumerate(envs)
         ]
-        self.frames_per_second = float(envs[0].metadata.get("render_fps", 30))
+        self.frames_per_second = frames_per_second(envs[0])
 
     def reset(self) -> Step:
         for lane in self._lanes:
@@ -81,10 +89,16 @@ class SyncEnvs(Envs):
         return self._lanes[0].env.render()
 
     def close(self) -> None:
-        with ExitStack() as stack:  # closes all envs even if one of them raises
-            for lane in self._lanes:
+        with closing_errors(self.env_id), ExitStack() as stack:
+            for lane in self._lanes:  # all are closed even if one of them raises
                 stack.callback(lane.env.close)
             self._lanes = []
+
+
+def frames_per_second(env: gym.Env[Any, Any]) -> float:
+    """Returns how fast a video of an env is played: what its metadata say, or 30."""
+    fps = (getattr(env, "metadata", None) or {}).get("render_fps")
+    return float(fps) if isinstance(fps, int | float) and 0 < fps < math.inf else 30.0
 
 
 class SingleEnv(SyncEnvs):
@@ -188,7 +202,8 @@ class VectorEnvs(Envs):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._env.close()
+            with closing_errors(self.env_id):
+                self._env.close()
 
     def _record(
         self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any

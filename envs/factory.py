@@ -3,6 +3,7 @@
 All problems of an env that can be found before the run are found here.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -16,7 +17,7 @@ from gymnasium.envs.registration import EnvSpec
 from envs.arrays import array_space
 from envs.async_driver import AsyncEnvs
 from envs.checks import require_matching_observation
-from envs.drivers import SingleEnv, SyncEnvs, VectorEnvs
+from envs.drivers import SingleEnv, SyncEnvs, VectorEnvs, frames_per_second
 from envs.interface import Envs
 from envs.masks import finds_masks
 from envs.nests import Leaf, at, leaves
@@ -202,7 +203,7 @@ def _make_async(
     # An extra env in this process finds problems before any worker process starts.
     with closing(make_single(spec, making)) as env:
         spaces, masks = _checked_single(env_id, env, seed, making)
-        fps = float(env.metadata.get("render_fps", 30))
+        fps = frames_per_second(env)
     return AsyncEnvs(
         env_id,
         spec,
@@ -251,8 +252,10 @@ def _drive(
 ) -> Envs:
     with ExitStack() as opened:
         env = opened.enter_context(closing(vector_env))
-        space = env.single_observation_space
-        spaces = spaces_for(env_id, space, env.single_action_space, making)
+        space: Any = getattr(env, "single_observation_space", None)
+        actions: Any = getattr(env, "single_action_space", None)
+        spaces = spaces_for(env_id, space, actions, making)
+        _require_room_to_see(spaces, env.num_envs)
         first, info = _first_reset(env_id, env, seed)
         for leaf in leaves(env_id, space, making.observation_keys):
             _require_matching(env_id, leaf, at(first, leaf.path)[0])
@@ -265,11 +268,22 @@ def _checked_single(
     env_id: str, env: gym.Env[Any, Any], seed: int, making: Making
 ) -> tuple[Spaces, bool]:
     """Returns the spaces of one env, and True if the env has action masks."""
-    spaces = spaces_for(env_id, env.observation_space, env.action_space, making)
+    # An env may have forgotten one; None is refused like any other that is no space.
+    space: Any = getattr(env, "observation_space", None)
+    actions: Any = getattr(env, "action_space", None)
+    spaces = spaces_for(env_id, space, actions, making)
+    _require_room_to_see(spaces, 1)
     first, info = _first_reset(env_id, env, seed)
-    for leaf in leaves(env_id, env.observation_space, making.observation_keys):
+    for leaf in leaves(env_id, space, making.observation_keys):
         _require_matching(env_id, leaf, at(first, leaf.path))
     return spaces, finds_masks(env_id, info, spaces.actions)
+
+
+def _require_room_to_see(spaces: Spaces, num_envs: int) -> None:
+    nbytes = math.prod(spaces.observation_shape) * spaces.observation_dtype.itemsize
+    what = f"what {num_envs:,} env{'s' * (num_envs > 1)} show{'s' * (num_envs == 1)} at once"
+    advice = "lower frame_stack" if spaces.stack > 1 else "leave something out"
+    check_memory(num_envs * nbytes, what, advice=advice, once_full=False)
 
 
 def _require_matching(env_id: str, leaf: Leaf, observation: Any) -> None:

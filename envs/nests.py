@@ -143,7 +143,9 @@ def at(observation: Any, path: Path) -> Any:
       EnvContractError: nothing is.
     """
     for depth, key in enumerate(path):
-        mistaken = not isinstance(observation, Mapping if isinstance(key, str) else (tuple, list))
+        # A number is a place in a tuple, or the key of a dict that has such keys.
+        kinds = Mapping if isinstance(key, str) else (tuple, list, Mapping)
+        mistaken = not isinstance(observation, kinds)
         try:
             if mistaken:
                 raise KeyError

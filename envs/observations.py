@@ -14,6 +14,7 @@ import gymnasium as gym
 import numpy as np
 
 from rl_core.errors import EnvContractError, EnvNotFinite, in_one_line
+from rl_core.memory import check_memory
 
 Write = Callable[[Any], None]  # writes one observation into a row, or N observations into N rows
 Writer = Callable[[np.ndarray], Write]  # row or rows -> function that writes into them
@@ -68,6 +69,7 @@ def channels_last_writer(shape: tuple[int, ...], dtype: np.dtype) -> Writer:
 def one_hot_writer(space: gym.spaces.Discrete) -> Writer:
     """Returns the writer of the numbers of `space` into one-hot rows."""
     first, count = int(space.start), int(space.n)
+    check_memory(8 * count, f"one-hot numbers of {count:,} kinds", advice="show a Box instead")
     values = space.start + np.arange(count)  # [n]
 
     def writer(rows: np.ndarray) -> Write:
@@ -75,9 +77,10 @@ def one_hot_writer(space: gym.spaces.Discrete) -> Writer:
         kinds = () if lead else (int, np.integer)
 
         def write(observation: Any) -> None:
-            if isinstance(observation, kinds) and 0 <= observation - first < count:
+            # As a Python number: one without a sign cannot be compared with what is below 0.
+            if isinstance(observation, kinds) and 0 <= (place := int(observation) - first) < count:
                 rows[...] = 0.0
-                rows[observation - first] = 1.0
+                rows[place] = 1.0
                 return
             array = as_array(observation)
             if array.shape != lead or array.dtype.kind not in "biu":

@@ -1,6 +1,9 @@
 """Checks of the results of `reset` and `step`, except the observation."""
 
+import contextlib
+import math
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,8 @@ def as_number(reward: Any) -> float:
     """Returns the reward of one env as a float; sums of a NumPy float32 would stay float32."""
     try:
         return float(reward)
+    except OverflowError:  # a whole number without end; as an infinite one it is told
+        return math.inf if reward > 0 else -math.inf
     except (TypeError, ValueError):
         raise contract_error(f"the reward must be one number, got {what_came(reward)}") from None
 
@@ -72,6 +77,19 @@ def env_error(error: Exception) -> EnvFault:
     failed = EnvFailed(f"{type(error).__name__} was raised{text}; correct the env")
     failed.__cause__ = error
     return failed
+
+
+@contextlib.contextmanager
+def closing_errors(env_id: str) -> Iterator[None]:
+    """Turns what an env's `close` raises into EnvFailed."""
+    try:
+        yield
+    except EnvFault:
+        raise
+    except Exception as error:
+        fault = env_error(error)
+        fault.add(before=f"env {env_id!r}, its close: ")
+        raise fault from error
 
 
 def _is_unpacking_error(error: Exception) -> bool:

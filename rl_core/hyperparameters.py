@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -29,6 +30,7 @@ NO_BLOCKS = "none"
 # Largest values that a feed of the graph can hold.
 LARGEST_INT64 = 2**63 - 1
 LARGEST_FLOAT32 = 3.4028234663852886e38
+_LEAST_NORMAL = 1.1754943508222875e-38  # of float32; XLA takes smaller numbers for 0
 ANY = "any number"  # the text for a value without bounds
 Source = Literal["config", "schedule", "override"]
 
@@ -85,6 +87,11 @@ class Knob:
         if abs(value) > (LARGEST_INT64 if self.whole else LARGEST_FLOAT32):
             kind = "int64" if self.whole else "float32"
             raise BoundsError(f"{self.name} must fit into {kind}, got {shown(value)}")
+        if not self.whole and (rounded := _as_fed(float(value))) in (self.above, self.below):
+            raise BoundsError(
+                f"{self.name} must be {self.bounds} in float32 too, got {shown(value)}, which is "
+                f"{rounded:g} there"
+            )
         return int(value) if self.whole else float(value)
 
     def _within(self, value: float) -> bool:
@@ -100,6 +107,12 @@ class Knob:
         unit = "" if self.unit == "1" else f" of {self.unit}"
         bounds = "" if self.bounds == ANY else f" {self.bounds}"
         return BoundsError(f"{self.name} must be {kind}{unit}{bounds}, got {shown(value)}")
+
+
+def _as_fed(value: float) -> float:
+    """Returns a value as the graph has it: in float32, where the smallest numbers are 0."""
+    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    return rounded if abs(rounded) >= _LEAST_NORMAL else 0.0
 
 
 def _is_finite_number(value: Any) -> bool:

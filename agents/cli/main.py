@@ -141,8 +141,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(_versions())
             return 0
         command = _parse(arguments)
+        left_empty = any(word == "" or word.endswith("=") for word in arguments)
         for field in fields(command):
-            _require_usable(getattr(command, field.name))
+            value = getattr(command, field.name)
+            if left_empty and isinstance(value, Path) and value == Path():
+                raise RlCoreError(f"{field.name} wants a path, got ''")
+            _require_usable(value)
         from rich.console import Console
 
         if getattr(command, "says_how_it_started", False):

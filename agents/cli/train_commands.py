@@ -265,7 +265,7 @@ def _dataset(name: str, given: str | None) -> list[str]:
     """
     if given == "":
         raise RlCoreError(f"--{name.replace('_', '-')} wants a dataset, its path or id, got ''")
-    return [] if given is None else [f"{name}={json.dumps(given)}"]
+    return [] if given is None else [f"{name}={json.dumps(given, ensure_ascii=False)}"]
 
 
 def _resume(

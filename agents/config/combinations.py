@@ -151,12 +151,12 @@ def _check_recurrent(config: DqnConfig) -> None:
         raise ValueError(
             f"{asked} acts with a state, and actors of loop = 'remote' keep none; take another loop"
         )
-    least = config.burn_in + config.sequence_length + config.frame_stack + 1
+    least = config.burn_in + config.sequence_length + config.longest_step + config.frame_stack
     if config.replay_capacity // config.num_envs < least:
         raise ValueError(
             f"{asked} needs a replay_capacity of at least {least * config.num_envs:,} rows, for "
-            f"burn_in = {config.burn_in} and sequence_length = {config.sequence_length}, got "
-            f"{config.replay_capacity:,}"
+            f"burn_in = {config.burn_in}, sequence_length = {config.sequence_length} and n_step up "
+            f"to {config.longest_step:,}, got {config.replay_capacity:,}"
         )
 
 

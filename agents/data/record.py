@@ -135,7 +135,7 @@ def _wanted(
         episodes = EPISODES if episodes is None else episodes
         require_whole("episodes", episodes, 1)
     if seed is None:
-        seed = config.seed + _SEED_OFFSET
+        seed = (config.seed + _SEED_OFFSET) % 2**63
     require_whole("seed", seed, 0)
     return Wanted(episodes, env_steps, float(epsilon), seed)
 

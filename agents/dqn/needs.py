@@ -117,7 +117,9 @@ def needs(
         rows, kept = (config.rollout + config.stored_stack) * config.num_envs, "rollout"
         batch = max(batch, rows)
     if config.remembers:
-        batch *= config.sequence_length
+        # The steps before and after those that are learned from are observed only.
+        beside = (config.burn_in + config.longest_step) * n * dtype.itemsize
+        transition = transition * config.sequence_length + beside
     return [
         Need(
             f"networks of {weights} weights in {copies:,} copies{each}",

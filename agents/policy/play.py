@@ -85,7 +85,7 @@ def play(
     returns, env_steps = Returns(), 0
     with (
         load_policy(directory.path, averaged=averaged, best=best) as policy,
-        contextlib.closing(_drawing(config, seed, mode)) as envs,
+        contextlib.closing(_drawn(lambda: _drawing(config, seed, mode))) as envs,
         _video(video, envs.frames_per_second) as add,
         _board(directory, to_board, envs.frames_per_second, policy.env_step) as show,
     ):
@@ -118,6 +118,8 @@ def _drawn(call: Callable[[], Any]) -> Any:
         if isinstance(cause, ImportError | gym.error.DependencyNotInstalled):
             install = "pip install 'targetnet[video]'"
             raise PlayError(f"drawing needs a package ({why}); for pygame: {install}") from error
+        if type(cause).__module__.partition(".")[0] == "pygame":
+            raise PlayError(f"no window can be opened ({why}); use --video FILE.mp4") from error
         if isinstance(error, RlCoreError):
             raise
         raise PlayError(f"the env's render failed ({why}); correct the env") from error

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from agents.config.model import DqnConfig
 from agents.results.scores import Row, Seed, read_result, run_seed
@@ -32,11 +32,11 @@ class _KeptSeed(BaseModel):
     seed: int
     env_steps: int
     updates: int
-    mean: float
-    std: float
-    low: float
-    high: float
-    curve: list[tuple[int, float]]
+    mean: FiniteFloat
+    std: FiniteFloat
+    low: FiniteFloat
+    high: FiniteFloat
+    curve: list[tuple[int, FiniteFloat]]
     seconds: float | None
     training: float | None
     returns: list[float] | None

@@ -92,6 +92,8 @@ class Row:
 
 def _together(curves: Sequence[Mapping[int, float]]) -> dict[int, list[float]]:
     first, *others = curves
+    if not first:
+        return {}
     apart = max(first) * _SAME_POINT
     found = {}
     for step, value in sorted(first.items()):

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.config.files import dump_config, read_config
 from agents.config.model import DqnConfig
+from agents.saved.new_directory import parents_to_make, remove_empty
 from rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_bytes
 from rl_core.control.files import ControlFiles, write_whole
 from rl_core.control.population import is_population, name_a_member
@@ -112,6 +113,7 @@ class RunDir:
                     undo.callback(shutil.rmtree, run.path, ignore_errors=True)
                 else:
                     require_free(path)
+                    undo.callback(remove_empty, parents_to_make(path))
                     if not path.exists():
                         undo.callback(shutil.rmtree, path, ignore_errors=True)
                     path.mkdir(parents=True, exist_ok=True)

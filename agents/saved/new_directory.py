@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rl_core.errors import RlCoreError
@@ -38,6 +38,7 @@ def new_directory(out: Path, failure: Callable[[str], RlCoreError]) -> Iterator[
     """
     require_new(out, failure)
     making = out.with_name(f".{out.name}.making")
+    new = parents_to_make(out)
     try:
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
@@ -49,3 +50,16 @@ def new_directory(out: Path, failure: Callable[[str], RlCoreError]) -> Iterator[
         raise failure(f"cannot write {out}: {error.strerror or error}") from None
     finally:
         shutil.rmtree(making, ignore_errors=True)
+        remove_empty(new)
+
+
+def parents_to_make(path: Path) -> list[Path]:
+    """Returns the directories above a path that do not exist, the innermost first."""
+    return [above for above in path.parents if not above.exists()]
+
+
+def remove_empty(directories: Iterable[Path]) -> None:
+    """Removes those that are empty; give the innermost first."""
+    for directory in directories:
+        with contextlib.suppress(OSError):
+            directory.rmdir()

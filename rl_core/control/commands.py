@@ -187,11 +187,16 @@ def read_object(data: bytes) -> dict[str, Any]:
         raise BadCommand(f"not JSON: {in_one_line(error)}") from None
     if not isinstance(fields, dict):
         raise BadCommand(f"a command is a JSON object, got {type(fields).__name__}")
-    _require_shallow(fields)
+    require_shallow(fields)
     return fields
 
 
-def _require_shallow(fields: dict[str, Any]) -> None:
+def require_shallow(fields: dict[str, Any]) -> None:
+    """Checks that lists and objects are not nested too deep.
+
+    Raises:
+      BadCommand: they are.
+    """
     # Before Python 3.13 the parser raises RecursionError; from 3.13 on it reads any depth.
     level: list[Any] = [fields]
     for _ in range(_DEEPEST):

@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
+from rl_core.control.commands import require_shallow
 from rl_core.control.weight_actions import WEIGHT_ACTIONS
 from rl_core.errors import RunDirError, reason_of
 from rl_core.hyperparameters import as_text
@@ -283,7 +284,10 @@ def _parsed(path: Path, whole: bytes, position: int) -> list[Entry]:
         if sealed and text is None:
             _damaged(path, number, first, position, "not what was written")
         try:
-            entries.append(Entry.model_validate(json.loads(text or line)))
+            fields = json.loads(text or line)
+            if isinstance(fields, dict):
+                require_shallow(fields)  # a deep one could be read, and not be written again
+            entries.append(Entry.model_validate(fields))
         except (ValueError, RecursionError, ValidationError):
             _damaged(path, number, first, position, "no log entry")
         position += len(line) + 1

@@ -367,3 +367,34 @@ def test_a_space_class_of_its_own_is_refused_in_one_line(space):
     assert "the observation space" in message and "learns from arrays and numbers" in message
     assert len(message) < 600
     assert "has the action space" in fixed_refusal(action_space=space)
+
+
+@pytest.mark.parametrize("name", ["observation_space", "action_space"])
+def test_an_env_without_a_space_is_told(monkeypatch, name):
+    class Bare(gym.Env):
+        observation_space = action_space = gym.spaces.Discrete(2)
+
+    spaces = {"observation_space": Bare.observation_space, "action_space": Bare.action_space}
+    forgetful = type("Forgetful", (gym.Env,), {n: of for n, of in spaces.items() if n != name})
+    monkeypatch.setitem(
+        gym.registry, "Bare-v0", gym.envs.registration.EnvSpec("Bare-v0", forgetful)
+    )
+    with pytest.raises(EnvError, match=rf"'Bare-v0'.* {name.replace('_', ' ')} .*None") as refused:
+        make_envs("Bare-v0", seed=0)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("metadata", [{"render_fps": None}, {"render_fps": 0}, {}])
+def test_an_env_that_says_no_speed_is_played_at_thirty_frames(monkeypatch, metadata):
+    from tests.envs.conftest import Fixed
+
+    monkeypatch.setattr(Fixed, "metadata", metadata, raising=False)
+    assert make_envs("test/Fixed-v0", seed=0).frames_per_second == 30
+
+
+def test_observations_that_do_not_fit_are_refused_before_they_are_made():
+    with pytest.raises(MemoryLimitError, match=r"what 1 env shows at once .*lower frame_stack"):
+        make_envs("CartPole-v1", seed=0, frame_stack=99_999_999_999)
+    huge = {"observation_space": gym.spaces.Discrete(10**12)}
+    with pytest.raises(MemoryLimitError, match=r"one-hot numbers of 1,000,000,000,000 kinds"):
+        make_envs("test/Fixed-v0", seed=0, env_kwargs=huge)

@@ -103,6 +103,7 @@ NOT_FINITE = [
     ({"reward": -INF}, "the reward must be finite in float32, got -inf"),
     ({"reward": 1e39}, "the reward must be finite in float32, got 1e+39"),
     ({"reward": -(10**39)}, "the reward must be finite in float32, got -1e+39"),
+    ({"reward": -(10**400)}, "the reward must be finite in float32, got -inf"),
     ({"observation": np.float32([1, NAN])},
      "the observation must be finite in float32, got nan at [1]"),
     ({"observation": np.float32([-INF, 1])},

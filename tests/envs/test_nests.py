@@ -255,3 +255,11 @@ def test_several_numbers_at_once_are_a_space_of_their_own(space, shown, row, mon
     envs = made(space=space)
     np.testing.assert_array_equal(envs.reset().observation[0], row)
     envs.close()
+
+
+def test_a_dict_may_have_numbers_for_keys():
+    space = gym.spaces.Dict({1: gym.spaces.Box(0, 9, (2,)), 0: gym.spaces.Box(0, 9, (1,))})
+    shown = {0: np.float32([3]), 1: np.float32([4, 5])}
+    how = {"observation_space": space, "observation": shown}
+    step = make_envs("test/Fixed-v0", seed=1, env_kwargs=how).reset()
+    assert sorted(step.observation[0].tolist()) == [3, 4, 5]

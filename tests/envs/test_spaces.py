@@ -29,6 +29,8 @@ STORED = [
     (Discrete(3), 2, np.float32([0, 0, 1])),
     (Discrete(3, start=-1), np.int64(-1), np.float32([1, 0, 0])),
     (Discrete(3, start=5), np.array(6), np.float32([0, 1, 0])),
+    (Discrete(3, start=-1), np.uint8(1), np.float32([0, 0, 1])),
+    (Discrete(3, start=300), np.uint16(301), np.float32([0, 1, 0])),
 ]
 
 

@@ -191,6 +191,7 @@ def test_a_value_cannot_be_deleted_and_one_line_says_how_to_go_back(live, delete
         (TAU, [1e-9, 0.5, 1.0]),
         (EPSILON, [0.0, 0.5, 1.0]),
         (ANY, [-1e38, 0.0, 1e38]),
+        (Knob("sigma", "1", "rounded beyond both", at_least=0.01, at_most=0.1), [0.01, 0.1]),
         (Knob("discount", "1", "of later", at_least=0, below=1), [0.0, 0.999]),
     ],
     ids=lambda case: case.name if isinstance(case, Knob) else "",
@@ -206,6 +207,9 @@ def test_values_up_to_the_bounds_are_taken(knob, good):
         (TAU, [0.0, -0.5, 1.0000001]),
         (EPSILON, [-1e-9, 1.0000001]),
         (Knob("discount", "1", "of later", at_least=0, below=1), [-0.1, 1.0]),
+        # In float32 these are 1, and 0: what the graph would be fed.
+        (Knob("decay", "1", "of weights", at_least=0, below=1), [0.99999999]),
+        (Knob("temperature", "1", "of a policy", above=0), [1e-46, 1e-39]),
     ],
     ids=lambda case: case.name if isinstance(case, Knob) else "",
 )

@@ -55,6 +55,18 @@ def test_a_hostile_path_is_refused_by_every_command(refused, command, path):
     refused([word.replace("PATH", path) for word in command.split()])
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train cartpole --run PATH", "results cartpole --out PATH", "results cartpole --rows PATH",
+        "status PATH", "ls PATH", "resume PATH", "replay . --to PATH", "digest PATH", "log PATH",
+    ],
+)  # fmt: skip
+def test_an_empty_path_is_no_current_directory(refused, command):
+    """As an unset variable of a shell leaves it."""
+    refused([word.replace("PATH", "") for word in command.split()])
+
+
 @pytest.mark.parametrize("long", ["9" * 5_000, "x" * 20_000], ids=["digits", "letters"])
 @pytest.mark.parametrize("command", VALUES)
 def test_a_hostile_value_is_refused_by_every_command(refused, command, long):

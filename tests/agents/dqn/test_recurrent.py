@@ -312,3 +312,8 @@ def test_units_are_scored_by_the_steps_that_are_learned_from(lab):
         assert remembered.any()
         assert 0 < len(observed) <= 5 * L
         agent.learn(1)
+
+
+def test_steps_that_are_longer_than_the_replay_are_refused():
+    with pytest.raises(ConfigError, match=r"at least 1,000,\d+ rows, .* n_step up to 1,000,000"):
+        DqnConfig(recurrent="gru", n_step=1_000_000, replay_capacity=1_000)

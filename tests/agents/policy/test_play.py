@@ -135,6 +135,31 @@ def test_an_env_that_needs_a_package_to_draw_names_the_extra(trained, monkeypatc
         play(trained, to_board=True)
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (gym.error.DependencyNotInstalled("no pygame"), r"no pygame\).*'targetnet\[video\]'"),
+        (type("error", (Exception,), {"__module__": "pygame"})("no device"), "no window can be"),
+    ],
+    ids=["no package", "no display"],
+)
+def test_an_env_that_draws_in_its_first_reset_is_told_in_a_line(trained, monkeypatch, error, said):
+    """In a window CartPole draws there, before a frame is asked for."""
+    from gymnasium.envs.classic_control import CartPoleEnv
+
+    usual = CartPoleEnv.reset
+
+    def reset(self, **how):
+        if self.render_mode == "human":
+            raise error
+        return usual(self, **how)
+
+    monkeypatch.setattr(CartPoleEnv, "reset", reset)
+    monkeypatch.setenv("DISPLAY", ":99")
+    with pytest.raises(PlayError, match=said):
+        play(trained)
+
+
 def test_a_mistake_of_the_envs_render_is_told_in_a_line(trained, monkeypatch):
     from gymnasium.envs.classic_control import CartPoleEnv
 

@@ -198,6 +198,8 @@ def test_without_its_environment_the_peer_is_left_out_and_ours_are_trained(monke
     [
         (["good.toml", "--seeds", 0], "--seeds must be at least 1, got 0"),
         (["good.toml", "--first-seed", -1], "--first-seed must be at least 0, got -1"),
+        (["good.toml", "--seeds", 10**12], "--seeds must be at most 10,000, got 1,000,000,000,000"),
+        (["good.toml", "--first-seed", 2**63 - 1, "--seeds", 2], "must leave room in int64, got"),
         (["good.toml", "--jobs", 0], "--jobs must be at least 1, got 0"),
         (["god"], "no shipped config 'god'"),
         ([], "name at least one config"),

@@ -107,6 +107,19 @@ def test_a_file_that_was_renamed_is_refused(kept, env_id, seed, said):
         kept_row(env_id, "cartpole", {seed: kept})
 
 
+@pytest.mark.parametrize(("key", "value"), [("mean", "NaN"), ("high", "Infinity")])
+def test_numbers_that_no_seed_has_are_damage(kept, key, value):
+    fields = json.loads(kept.read_text()) | {key: float(value)}
+    kept.write_text(json.dumps(fields))
+    with pytest.raises(RunDirError, match=r"3000\.json is damaged"):
+        kept_row("CartPole-v1", "cartpole", {3_000: kept})
+
+
+def test_a_seed_without_a_curve_has_none(kept):
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"curve": []}))
+    assert kept_row("CartPole-v1", "cartpole", {3_000: kept}).curves == {}
+
+
 @pytest.mark.parametrize("text", ["{", "{}", "[1]", '{"env_id": 1}'])
 def test_a_damaged_file_is_said_so(kept, text):
     kept.write_text(text)

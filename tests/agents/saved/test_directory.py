@@ -103,7 +103,7 @@ def test_a_run_whose_config_cannot_be_written_leaves_no_directory(tmp_path, monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("agents.saved.directory.write_whole", full)
-    path = tmp_path / "runs/mine" if named else None
+    path = tmp_path / "runs/of/mine" if named else None
     with pytest.raises(RunDirError, match="No space left on device"):
         RunDir.create(path, "x", CONFIG)
     assert not [*(tmp_path / "runs").iterdir()]

@@ -36,3 +36,14 @@ def test_an_end_on_the_way_leaves_nothing(tmp_path):
         (making / "file").write_text("half")
         raise KeyboardInterrupt
     assert not any(tmp_path.iterdir())
+
+
+def test_directories_above_that_were_made_for_nothing_are_gone_too(tmp_path):
+    (tmp_path / "there").mkdir()
+    out = tmp_path / "there/new/newer/out"
+    with pytest.raises(KeyboardInterrupt), new_directory(out, RlCoreError):
+        raise KeyboardInterrupt
+    assert [*tmp_path.rglob("*")] == [tmp_path / "there"]
+    with new_directory(out, RlCoreError) as making:
+        (making / "file").touch()
+    assert (out / "file").exists()

@@ -293,8 +293,12 @@ def test_a_time_that_no_calendar_has_is_no_log_entry(path, time):
         read_log(path)
 
 
-def test_a_line_nested_too_deeply_is_no_log_entry(path):
-    path.write_bytes(b'{"value": ' + b"[" * 100_000 + b"\n")
+@pytest.mark.parametrize("deep", [9, 300, 100_000])
+def test_a_line_nested_too_deeply_is_no_log_entry(path, deep):
+    """Of some hundred levels it can be read, and not be shown as JSON again."""
+    nested = b"[" * deep + b"]" * deep
+    path.write_bytes(line(1, value=7).replace(b'"value": 7', b'"value": ' + nested))
+    assert nested in path.read_bytes()
     with pytest.raises(RunDirError, match="line 1 is no log entry"):
         read_log(path)
 

@@ -46,7 +46,10 @@ export class NumberField {
 
   /** Returns the number in the field; null if the text is not a number. */
   get() {
-    const text = this.field.value.trim().replaceAll(',', '');
+    const written = this.field.value.trim();
+    // Commas between thousands are left out. A decimal comma is no number: it would be another one.
+    const grouped = /^-?[1-9]\d{0,2}(,\d{3})+(\.\d+)?$/.test(written);
+    const text = grouped ? written.replaceAll(',', '') : written;
     if (text === this.exact?.text) return this.exact.value;
     if (text === '' || !Number.isFinite(Number(text))) return null;
     return Number(text);

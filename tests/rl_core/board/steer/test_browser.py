@@ -47,9 +47,12 @@ def test_a_refusal_is_shown_in_its_place_and_nothing_changes(tab, run):
     until(lambda: "in (0, 1]" in tab.knob("tau", ".note").text)
     assert "refused" in tab.knob("tau", ".note").get_attribute("class")
     assert read_log(run.log)[-1].taken is False
-    tab.write("tau", "often")
-    tab.knob("tau", "input[type=text]").send_keys("\n")
-    assert "no number" in tab.knob("tau", ".note").text
+    before = len(read_log(run.log))
+    for text in ("often", "0,5", "0,001", "1,0000"):  # a decimal comma would be another number
+        tab.write("tau", text)
+        tab.knob("tau", "input[type=text]").send_keys("\n")
+        assert "no number" in tab.knob("tau", ".note").text
+    assert len(read_log(run.log)) == before
     tab.knob("tau", "input[type=text]").send_keys("\ue00c")  # Escape
     assert tab.knob("tau", "input[type=text]").get_attribute("value") in ("1", "0.5")
 
