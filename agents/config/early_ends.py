@@ -1,4 +1,4 @@
-"""Schedules that end long before the run does, as in a run that was made longer."""
+"""Schedules that end long before the run does, and actions that come at its very end."""
 
 from __future__ import annotations
 
@@ -31,6 +31,17 @@ def early_ends(config: DqnConfig, *, resumed: bool = False) -> str | None:
         table = _in_shares(schedules[first], config.env_steps)
         advice = f"to follow the run's length: {key} = {{ {table} }}"
     return f"schedules end long before the run's {config.env_steps:,} env steps: {places}; {advice}"
+
+
+def actions_at_the_end(config: DqnConfig) -> str | None:
+    """Returns a line about planned actions that change the weights after the last update."""
+    last = [of.do for of in config.actions if of.planned.last(config.env_steps) == config.env_steps]
+    if not last:
+        return None
+    return (
+        f"actions: {', '.join(last)} is due at env step {config.env_steps:,}, where the run ends: "
+        f"its weights are saved after it; to leave that out: until = {config.env_steps - 1}"
+    )
 
 
 def _schedules(config: DqnConfig) -> dict[str, _WithEnd]:

@@ -489,7 +489,12 @@ class LearningKeys(Settings):
         effect="next env step; if the last phase was this long ago, one is due at once",
     )
     updates_per_learn: LiveInt = live(
-        1, ge=1, unit="updates", meaning="updates in one learning phase", effect="next phase"
+        1,
+        ge=1,
+        le=1_000_000,
+        unit="updates",
+        meaning="updates in one learning phase",
+        effect="next phase",
     )
     learning_rate: LiveFloat = live(1e-3, gt=0, unit="1", meaning="Adam's step size")
     # A smaller one could push weights out of float32.

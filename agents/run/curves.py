@@ -134,7 +134,7 @@ class Reporter:
         if not entry.taken:
             return
         self._points.text("control/changes", f"{entry.describe()}, by {entry.who}", entry.env_step)
-        if entry.name == "copy":
+        if entry.kind == "do" and entry.name == "copy":
             copied = copy_of(entry.value).member
             self._points.scalars({"population/copied": float(copied[1:])}, entry.env_step)
         # A schedule's way is in its `live/` curve; its corners alone would be dots.

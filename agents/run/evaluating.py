@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.dqn.choosing import Policy
 from agents.loops.evaluation import Returns, cut_note, evaluate
@@ -14,7 +15,19 @@ from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
 from agents.run.curves import Reporter
 from agents.run.terminal import Display
+from agents.saved.host import RunHost
 from rl_core.errors import EnvFault, RlCoreError
+
+
+def due_from(host: RunHost, config: DqnConfig, env_step: int) -> int:
+    """Returns the env step of a resumed run's next evaluation; one that is overdue stays so."""
+    due = host.next_evaluation
+    return due if due <= env_step else next_due(config, env_step)
+
+
+def next_due(config: DqnConfig, env_step: int) -> int:
+    """Returns the first env step after `env_step` at which an evaluation is due."""
+    return (env_step // config.eval_period + 1) * config.eval_period
 
 
 @dataclass

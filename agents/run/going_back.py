@@ -75,6 +75,19 @@ def require_fits(resumed: Resumed, agent: DqnAgent, envs: Envs) -> None:
     raise CheckpointError(f"checkpoint {number} {problem}")
 
 
+def remove_end(run: RunDir) -> None:
+    """Removes the files of a run's end; a run that goes on has none of them.
+
+    Raises:
+      RunDirError: it cannot be done.
+    """
+    try:
+        for name in OF_ITS_END:
+            (run.path / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise RunDirError(f"cannot resume {run.path}: {error.strerror}") from None
+
+
 def go_back(run: RunDir, events: Mapping[str, int]) -> None:
     """Drops everything that came after a moment.
 
@@ -90,8 +103,6 @@ def go_back(run: RunDir, events: Mapping[str, int]) -> None:
                 _cut(path, events[path.name])
             else:
                 path.unlink()
-        for name in OF_ITS_END:
-            (run.path / name).unlink(missing_ok=True)
     except OSError as error:
         raise RunDirError(f"cannot resume {run.path}: {error.strerror}") from None
 

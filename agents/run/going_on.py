@@ -15,7 +15,7 @@ from agents.data.run_dataset import as_kept, fill, with_dataset
 from agents.dqn.agent import DqnAgent
 from agents.run.actors import split_variables
 from agents.run.checkpoints import restore_agent
-from agents.run.going_back import go_back, require_as_it_was, require_fits
+from agents.run.going_back import go_back, remove_end, require_as_it_was, require_fits
 from agents.run.initial_weights import load_initial
 from agents.run.making import give_weights
 from agents.saved.directory import RunDir
@@ -136,6 +136,8 @@ class GoingOn:
     def cut_files(self) -> None:
         """Drops what came after that moment from the files; from here on they change."""
         note_return(self.directory.path)
+        # First: with the new config beside them a longer run would seem to be finished.
+        remove_end(self.directory)
         self.directory.change_config(self.config)
         number = self.resumed.checkpoint.number if self.resumed else None
         with contextlib.suppress(OSError):  # checkpoints left over cost room, nothing else

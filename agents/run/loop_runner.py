@@ -18,7 +18,7 @@ from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
 from agents.run.controlling import Controlling
 from agents.run.curves import Reporter
-from agents.run.evaluating import Evaluations
+from agents.run.evaluating import Evaluations, next_due
 from agents.run.exchanging import Exchanges
 from agents.run.saving import Saver
 from agents.run.terminal import Display
@@ -114,7 +114,10 @@ class LoopRunner:
         if not self._goes_on():
             return
         self._do_what_is_due()  # a checkpoint may have been taken before it was done
+        self._serve_while_halted()  # a command may have come meanwhile
         self._let_others_act()
+        if self.control.stopped:
+            return
         next_tick, next_env_step, next_time = self._next_due()
         agent, state, on_tick = self.agent, self.state, self.on_tick
         news, control, interrupt = self._news, self.control, self.control.interrupt
@@ -140,6 +143,7 @@ class LoopRunner:
                 return
             if is_due:
                 self._do_what_is_due()
+                self._serve_while_halted()
                 self._let_others_act()
                 next_tick, next_env_step, next_time = self._next_due()
             # A stop may have come meanwhile, say during an evaluation.
@@ -176,7 +180,7 @@ class LoopRunner:
             returns = self.evaluations.make(config.eval_episodes)
             if returns:
                 # Only now: an interrupted evaluation is made again after a resume.
-                self.evaluations.due += config.eval_period
+                self.evaluations.due = next_due(config, env_step)
                 self.saver.checkpoint(score=float(np.mean(returns)), must=True)
         elif self.saver.checkpoints.is_due(env_step):
             self.saver.checkpoint()

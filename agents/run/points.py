@@ -31,9 +31,9 @@ class Points:
 
     def scalars(self, values: Mapping[str, float], env_step: int) -> None:
         """Adds a point to each of several curves."""
-        for sink in self._sinks:
-            sink.scalars(values, env_step)
         self.last.update({tag: (env_step, value) for tag, value in values.items()})
+        for sink in self._sinks:
+            sink.scalars(dict(values), env_step)  # its own, with which it may do what it likes
 
     def extend(self, tag: str, env_step: int, value: float) -> None:
         """Adds a point, unless the curve goes as far already."""

@@ -85,9 +85,11 @@ class Recording:
             raise NothingRecorded(f"{run.path} recorded no step, so there is nothing to replay")
         self.arrivals = recorded_order(run.config(), run.control, self.end_tick)
         self.first_difference: int | None = None
+        self._compared = 0  # time steps
 
     def compare(self, first: int, checksums: np.ndarray, env_steps: np.ndarray) -> None:
         """Looks for the first time step that differs from the recording."""
+        self._compared = max(self._compared, first + len(checksums))
         recorded = self._trace[first : first + len(checksums)]
         (different,) = np.nonzero(checksums[: len(recorded)] != recorded)
         if len(different) and self.first_difference is None:
@@ -99,7 +101,9 @@ class Recording:
 
     def verdict(self, outcome: RunOutcome) -> Verdict:
         """Returns the comparison, once the repeat has ended."""
-        unknown = outcome.interrupted and self.first_difference is None
+        # It may also have been stopped by a command, or have failed earlier than the run.
+        short = self.traced and self._compared < min(len(self._trace), self.end_tick - 1)
+        unknown = (outcome.interrupted or short) and self.first_difference is None
         same = self.digest in (None, outcome.digest) and self.first_difference is None
         return Verdict(
             identical=same and not unknown,

@@ -17,7 +17,7 @@ from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
 from agents.run.controlling import Controlling, Watched
 from agents.run.curves import Reporter
-from agents.run.evaluating import Evaluations
+from agents.run.evaluating import Evaluations, due_from
 from agents.run.exchanging import Alone, Exchanged, Exchanges
 from agents.run.loop_runner import LoopRunner, NoOthers, OnTick, Repeat, Turns
 from agents.run.outcome import RunOutcome, summary
@@ -113,7 +113,8 @@ class Run:
         )
         self._evaluations = evaluations = Evaluations(
             agent, control, clock=clock, reporter=reporter, display=display,
-            safe_point=steering.safe_point, due=host.next_evaluation, give_turn=turns.give,
+            safe_point=steering.safe_point, due=due_from(host, config, state.env_step),
+            give_turn=turns.give,
         )  # fmt: skip
         controlling = Controlling.of(
             config, Watched(agent, state, reporter, display), host.controller,

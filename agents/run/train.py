@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from agents.config.early_ends import early_ends
+from agents.config.early_ends import actions_at_the_end, early_ends
 from agents.config.files import as_config, config_name
 from agents.config.model import DqnConfig
 from agents.controllers.choice import controller_of
@@ -98,6 +98,7 @@ def train(
             on_start(directory)
         if not repeat:
             warn(screen.console, early_ends(config))
+            warn(screen.console, actions_at_the_end(config))
         with stop_on_interrupt() as stop:
             stop_with(envs, stop.__bool__)
             return Run(

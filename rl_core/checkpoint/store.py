@@ -136,6 +136,8 @@ class CheckpointStore:
                 records[name] = _write(self._rows / name, save(dict(columns)))
             sync_directory(self._rows)
             self._write_directory(tick, score, variables, host, records)
+        except CheckpointError:
+            raise
         except OSError as error:
             raise CheckpointError(
                 f"cannot write {error.filename or self.directory}: {error.strerror}"

@@ -65,8 +65,7 @@ class RunClient:
     def send(self, commands: Sequence[Command]) -> None:
         """Puts commands into the inbox without waiting; raises the errors of `set`."""
         self._require_alive()
-        for command in commands:
-            submit(self.files, command)
+        self._submit(commands)
 
     def ask(self, commands: Sequence[Command]) -> list[Entry]:
         """Sends commands and waits for all answers; raises the errors of `set`."""
@@ -79,8 +78,19 @@ class RunClient:
         """
         self._require_alive()
         tail = LogTail(self.files.log, most=_MOST_BYTES)
-        letters = {command.id: submit(self.files, command) for command in commands}
-        return Asked(self.files, tail, letters, self._timeout)
+        return Asked(self.files, tail, self._submit(commands), self._timeout)
+
+    def _submit(self, commands: Sequence[Command]) -> dict[str, Path]:
+        """Puts all commands into the inbox, or none if one cannot be put there."""
+        letters: dict[str, Path] = {}
+        try:
+            for command in commands:
+                letters[command.id] = submit(self.files, command)
+        except BaseException:
+            for letter in letters.values():
+                _withdraw(letter)
+            raise
+        return letters
 
     def _require_alive(self) -> None:
         state, alive = read_state(self.files)

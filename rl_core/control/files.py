@@ -43,10 +43,14 @@ class ControlFiles:
             self.directory.mkdir(exist_ok=True)
             self.inbox.mkdir(exist_ok=True)
             self.inbox.chmod(0o700)
-            if not self.token.exists():
-                file = os.open(self.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            if not self.token.exists() or not self.token.stat().st_size:
+                # In one piece: an empty one would refuse everybody for ever.
+                new = self.token.with_name(f".token-{os.getpid()}")
+                new.unlink(missing_ok=True)
+                file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 with os.fdopen(file, "w") as token:
                     token.write(secrets.token_urlsafe(24) + "\n")
+                new.replace(self.token)
         except OSError as error:
             raise RunDirError(f"cannot write {self.directory}: {error.strerror}") from None
 

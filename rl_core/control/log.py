@@ -117,7 +117,6 @@ class ControlLog:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             self.closed = False
             os.ftruncate(self._file, self.length)
-            os.lseek(self._file, self.length, os.SEEK_SET)
         except OSError as error:
             raise RunDirError(f"cannot write {path}: {error.strerror}") from None
 
@@ -131,14 +130,16 @@ class ControlLog:
         data = b"".join(_lines(entries, self.length))
         end = self.length + len(data)
         try:
+            # At its place: whatever interrupts this, the next try writes over it.
+            position = self.length
             while data:
-                data = data[os.write(self._file, data) :]
+                written = os.pwrite(self._file, data, position)
+                data, position = data[written:], position + written
             os.fsync(self._file)
         except OSError as error:
             # Otherwise the next line would follow half a line.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self.length)
-            os.lseek(self._file, self.length, os.SEEK_SET)
             raise RunDirError(f"cannot write {self._path}: {error.strerror}") from None
         self.length = end
         self.ids.update(entry.id for entry in entries)

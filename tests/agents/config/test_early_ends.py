@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.config.early_ends import early_ends
+from agents.config.early_ends import actions_at_the_end, early_ends
 from agents.config.files import load_config, shipped_configs
 from agents.config.model import DqnConfig
 from rl_core.schedules import Constant, Geometric, Linear, Piecewise
@@ -88,3 +88,21 @@ def test_a_run_that_goes_on_longer_cannot_change_its_schedules_so_it_says_what_o
         "schedules end long before the run's 1,000 env steps: learning_rate at env step 400; its "
         "schedules stay as they began; --set or targetnet set gives another value"
     )
+
+
+@pytest.mark.parametrize(
+    ("action", "is_told"),
+    [
+        ({"every": 500}, True),
+        ({"every": 400}, False),
+        ({"every": 500, "until": 999}, False),
+        ({"every": 500, "until": 1_000}, True),
+    ],
+    ids=str,
+)
+def test_an_action_at_the_very_end_is_told(action, is_told):
+    """The weights that are saved are then freshly drawn ones, which never learned."""
+    line = actions_at_the_end(config(actions=[{"do": "reset", "block": "head"} | action]))
+    assert (line is not None) == is_told
+    if line:
+        assert "reset is due at env step 1,000" in line and "until = 999" in line

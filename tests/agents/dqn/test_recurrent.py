@@ -314,6 +314,11 @@ def test_units_are_scored_by_the_steps_that_are_learned_from(lab):
         agent.learn(1)
 
 
+def test_more_updates_of_a_phase_than_a_call_can_make_are_refused():
+    with pytest.raises(ConfigError, match=r"updates_per_learn must be .* in \[1, 1e\+06\]"):
+        DqnConfig(updates_per_learn=3_000_000_000)
+
+
 def test_steps_that_are_longer_than_the_replay_are_refused():
     with pytest.raises(ConfigError, match=r"at least 1,000,\d+ rows, .* n_step up to 1,000,000"):
         DqnConfig(recurrent="gru", n_step=1_000_000, replay_capacity=1_000)

@@ -264,3 +264,24 @@ def test_histograms_come_at_their_period_also_where_a_tick_is_longer_than_that_o
         reporter.tick(Tick(env_step, (), (), None, np.zeros(1), None))
     assert written == [160, 240, 320, 400]  # 100 lies before 160, 200 before 240, ...
     reporter.close()
+
+
+def test_a_live_value_of_ones_own_may_be_called_copy(tmp_path):
+    """As the action of population-based training, whose value names a member."""
+
+    def on_tick(agent, tick):
+        if tick.env_step == 60:
+            agent.hyperparameters["copy"] = 0.5
+
+    own = {"network": f"{__name__}:scaled", "live": {"copy": {"default": 1.0}}}
+    outcome = train(changed(env_steps=100, **own), tmp_path / "run", on_tick=on_tick)
+    found = scalars(outcome.run)
+    assert (60, 0.5) in found["control/copy"] and "population/copied" not in found
+
+
+def scaled(observation, live):
+    import tensorflow.compat.v1 as tf
+
+    from rl_core.graph.layers import dense
+
+    return tf.nn.relu(dense(observation * live["copy"], 8, "layer"))

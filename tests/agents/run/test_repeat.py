@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from agents.saved.directory import RunDir
 from rl_core.control.commands import do_command
 from rl_core.control.files import ControlFiles, submit
 from rl_core.control.state import read_state
+from rl_core.control.trace import read_trace
 from rl_core.errors import RlCoreError, RunDirError
 
 SHORT = {
@@ -219,6 +221,20 @@ def test_a_digest_that_was_tampered_with_is_found_out(copy):
     path.write_text(json.dumps(digest | {"digest": "0" * 64}))
     verdict = repeat(copy)
     assert not verdict.identical and verdict.first_difference is None
+
+
+def test_a_repetition_that_ends_too_soon_says_nothing_of_the_rest(copy):
+    """By `targetnet do stop` for instance: it is no difference, and not the whole either."""
+    recording = Recording(RunDir.open(copy))
+    trace = read_trace(ControlFiles(copy).trace)
+    half = len(trace) // 2
+    outcome = SimpleNamespace(interrupted=False, digest="0", env_steps=half)
+    recording.compare(0, trace[:half], np.arange(half))
+    verdict = recording.verdict(outcome)
+    assert verdict.interrupted and not verdict.identical and verdict.first_difference is None
+    recording.compare(half, trace[half:], np.arange(half, len(trace)))
+    outcome.digest = recording.digest
+    assert recording.verdict(outcome).identical
 
 
 def test_a_stopped_run_is_repeated_up_to_where_it_was_stopped(tmp_path):

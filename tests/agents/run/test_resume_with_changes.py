@@ -22,7 +22,7 @@ from rl_core.errors import (
     UnknownName,
 )
 from rl_core.schedules import Linear, Piecewise
-from tests.agents.run.interrupting import Crash, crash_at
+from tests.agents.run.interrupting import Crash, crash_at, curves
 
 pytestmark = pytest.mark.usefixtures("none_left_out")
 CONFIG = DqnConfig(
@@ -153,6 +153,31 @@ SHARES = CONFIG.model_copy(
         "epsilon": Piecewise(fractions=[[0.0, 1.0], [0.9, 0.1]]),
     }
 )
+
+
+@pytest.mark.parametrize(
+    ("period", "due"), [(100, [300, 400, 500]), (1_000, []), (260, [520])], ids=str
+)
+def test_another_period_of_evaluations_holds_from_here_on(tmp_path, period, due):
+    run = begun(tmp_path / "run", 300)  # its last checkpoint is at 260
+    before = [step for step, _ in curves(run, complete=False).get("evaluation/return", [])]
+    resume(run, changes=[f"eval_period={period}"])
+    after = [step for step, _ in curves(run)["evaluation/return"]]
+    kept = [step for step in before if step <= 260]
+    assert after == [*kept, *due, 600]  # the last is the final one
+
+
+def test_a_kill_before_the_config_of_a_longer_run_leaves_no_end_beside_it(tmp_path, monkeypatch):
+    """Else it would seem to be finished for ever."""
+    train(CONFIG, tmp_path / "run")
+    longer = CONFIG.model_copy(update={"env_steps": 700})
+    monkeypatch.setattr("agents.run.going_on.go_back", crash)
+    with pytest.raises(Crash):
+        resume(tmp_path / "run", longer)
+    directory = RunDir(tmp_path / "run")
+    assert directory.config().env_steps == 700 and not directory.has_result()
+    monkeypatch.undo()
+    assert resume(tmp_path / "run", longer).env_steps == 700
 
 
 def test_a_longer_run_keeps_the_env_steps_of_its_shares_so_that_its_past_can_be_repeated(tmp_path):

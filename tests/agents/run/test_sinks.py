@@ -186,3 +186,15 @@ def test_params_are_a_flat_table_with_ones_own_values_and_schedules_as_text():
     assert params["live.a"] == 0.5 and params["hidden"] == [8]
     assert params["live.b"] == "linear from 1 to 0 over env steps 0 to 10"
     assert params["epsilon"].startswith("linear from 1 to 0.05") and "live" not in params
+
+
+def test_a_sink_may_do_what_it_likes_with_its_points(tmp_path):
+    class Greedy(Two):
+        def scalars(self, values, env_step):
+            values.clear()
+            values["note"] = "x"
+
+    greedy, other = Greedy(), Two()
+    outcome = train(CONFIG, tmp_path / "run", on_tick=steer, console=None, sinks=[greedy, other])
+    assert other.points == in_event_files(outcome.run)[0]
+    assert (outcome.run / "result.json").exists()

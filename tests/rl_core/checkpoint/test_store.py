@@ -24,6 +24,15 @@ def test_no_directory_is_no_checkpoint(directory):
     assert not directory.exists()
 
 
+def test_the_reason_of_rows_that_cannot_be_given_is_told(directory):
+    def rows():
+        raise CheckpointError("the disk is slower than the replay")
+        yield
+
+    with pytest.raises(CheckpointError, match=r"^the disk is slower than the replay$"):
+        CheckpointStore(directory).write(1, {}, {}, {}, rows())
+
+
 def test_a_checkpoint_comes_back_as_it_was_written(history):
     history.write()
     checkpoint = history.store.latest()

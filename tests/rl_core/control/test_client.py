@@ -74,6 +74,25 @@ def test_a_killed_run_is_called_killed(tmp_path, fake_run):
     assert list((tmp_path / "run" / "control" / "inbox").iterdir()) == []
 
 
+def test_of_several_commands_all_are_sent_or_none(run, monkeypatch):
+    sent = []
+
+    def full(files, command):
+        if sent:
+            raise RunDirError("cannot write: No space left on device")
+        sent.append(submit(files, command))
+        return sent[0]
+
+    monkeypatch.setattr("rl_core.control.client.submit", full)
+    monkeypatch.setattr("rl_core.control.client.is_alive", lambda files: True)
+    commands = [set_command("tau", 0.5, "cli"), set_command("sync_period", 5, "cli")]
+    for send in (RunClient(run).send, RunClient(run).begin):
+        sent.clear()
+        with pytest.raises(RunDirError, match="No space left"):
+            send(commands)
+        assert not sent[0].exists()
+
+
 def test_a_run_that_does_not_answer_in_time_has_its_command_withdrawn(tmp_path, fake_run):
     with start(tmp_path / "run", fake_run) as process:
         process.send_signal(signal.SIGSTOP)  # alive, but busy with something else

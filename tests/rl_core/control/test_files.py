@@ -158,6 +158,21 @@ def test_no_state_is_one_clear_line(tmp_path):
 # The lock.
 
 
+@pytest.mark.parametrize("left", [None, ""])
+def test_a_token_is_made_once_and_one_that_was_left_empty_anew(tmp_path, left):
+    """A full disk leaves it so, and an empty one would refuse everybody."""
+    files = ControlFiles(tmp_path)
+    if left is not None:
+        files.directory.mkdir()
+        files.token.write_text(left)
+    files.make()
+    token = files.token.read_text()
+    assert len(token) > 30 and files.token.stat().st_mode & 0o777 == 0o600
+    files.make()
+    assert files.token.read_text() == token
+    assert {path.name for path in files.directory.iterdir()} == {"inbox", "token"}
+
+
 def test_a_run_is_alive_while_it_holds_its_lock(tmp_path):
     files = ControlFiles(tmp_path)
     assert not is_alive(files)

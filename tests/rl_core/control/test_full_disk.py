@@ -18,19 +18,19 @@ def disk(monkeypatch):
     class Disk:
         full = False
 
-    write, write_whole = os.write, state_module.write_whole
+    write, write_whole = os.pwrite, state_module.write_whole
 
-    def write_or_not(file, data):
+    def write_or_not(file, data, at):
         if Disk.full:
             raise FULL
-        return write(file, data)
+        return write(file, data, at)
 
     def write_whole_or_not(path, data, **settings):
         if Disk.full:
             raise FULL
         write_whole(path, data, **settings)
 
-    monkeypatch.setattr(os, "write", write_or_not)
+    monkeypatch.setattr(os, "pwrite", write_or_not)
     monkeypatch.setattr(state_module, "write_whole", write_whole_or_not)
     return Disk
 

@@ -38,9 +38,9 @@ def strict(text):
 
 def test_entries_are_synced_once_before_append_returns(path, monkeypatch):
     tape = []
-    write, fsync = os.write, os.fsync
+    write, fsync = os.pwrite, os.fsync
     log = ControlLog(path)
-    monkeypatch.setattr(os, "write", lambda f, d: (tape.append("write"), write(f, d))[1])
+    monkeypatch.setattr(os, "pwrite", lambda *of: (tape.append("write"), write(*of))[1])
     monkeypatch.setattr(os, "fsync", lambda f: (tape.append("fsync"), fsync(f))[1])
     log.append([entry(1), entry(2), entry(3)])
     assert tape == ["write", "fsync"]
@@ -48,8 +48,8 @@ def test_entries_are_synced_once_before_append_returns(path, monkeypatch):
 
 
 def test_a_write_that_is_cut_short_is_completed(path, monkeypatch):
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:7]))
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, data[:7], at))
     ControlLog(path).append([entry(1), entry(2)])
     assert read_log(path) == [entry(1), entry(2)]
 
@@ -58,20 +58,36 @@ def test_a_write_that_failed_halfway_does_not_damage_what_comes_after(path, monk
     """A full disk, which somebody then empties: the run goes on, and so must its log."""
     log = ControlLog(path)
     log.append([entry(1)])
-    write, written = os.write, []
+    write, written = os.pwrite, []
 
-    def fills_up(file, data):
+    def fills_up(file, data, at):
         if written:
             raise OSError(28, "No space left on device")
-        written.append(write(file, data[:10]))
+        written.append(write(file, data[:10], at))
         return written[0]
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", fills_up)
+        patch.setattr(os, "pwrite", fills_up)
         with pytest.raises(OSError, match="No space left"):
             log.append([entry(2)])
     log.append([entry(3)])
     assert read_log(path) == [entry(1), entry(3)]
+
+
+def test_a_second_ctrl_c_while_it_is_synced_leaves_no_line_twice(path, monkeypatch):
+    """The run closes then, and appends what it has not appended."""
+    log = ControlLog(path)
+    log.append([entry(1)])
+
+    def interrupted(file):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            log.append([entry(2)])
+    log.append([entry(2), entry(3)])
+    assert read_log(path) == [entry(1), entry(2), entry(3)]
 
 
 def test_the_ids_of_all_lines_are_known_after_reopening(path):

@@ -126,12 +126,13 @@ def crash_everywhere(tmp_path, monkeypatch):
 
         return call
 
-    def half_a_write(file, data):
-        """As a power cut leaves it; the whole comes over it."""
-        here = os.lseek(file, 0, os.SEEK_CUR)
-        os.pwrite(file, bytes(data[: len(data) // 2]), here)
+    write = os.pwrite
 
-    monkeypatch.setattr(os, "write", watched(os.write, half_a_write))
+    def half_a_write(file, data, at):
+        """As a power cut leaves it; the whole comes over it."""
+        write(file, bytes(data[: len(data) // 2]), at)
+
+    monkeypatch.setattr(os, "pwrite", watched(write, half_a_write))
     monkeypatch.setattr(os, "unlink", watched(os.unlink))
 
     def run(names):
