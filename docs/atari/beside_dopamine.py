@@ -41,7 +41,7 @@ no such figure. *Hours* are those of a process that shared two cores with two ot
 with tests, for a part of them. Nothing was tuned on these seeds.
 
 One seed of a game says little of Freeway, where one of Dopamine's five never left 0. On Pong ours
-is behind all five of Dopamine's QR-DQN. Why was not tried out yet. What differs is named above, and:
+is behind all five of Dopamine's QR-DQN. Why was not tried out. What differs is named above, and:
 gradients are clipped at a norm of 10, which Dopamine's are not, and which most of Pong's pass (12
 to 51, `learn/gradient_norm`); and weights of at most 1 make smaller gradients, which with an
 epsilon of Adam as large as here are smaller steps.
