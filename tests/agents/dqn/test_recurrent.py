@@ -222,7 +222,7 @@ def test_n_step_cannot_be_longer_than_sequences_have_room_for(lab):
         ({"loop": "remote", "replay_capacity": 9_000}, "actors of loop = 'remote' keep none"),
         (
             {"replay_capacity": 17},
-            "replay_capacity of at least 18 rows, for burn_in = 3 and sequence_length = 4, got 17",
+            "at least 18 rows, for burn_in = 3, sequence_length = 4 and n_step up to 1, got 17",
         ),
         ({"recurrent": "gro"}, "gru"),
         ({"value_rescaling": True, "head": "quantile"}, "value_rescaling is of expected returns"),
