@@ -176,8 +176,9 @@ class Steering:
         """Answers the new letters and removes all; returns True if any was new."""
         any_new = False
         for letter in letters:
-            if not self._recorder.knows(letter.id) and letter.path.exists():
-                # One that is gone was withdrawn while those before it were answered.
+            # One that is gone was withdrawn while those before it were answered.
+            is_there = letter.path.is_symlink() or letter.path.exists()
+            if is_there and not self._recorder.knows(letter.id):
                 of, any_new = letter.command, True
                 self._recorder.wait(
                     self._changes.tried(of.id, *of.what, of.who, of.value, asked=of.time)

@@ -93,7 +93,10 @@ def fill(agent: Any, num_actions: int) -> None:
             "terminated": age == _EPISODE - 1,
             "autoreset": age == 0,
         }
-        agent.store({name: column[:, None] for name, column in columns.items()})  # [P, 1, ...]
+        most = agent.replay.rows.most_at_once
+    for first in range(0, len(columns["action"]), most):
+        piece = {name: of[first : first + most, None] for name, of in columns.items()}
+        agent.store(piece)  # [P, 1, ...]
 
 
 def part(setup: dict[str, Any]) -> Work:
