@@ -170,6 +170,7 @@ def test_pairing_by_sorted_names(evaluate):
     np.testing.assert_array_equal(evaluate(copies), [[1, 1], [2, 2], [10, 10]])
 
 
+@pytest.mark.thorough
 def test_seed_ignored(lab):
     """Of weights, of exploration, of the envs and of batches."""
     agents, weights = [], []
@@ -193,6 +194,7 @@ def test_seed_ignored(lab):
         assert np.array_equal(first, again) and not np.array_equal(first, other)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
 def test_a_live_learning_rate_overwritten(updates):
     """By the config's schedule, at the next update."""
@@ -226,6 +228,7 @@ def test_importance_weights_not_normalised(lab):
     assert weighted.loss == pytest.approx(by_hand, rel=1e-4)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_epsilon_schedule_counted_in_calls_not_env_steps(num_envs):
     """Nor in time steps: three envs reach its end in a third of them, and are greedy from then."""

@@ -186,6 +186,7 @@ def require_the_same(one, many, steps, *, last_frames=True):
 every_game = pytest.mark.parametrize("game", ["Pong", "Breakout", "Freeway", "SpaceInvaders"])
 
 
+@pytest.mark.cases(1)
 @every_game
 def test_a_single_env_and_ales_vector_env_show_the_same_frame_by_frame(game):
     """Without sticky actions: these are other draws in the two."""
@@ -246,6 +247,7 @@ def of_both_kinds(game, way, **kwargs):
     )  # fmt: skip
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("game", THAT_MATTER)
 @pytest.mark.parametrize("way", ["single", "vector"])
 def test_the_actions_that_matter_are_those_of_their_names_among_all_18(game, way):

@@ -64,6 +64,7 @@ def copied(step):
     return [np.array(column) for column in columns if column is not None]
 
 
+@pytest.mark.cases(39)
 @pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize("steps", [1, 9, 40, 150])
 @pytest.mark.parametrize("env_id", ENV_IDS)

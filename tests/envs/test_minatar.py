@@ -39,6 +39,7 @@ def test_observations_are_bool_planes_and_version_0_has_all_six_actions(name, mi
         envs.close()
 
 
+@pytest.mark.cases(3)
 @EVERY_GAME
 @pytest.mark.filterwarnings("ignore")
 def test_each_step_is_the_packages_own(game):

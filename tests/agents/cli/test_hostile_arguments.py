@@ -49,6 +49,7 @@ def refused(tmp_path, monkeypatch, capsys):
     return refused
 
 
+@pytest.mark.cases(92)
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_hostile_path_is_refused_by_every_command(refused, command, path):
@@ -67,6 +68,7 @@ def test_an_empty_path_is_no_current_directory(refused, command):
     refused([word.replace("PATH", "") for word in command.split()])
 
 
+@pytest.mark.cases(21)
 @pytest.mark.parametrize("long", ["9" * 5_000, "x" * 20_000], ids=["digits", "letters"])
 @pytest.mark.parametrize("command", VALUES)
 def test_a_hostile_value_is_refused_by_every_command(refused, command, long):

@@ -74,6 +74,7 @@ def refused(capsys, folder, *arguments):
 # Mistakes.
 
 
+@pytest.mark.cases(21)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -299,6 +300,7 @@ def test_version_is_that_of_the_packages_that_count_without_importing_them():
     assert imported == "set()"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "renames",
     [["--rename", "torso=t", "head=h"], ["--rename", "torso=t", "--rename", "head=h"]],
@@ -373,6 +375,7 @@ def test_a_mistake_in_a_process_of_its_own_is_one_line_too(here):
     assert [path.name for path in here.iterdir()] == ["short.toml"]
 
 
+@pytest.mark.thorough
 def test_ctrl_c_stops_with_code_130_and_weights_that_eval_can_use(here, capsys):
     command = [sys.executable, "-m", "agents.cli", "train", "short.toml", "--run", "mine"]
     command += ["--set", "env_steps=100_000_000", "eval_period=500"]

@@ -89,6 +89,7 @@ def test_help_imports_the_parser_and_nothing_else():
     assert len(modules) < 250  # 166 with Python 3.11; 50 are the parser's
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "arguments",
     [

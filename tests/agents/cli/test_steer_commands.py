@@ -97,6 +97,7 @@ def published(run, name, value):
 WHERE = r" at update [\d,]+ \(env step [\d,]+\)\n"
 
 
+@pytest.mark.thorough
 def test_set_prints_the_change_and_where_it_landed(capsys, long):
     ran(capsys, "set", long, "sync_period=500")
     code, out, err = ran(capsys, "set", long, "sync_period=50")

@@ -369,6 +369,7 @@ def on_the_first_node(monkeypatch, method, error):
 FULL = OSError(28, "No space left on device")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("method", "error", "said_of_it"),
     [

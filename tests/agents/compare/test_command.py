@@ -43,6 +43,7 @@ def table(page, title):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
+@pytest.mark.thorough
 def test_arms_are_chosen_on_tuning_seeds_and_compared_on_fresh_ones(comparison, capsys):
     assert compare() == 0
     found = rows()
@@ -79,6 +80,7 @@ def test_arms_are_chosen_on_tuning_seeds_and_compared_on_fresh_ones(comparison, 
     assert "page: comparison/page.md" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_fresh_seeds_choose_nothing(comparison):
     compare()
     path = Path("comparison/rows/CartPole/hard-10.json")
@@ -92,6 +94,7 @@ def test_fresh_seeds_choose_nothing(comparison):
     assert table(page, "## Chosen on tuning seeds")[0][:2] == ["CartPole", "`hard-100`"]
 
 
+@pytest.mark.thorough
 def test_the_page_says_what_the_curves_showed_in_the_second_quarter(comparison):
     compare()
     for seed, of in (("5000", 2.0), ("5001", 4.0), ("5002", 9.0)):
@@ -114,6 +117,7 @@ def test_the_page_says_what_the_curves_showed_in_the_second_quarter(comparison):
     assert table(page, "### What the curves show on CartPole")[0][q_mean] == "-"
 
 
+@pytest.mark.thorough
 def test_the_same_command_trains_nothing_again_and_writes_the_same_page(comparison):
     compare()
     page = Path("comparison/page.md").read_bytes()
@@ -129,6 +133,7 @@ def test_the_same_command_trains_nothing_again_and_writes_the_same_page(comparis
     assert row.read_text() == text
 
 
+@pytest.mark.thorough
 def test_an_interrupted_comparison_goes_on_in_the_same_directories(comparison):
     comparison(fail="all")
     compare()
@@ -139,6 +144,7 @@ def test_an_interrupted_comparison_goes_on_in_the_same_directories(comparison):
     assert before and {*before} < {of.name for of in Path("comparison/runs").glob("*.toml")}
 
 
+@pytest.mark.thorough
 def test_only_what_is_missing_is_trained(comparison):
     compare()
     before = {*Path("comparison/runs").glob("*.toml")}
@@ -158,6 +164,7 @@ def members_of(file):
     return [of["seed"] for of in tomllib.loads(file.read_text())["members"]]
 
 
+@pytest.mark.thorough
 def test_a_population_has_runs_of_one_form(comparison):
     assert compare() == 0
     files, differ = [*Path("comparison/runs").glob("*.toml")], []
@@ -169,6 +176,7 @@ def test_a_population_has_runs_of_one_form(comparison):
     assert files and set.union(*differ) == {"sync_period", "tau"}
 
 
+@pytest.mark.thorough
 def test_arms_that_are_alike_have_their_runs_in_common(comparison):
     """One period for all envs is a hard copy like others; no population has two members alike."""
     comparison(("values = [20, 60]", "values = [100, 60]"), ("set = {double = false}", ""))
@@ -186,6 +194,7 @@ def test_arms_that_are_alike_have_their_runs_in_common(comparison):
     assert compare("--verify", "CartPole/other-100/5001") == 0
 
 
+@pytest.mark.thorough
 def test_two_processes_at_once_are_one_too_many(comparison):
     Path("comparison/rows").mkdir(parents=True)
     lock = FileLock(Path("comparison/rows/lock"), "held")
@@ -195,6 +204,7 @@ def test_two_processes_at_once_are_one_too_many(comparison):
     assert compare() == 0
 
 
+@pytest.mark.thorough
 def test_a_run_that_failed_is_told_and_there_is_no_page(comparison, capsys):
     comparison(fail="all")
     assert compare() == 1
@@ -202,6 +212,7 @@ def test_a_run_that_failed_is_told_and_there_is_no_page(comparison, capsys):
     assert not Path("comparison/page.md").exists()
 
 
+@pytest.mark.thorough
 def test_one_member_that_failed_takes_nothing_from_the_others(comparison, capsys):
     comparison(fail="1")
     assert compare() == 1
@@ -218,6 +229,7 @@ def tuning_populations():
     return {of.name for of in files if min(members_of(of)) < 1_000}
 
 
+@pytest.mark.thorough
 def test_the_way_that_had_as_much_tuning_is_compared_with_besides(comparison):
     comparison(('differences = ["other", "alone"]', 'differences = ["alone"]\nagainst = "other"'))
     assert compare() == 0
@@ -228,6 +240,7 @@ def test_the_way_that_had_as_much_tuning_is_compared_with_besides(comparison):
     ]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_quarters_and_the_best_of_all_constants_are_on_the_page(comparison):
     """Another's 60 is further from the best period of the formula than hard's 100."""
     comparison(
@@ -307,6 +320,7 @@ def test_a_run_that_was_paused_or_stopped_has_the_same_bits_and_is_kept(tmp_path
     assert [*kept.seeds] == [7]
 
 
+@pytest.mark.thorough
 def test_a_population_of_what_was_left_goes_on_in_its_directory_too(comparison):
     """A fourth seed comes in a population of its own; another run of it is finished meanwhile."""
     compare()
@@ -332,6 +346,7 @@ def test_a_page_of_what_is_finished_wants_all_of_it(comparison):
         compare("--finished")
 
 
+@pytest.mark.thorough
 def test_one_run_is_trained_again_and_compared(comparison, capsys):
     compare()
     assert compare("--verify", "CartPole/hard-100/5001") == 0
@@ -417,6 +432,7 @@ def test_a_mistake_in_the_file_is_one_line(comparison, change, said):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.thorough
 def test_rows_of_another_config_are_refused(comparison):
     compare()
     comparison(("set = {sync_period = 5}", "set = {sync_period = 6}"))
@@ -424,6 +440,7 @@ def test_rows_of_another_config_are_refused(comparison):
         compare()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "damage", ["", "{", '{"seeds": 3}', "[" * 5_000], ids=["empty", "cut", "other", "deep"]
 )
@@ -435,6 +452,7 @@ def test_a_damaged_row_is_one_line(comparison, damage):
         compare()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -453,6 +471,7 @@ def test_numbers_that_no_run_has_are_damage(comparison, key, value):
         compare("--finished")
 
 
+@pytest.mark.thorough
 def test_each_seed_keeps_the_versions_that_made_it(comparison):
     compare()
     path = Path("comparison/rows/CartPole/alone.json")

@@ -8,6 +8,7 @@ from agents.compare.pictures import draw
 from agents.results.statistics import Estimate
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("label", ["$_$", "a $ sign", "two $\\frac{$ signs", "tau = 0.01"])
 def test_a_label_is_no_formula(tmp_path, label):
     lines = {"area": {label: [(1.0, Estimate(2.0, None)), (10.0, Estimate(3.0, None))]}}

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[3]
 ROWS = "docs/rows/study_period"
 
 
+@pytest.mark.thorough
 def test_the_evidence_is_what_the_script_prints():
     page = (ROOT / "docs/study_evidence.md").read_text()
     assert f"\npython docs/study/evidence.py {ROWS} > docs/study_evidence.md\n" in page

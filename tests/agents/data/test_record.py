@@ -162,6 +162,7 @@ OF_PARTS = SHORT | {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_parts_pictures_and_masks_are_recorded_without_loss(tmp_path):
     """Minari stores pictures of this size as JPEG unless it is told not to."""
     run = train(DqnConfig(**OF_PARTS), tmp_path / "run", console=None).run
@@ -214,6 +215,7 @@ def kept_by_hand(config, run):
     return rows
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("stack", [1, 3])
 def test_a_replay_memory_is_recorded_as_the_transitions_that_it_holds(stack, tmp_path):
     """Beside a slow twin that kept all steps; the ring was written over more than once."""

@@ -82,6 +82,7 @@ def require_equal(found, wanted):
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("stack", [1, 3])
 def test_the_replay_has_exactly_the_datasets_transitions(tmp_path, stack):
     path = written(tmp_path / "random-v0")
@@ -106,6 +107,7 @@ def test_a_dataset_of_one_step_can_be_learned_from(tmp_path):
     agent.learn(3)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_what_is_sampled_is_of_the_dataset(tmp_path, n_step):
     """By the TD errors of an update: of returns over n steps that end where an episode does."""

@@ -248,6 +248,7 @@ def test_what_is_compiled(lab, calls, settings):
     agent.close()
 
 
+@pytest.mark.thorough
 def test_a_digest_between_two_phases_changes_nothing_and_tells_them_apart(lab):
     looked_at, alone = (lab.filled(updates_per_learn=4) for _ in range(2))
     looked_at.learn(4)
@@ -281,6 +282,7 @@ def test_single_and_fused_updates_may_alternate(lab):
         np.testing.assert_allclose(mixed.state.weights()[name], value, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("dtype", [np.uint8, np.bool_])
 def test_observations_of_bytes_and_bools_are_learned_from(lab, dtype):
     from agents.dqn.agent import DqnAgent

@@ -24,6 +24,7 @@ def test_the_average_begins_with_the_online_weights(lab):
         np.testing.assert_array_equal(average[name], weights)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("settings", [{}, {"updates_per_learn": 5}], ids=["single", "fused"])
 def test_every_update_moves_it_by_the_share_that_the_decay_leaves(lab, settings):
     """The formula in NumPy, along the weights of a twin that averages nothing."""

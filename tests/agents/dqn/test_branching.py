@@ -128,6 +128,7 @@ def in_slow_runs(names, fast):
     return [n if n in fast else pytest.param(n, marks=pytest.mark.slow) for n in names]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("sizes", [SIZES, EQUAL], ids=["unequal", "equal"])
 @pytest.mark.parametrize("kind", in_slow_runs(KINDS, ["double", "dueling, deep branches"]))
 @pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
@@ -174,6 +175,7 @@ def priority_of(agent):
     return saved[name].max()
 
 
+@pytest.mark.thorough
 def test_the_priority_is_the_sum_of_the_branches_errors(lab):
     agent, _ = one_transition(lab, prioritized=True)
     scatter(lab, agent)
@@ -312,6 +314,7 @@ TOGETHER = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", in_slow_runs(TOGETHER, ["histograms"]))
 def test_what_goes_together_learns_and_comes_back_bit_for_bit(lab, kind):
     def learned(seed=0):
@@ -356,6 +359,7 @@ def test_a_compiled_phase_is_as_many_single_updates(lab, sizes):
     assert lab.operations(agent) == operations
 
 
+@pytest.mark.thorough
 def test_waiting_rows_change_no_bit(lab):
     digests = []
     for waiting in (True, False):

@@ -48,6 +48,7 @@ def one_transition(lab, **settings):
 # What is learned.
 
 
+@pytest.mark.thorough
 @FORMS
 @pytest.mark.parametrize("double", [False, True], ids=["", "double"])
 @pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
@@ -81,6 +82,7 @@ def test_the_priority_is_the_mean_over_the_chain(lab):
 # The two clocks.
 
 
+@pytest.mark.thorough
 @FORMS
 @pytest.mark.parametrize("updates", [1, 4, 7], ids=["single", "four fused", "seven fused"])
 def test_the_window_shifts_and_the_copies_are_refreshed_as_in_the_slow_twin(lab, form, updates):
@@ -126,6 +128,7 @@ def assert_same(first, second):
         np.testing.assert_array_equal(value, second[name], err_msg=name)
 
 
+@pytest.mark.thorough
 @FORMS
 def test_single_and_fused_updates_have_the_same_weights(lab, form):
     one, many = (lab.filled(**form, **SHIFTS, updates_per_learn=8) for _ in range(2))
@@ -178,6 +181,7 @@ def test_both_periods_are_live(lab):
     assert all(np.abs(first[n] - second[n]).max() < 0.1 for n in first)
 
 
+@pytest.mark.thorough
 @FORMS
 def test_a_sync_by_hand_moves_every_network_one_place_on(lab, form):
     agent = lab.filled(**form, sync_period=1_000)
@@ -193,6 +197,7 @@ def test_a_sync_by_hand_moves_every_network_one_place_on(lab, form):
 # Acting.
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", [0.0, 0.5])
 def test_each_network_acts_as_often_and_the_greedy_policy_is_the_first_ones(lab, epsilon):
     # Also where chance decides half of the actions: who acts does not follow from that.
@@ -211,6 +216,7 @@ def test_each_network_acts_as_often_and_the_greedy_policy_is_the_first_ones(lab,
     assert (agent.q_values(np.zeros((1, 2), np.float32))[0] == [1, 0, 0]).all()
 
 
+@pytest.mark.thorough
 def test_envs_and_time_steps_draw_their_networks_independently(lab):
     agent = lab.agent(**OWN, num_envs=8, epsilon=0.0)
     online = lab.weights(agent, "online")
@@ -257,6 +263,7 @@ def test_tau_and_the_period_of_refreshes_are_live_only_where_they_do_something(l
         plain.hyperparameters["refresh_period"] = 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "more",
     [

@@ -14,6 +14,7 @@ def logsumexp(q):
     return np.log(np.exp(np.float64(q)).sum())
 
 
+@pytest.mark.cases(1)
 @SINGLE_AND_FUSED
 def test_the_very_next_update_adds_the_penalty_and_leaves_the_td_error(lab, updates):
     agent = lab.agent(discount=0.5, learning_rate=1e-12, loss="squared", **PREPARED)
@@ -28,6 +29,7 @@ def test_the_very_next_update_adds_the_penalty_and_leaves_the_td_error(lab, upda
     assert on.loss - off.loss == pytest.approx(penalty, rel=1e-4)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", ["quantile", "categorical", "implicit"])
 def test_of_a_distribution_the_means_are_penalized(lab, kind):
     settings = PREPARED | KINDS[kind] | {"discount": 0.0}
@@ -43,6 +45,7 @@ def test_of_a_distribution_the_means_are_penalized(lab, kind):
     assert on.loss - off.loss == pytest.approx(wanted, abs=0.1 if kind == "implicit" else 1e-4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_prepared_and_off_changes_no_bit_and_on_it_does(lab, kind):
     settings = KINDS[kind] | {"updates_per_learn": 2, "sync_period": 3}
@@ -55,6 +58,7 @@ def test_what_is_prepared_and_off_changes_no_bit_and_on_it_does(lab, kind):
         assert lab.same(plain.state.weights(), prepared.state.weights()) == (weight == 0.0)
 
 
+@pytest.mark.thorough
 def test_at_0_no_operation_is_built_for_it_and_none_when_it_is_set(lab, own_agents):
     plain, prepared = lab.filled(), lab.filled(**PREPARED)
     assert lab.operations(plain) < lab.operations(prepared)
@@ -83,6 +87,7 @@ def test_it_draws_the_values_of_other_actions_down(lab):
     assert gaps[1] > gaps[0] + 0.5
 
 
+@pytest.mark.thorough
 def test_priorities_are_of_the_td_error_alone(lab):
     settings = {"head": "quantile", "quantiles": 5, "prioritized": True, "cql_weight": 0.5}
     with_penalty, without = lab.filled(**settings), lab.filled(**settings)

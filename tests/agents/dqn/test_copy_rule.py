@@ -63,6 +63,7 @@ RULES = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("rule", RULES)
 def test_the_target_is_copied_when_a_twin_in_python_says_so(lab, rule):
     agent, twin, copied = lab.filled(**RULED, learning_rate=0.02), Twin(), []
@@ -109,6 +110,7 @@ def test_a_period_grows_by_its_share_at_each_copy(lab):
         assert agent.learner.target_age == wanted
 
 
+@pytest.mark.thorough
 def test_updates_in_one_call_decide_as_single_ones_do(lab):
     """Against copies of the first call, so a decision that lags by a call would be found."""
     single, fused = (lab.filled(**RULED) for _ in range(2))
@@ -170,6 +172,7 @@ def test_a_checkpoint_has_all_of_it(lab):
     assert other.state.digest() == agent.state.digest()
 
 
+@pytest.mark.thorough
 def test_a_rewind_goes_back_to_the_period_of_then(lab):
     agent = lab.filled(**RULED, past_states=2)
     agent.hyperparameters.update(sync_period=2, sync_growth=0.5)

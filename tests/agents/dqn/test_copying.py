@@ -89,6 +89,7 @@ def test_so_does_one_that_learns_jointly():
     all_of.close()
 
 
+@pytest.mark.thorough
 def test_what_a_member_took_over_is_undone_by_a_rewind():
     all_of = population(configs("scalar", past_states=2))
     giver, taker = all_of.members

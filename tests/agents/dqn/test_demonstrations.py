@@ -79,6 +79,7 @@ def one_of_each(lab, reward=3.0, **settings):
     return agent, shown, own
 
 
+@pytest.mark.thorough
 @SINGLE_AND_FUSED
 def test_the_margin_is_added_to_the_loss_of_demonstrations_alone(lab, updates):
     agent, shown, own = one_of_each(lab, batch_size=32, loss="squared", **PREPARED)
@@ -123,6 +124,7 @@ def margin_of(agent, rows=None):
     return stats.loss - np.mean(0.5 * np.square(stats.td_error))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", ["quantile", "categorical", "implicit"])
 def test_of_a_distribution_the_means_are_compared(lab, kind):
     settings = PREPARED | KINDS[kind] | BEGUN | {"discount": 0.0}
@@ -138,6 +140,7 @@ def test_of_a_distribution_the_means_are_compared(lab, kind):
     assert on.loss - off.loss == pytest.approx(above(q, action), abs=tolerance)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_prepared_and_off_changes_no_bit_and_on_it_does(lab, kind):
     settings = KINDS[kind] | BEGUN | {"updates_per_learn": 2, "sync_period": 3}
@@ -151,6 +154,7 @@ def test_what_is_prepared_and_off_changes_no_bit_and_on_it_does(lab, kind):
         assert lab.same(plain.state.weights(), prepared.state.weights()) == (weight == 0.0)
 
 
+@pytest.mark.thorough
 def test_at_0_no_operation_is_built_for_it_and_none_when_it_is_set(lab, own_agents):
     without, plain, prepared = lab.filled(), lab.filled(**BEGUN), lab.filled(**BEGUN, **PREPARED)
     counts = [lab.operations(of) for of in (without, plain, prepared)]
@@ -185,6 +189,7 @@ def test_it_teaches_the_action_shown_where_rewards_say_nothing(lab):
 # The bonus of their priorities.
 
 
+@pytest.mark.cases(1)
 @SINGLE_AND_FUSED
 @pytest.mark.parametrize("reward", [3.0, -3.0])
 def test_the_bonus_is_added_to_the_size_of_their_td_errors(lab, updates, reward):

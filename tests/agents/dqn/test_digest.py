@@ -19,6 +19,7 @@ def test_the_same_history_has_the_same_digest(lab):
     assert digest(first) == digest(second) == digest(first)
 
 
+@pytest.mark.thorough
 def test_what_lies_in_memory_that_was_never_written_does_not_count(own_agents, lab, monkeypatch):
     import tensorflow.compat.v1 as tf
 

@@ -124,6 +124,7 @@ def test_td_errors_of_each_head_are_those_by_numpy(lab, head, double, updates):
     np.testing.assert_allclose(stats.td_error, np.full(8, td_error), rtol=1e-3)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("head", slower(HEADS, "categorical", "implicit"))
 def test_a_terminated_transition_is_worth_its_reward_alone(lab, head):
     agent, action = with_one_transition(lab, terminated=True, **as_above(head))
@@ -195,6 +196,7 @@ def test_munchausen_td_errors_by_numpy_with_its_live_values(lab):
         np.testing.assert_allclose(stats.td_error, np.full(8, by_hand), rtol=1e-3)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "head", slower(["categorical", "quantile", "implicit"], "categorical", "implicit")
 )
@@ -236,6 +238,7 @@ def test_another_seed_is_another_digest(lab):
     assert lab.filled(seed=0).state.digest() != lab.filled(seed=1).state.digest()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("variant", slower(VARIANTS, "plain"))
 def test_a_compiled_phase_is_as_many_single_updates(lab, variant):
     """Within rounding; XLA may add up in another order."""
@@ -274,6 +277,7 @@ def test_n_is_felt_at_the_next_update(lab):
     assert seen == {1: {1.0}, 2: {1.0, 1.5}, 3: {1.0, 1.5, 1.75}, 9: {1.0, 1.5, 1.75}}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", ["priority_alpha", "priority_beta"])
 def test_priorities_are_live(lab, name):
     """Felt in the weights; the digest would differ by the value that was set alone."""
@@ -290,6 +294,7 @@ def test_priorities_are_live(lab, name):
     assert not lab.same(after(0.1), after(0.9))
 
 
+@pytest.mark.thorough
 def test_a_transition_with_a_large_td_error_is_seen_more_often(lab):
     """Of 19 transitions one has a reward of 100; uniformly it would be one in 19."""
 
@@ -380,6 +385,7 @@ def test_no_illegal_action_is_ever_taken(lab, settings):
         assert legal[np.arange(4), agent.greedy(rows, legal)].all()
 
 
+@pytest.mark.cases(1)
 @every_choice("scalar", "categorical")
 def test_the_bootstrap_is_over_legal_actions_alone(lab, head, double):
     agent = masked(lab, discount=0.5, learning_rate=1e-12, double=double, **HEADS[head])

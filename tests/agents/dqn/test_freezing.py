@@ -58,6 +58,7 @@ def test_leaving_every_block_alone_is_refused(lab):
     assert agent.hyperparameters["exempt"] == frozenset()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("updates_per_learn", [1, 4], ids=["single", "fused"])
 def test_a_schedules_arms_take_turns_at_their_exact_updates(lab, updates_per_learn):
     agent = lab.used(freeze=TORSO_THEN_HEAD, updates_per_learn=updates_per_learn)

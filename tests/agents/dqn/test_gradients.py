@@ -23,6 +23,7 @@ KINDS = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
 def test_they_are_those_of_the_next_update_and_looking_at_them_changes_nothing(lab, settings):
     agent = lab.filled(xla=False, **settings)

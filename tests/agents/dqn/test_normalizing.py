@@ -35,6 +35,7 @@ def rows_like(*shape, seed=0):
     return (draw.normal(size=shape) * 3 + 50).astype(np.float32)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("how", [{}, {"learn_period": 64}, {"num_envs": 3}], ids=str)
 def test_the_network_sees_all_numbers_by_their_running_moments(lab, how):
     agent = lab.agent(**NORMAL | how)
@@ -118,6 +119,7 @@ def test_every_network_of_a_chain_sees_normalized_numbers(lab):
         agent.sync()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("how", [{}, {"chain": 2}], ids=["alone", "chain"])
 def test_actions_on_the_weights_leave_the_moments_of_every_copy_alone(lab, how):
     agent = lab.agent(**NORMAL | {"averaged_targets": 1 if how else 2, "past_states": 0} | how)
@@ -244,6 +246,7 @@ LOOPS = {
 }  # fmt: skip
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_it_resumes_and_replays_and_policies_are_frozen(loop, tmp_path, none_left_out):
     how = {"console": None} | ({"ray": "off"} if loop == "actors" else {})

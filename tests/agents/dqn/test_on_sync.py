@@ -22,6 +22,7 @@ def first_steps(powers):
     return all(v == np.float32(0.9 if "beta1" in n else 0.999) for n, v in powers.items())
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("phases", [(1, 1, 1), (3,)], ids=["single", "fused"])
 @pytest.mark.parametrize("kind", ["reset_moments", "reset_time"])
 def test_after_a_copy_the_next_step_counts_as_the_first(lab, phases, kind):
@@ -62,6 +63,7 @@ def test_a_copy_by_hand_resets_too(lab):
     assert first_steps(powers) and not any(map(np.any, slots.values()))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("phases", [(1,) * 4, (4,)], ids=["single", "fused"])
 def test_blocks_that_are_left_alone_are_reset_too(lab, phases):
     agent = lab.filled(

@@ -85,6 +85,7 @@ def test_first_weights_are_those_of_each_members_seed():
     all_of.close()
 
 
+@pytest.mark.thorough
 def test_what_one_does_leaves_the_other_as_it_is():
     all_of = population(configs("scalar", past_states=2, prioritized=True))
     one, other = all_of.members

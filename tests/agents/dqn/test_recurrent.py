@@ -123,6 +123,7 @@ def _slower(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "how"),
     [
@@ -174,6 +175,7 @@ def test_the_priority_mixes_the_largest_and_the_mean_error_of_the_learned_steps(
         assert 2 <= changed <= 6  # those of the batch
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 def test_acting_remembers_each_episode_and_stores_what_it_remembered(lab, kind):
     agent = lab.agent(**MEMORY | {"recurrent": kind})
@@ -207,6 +209,7 @@ def test_a_rewind_leaves_the_running_episodes_alone(lab):
     np.testing.assert_array_equal(agent.state.read().variables["acting/state"], remembered)
 
 
+@pytest.mark.thorough
 def test_n_step_cannot_be_longer_than_sequences_have_room_for(lab):
     agent = filled(lab, n_step=2)
     agent.hyperparameters["n_step"] = 1
@@ -239,6 +242,7 @@ def test_rollouts_have_no_sequences():
         DqnConfig(rollout=10, num_envs=2, batch_size=20, recurrent="lstm")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "how",
     [

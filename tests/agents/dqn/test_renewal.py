@@ -71,6 +71,7 @@ def test_after_a_flattened_convolution_a_unit_has_a_row_for_each_place():
     assert bias.all()
 
 
+@pytest.mark.cases(1)
 @IN_BOTH_FORMS
 def test_a_reset_draws_one_block_anew_everywhere_and_touches_nothing_else(lab, form):
     agent = lab.filled(**AVERAGED, **form)
@@ -158,6 +159,7 @@ def test_without_a_renewal_the_host_state_is_what_it_was(lab):
     assert agent.state.read().host["renewals"] == 1
 
 
+@pytest.mark.cases(1)
 @IN_BOTH_FORMS
 def test_shrink_and_perturb_is_a_mean_of_old_and_new_weights(lab, form):
     """A twin is reset instead: its weights are the new ones."""
@@ -178,6 +180,7 @@ def test_shrink_and_perturb_is_a_mean_of_old_and_new_weights(lab, form):
     assert not np.array_equal(now["online/head/q/w"], now["target/head/q/w"])
 
 
+@pytest.mark.cases(1)
 @IN_BOTH_FORMS
 @pytest.mark.parametrize("do", [("reset", "all"), ("recycle", 1.0)], ids=["reset", "recycle"])
 def test_learning_goes_on_by_the_optimizer_that_was_changed(lab, form, do):
@@ -226,6 +229,7 @@ def twin_of_recycle(weights, moments, new, observed, threshold):
     return asleep
 
 
+@pytest.mark.cases(1)
 @IN_BOTH_FORMS
 def test_recycling_is_that_of_a_slow_twin(lab, form):
     agent, twin = (lab.filled(hidden=(16, 12), **form) for _ in range(2))
@@ -322,6 +326,7 @@ def test_convolutions_are_recycled_with_their_places(lab):
     assert not np.array_equal(now["torso/conv_0/w"][..., 3], before["torso/conv_0/w"][..., 3])
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("own_agents")
 def test_a_members_action_is_its_own_and_has_the_bits_it_has_alone():
     several = configs("scalar", past_states=1)

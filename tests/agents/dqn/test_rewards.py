@@ -89,6 +89,7 @@ def test_a_change_holds_for_rows_that_are_there_already(n_step, xla):
         assert not np.array_equal(weights, before[name])
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_it_is_as_if_the_env_paid_them_one_by_one(n_step):
     """So of several steps each reward is clipped before they are added."""

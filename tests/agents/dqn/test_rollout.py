@@ -71,6 +71,7 @@ def test_an_update_regresses_every_row_on_its_q_lambda_return(lab):
         lab.fill(agent, T, seed=begin + 1)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("xla", [False, True])
 def test_targets_are_of_the_network_before_the_first_update_and_stay(lab, xla):
     agent = filled(lab, epochs=3, batch_size=4, xla=xla)
@@ -83,6 +84,7 @@ def test_targets_are_of_the_network_before_the_first_update_and_stay(lab, xla):
     assert max(abs(after[row][0] - wanted[row][0]) for row in wanted) > 0.01
 
 
+@pytest.mark.thorough
 def test_compiled_updates_agree_with_plain_ones(lab):
     """Alone, in a loop of plain operations, and in one that XLA compiled."""
     frozen = [{"exempt": ["head"], "updates": 1_000}]

@@ -77,6 +77,7 @@ def test_a_period_that_is_changed_live_changes_the_way_and_no_bit(pool):
     assert digests[0] == digests[1]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("look", ["digest", "state", "rows", "contents"])
 def test_whoever_looks_at_the_replay_sees_all_rows(look):
     agent, envs = made()
@@ -153,6 +154,7 @@ def test_rows_that_waited_are_dropped_when_another_state_is_restored():
     assert agent.state.digest() == digest
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("period", [12, 1], ids=["waiting", "each one stored"])
 def test_a_time_step_that_is_refused_is_not_counted(pool, period):
     """Neither stored nor counted: the random numbers of the next one stay its own."""

@@ -65,6 +65,7 @@ def test_target_does_not_move_between_syncs(lab):
     assert copied_at == [7, 14, 21]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("updates_per_learn", [1, 4], ids=["single", "fused"])
 def test_the_period_counts_updates_not_calls_of_learn(lab, updates_per_learn):
     agent = lab.used(updates_per_learn=updates_per_learn)
@@ -77,6 +78,7 @@ def test_the_period_counts_updates_not_calls_of_learn(lab, updates_per_learn):
     assert ages == [3, 1, 4, 2, 0, 3]  # 3, 6 - 5, 9 - 5, 12 - 10, 15 - 15, 18 - 15
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("updates_per_learn", [1, 4], ids=["single", "fused"])
 def test_a_call_may_sync_several_times_and_learns_against_each_copy(lab, updates_per_learn):
     several = lab.filled(sync_period=2, updates_per_learn=updates_per_learn)

@@ -54,6 +54,7 @@ def disagree(lab, agent):
             return online, target
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("dueling", [False, True])
 @pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
 def test_td_errors_are_those_of_q_learning_by_numpy(lab, with_one_transition, dueling, updates):
@@ -65,6 +66,7 @@ def test_td_errors_are_those_of_q_learning_by_numpy(lab, with_one_transition, du
     np.testing.assert_allclose(stats.td_error, np.full(8, td_error), rtol=1e-4)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
 def test_double_lets_online_choose_the_next_action_and_target_value_it(
     lab, with_one_transition, updates
@@ -177,6 +179,7 @@ def test_learning_before_there_is_a_transition_is_refused_in_words(lab):
     assert agent.updates == 1
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("network", "calls"), [("mlp", 1), ("nature", 0)])
 def test_networks_of_whole_frames_make_each_update_by_plain_operations(network, calls):
     """XLA's convolutions of them are slower."""
@@ -296,6 +299,7 @@ def test_weights_loaded_into_another_agent_give_the_same_greedy_actions(lab):
     assert fresh.inspect().target_age == 0
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("settings", "named"),
     [({"hidden": (9,)}, "torso/dense_0/w"), ({"dueling": True}, "advantage/a/w")],

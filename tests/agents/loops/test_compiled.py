@@ -179,6 +179,7 @@ def slower(kinds, *fast):
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("settings", slower(KINDS, *FAST))
 def test_it_is_the_loop_written_out(settings):
     agent, envs = made(**settings)
@@ -216,6 +217,7 @@ def digest(kind, seed):
     return agent.state.digest()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", slower({k: k for k in MORE_KINDS}, "prioritized, four envs"))
 def test_whatever_the_chunks_end_the_digest_is_the_same(pool, kind):
     """Chunks of 50 time steps; and the same loop left and entered again after each of them."""
@@ -234,6 +236,7 @@ def test_another_seed_is_another_digest(kind):
     assert digest(kind, seed=1) != digest(kind, seed=0)
 
 
+@pytest.mark.thorough
 def test_returns_and_rows_are_what_the_env_gave():
     agent, envs = made(reward_scale=3.0, reward_clip=2.0)
     ticks = list(compiled_loop(agent, envs))
@@ -245,6 +248,7 @@ def test_returns_and_rows_are_what_the_env_gave():
     assert set(rows["reward"][~rows["autoreset"]].tolist()) == {1.0}
 
 
+@pytest.mark.thorough
 def test_what_is_set_between_two_chunks_holds_for_the_next_one():
     agent, envs = made(env_steps=2_000)
     live, loop = agent.hyperparameters, compiled_loop(agent, envs)

@@ -164,6 +164,7 @@ def test_what_is_due_is_made_beside_the_next_phase():
     assert {later for step, _, later in seen[:-1] if step >= 50} == {4}
 
 
+@pytest.mark.thorough
 def test_a_phase_is_no_longer_than_can_be_stored_at_once():
     """Of 60 time steps 40 are burnt in: with 20 written at once rows would enter and leave."""
     agent, envs = made(

@@ -274,6 +274,7 @@ def train(lab, env_id, end, num_envs=1, **settings):
     return agent
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("end", "num_envs", "value"),
     [
@@ -305,6 +306,7 @@ def test_a_truncated_step_bootstraps_from_its_own_final_observation(lab, one_sta
     assert np.abs(stats.td_error).max() < 0.1
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("learn_period", "sync_period"), [(4, 3), (3, 7), (7, 4)])
 def test_the_sync_fires_where_learn_period_and_sync_period_do_not_divide_each_other(
     lab, one_state_envs, learn_period, sync_period

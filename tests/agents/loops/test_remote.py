@@ -348,6 +348,7 @@ def test_ctrl_c_ends_phases_at_once_while_they_wait_for_a_lost_actor(tmp_path, m
 # Both.
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("settings", [{}, FREE], ids=["phases", "free"])
 def test_a_fault_of_an_env_ends_the_run_in_one_line_and_replays(tmp_path, settings):
     broken = {"env_kwargs": {"fails": 97}, "seed": 1, "env_steps": 2_000, **settings}

@@ -68,6 +68,7 @@ def test_values_are_those_of_the_network_by_hand(run, policy):
     assert policy.q_values(x).shape == (50, 2) and policy.q_values(x[0]).shape == (2,)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("torso", ["own", "shared"])
 def test_the_policy_of_a_chain_is_that_of_its_first_network(tmp_path, torso):
     config = DqnConfig(**SHORT, chain=3, chain_torso=torso, checkpoint_steps=150)

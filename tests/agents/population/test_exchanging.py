@@ -436,6 +436,7 @@ def damage_a_copy(run):
     path.write_bytes(path.read_bytes()[:-1] + b"?")
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("spoil", "wanted", "replays"),
     [

@@ -76,12 +76,14 @@ def trained(tmp_path_factory):
     return outcome, alone(of, folder)
 
 
+@pytest.mark.thorough
 def test_each_member_has_the_bits_that_it_has_alone(trained):
     outcome, wanted = trained
     assert {name: of.digest for name, of in outcome.members.items()} == wanted
     assert len(set(wanted.values())) == 4 and not outcome.failed and not outcome.signal
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("loop", list(LOOPS)[1:])
 def test_so_has_it_in_every_loop(tmp_path, loop):
     of = members(1, **LOOPS[loop])
@@ -104,6 +106,7 @@ def test_a_member_is_a_run_like_any_other(trained):
         resume(outcome.population)
 
 
+@pytest.mark.thorough
 def test_all_finished_is_nothing_to_do_and_then_all_go_on(trained, tmp_path):
     outcome, _ = trained
     with pytest.raises(RunDirError, match=r"all members of .* are finished"):
@@ -117,6 +120,7 @@ def test_all_finished_is_nothing_to_do_and_then_all_go_on(trained, tmp_path):
         assert digest == digests(tmp_path / "run")[name]
 
 
+@pytest.mark.thorough
 def test_one_is_stopped_and_goes_on_while_the_others_are_finished(tmp_path, trained, monkeypatch):
     monkeypatch.setattr(steering, "POLL_SECONDS", 0.0)
 
@@ -148,6 +152,7 @@ def test_one_that_is_paused_holds_up_nobody(tmp_path, trained, monkeypatch):
     assert digests(tmp_path / "run") == trained[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("how", "code"),
     [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)],
@@ -213,6 +218,7 @@ def test_one_that_is_finished_is_free_while_the_others_go_on(tmp_path, monkeypat
     assert alive[-1] == [True, False]
 
 
+@pytest.mark.thorough
 def test_weights_that_tensorflow_draws_are_those_of_a_run_alone(tmp_path, monkeypatch):
     """Its own initializers draw by the seed of the graph, which members share."""
     (tmp_path / "drawing.py").write_text(OWN_NETWORK)
@@ -288,6 +294,7 @@ class Faulty(gym.Env):
         return self.seen(), float(action), False, self.t % 50 == 0, {}
 
 
+@pytest.mark.thorough
 def test_one_that_fails_leaves_the_others_alone_and_is_tried_again(tmp_path):
     if "Faulty-population-v0" not in gym.registry:
         gym.register("Faulty-population-v0", Faulty)
@@ -423,6 +430,7 @@ def _is_up(run: Path) -> bool:
         return False
 
 
+@pytest.mark.thorough
 def test_the_command_trains_resumes_and_says_what_came_of_it(tmp_path, capsys):
     run, settings = str(tmp_path / "run"), "xla=false hidden=[8] env_steps=150 learn_start=50"
     more = ["eval_period=1000", "final_eval_episodes=1", "replay_capacity=200"]

@@ -236,6 +236,7 @@ print(back.fault.text if back.fault else "fine")
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("before", "said"),
     [

@@ -68,6 +68,7 @@ if times < 2:
 """
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize(("tries", "failed"), [(3, 0), (2, 1), (1, 1)])
 def test_a_child_that_a_signal_ended_is_begun_again(job, tmp_path, capsys, number, tries, failed):

@@ -176,6 +176,7 @@ def test_an_exported_policy_gives_the_numbers_of_the_env(runs, tmp_path):
     np.testing.assert_array_equal(action, wanted)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("action", [1, [0, 0, 7], [0, 0], [0, 0, -1]], ids=str)
 def test_a_checkpoint_with_other_actions_is_refused(tmp_path, monkeypatch, action):
     def crashing(agent, tick):

@@ -87,6 +87,7 @@ def made(run):
     return [(e.tick, e.kind, e.name, e.value, e.who, e.old, e.new, e.taken) for e in entries]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_what_it_wants_is_logged_and_repeated_without_it(tmp_path, loop, module):
     outcome = train(controlled(**LOOPS[loop]), tmp_path / "run")
@@ -114,6 +115,7 @@ def test_what_it_wants_is_logged_and_repeated_without_it(tmp_path, loop, module)
     assert "my_controllers" not in sys.modules
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_kill_neither_loses_nor_doubles_what_it_wanted(tmp_path, pool, loop):
     config = controlled(**LOOPS[loop])
@@ -161,6 +163,7 @@ def test_its_memory_is_in_the_checkpoint(tmp_path):
     assert remembered(tmp_path / "plain") is None
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("rule", "controller", "arguments"),
     [
@@ -221,6 +224,7 @@ def test_one_that_fails_ends_the_run_with_a_line_and_a_checkpoint(tmp_path, modu
     assert remembered(run)["memory"] == {"n": 13, "steps": [*range(30, 400, 30)]}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("what", "message"),
     [

@@ -68,6 +68,7 @@ def config(data, **settings):
     return DqnConfig(**SHORT | {"begin_with": str(data)} | settings)
 
 
+@pytest.mark.thorough
 @every_kind
 def test_killed_and_resumed_it_is_the_same_run_and_a_repeat_is_identical(
     data, tmp_path, pool, kind, none_left_out
@@ -98,6 +99,7 @@ def test_killed_and_resumed_it_is_the_same_run_and_a_repeat_is_identical(
     assert verdict.identical and verdict.digest == straight.digest and verdict.complete
 
 
+@pytest.mark.thorough
 def test_what_a_failing_phase_did_not_store_is_not_traced(data, tmp_path, monkeypatch):
     settings, calls = KINDS["concurrent"], []
     straight = train(config(data, **settings), tmp_path / "straight").run
@@ -117,6 +119,7 @@ def test_what_a_failing_phase_did_not_store_is_not_traced(data, tmp_path, monkey
     np.testing.assert_array_equal(found, whole[: len(found)])
 
 
+@pytest.mark.thorough
 def test_the_datasets_rows_decide_what_is_learned_and_not_its_path(data, tmp_path):
     other = written(tmp_path / "other-v0", random_episodes(lengths=(30, 30), seed=1))
     shutil.copytree(data, tmp_path / "copy-v0")
@@ -127,6 +130,7 @@ def test_the_datasets_rows_decide_what_is_learned_and_not_its_path(data, tmp_pat
     assert digests[0] == digests[1] != digests[2]
 
 
+@pytest.mark.thorough
 def test_without_a_checkpoint_a_resume_begins_with_the_same_dataset_again(data, tmp_path):
     path, run = tmp_path / "mine-v0", tmp_path / "run"
     shutil.copytree(data, path)
@@ -162,6 +166,7 @@ def test_a_resume_takes_no_other_dataset_and_none_where_there_was_none(data, tmp
         resume(tmp_path / "without", changes={"begin_with": str(data)})
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_a_recorded_replay_has_the_runs_own_episodes_alone(data, tmp_path, num_envs):
     """As a run without demonstrations, and without learning, that does the same."""
@@ -273,6 +278,7 @@ def test_without_minari_the_extra_is_named(data, short, monkeypatch, capsys):
     assert [path.name for path in short.iterdir()] == ["short.toml"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("replay", [True, False])
 def test_branches_have_no_margin_but_may_begin_with_demonstrations(data, tmp_path, replay):
     """Masks of a lever each, a tuple of arrays, are recorded as those of a replay are."""

@@ -272,6 +272,7 @@ def test_a_fault_in_the_final_evaluation_leaves_a_trained_run(tmp_path):
 # The command line.
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("fault", "code", "traceback", "vectorization"),
     [

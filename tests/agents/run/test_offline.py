@@ -58,6 +58,7 @@ def config(data, **settings):
     return DqnConfig(**SHORT | {"offline": str(data)} | settings)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("settings", KINDS_PARAMETERS)
 def test_killed_and_resumed_it_is_the_same_run_and_a_repeat_is_identical(
     data, tmp_path, pool, settings
@@ -78,6 +79,7 @@ def test_killed_and_resumed_it_is_the_same_run_and_a_repeat_is_identical(
     assert verdict.identical and verdict.digest == straight.digest and verdict.complete
 
 
+@pytest.mark.thorough
 def test_another_seed_and_another_dataset_are_other_runs(data, tmp_path):
     other = written(tmp_path / "other-v0", random_episodes(lengths=(30, 30), seed=1))
     runs = {"a": config(data), "b": config(data, seed=1), "c": config(other)}
@@ -129,6 +131,7 @@ def test_a_command_steers_it(data, tmp_path, monkeypatch):
     assert verdict.identical and verdict.digest == outcome.digest
 
 
+@pytest.mark.thorough
 def test_the_run_keeps_which_dataset_it_was_and_takes_no_other(data, tmp_path):
     path = tmp_path / "mine-v0"
     shutil.copytree(data, path)

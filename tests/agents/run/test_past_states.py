@@ -60,6 +60,7 @@ def same(given, wanted):
     return all(np.array_equal(given[name], value) for name, value in wanted.items())
 
 
+@pytest.mark.cases(1)
 @IN_BOTH_FORMS
 def test_rewind_brings_back_both_networks_the_optimizer_and_the_age_bit_for_bit(lab, form):
     agent = lab.agent(sync_period=4, **form)
@@ -79,6 +80,7 @@ def test_rewind_brings_back_both_networks_the_optimizer_and_the_age_bit_for_bit(
     assert agent.inspect().target_age == 2  # six updates, copied at the fourth
 
 
+@pytest.mark.cases(1)
 @IN_BOTH_FORMS
 def test_from_there_learning_goes_on_as_if_those_weights_had_been_loaded(lab, form):
     """The batches are new ones: the count of updates, which draws them, goes forward."""
@@ -100,6 +102,7 @@ def test_from_there_learning_goes_on_as_if_those_weights_had_been_loaded(lab, fo
     assert same(learned(twins[0]), learned(twins[1]))
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("back", "update"), [(1, 10), (2, 5), (3, 0)])
 def test_rewind_goes_back_as_many_snapshots_as_it_is_told(agent, back, update):
     assert agent.state.snapshots == (0, 5, 10)

@@ -150,6 +150,7 @@ def flip_a_digit(path):
     path.write_bytes(data)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "name", ["control/log.jsonl", "control/trace.bin", "digest.json", "config.toml"]
 )
@@ -248,6 +249,7 @@ def test_a_stopped_run_is_repeated_up_to_where_it_was_stopped(tmp_path):
     assert verdict.identical and verdict.env_steps == outcome.env_steps
 
 
+@pytest.mark.thorough
 def test_a_killed_run_is_repeated_as_far_as_it_was_recorded_and_goes_on(tmp_path):
     run = tmp_path / "run"
     command = [sys.executable, "-m", "agents.cli", "train", "cartpole", "--run", str(run)]

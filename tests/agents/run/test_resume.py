@@ -489,6 +489,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning_and_training_goes_on(
     assert CheckpointStore(folder / "full/checkpoints").latest().host["loop"]["env_step"] == 1_500
 
 
+@pytest.mark.thorough
 def test_a_run_whose_disk_is_full_stops_in_one_line_and_goes_on_when_there_is_room(
     small_disk, folder, whole, capsys
 ):

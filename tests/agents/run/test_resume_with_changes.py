@@ -81,6 +81,7 @@ def test_the_command_line_does_it_as_the_command_line(tmp_path, capsys):
     assert RunDir.open(run).config().env_steps == 620
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("when", ["before the first time step", "right after it"])
 def test_a_kill_right_after_the_resume_neither_loses_nor_doubles_it(tmp_path, monkeypatch, when):
     run = begun(tmp_path / "run", 300)
@@ -119,6 +120,7 @@ def test_it_comes_after_the_recorded_changes_of_its_value_and_is_not_overwritten
     assert repeat(run).identical
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
@@ -155,6 +157,7 @@ SHARES = CONFIG.model_copy(
 )
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("period", "due"), [(100, [300, 400, 500]), (1_000, []), (260, [520])], ids=str
 )

@@ -135,6 +135,7 @@ def test_a_change_waits_for_the_phase_and_is_logged_where_it_landed(tmp_path):
     assert entry.tick == 101 and entry.update == updates[101] and entry.update % 16 == 0
 
 
+@pytest.mark.thorough
 def test_an_arm_that_ends_inside_a_phase_cuts_it_and_its_length_is_live(tmp_path):
     trained = []
 

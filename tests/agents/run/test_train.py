@@ -77,6 +77,7 @@ def events(run):
 # What a run leaves.
 
 
+@pytest.mark.thorough
 def test_a_run_leaves_config_events_weights_and_result(outcome):
     names = sorted(path.name for path in outcome.run.iterdir())
     assert [name.split(".")[0] for name in names] == [

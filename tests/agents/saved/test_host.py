@@ -120,6 +120,7 @@ def contents(run):
     return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     ("path", "value", "problem"),
     [

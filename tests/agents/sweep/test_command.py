@@ -75,6 +75,7 @@ def sweep(*arguments):
     return tyro.cli(Sweep, args=arguments)(Console(width=200))
 
 
+@pytest.mark.thorough
 def test_trials_are_searched_and_the_best_are_trained_again(trainer, capsys):
     assert sweep(*OVER, *SHORT, *FEW) == 0
     page = Path("sweeps/cartpole/sweep.md").read_text()
@@ -105,6 +106,7 @@ def test_trials_are_searched_and_the_best_are_trained_again(trainer, capsys):
     assert f"With tuning seed {best.number} training ends with the digest" in " ".join(page.split())
 
 
+@pytest.mark.thorough
 def test_the_same_command_trains_nothing_again_and_writes_the_same_page(trainer):
     sweep(*OVER, *SHORT, *FEW)
     page = Path("sweeps/cartpole/sweep.md").read_bytes()
@@ -113,6 +115,7 @@ def test_the_same_command_trains_nothing_again_and_writes_the_same_page(trainer)
     assert Path("sweeps/cartpole/sweep.md").read_bytes() == page
 
 
+@pytest.mark.thorough
 def test_the_winner_is_verified(trainer, capsys):
     sweep(*OVER, *SHORT, *FEW)
     capsys.readouterr()
@@ -122,6 +125,7 @@ def test_the_winner_is_verified(trainer, capsys):
     assert sweep(*OVER, *SHORT, "--verify") == 0
 
 
+@pytest.mark.thorough
 def test_another_digest_is_told(trainer, monkeypatch):
     sweep(*OVER, *SHORT, *FEW)
     conftest = ROOT / "tests/agents/sweep/conftest.py"
@@ -138,6 +142,7 @@ def test_another_digest_is_told(trainer, monkeypatch):
     assert error.value.exit_code == 1
 
 
+@pytest.mark.thorough
 def test_ctrl_c_lets_the_children_save_and_the_same_command_goes_on(trainer, tmp_path):
     command = trainer(slow="at-work")
     code = (
@@ -195,6 +200,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(trainer, tmp_path, arguments, 
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.thorough
 def test_a_sweep_of_a_version_without_a_key_is_gone_on_with(trainer):
     sweep(*OVER, *SHORT, *FEW)
     path = Path("sweeps/cartpole/sweep.toml")
@@ -204,6 +210,7 @@ def test_a_sweep_of_a_version_without_a_key_is_gone_on_with(trainer):
     assert sweep(*OVER, *SHORT, *FEW) == 0
 
 
+@pytest.mark.thorough
 def test_another_sweep_is_not_written_over(trainer):
     sweep(*OVER, *SHORT, *FEW)
     files = {path: path.read_bytes() for path in Path("sweeps").rglob("*") if path.is_file()}
@@ -229,6 +236,7 @@ def test_a_directory_of_something_else_is_left_alone(trainer):
     assert [path.name for path in Path("mine").iterdir()] == ["thesis.md"]
 
 
+@pytest.mark.thorough
 def test_two_processes_do_not_share_a_sweep(trainer):
     sweep(*OVER, *SHORT, *FEW)
     lock = FileLock(Path("sweeps/cartpole/lock"), "")
@@ -246,6 +254,7 @@ def test_a_sweep_of_failures_is_one_line(trainer):
         sweep(*OVER, *SHORT, *FEW)
 
 
+@pytest.mark.thorough
 def test_fewer_processes_than_at_first_make_the_same_trials(trainer):
     sweep(*OVER, *SHORT, *FEW)
     assert sweep(*OVER, *SHORT, *FEW[:-1], 1, "--dir", "one", "--trials", 1) == 0

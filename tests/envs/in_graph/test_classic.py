@@ -107,6 +107,7 @@ def assert_same_step(twin, ran, after, observation, reward, terminated, toleranc
     np.testing.assert_array_equal(ran.reward[~unlike], reward[~unlike])
 
 
+@pytest.mark.cases(2)
 @EVERY_TWIN
 @STEPS
 @COMPILED_OR_NOT

@@ -152,6 +152,7 @@ def test_the_spec_truncates_after_the_time_limit():
     assert ends == [(False, False)] * 199 + [(False, True)]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", ["CartPole-v1", "MountainCar-v0", "Acrobot-v1", "Catch-v0"])
 def test_gymnasiums_checker_has_no_complaint(make, name, recwarn):
     check_env(make(f"InGraph/{name}"), skip_render_check=True)

@@ -114,6 +114,7 @@ def shown(request, tmp_path_factory):
 # --- what is written is shown, by both of TensorBoard's loaders
 
 
+@pytest.mark.cases(1)
 def test_a_curve_is_shown_with_its_nan(shown):
     got = [point[1:] for point in shown.series("scalars", "learn/loss")]
     assert got == [[10, pytest.approx(0.1)], [20, pytest.approx(0.05)], [30, "NaN"]]
@@ -353,6 +354,7 @@ def test_a_port_that_was_asked_for_and_is_taken_is_one_clear_line(tmp_path, list
         assert str(error.value) == line
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "arguments, line",
     [

@@ -87,6 +87,7 @@ def run(tmp_path):
     return tmp_path
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("most", [2, 3, 7, 100, 1_000, 1_999, 2_000, 5_000])
 def test_a_curve_has_its_ends_and_no_more_points_than_asked_for(run, most):
     curve = read_curve(run, "learn/loss", most=most)

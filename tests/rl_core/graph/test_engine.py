@@ -258,6 +258,7 @@ WRONG = [
 ]  # fmt: skip
 
 
+@pytest.mark.cases(34)
 @pytest.mark.parametrize(("feed", "value", "words"), WRONG)
 def test_a_wrong_value_is_named_with_what_was_wanted_and_what_came(any_engine, feed, value, words):
     g = build(any_engine)
@@ -392,6 +393,7 @@ def build_parameter(engine, view):
     return engine.callable(seen), engine.callable(None, targets=[more])
 
 
+@pytest.mark.cases(22)
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_fetched_array_keeps_its_values_when_the_variable_moves_on(any_engine, view):
     read, more = build_parameter(any_engine, view)
@@ -400,6 +402,7 @@ def test_a_fetched_array_keeps_its_values_when_the_variable_moves_on(any_engine,
     assert np.all(before == 1) and np.all(read() == 2)
 
 
+@pytest.mark.cases(33)
 @pytest.mark.parametrize("view", VIEWS)
 def test_writing_into_a_fetched_array_does_not_reach_the_variable(any_engine, view):
     read, _ = build_parameter(any_engine, view)
@@ -409,6 +412,7 @@ def test_writing_into_a_fetched_array_does_not_reach_the_variable(any_engine, vi
     assert np.all(read() == 1)
 
 
+@pytest.mark.cases(1)
 def test_calling_and_making_callables_adds_no_operation(any_engine):
     g = build(any_engine)
     before = num_ops(any_engine)

@@ -87,6 +87,7 @@ def assert_same_with_gradients(evaluate, got, wanted, inputs):
         np.testing.assert_allclose(one, two, atol=1e-4)
 
 
+@pytest.mark.cases(9)
 @pytest.mark.parametrize("padding", ["VALID", "SAME"])
 @pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (2, 1), (3, 2), (4, 3), (5, 1)])
 def test_what_is_built_for_xla_is_the_same_convolution(evaluate, kernel, stride, padding):
@@ -100,6 +101,7 @@ def test_what_is_built_for_xla_is_the_same_convolution(evaluate, kernel, stride,
     assert_same_with_gradients(evaluate, other, plain, inputs)
 
 
+@pytest.mark.cases(18)
 @pytest.mark.parametrize("n", [1, 3, 8, 9])
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 5])
 def test_what_is_built_for_xla_is_the_same_dense_layer(evaluate, n, m):

@@ -52,6 +52,7 @@ def draws(purpose="now", counter=0):
     return Draws(3, purpose, tf.constant(counter, tf.int64))
 
 
+@pytest.mark.cases(15)
 @HEADS
 @pytest.mark.parametrize("shape", [(2,), (), (2, 3), (4, 4, 2)])
 def test_a_network_gives_one_value_per_action_whatever_the_observations_shape(
@@ -145,6 +146,7 @@ def test_a_dueling_value_is_the_value_plus_the_advantage_less_the_mean_advantage
     np.testing.assert_allclose(evaluate(q), [[8, 9, 13]])  # mean 3: 10 + (1, 2, 6) - 3
 
 
+@pytest.mark.cases(11)
 @HEADS
 def test_bytes_are_pixels_and_are_scaled_to_between_0_and_1(evaluate, network):
     with tf.variable_scope("online", reuse=tf.AUTO_REUSE):

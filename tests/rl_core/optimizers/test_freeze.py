@@ -73,6 +73,7 @@ def test_every_block_is_trained_when_none_is_exempt(engine):
     assert model.values() == {"a": 7, "b": 6, "c": -2}  # 10 - gradient
 
 
+@pytest.mark.cases(6)
 @pytest.mark.parametrize("exempt", EXEMPT_SETS, ids=lambda names: "".join(sorted(names)) or "none")
 def test_an_exempt_block_keeps_every_bit_with_its_slots_and_step_counters(engine, exempt):
     model = Linear(engine, adam)

@@ -112,6 +112,7 @@ def models(compiled):
         model.engine.close()
 
 
+@pytest.mark.cases(1)
 def test_k_fused_updates_are_k_single_updates(models):
     fused, single = models
     assert_close(fused.fused(7), single.single(7))  # the last update's statistics

@@ -104,6 +104,7 @@ def test_a_long_replay_comes_in_pieces(ring, monkeypatch):
     np.testing.assert_array_equal(np.concatenate(pieces), np.concatenate(whole))
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(("capacity", "num_envs"), [(12, 1), (12, 3)])
 @pytest.mark.parametrize("written", [1, 3, 4, 11, 50])
 def test_what_is_put_back_has_the_queue_that_the_graph_had(capacity, num_envs, written):

@@ -55,6 +55,7 @@ def check(ring, batch, n, discount=0.5):
         assert (s_tm1[i], a_tm1[i]) == (ring.rows[t][0][env], ring.rows[t][1][env])
 
 
+@pytest.mark.cases(1)
 def test_n_steps_are_what_a_twin_finds_by_walking(ring, make_episodes):
     """Rewards are small whole numbers and the discount is 1/2, so sums are exact."""
     rng = np.random.default_rng(ring.replay.capacity)
@@ -134,6 +135,7 @@ THREE = [
 ]
 
 
+@pytest.mark.cases(7)
 @pytest.mark.parametrize(("terminated", "last"), [(True, 0.0), (False, 0.125)])
 @pytest.mark.parametrize(("n", "r_t", "discount_t", "s_t"), THREE)
 def test_three_steps_by_hand(make_ring, terminated, last, n, r_t, discount_t, s_t):

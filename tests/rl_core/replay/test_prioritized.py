@@ -151,6 +151,7 @@ def four_rows(ring, priorities):
     return twin
 
 
+@pytest.mark.cases(1)
 def test_ten_thousand_random_operations_leave_what_a_slow_twin_has(large_or_small, make_episodes):
     ring = large_or_small
     ring.restart()

@@ -126,6 +126,7 @@ class Memory:
             assert batch["s_tm1"][i] == self.shown[t]["observation"][env]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("num_envs", "length", "burn_in", "n_step", "sampler"),
     [

@@ -154,6 +154,7 @@ def test_by_hand_a_stack_is_the_frames_of_its_episode_and_zeros_before_it(make):
     }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
 @pytest.mark.parametrize(
     ("capacity", "num_envs", "stack", "n"), [(40, 1, 4, 1), (60, 3, 4, 1), (40, 2, 2, 3)]
@@ -190,6 +191,7 @@ def test_all_valid_rows_are_drawn_and_no_other(make, sampler):
     assert drawn == stacks.valid() and len(drawn) < 24 - 2 * 3 + 1
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_many_time_steps_at_once_leave_what_single_ones_leave(make, num_envs, sampler):

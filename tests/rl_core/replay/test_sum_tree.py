@@ -102,6 +102,7 @@ def random_leaves(rng, count):
     return leaves * (rng.random(count) < 0.67)
 
 
+@pytest.mark.cases(4)
 def test_sums_are_exact_after_any_changes_and_the_same_when_made_anew(tree):
     rng = np.random.default_rng(tree.size)
     leaves = random_leaves(rng, tree.size)
@@ -127,6 +128,7 @@ def test_a_leaf_that_stays_zero_stays_the_same_bits(compiled):
         assert not np.signbit(tree.leaves()).any()
 
 
+@pytest.mark.cases(5)
 def test_a_leaf_of_zero_is_never_found(tree):
     rng = np.random.default_rng(0)
     for counter in range(300):

@@ -131,6 +131,7 @@ def rows_of_any_kind(steps, num_envs, seed):
         yield row(num_envs * t + np.arange(num_envs), *flags)
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize("source", [random_rows, rows_of_any_kind])
 @pytest.mark.parametrize(
     ("capacity", "num_envs"), [(3, 1), (4, 1), (11, 1), (9, 3), (10, 3), (17, 3), (25, 8)]
@@ -414,6 +415,7 @@ COMMITTED = """
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_no_memory_is_committed_before_rows_are_written():
     code = textwrap.dedent(COMMITTED)

@@ -52,6 +52,7 @@ def history(steps, num_envs, rng):
     )
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("kind", [uniform, prioritized])
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_steps_written_at_once_are_what_single_writes_leave(kind, num_envs):

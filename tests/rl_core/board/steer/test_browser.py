@@ -24,6 +24,7 @@ def tab(browser, board):
     return Tab(browser, board)
 
 
+@pytest.mark.thorough
 def test_a_value_is_changed_applied_and_marked(tab, run):
     until(lambda: len(tab.all(".plot path.curve")) >= 2)
     before = len(read_log(run.log))
@@ -145,6 +146,7 @@ def test_it_is_as_dark_as_tensorboard(tab):
     until(lambda: back() != "rgb(255, 255, 255)")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("width", [600, 1280])
 def test_nothing_sticks_out_sideways(tab, width):
     tab.browser.switch_to.default_content()
@@ -187,6 +189,7 @@ def test_several_changes_of_which_one_is_no_number_are_not_sent(tab, nothing_arr
     assert tab.knob("sync_period", "input[type=text]").get_attribute("value") != "often"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("name", "value"), [("sync_period", 1_234_567), ("tau", 0.987654321)])
 def test_a_value_of_many_digits_is_no_change_until_somebody_touches_it(tab, run, name, value):
     RunClient(run.run).set(name, value)

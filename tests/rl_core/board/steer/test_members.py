@@ -140,6 +140,7 @@ def test_what_is_no_population_is_not_found(board, crowd, nothing_arrives, name)
     assert look(board, name).status == 404
 
 
+@pytest.mark.cases(10)
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
 def test_a_forged_command_reaches_no_member(board, crowd, forged):
     before = logs(crowd)

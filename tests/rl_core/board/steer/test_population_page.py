@@ -49,6 +49,7 @@ def ready(tab, css="[data-action=sync]"):
     return until(lambda: tab.one(css).is_enabled() and tab.one(css))
 
 
+@pytest.mark.thorough
 def test_all_members_are_a_choice_beside_each_and_are_listed(tab, crowd):
     from selenium.webdriver.support.ui import Select
 
@@ -213,6 +214,7 @@ def test_one_member_is_steered_alone_again_and_the_choice_outlives_a_reload(tab,
     assert log(crowd, "m01")[-1].new == 0.75 and len(log(crowd, "m00")) == before
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("width", [420, 1280])
 def test_nothing_sticks_out_sideways_with_many_members(browser, board, start_population, width):
     names = [f"m{i:02}" for i in range(64)]

@@ -108,6 +108,7 @@ FORGED = {
 }
 
 
+@pytest.mark.cases(11)
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
 def test_a_forged_command_is_refused_and_changes_nothing(board, nothing_arrives, forged):
     answer = ask(board, "POST", "command", command(), page_headers(board) | forged)
@@ -145,6 +146,7 @@ def test_a_foreign_host_gets_no_token(board):
     assert answer.status == 403 and "token" not in answer.json
 
 
+@pytest.mark.cases(10)
 @pytest.mark.parametrize(
     "name",
     ["../logdir/some/run", "some/../some/run", "/etc", "some/run/", "", "some", "plain", "..",
@@ -196,6 +198,7 @@ BODIES = {
 }
 
 
+@pytest.mark.cases(10)
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_a_body_that_is_no_command_is_refused_with_one_line(board, nothing_arrives, body):
     try:
@@ -333,6 +336,7 @@ def device(path):
     path.symlink_to("/dev/zero")
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("name", "spoil"),
     [
@@ -366,6 +370,7 @@ def open_board(start_board, logdir):
     return start_board(logdir, "--bind_all", "--steer_allow_host=lab.example", quick=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("given", ["", "x" * 32, "RUN\n\n"])
 def test_an_open_board_wants_the_runs_token(open_board, nothing_arrives, given):
     body = command(run_token=given)
@@ -374,6 +379,7 @@ def test_an_open_board_wants_the_runs_token(open_board, nothing_arrives, given):
     assert answer.status == 403 and "token of the run" in answer.json["error"]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("given", ["", "\ud800", "x" * 10_000])
 @pytest.mark.parametrize("spoil", [os.mkfifo, device, deep])
 def test_a_token_that_is_none_lets_nobody_in(open_board, spoiled, run, given, spoil):
@@ -473,6 +479,7 @@ rl_core.board.steer.runs.log_directories = broken
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("spoil", BROKEN.values(), ids=BROKEN)
 def test_a_broken_plugin_costs_one_line_and_the_tab_but_not_tensorboard(
     start_board, logdir, tmp_path, monkeypatch, spoil
