@@ -15,8 +15,8 @@ from envs.observations import LARGEST, not_finite
 from envs.outcomes import (
     as_flags,
     as_rewards,
-    closing_errors,
     env_error,
+    naming,
     not_a_step,
     reset_results,
 )
@@ -89,7 +89,7 @@ class SyncEnvs(Envs):
         return self._lanes[0].env.render()
 
     def close(self) -> None:
-        with closing_errors(self.env_id), ExitStack() as stack:
+        with naming(self.env_id, "its close"), ExitStack() as stack:
             for lane in self._lanes:  # all are closed even if one of them raises
                 stack.callback(lane.env.close)
             self._lanes = []
@@ -202,7 +202,7 @@ class VectorEnvs(Envs):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            with closing_errors(self.env_id):
+            with naming(self.env_id, "its close"):
                 self._env.close()
 
     def _record(

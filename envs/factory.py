@@ -21,7 +21,7 @@ from envs.drivers import SingleEnv, SyncEnvs, VectorEnvs, frames_per_second
 from envs.interface import Envs
 from envs.masks import finds_masks
 from envs.nests import Leaf, at, leaves
-from envs.outcomes import env_error
+from envs.outcomes import naming
 from envs.pool import PoolEnv
 from envs.registry import find_spec, make_single, make_vector
 from envs.seeding import episode_seed
@@ -295,14 +295,8 @@ def _first_reset(
     env_id: str, env: gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any], seed: int
 ) -> tuple[Any, Any]:
     # The run's first reset comes later, with the same seed, and gives the same observation.
-    try:
+    with naming(env_id, "its first reset"):
         result = env.reset(seed=episode_seed(seed, env=0, episode=0))
-    except EnvError:
-        raise
-    except Exception as error:
-        fault = env_error(error)
-        fault.add(before=f"env {env_id!r}, its first reset: ")
-        raise fault from error
     if not isinstance(result, tuple) or len(result) != 2:
         raise EnvError(
             f"env {env_id!r}: reset must return an observation and an info dict, got "

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from envs.observations import contract_error, what_came
-from rl_core.errors import EnvFailed, EnvFault, in_one_line
+from rl_core.errors import EnvError, EnvFailed, EnvFault, in_one_line
 
 _FLAGS = (bool, np.bool_)
 STEP = "(observation, reward, terminated, truncated, info)"
@@ -80,15 +80,15 @@ def env_error(error: Exception) -> EnvFault:
 
 
 @contextlib.contextmanager
-def closing_errors(env_id: str) -> Iterator[None]:
-    """Turns what an env's `close` raises into EnvFailed."""
+def naming(env_id: str, moment: str) -> Iterator[None]:
+    """Turns what an env raises into an error that names it and the moment, such as "its close"."""
     try:
         yield
-    except EnvFault:
+    except (EnvError, EnvFault):
         raise
     except Exception as error:
         fault = env_error(error)
-        fault.add(before=f"env {env_id!r}, its close: ")
+        fault.add(before=f"env {env_id!r}, {moment}: ")
         raise fault from error
 
 

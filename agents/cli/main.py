@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 import time
 import traceback
@@ -141,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(_versions())
             return 0
         command = _parse(arguments)
-        left_empty = any(word == "" or word.endswith("=") for word in arguments)
+        left_empty = any(re.fullmatch(r"|--[\w-]+=", word) for word in arguments)
         for field in fields(command):
             value = getattr(command, field.name)
             if left_empty and isinstance(value, Path) and value == Path():

@@ -14,7 +14,6 @@ from agents.config.settings import Settings, parse
 from agents.results.seeds import FIRST_FRESH_SEED
 from rl_core.errors import ConfigError, did_you_mean, shown
 
-# Seeds below are for choosing, those from here on for scores that nothing was chosen by.
 _LONGEST = 80  # bytes of a name
 LOCK = "lock"  # a file beside the directories of envs
 

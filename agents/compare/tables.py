@@ -111,12 +111,12 @@ class Tables:
             seeds = self._scores.trained(env)
             steps, updates = (sum(getattr(s, of) for s in seeds) for of in ("env_steps", "updates"))
             ranges = self._plan.tuned(env), self._plan.fresh(env)
+            dates = sorted({of.date for of in seeds})
             rows.append(
                 [env, f"{len(seeds):,}", *(f"{of.start} to {of.stop - 1}" for of in ranges),
                  f"{steps / 1e6:,.1f} million", f"{updates / 1e6:,.1f} million",
                  " and ".join(sorted({s.processor for s in seeds})),
-                 " to ".join(sorted({min(dates), max(dates)})) if (dates := [s.date for s in seeds])
-                 else "-",
+                 " to ".join(dict.fromkeys([dates[0], dates[-1]] if dates else "-")),
                  " and ".join(sorted({_in_words(s.versions) for s in seeds}))]
             )  # fmt: skip
         head = [

@@ -227,6 +227,14 @@ def is_learned(config: DqnConfig, name: str) -> bool:
     return not name.startswith(tuple(f"{torso}{NORMALIZE}/" for torso in torsos(config)))
 
 
+def taken_whole(config: DqnConfig) -> Callable[[str], bool]:
+    """Returns what says which weights a soft copy takes over whole: the moments of observations.
+
+    A share of the way to new moments would be those of no observations at all.
+    """
+    return lambda name: not is_learned(config, name)
+
+
 def of_first(config: DqnConfig, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns the weights of the network that `build_network` builds, of those of all a chain."""
     links = links_after_first(config)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
-from agents.dqn.build import is_learned, link_name
+from agents.dqn.build import is_learned, link_name, taken_whole
 from rl_core.graph.sync import copy_vars, paired_variables
 
 
@@ -26,7 +26,7 @@ class CopyOps:
         self, online: str, targets: Sequence[str], others: Sequence[str], config: DqnConfig
     ) -> None:
         self._online, self._targets, self._others = online, targets, others
-        self._config, self._links = config, config.chain
+        self._config, self._links, self._whole = config, config.chain, taken_whole(config)
         # A link has nothing below it, and perhaps no torso; heads of a shared torso have none.
         self._partly = config.chain > 1 or config.chain_torso == "shared"
 
@@ -77,11 +77,7 @@ class CopyOps:
         return tf.group(*[self._copy(self._online, to) for to in (*self._targets, *self._others)])
 
     def _copy(self, of: str, to: str, tau: tf.Tensor | None = None) -> tf.Operation:
-        return copy_vars(of, to, tau=tau, allow_missing=self._partly, whole=self._is_whole)
-
-    def _is_whole(self, name: str) -> bool:
-        # A share of the way to new moments would be those of no observations at all.
-        return not is_learned(self._config, name)
+        return copy_vars(of, to, tau=tau, allow_missing=self._partly, whole=self._whole)
 
 
 def _link(scope: str, i: int) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
-from agents.dqn.build import is_learned
+from agents.dqn.build import taken_whole
 from agents.dqn.demonstrations import Demonstrations
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
@@ -147,11 +147,8 @@ class Update:
             if self._networks.ema:
                 share = tf.subtract(1.0, self._live["ema_decay"])
                 online, ema = self._networks.online, self._networks.ema
-                average = copy_vars(
-                    online, ema, tau=share, only_if=made,
-                    whole=lambda name: not is_learned(self._config, name),
-                )  # fmt: skip
-                changes.append(average)
+                whole = taken_whole(self._config)
+                changes.append(copy_vars(online, ema, tau=share, only_if=made, whole=whole))
             copied, end = self._clock.advance(one, made, counter, td.td_error)
             if self._config.on_sync:
                 moments, more = at_copy(copied, moments)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agents.config.early_ends import early_ends
+from agents.config.early_ends import actions_at_the_end, early_ends
 from agents.config.members import Members, as_members, require_one_form
 from agents.config.model import DqnConfig
 from agents.controllers.choice import controller_of
@@ -88,7 +88,8 @@ def train_population(
         directory = PopulationDir.create(path, name, chosen, weights)
         if on_start:
             on_start(directory)
-        warn(screen.console, early_ends(next(iter(chosen.configs.values()))))
+        for told in (early_ends, actions_at_the_end):
+            warn(screen.console, told(next(iter(chosen.configs.values()))))
         going = Going(directory, screen, population, agents, envs, on_tick, startup)
         exchanging = None
         if chosen.pbt is not None:

@@ -23,13 +23,13 @@ from rl_core.control.files import write_whole
 from rl_core.errors import RlCoreError, RunDirError
 from rl_core.hyperparameters import LARGEST_INT64
 
-_MOST_SEEDS = 10_000
-
 if TYPE_CHECKING:
     from rich.console import Console
 
     from agents.results.scores import Row
     from agents.results.table import Made, Summary
+
+_MOST_SEEDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Results:
             raise RlCoreError(f"--first-seed must be at least 0, got {self.first_seed}")
         if self.seeds > _MOST_SEEDS:
             raise RlCoreError(f"--seeds must be at most {_MOST_SEEDS:,}, got {self.seeds:,}")
-        if self.first_seed + self.seeds > LARGEST_INT64:
+        if self.first_seed + self.seeds - 1 > LARGEST_INT64:
             raise RlCoreError(f"--first-seed must leave room in int64, got {self.first_seed:,}")
         if self.page and self.page.suffix != ".md":
             raise RlCoreError(f"--page must be a .md file, got {str(self.page)!r}")

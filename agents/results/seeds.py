@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from agents.config.model import DqnConfig
     from agents.results.scores import Row
 
-FIRST_FRESH_SEED = 1_000  # seeds below are for tuning
+# Seeds below are for tuning, those from here on for scores that nothing was chosen by.
+FIRST_FRESH_SEED = 1_000
 TRAIN = [sys.executable, "-m", "agents.cli", "train"]
 
 

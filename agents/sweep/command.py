@@ -18,6 +18,7 @@ from agents.results.choice import place_for
 from agents.results.jobs import Ended, run_jobs
 from agents.results.jobs_display import say
 from agents.results.places import Place
+from agents.results.seeds import FIRST_FRESH_SEED
 from rl_core.control.files import FileLock
 from rl_core.errors import RlCoreError, RunDirError
 
@@ -118,13 +119,13 @@ class Sweep:
             ("--jobs", 1 if self.jobs is None else self.jobs, 1),
             ("--together", self.together, 1), ("--best", self.best, 1),
             ("--fresh-seeds", self.fresh_seeds, 1), ("--sampler-seed", self.sampler_seed, 0),
-            ("--first-fresh-seed", self.first_fresh_seed, 1_000),
+            ("--first-fresh-seed", self.first_fresh_seed, FIRST_FRESH_SEED),
         ):  # fmt: skip
             if value < least:
-                why = "; seeds below are for tuning" if least == 1_000 else ""
+                why = "; seeds below are for tuning" if least == FIRST_FRESH_SEED else ""
                 raise RlCoreError(f"{option} must be at least {least:,}, got {value:,}{why}")
-        if self.seeds > 1_000:
-            raise RlCoreError(f"--seeds must be at most 1,000, got {self.seeds:,}")
+        if self.seeds > FIRST_FRESH_SEED:
+            raise RlCoreError(f"--seeds must be at most {FIRST_FRESH_SEED:,}, got {self.seeds:,}")
         if self.page and self.page.suffix != ".md":
             raise RlCoreError(f"--page must be a .md file, got {str(self.page)!r}")
 

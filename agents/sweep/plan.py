@@ -20,8 +20,6 @@ from agents.sweep.space import Param, Range, Space
 from rl_core.errors import ConfigError, RunDirError, shown
 from rl_core.seal import sealed_text
 
-# Seeds below are for tuning, those from here on for scores that nothing was chosen by.
-
 
 class Plan(Settings):
     """All that decides the trials of a sweep.

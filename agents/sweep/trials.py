@@ -84,8 +84,8 @@ class Trials:
             partial(self._finish, group),
             partial(self._fail, group),
             partial(self._look_at, group),
-            _TRIES,
-            group.portable,
+            tries=_TRIES,
+            portable=group.portable,
         )
 
     # Watches, and ends.

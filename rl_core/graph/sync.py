@@ -97,8 +97,8 @@ def paired_variables(
 def _move(
     source: tf.Variable, target: tf.Variable, tau: float | tf.Tensor, only_if: tf.Tensor | None
 ) -> tf.Operation:
-    now, goal = target.read_value(), source.read_value()
     tau = tf.cast(tau, target.dtype.base_dtype)
+    now, goal = target.read_value(), source.read_value()
     moved = now + tau * (goal - now)
     # now + 1 * (goal - now) may differ from goal in the last bit; with tau 1 it must be equal.
     moved = where(only_if, tf.where(tf.equal(tau, 1), goal, moved), now)

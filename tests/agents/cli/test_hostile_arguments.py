@@ -56,6 +56,12 @@ def test_a_hostile_path_is_refused_by_every_command(refused, command, path):
     refused([word.replace("PATH", path) for word in command.split()])
 
 
+def test_a_value_that_ends_in_equals_is_no_empty_path(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["set", ".", "tau="]) == 2
+    assert "wants a path" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "command",
     [
