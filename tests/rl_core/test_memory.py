@@ -40,8 +40,10 @@ def test_what_was_freed_goes_back_to_the_system():
 
 
 def test_a_c_library_that_cannot_is_no_mistake(monkeypatch):
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    asked = []
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: asked.append(name) or object())
     give_back_memory()
+    assert asked == [None]  # it was looked for, and is not there
 
 
 def test_the_first_call_gives_back_what_compiling_took(monkeypatch):

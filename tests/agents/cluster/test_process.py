@@ -30,12 +30,17 @@ def test_a_child_gets_a_sigint_when_its_parent_is_killed(tmp_path):
         f"start_child([sys.executable, '-c', {code!r}], pathlib.Path({str(log)!r}), {{}})\n"
         "time.sleep(60)",
     ])  # fmt: skip
-    while not (log.exists() and log.read_text()):
-        time.sleep(0.01)
+    assert _within_a_minute(lambda: log.exists() and log.read_text())
     parent.kill()
     parent.wait()
-    while "KeyboardInterrupt" not in log.read_text():
+    assert _within_a_minute(lambda: "KeyboardInterrupt" in log.read_text())
+
+
+def _within_a_minute(happens):
+    until = time.monotonic() + 60
+    while not happens() and time.monotonic() < until:
         time.sleep(0.01)
+    return happens()
 
 
 def test_variables_are_added_to_those_of_this_process(tmp_path, monkeypatch):

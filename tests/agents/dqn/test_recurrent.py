@@ -286,6 +286,7 @@ def test_actions_of_several_numbers_remember_too(lab):
 def test_units_of_the_head_are_scored_by_what_was_remembered(lab):
     """As if each row began an episode, units that depend on memory would look dormant."""
     agent = filled(lab, head_hidden=(UNITS,), recurrent="gru")
+    lab.put(agent, "online", {"head/dense_0/b": np.full(UNITS, 3)})  # all of them are awake
     observed, remembered = agent.learner.gradients.shown()
     ((name, given),) = [of for of in agent.renewal._given().items() if "/head/" in of[0]]
     weights = lab.weights(agent, "online")
@@ -293,7 +294,7 @@ def test_units_of_the_head_are_scored_by_what_was_remembered(lab):
     after = [twin.step(*of)[1] for of in zip(observed, remembered, strict=True)]
     wanted = relu(layer(np.array(after), weights, name.removeprefix("online/")))
     np.testing.assert_allclose(given, wanted, rtol=1e-4, atol=1e-6)
-    assert remembered.any()
+    assert remembered.any() and (given > 0).all()
 
 
 def test_units_are_scored_by_the_steps_that_are_learned_from(lab):
