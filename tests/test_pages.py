@@ -51,6 +51,7 @@ NOT_RUN = {
     r"python -m tests\.benchmarks\.performance .*": "measures for minutes, beside peers",
     r"python -m tests\.benchmarks\.wall_clock.*": "measures for hours, beside peers",
     r"python docs/plot_.*": "trains for minutes",
+    r"python docs/atari/.*": "tests/agents/results/test_atari_page.py makes the page",
     r"python docs/study/.*": "tests/agents/compare/test_study.py runs one, the other trains",
     r"targetnet board --host 0\.0\.0\.0 .*": "opens a port to other machines",
     r"tensorboard .* --bind_all .*": "opens a port to other machines",
