@@ -224,6 +224,14 @@ def values_at_the_bounds(cell):
 NEEDED = {"hl_gauss": {"head": "categorical"}}
 
 
+def test_only_a_number_may_be_any_number_and_no_cell_is_cut():
+    models = {n: m for m in (PbtKeys, DqnConfig) for n in m.model_fields}
+    live = {knob.name for knob in DqnConfig.knobs()}
+    free = {name for name, row in KEYS.items() if row.values == ANY} - live
+    assert {models[name].model_fields[name].annotation for name in free} <= {int, float}
+    assert not [row for row in KEYS.values() if any("|" in cell for cell in row)]
+
+
 @pytest.mark.parametrize("name", sorted(KEYS.keys() - keys._VALUES.keys()))
 def test_the_values_of_a_key_on_the_page_are_those_that_a_config_takes(name):
     taken, refused = values_at_the_bounds(KEYS[name].values)

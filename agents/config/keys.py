@@ -111,7 +111,9 @@ PAPERS = (
 _VALUES = {
     "env_id": "text",
     "env_kwargs": "table",
+    "env_wrapper": "text",
     "env_wrapper_kwargs": "table",
+    "observation_keys": "list of texts",
     "part_networks": "table",
     "network": "text",
     "hidden": "list of whole numbers >= 1",
@@ -121,6 +123,8 @@ _VALUES = {
     'A, every = N }`, `{ do = "recycle", threshold = T, every = N }`',
     "on_sync": 'list of `"reset_moments"`, `"reset_time"`',
     "prepared": "list of " + ", ".join(f"`{name}`" for name in PREPARED),
+    "controller": "text",
+    "controller_args": "table",
     "log_to": "list of texts",
     "live": "tables `[live.NAME]`",
     "offline": "text",

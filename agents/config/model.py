@@ -308,8 +308,8 @@ class TargetKeys(Settings):
     )
     value_rescaling: bool = key(
         False,
-        "the network learns sign(x) (sqrt(|x| + 1) - 1) + 0.001 x of each return x, so that large "
-        "ones are small",
+        "the network learns sign(x) (sqrt(abs(x) + 1) - 1) + 0.001 x of each return x, so that "
+        "large ones are small",
     )
     discount: LiveFloat = live(
         0.99, ge=0, le=1, unit="1", meaning="factor of the next state's value in the target"

@@ -16,6 +16,7 @@ from agents.results.page import markdown_table
 HERE = Path(__file__).parent
 FRAMES = 4  # of an env step
 GAMES = "Pong", "Freeway", "Breakout"
+OURS = {"atari-qrdqn": "ours, QR-DQN", "atari-qrdqn-weighted": "ours, weighted and clipped"}
 
 ABOUT = """\
 # Atari's games beside Dopamine's curves
@@ -30,8 +31,10 @@ python docs/atari/beside_dopamine.py docs/rows > docs/results_atari.md
 QR-DQN with Dopamine's values (`configs/atari-qrdqn.toml` names what differs) by the protocol of
 [Machado et al. (2018)](https://arxiv.org/abs/1709.06009): sticky actions, no end at a lost life,
 rewards unclipped in every figure here. Ours has the network of Mnih et al., whose convolutions do
-not pad, where Dopamine's do, and weights updates by priority, where Dopamine's agent computes such
-weights after the step. Beside it is what [Dopamine]({source}) has published of
+not pad, where Dopamine's do; first weights and Adam's form differ too. *Weighted and clipped* is
+the config as it was at first: importance weights of 0.5, and gradients clipped at a norm of 10.
+Dopamine's agent computes such weights too, but after its step, and clips nothing, so the config has
+neither now. Beside it is what [Dopamine]({source}) has published of
 five runs of each agent (`{files}`).
 
 Both sides are **training returns**: the mean of the episodes that ended within a million frames
@@ -40,18 +43,15 @@ the most. *Greedy* is our agent afterwards, without exploration, in ten episodes
 no such figure. *Hours* are those of a process that shared two cores with two others like it, or
 with tests, for a part of them. Nothing was tuned on these seeds.
 
-One seed of a game says little of Freeway, where one of Dopamine's five never left 0. On Pong ours
-is behind all five of Dopamine's QR-DQN. Why was not tried out. What differs is named above, and:
-gradients are clipped at a norm of 10, which Dopamine's are not, and which most of Pong's pass (12
-to 51, `learn/gradient_norm`); and weights of at most 1 make smaller gradients, which with an
-epsilon of Adam as large as here are smaller steps.
+One seed of a game says little of Freeway, where one of Dopamine's five never left 0. On Pong ours,
+weighted and clipped, is behind all five of Dopamine's QR-DQN.
 """
 
 
-def rows_of(game, rows):
-    """Our finished seeds of a game, in order: contents of their files."""
-    files = sorted((rows / f"atari-qrdqn-{game.lower()}").glob("*.json"))
-    return [json.loads(path.read_text()) for path in files]
+def rows_of(config, game, rows):
+    """Our finished seeds of a config and a game, in order: contents of their files."""
+    files = sorted((rows / f"{config}-{game.lower()}").glob("*.json"))
+    return [{"ours": OURS[config], **json.loads(path.read_text())} for path in files]
 
 
 def table(game, seeds, published):
@@ -64,7 +64,7 @@ def table(game, seeds, published):
     head = ["", *(f"{n:,} frames" for n in frames), "greedy", "least", "most", "hours"]
     lines = [
         [
-            f"ours, QR-DQN, seed {of['seed']}",
+            f"{of['ours']}, seed {of['seed']}",
             *(f"{curve[step]:.1f}" if step in curve else "-" for step in reached),
             *(f"{of[key]:.1f}" for key in ("mean", "low", "high")),
             f"{of['seconds'] / 3600:.1f}",
@@ -88,18 +88,19 @@ def made_on(seeds):
 def main(rows):
     """Prints the page."""
     published = json.loads((HERE / "dopamine.json").read_text())
-    found = {game: rows_of(game, rows) for game in GAMES}
+    found = {(game, config): rows_of(config, game, rows) for game in GAMES for config in OURS}
     commands = "\n".join(
-        f"targetnet results docs/atari/atari-qrdqn-{game.lower()}.toml --seeds {len(seeds)}"
+        f"targetnet results docs/atari/{config}-{game.lower()}.toml --seeds {len(seeds)}"
         f" --first-seed {seeds[0]['seed']} --rows docs/rows --training"
-        for game, seeds in found.items()
+        for (game, config), seeds in found.items()
         if seeds
     )
     print(ABOUT.format(commands=commands, source=published["source"], files=published["files"]))
-    for game, seeds in found.items():
+    of_game = {game: [of for config in OURS for of in found[game, config]] for game in GAMES}
+    for game, seeds in of_game.items():
         if seeds:
             print(f"## {game}\n\n{table(game, seeds, published)}\n\n{made_on(seeds)}\n")
-    missing = [game for game, seeds in found.items() if not seeds]
+    missing = [game for game, seeds in of_game.items() if not seeds]
     if missing:
         print(f"Not trained: {', '.join(missing)}.")
 

@@ -90,10 +90,14 @@ def bar_cells(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> list[str]:
     found = _found(scenario, bar)
     if found is None:
         return [what, wanted, "not measured", "not measured" if wanted else ""]
-    measured = f"{found.median:.2f} ({found.low:.2f} to {found.high:.2f}){unit}"
+    met = found.median >= least if least is not None else most is None or found.median <= most
+    # Rounded to two digits, a median that just misses its mark would stand there as if it met it.
+    shown = float(f"{found.median:.2f}")
+    hides = wanted and not met and (shown >= least if least is not None else shown <= most)
+    digits = 3 if hides else 2
+    measured = f"{found.median:.{digits}f} ({found.low:.2f} to {found.high:.2f}){unit}"
     if not wanted:
         return [what, "", measured, ""]
-    met = found.median >= least if least is not None else found.median <= most
     return [what, wanted, measured, "met" if met else "**not met**"]
 
 
@@ -113,7 +117,7 @@ def _all_bars(scenarios: Mapping[str, Any]) -> str:
         if bar["least"] is not None or bar["most"] is not None
     ]
     met = sum(row[-1] == "met" for row in rows)
-    table = _table(["scenario", "ratio", "wanted", "measured", ""], rows)
+    table = as_table(["scenario", "ratio", "wanted", "measured", ""], rows)
     return f"{met} of {len(rows)} goals are met.\n\n{table}"
 
 
@@ -138,7 +142,7 @@ def _workers(scenario: Mapping[str, Any]) -> str:
         cores = [str(len(worker["rounds"])), str(worker["cores"]), each]
         cells = [_setting(worker), _memory(scenario, worker), _versions(worker)]
         rows.append([label, *(_speed(x) for x in found), *cores, *cells])
-    return _table([*head, "memory", "versions"], rows)
+    return as_table([*head, "memory", "versions"], rows)
 
 
 def _skipped(scenario: Mapping[str, Any]) -> list[str]:
@@ -161,18 +165,31 @@ def _bars(scenario: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> 
             row.append(f"{was.median:.2f} ({was.low:.2f} to {was.high:.2f})" if was else "")
     # Columns that say nothing are left out.
     kept = [i for i in range(len(head)) if i < 3 or any(row[i] for row in rows)]
-    return _table([head[i] for i in kept], [[row[i] for i in kept] for row in rows])
+    return as_table([head[i] for i in kept], [[row[i] for i in kept] for row in rows])
+
+
+def ratio_to_their_best(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> float:
+    """The ratio to the other side's median or to its best probe, whichever is the faster of them.
+
+    `bar` has been measured and has another side.
+    """
+    found = _found(scenario, bar)
+    assert found is not None
+    if scenario["quantity"] in LESS_IS_BETTER:
+        return found.median
+    theirs = spread(scenario["quantity"], [pair[1] for pair in bar["pairs"]]).median
+    tried = scenario["workers"][bar["to"]]["tried"]
+    best = max((probe["median"] for probe in tried), default=0.0)
+    return found.median * min(1.0, theirs / best if best else 1.0)
 
 
 def _by_best_probe(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> str:
     """The ratio to what the other side reached in any probe, if that is more than in the rounds."""
     found = _found(scenario, bar)
-    if scenario["quantity"] in LESS_IS_BETTER or found is None or not bar["to"]:
+    if found is None or not bar["to"]:
         return ""
-    theirs = spread(scenario["quantity"], [pair[1] for pair in bar["pairs"]]).median
-    tried = scenario["workers"][bar["to"]]["tried"]
-    best = max((probe["median"] for probe in tried), default=0.0)
-    return f"{found.median * theirs / best:.2f}" if best > theirs else ""
+    to_best = ratio_to_their_best(scenario, bar)
+    return f"{to_best:.2f}" if to_best < found.median else ""
 
 
 def _floating(scenario: Mapping[str, Any]) -> list[str]:
@@ -220,6 +237,7 @@ def _short(x: float) -> str:
     return f"{x:.3g}"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def as_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from agents.config.model import DqnConfig
 from rl_core.errors import RlCoreError
+from tests.benchmarks import readme_tables
 from tests.benchmarks.performance import VENVS, Performance, vectors
 from tests.benchmarks.performance_page import as_markdown, as_sitting, bar_cells
 from tests.benchmarks.rounds import measure, spread, total
@@ -140,6 +141,31 @@ def test_a_ratio_to_the_most_that_a_peer_reached_stands_beside_that_of_the_round
     )
     results["scenarios"]["A"]["workers"]["theirs"]["tried"] = []
     assert "| by its best probe |" not in as_markdown(results, "x.md")
+
+
+def test_a_mark_that_is_missed_by_less_than_a_hundredth_does_not_look_met(results):
+    scenario = results["scenarios"]["A"]
+    ours, theirs = rounds(1.0), rounds(4.996)  # seconds for as many env steps
+    bar = scenario["bars"][0] | {"pairs": list(zip(ours, theirs, strict=True))}
+    shown = [bar_cells(scenario, bar | {"least": least})[2].split()[0] for least in (5, 4.99)]
+    assert shown == ["4.996", "5.00"]
+
+
+@pytest.mark.parametrize("table", [readme_tables.FRAMEWORK, readme_tables.ARITHMETIC])
+def test_readmes_tables_of_speeds_are_those_of_the_pages(table):
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert readme_tables.as_markdown(table, readme_tables.measured()) in readme
+
+
+def test_readme_tells_the_ratio_to_a_peers_best_probe_where_that_was_faster(results):
+    scenarios = results["scenarios"]
+    del scenarios["A"]["bars"][1:]
+    rows = [("both", [("A", "ours", "theirs")])]
+    cell = readme_tables.as_markdown(rows, {"one": scenarios}).splitlines()[-1]
+    assert cell == "| both | 4.00 |"
+    scenarios["A"]["workers"]["theirs"]["tried"] = []
+    cell = readme_tables.as_markdown(rows, {"one": scenarios}).splitlines()[-1]
+    assert cell == "| both | 5.00 |"
 
 
 def test_products_are_told_as_flops_and_their_speed(results):

@@ -23,8 +23,9 @@ def script():
 
 def seed(curve, number=6_000):
     return {
-        "seed": number, "mean": 3.0, "low": 1.0, "high": 5.0, "seconds": 5_400.0,
-        "training_curve": curve, "processor": "A Processor", "date": "2026-01-02",
+        "ours": "ours, QR-DQN", "seed": number, "mean": 3.0, "low": 1.0, "high": 5.0,
+        "seconds": 5_400.0, "training_curve": curve, "processor": "A Processor",
+        "date": "2026-01-02",
         "versions": {"python": "3.11.7"},
     }  # fmt: skip
 

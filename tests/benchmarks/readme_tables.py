@@ -1,0 +1,96 @@
+"""README's tables of speeds, made of what the pages of performance are made of.
+
+python -m tests.benchmarks.readme_tables
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.performance_page import as_table, ratio_to_their_best
+
+DOCS = Path(__file__).parents[2] / "docs"
+PROCESSORS = {"AVX-512": "performance_avx512.json", "AVX2": "performance_avx2.json"}
+
+# What a row says: (scenario, ours, theirs) of each of its ratios.
+Row = tuple[str, Sequence[tuple[str, str, str]]]
+_K1, _K16 = "ours, K = 1", "ours, K = 16"
+FRAMEWORK: Sequence[Row] = (
+    ("one update per env step / Stable-Baselines3", [("CP-A", _K1, "SB3")]),
+    ("16 updates at once / Stable-Baselines3", [("CP-A", _K16, "SB3")]),
+    (
+        "16 updates at once / Stable-Baselines3, SBX, 16 at once too",
+        [("CP-A", _K16, "SB3, 16 at once"), ("CP-A", _K16, "SBX, 16 at once")],
+    ),
+    (
+        "concurrent, as many updates as env steps, two cores / Stable-Baselines3",
+        [("CP-A", "ours, concurrent", "SB3")],
+    ),
+    (
+        "one update per env step / CleanRL's JAX DQN, our own code after it",
+        [("CP-A", _K1, "CleanRL's JAX DQN")],
+    ),
+    (
+        "one update per env step / a JAX script that does only this",
+        [("CP-A", _K1, "JAX per step")],
+    ),
+    ("16 updates at once / a JAX script with 16 at once", [("CP-A", _K16, "JAX, K = 16")]),
+    (
+        "compiled, 16 and 1,024 envs / a compiled JAX script",
+        [(f"compiled-{n}", "ours, compiled", "JAX compiled") for n in (16, 1024)],
+    ),
+    (
+        "updates of prioritized DQN, C51, IQN, Rainbow / Tianshou's",
+        [(s, _K1, "Tianshou") for s in ("prioritized-update", "c51", "iqn", "rainbow")],
+    ),
+)
+ARITHMETIC: Sequence[Row] = (
+    (
+        "MLP 256-256, batch 256, one update per env step / Stable-Baselines3, CleanRL's JAX DQN",
+        [("large-mlp", _K1, "SB3"), ("large-mlp", _K1, "CleanRL's JAX DQN")],
+    ),
+    ("updates of the Nature network / Stable-Baselines3", [("nature", _K1, "SB3")]),
+    (
+        "Pong, the whole loop, plain and concurrent / Stable-Baselines3",
+        [("atari", "ours", "SB3"), ("atari", "ours, concurrent", "SB3")],
+    ),
+    (
+        "memory of a CartPole run, of a replay of Pong / Stable-Baselines3's (less is better)",
+        [("memory", "a run of `cartpole`", "SB3"), ("atari-memory", "ours", "SB3")],
+    ),
+    (
+        "from `train` to the first env step / Stable-Baselines3's (less is better)",
+        [("start", "targetnet train, to the first env step", "SB3, to the first env step")],
+    ),
+)
+
+
+def as_markdown(rows: Sequence[Row], measured: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns a table of `rows`; `measured` has the scenarios of each kind of processor."""
+    lines = [
+        [what, *(", ".join(_ratio(of, *ratio) for ratio in ratios) for of in measured.values())]
+        for what, ratios in rows
+    ]
+    return as_table(["ours / theirs", *measured], lines)
+
+
+def measured() -> dict[str, Any]:
+    """Returns the scenarios of each kind of processor."""
+    return {
+        processor: json.loads((DOCS / name).read_text())["scenarios"]
+        for processor, name in PROCESSORS.items()
+    }
+
+
+def _ratio(scenarios: Mapping[str, Any], name: str, of: str, to: str) -> str:
+    scenario = scenarios[name]
+    (bar,) = (bar for bar in scenario["bars"] if (bar["of"], bar["to"]) == (of, to))
+    return f"{ratio_to_their_best(scenario, bar):.2f}"
+
+
+if __name__ == "__main__":
+    for table in (FRAMEWORK, ARITHMETIC):
+        print(as_markdown(table, measured()), end="\n\n")
