@@ -103,7 +103,8 @@ def start_beside(
     Raises:
       BoardError: TensorBoard did not start; the message says why, and no process is left.
     """
-    command = [sys.executable, "-m", "rl_core.board", str(logdir), f"--parent={os.getpid()}"]
+    # -P: a package of the user's in the current directory must not come before ours.
+    command = [sys.executable, "-P", "-m", "rl_core.board", str(logdir), f"--parent={os.getpid()}"]
     command += [f"--host={host}", *([] if port is None else [f"--port={port}"]), *arguments]
     with tempfile.TemporaryFile() as stderr:
         try:

@@ -134,12 +134,25 @@ class Asked:
           RunDirError: its files cannot be read.
         """
         if not self._wait(self._timeout):
-            for letter in self._letters.values():
-                _withdraw(letter)
+            self.withdraw()
             # The run may have read a command before it was withdrawn; then an answer comes.
             if not self._wait(_GRACE_SECONDS):
                 raise NotRunning(self._no_answer_message())
         return [self._answers[id_] for id_ in self.ids]
+
+    def withdraw(self) -> None:
+        """Takes back the commands that the run has not read.
+
+        Raises:
+          RunDirError: a command cannot be removed from the inbox.
+        """
+        for letter in self._letters.values():
+            _withdraw(letter)
+
+    @property
+    def is_unread(self) -> bool:
+        """True if a command still lies in the inbox."""
+        return any(letter.exists() for letter in self._letters.values())
 
     def _wait(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds

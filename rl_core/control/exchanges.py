@@ -8,7 +8,6 @@ members, and what a member's log lacks of it after a crash follows from it.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from rl_core.control.files import write_whole
+from rl_core.control.files import clear_unfinished, write_whole
 from rl_core.control.log import Entry
 from rl_core.control.population import MEMBER
 from rl_core.control.timetable import PBT
@@ -187,9 +186,7 @@ class ExchangeRecord:
 
     def clear_leftovers(self) -> None:
         """Removes unfinished files that a killed process has left."""
-        for path in self._directory.glob(".*.tmp"):
-            with contextlib.suppress(OSError):
-                path.unlink()
+        clear_unfinished(self._directory)
 
     def _numbers(self) -> list[int]:
         try:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import secrets
 import stat
 import time
@@ -15,6 +16,7 @@ from rl_core.control.commands import Command, dump
 from rl_core.errors import RunDirError, in_one_line, reason_of
 from rl_core.regular_file import open_regular
 
+_UNFINISHED = re.compile(r"\..+\.\d+\.tmp")
 _instant, _sent_in_it = 0, 0
 
 
@@ -37,8 +39,11 @@ class ControlFiles:
         """Makes the directories and the token; only the owner may write commands or read the token.
 
         Raises:
-          RunDirError: a directory or the token cannot be written.
+          RunDirError: a directory or the token cannot be written, or a directory is a link.
         """
+        for path in (self.directory, self.inbox):
+            if path.is_symlink():  # letters are removed once they are read, and where it leads
+                raise RunDirError(f"{path} is a link; a run has a directory of its own there")
         try:
             self.directory.mkdir(exist_ok=True)
             self.inbox.mkdir(exist_ok=True)
@@ -109,9 +114,21 @@ def clear_leftovers(files: ControlFiles) -> None:
     The inbox is left alone, because another process may be writing a file there.
     """
     for directory in (files.run, files.directory):
+        clear_unfinished(directory)
+
+
+def clear_unfinished(directory: Path) -> None:
+    """Removes what `write_whole` has left unfinished in a directory; through no link."""
+    if not directory.is_symlink():
         for path in directory.glob(".*.tmp"):
-            with contextlib.suppress(OSError):
-                path.unlink()
+            if is_unfinished(path.name):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+
+def is_unfinished(name: str) -> bool:
+    """Says whether a file of this name is one that `write_whole` has not finished."""
+    return bool(_UNFINISHED.fullmatch(name))
 
 
 def is_alive(files: ControlFiles) -> bool:

@@ -37,9 +37,9 @@ class Letter:
 class Inbox:
     """The letters in a run's inbox, oldest first.
 
-    A resumed run makes the changes again that it logged after its checkpoint. Letters that are in
-    the inbox when the run begins are newer than these: each waits for the changes of its value.
-    And every letter waits where such a change is still to come at the same time step, because the
+    A resumed run makes the changes again that it logged after its checkpoint. Letters are newer
+    than these: one that sets a value waits for the recorded changes of this value. And every letter
+    waits where such a change is still to come at the same time step, because the
     log, and so a repeat of the run, has that one first.
 
     Args:
@@ -55,7 +55,6 @@ class Inbox:
         is_due_here: Callable[[], bool] = lambda: False,
     ) -> None:
         self._path, self._to_be_set, self._is_due_here = files.inbox, to_be_set, is_due_here
-        self._newer = frozenset(path.name for path in files.inbox.glob("*.json"))
         self._stat_path = str(files.inbox)
         self._seen_ns = -1
         self._not_removable: set[str] = set()
@@ -89,7 +88,7 @@ class Inbox:
         if letter.command is None:
             return False
         kind, name = letter.command.what
-        if kind == "set" and letter.path.name in self._newer and name in self._to_be_set():
+        if kind == "set" and name in self._to_be_set():
             return True
         return (kind, name) not in _NEVER_WAIT and self._is_due_here()
 

@@ -77,7 +77,7 @@ class Steering:
         self._log = ControlLog(files.log)
         self._inbox = Inbox(
             files,
-            lambda: self._timetable.values_to_set,
+            lambda: () if repeats else self._timetable.values_to_set,
             lambda: self._timetable.tick <= steered.position.tick,
         )
         self._publisher, self._publishing = StatePublisher(files, live), Retried(steered.warn)

@@ -19,7 +19,9 @@ from rl_core.board.steer import members
 from rl_core.board.steer.changes import for_page, read_changes
 from rl_core.board.steer.curves import MOST_POINTS, Curves
 from rl_core.board.steer.guard import Guard
+from rl_core.board.steer.peer import refuse_others
 from rl_core.board.steer.runs import Runs, UnknownRun, log_directories
+from rl_core.board.steer.sent import Sent
 from rl_core.control.client import NotRunning, RunClient
 from rl_core.control.commands import (
     MAX_BYTES,
@@ -120,6 +122,7 @@ class SteerPlugin(base_plugin.TBPlugin):
             )
         )
         self._curves = Curves(context.data_provider)
+        self._sent = Sent()
 
     def get_plugin_apps(self) -> dict[str, Handler]:
         shown = [path for path in sorted(STATIC.iterdir()) if path.suffix in _KINDS]
@@ -177,6 +180,8 @@ class SteerPlugin(base_plugin.TBPlugin):
     def _show_run(self, request: Request) -> Any:
         files = self._runs.require(request.args.get("name", ""))
         state, alive = read_state(files)
+        if not alive:
+            self._sent.take_back(files.run)
         require_length(files.log, state.log_bytes)
         changes = read_changes(files.log, request.args.get("position", 0, int))
         return {
@@ -206,13 +211,18 @@ class SteerPlugin(base_plugin.TBPlugin):
         files = self._runs.require(body.run)
         if not self._guard.loopback_only:
             _require_token(files, [body.run_token.strip()])
-        RunClient(files.run, who="board").send(commands)
-        return {"ids": [command.id for command in commands]}
+        asked = RunClient(files.run, who="board").begin(commands)
+        self._sent.add(files.run, asked)
+        return {"ids": asked.ids}
 
     def _show_members(self, request: Request) -> Any:
         population = self._runs.require_population(request.args.get("name", ""))
         positions = members.read_positions(request.args.getlist("of"))
-        return members.show(self._runs, population, positions)
+        shown = members.show(self._runs, population, positions)
+        for member in shown["members"]:
+            if not member["alive"] and member["status"] != "damaged":
+                self._sent.take_back(self._runs.require(member["run"]).run)
+        return shown
 
     def _command_members(self, request: Request) -> Any:
         body = _read_body(BodyForMembers, request)
@@ -229,6 +239,8 @@ class SteerPlugin(base_plugin.TBPlugin):
                 continue
             clients[member] = RunClient(files.run, who="board")
         sent = begin_all(clients, body.make_commands)
+        for member, of in sent.asked.items():
+            self._sent.add(clients[member].files.run, of)
         asked = {m: {"ids": of.ids, "position": of.position} for m, of in sent.asked.items()}
         return {"asked": asked, "problems": problems | sent.problems}
 
@@ -240,6 +252,8 @@ class SteerPlugin(base_plugin.TBPlugin):
             headers = dict(request.headers)  # Werkzeug gives names in the form "Content-Type"
             if writing == "command":
                 refusal = self._guard.refuse_writing(request.method, headers)
+                if refusal is None and self._guard.loopback_only:
+                    refusal = refuse_others(request.environ)
             elif writing == "page":
                 refusal = self._guard.refuse_page(request.method, headers)
             elif request.method not in ("GET", "HEAD"):

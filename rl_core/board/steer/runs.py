@@ -247,7 +247,8 @@ def _directories(top: Path) -> Iterator[tuple[Path, str]]:
             yield directory, _cannot_read(directory, error)
             continue
         yield directory, ""
-        if depth < _DEPTH and "control" not in names:  # a run has no runs inside
+        # A run has no runs inside. (One may be called "control", as that of an experiment.)
+        if depth < _DEPTH and not (directory / "control/state.json").exists():
             waiting += [(directory / name, depth + 1) for name in names if name[0] != "."]
 
 

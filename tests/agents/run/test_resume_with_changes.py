@@ -11,8 +11,8 @@ from agents.run import train as train_module
 from agents.run.repeat import repeat
 from agents.run.train import resume, train
 from agents.saved.directory import RunDir
-from rl_core.control.commands import BadCommand
-from rl_core.control.files import ControlFiles
+from rl_core.control.commands import BadCommand, set_command
+from rl_core.control.files import ControlFiles, submit
 from rl_core.control.log import read_log
 from rl_core.errors import (
     BoundsError,
@@ -117,6 +117,22 @@ def test_it_comes_after_the_recorded_changes_of_its_value_and_is_not_overwritten
     ]
     assert logged[0][0] == 260 and logged[3][0] == logged[2][0]
     assert periods[275] == 11 and periods[600] == 50
+    assert repeat(run).identical
+
+
+def test_a_command_that_comes_before_a_recorded_change_is_made_again_is_the_newer_one(tmp_path):
+    run = begun(tmp_path / "run", 300, [(290, "sync_period", 13)])
+    periods, sent = {}, []
+
+    def on_tick(agent, tick):
+        if not sent:
+            sent.append(submit(ControlFiles(run), set_command("sync_period", 50, "cli")))
+        periods[tick.env_step] = agent.hyperparameters["sync_period"]
+
+    resume(run, on_tick=on_tick)
+    assert periods[280] == 37 and periods[600] == 50
+    logged = [tuple(of) for _, who, name, *of in entries(run) if name == "sync_period"]
+    assert logged == [(37, 13), (13, 50)]
     assert repeat(run).identical
 
 

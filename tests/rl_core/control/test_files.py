@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from rl_core.control import state as state_module
-from rl_core.control.files import ControlFiles, RunLock, is_alive, write_whole
+from rl_core.control.files import (
+    ControlFiles,
+    RunLock,
+    clear_leftovers,
+    clear_unfinished,
+    is_alive,
+    write_whole,
+)
 from rl_core.control.log import ControlLog, LogTail, read_log
 from rl_core.control.state import read_state
 from rl_core.control.trace import TraceFile, checksums, read_trace
@@ -171,6 +178,36 @@ def test_a_token_is_made_once_and_one_that_was_left_empty_anew(tmp_path, left):
     files.make()
     assert files.token.read_text() == token
     assert {path.name for path in files.directory.iterdir()} == {"inbox", "token"}
+
+
+@pytest.mark.parametrize("link", ["control", "control/inbox"])
+def test_a_directory_that_is_a_link_is_refused_and_nothing_is_touched_where_it_leads(
+    tmp_path, link
+):
+    """Letters are removed once they are read: those files would be taken for letters."""
+    elsewhere, run = tmp_path / "elsewhere", tmp_path / "run"
+    elsewhere.mkdir(mode=0o755)
+    (elsewhere / "data.json").write_text("{}")
+    (run / link).parent.mkdir(parents=True)
+    (run / link).symlink_to(elsewhere)
+    with pytest.raises(RunDirError, match=f"{link} is a link; a run has a directory of its own"):
+        ControlFiles(run).make()
+    assert [path.name for path in elsewhere.iterdir()] == ["data.json"]
+    assert elsewhere.stat().st_mode & 0o777 == 0o755
+
+
+def test_only_what_a_kill_left_unfinished_is_removed_and_through_no_link(tmp_path):
+    files, elsewhere = ControlFiles(tmp_path / "run"), tmp_path / "elsewhere"
+    files.run.mkdir()
+    files.make()
+    elsewhere.mkdir()
+    kept = [files.run / ".notes.tmp", files.directory / "x.1.tmp", elsewhere / ".state.json.12.tmp"]
+    for path in [*kept, files.directory / ".state.json.12.tmp", files.run / ".config.toml.7.tmp"]:
+        path.write_text("")
+    clear_leftovers(files)
+    (files.run / "exchanges").symlink_to(elsewhere)
+    clear_unfinished(files.run / "exchanges")
+    assert sorted(tmp_path.rglob("*.tmp")) == sorted(kept)
 
 
 def test_a_run_is_alive_while_it_holds_its_lock(tmp_path):

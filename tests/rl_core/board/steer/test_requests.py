@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from rl_core.control.files import ControlFiles
 from rl_core.control.log import read_log
+from rl_core.control.state import read_state
 
 RUN = "some/run"
 
@@ -80,6 +83,30 @@ def test_a_command_of_our_page_arrives_and_its_answer_is_shown(board, run):
     assert shown["alive"] and shown["state"]["status"] == "running"
     assert shown["log"][-1]["text"].startswith("sync_period ")
     assert ask(board, "GET", f"run?name={RUN}&position={shown['position']}").json["log"] == []
+
+
+def test_what_a_dead_run_has_not_read_is_taken_back_once_the_page_knows_of_its_death(
+    board, start_population
+):
+    """Else it would change the run when it is resumed, maybe days later."""
+    with start_population("stopped", "m00", "m01") as path:
+        pid = int(read_state(ControlFiles(path / "m00"))[0].pid)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            one = command(run="stopped/m00")
+            both = {"population": "stopped", "members": ["m01"], "commands": one["commands"]}
+            assert ask(board, "POST", "command", one, page_headers(board)).status == 200
+            assert ask(board, "POST", "command_members", both, page_headers(board)).status == 200
+            ask(board, "GET", "run?name=stopped/m00")
+            ask(board, "GET", "members?name=stopped")
+            letters = [path / member / "control/inbox" for member in ("m00", "m01")]
+            assert [len([*of.iterdir()]) for of in letters] == [1, 1]  # it may go on yet
+        finally:
+            os.kill(pid, signal.SIGKILL)
+        while ask(board, "GET", "run?name=stopped/m00").json["alive"]:
+            time.sleep(0.01)
+        ask(board, "GET", "members?name=stopped")
+        assert [len([*of.iterdir()]) for of in letters] == [0, 0]
 
 
 def test_several_changes_and_an_action_arrive_in_order(board, run):

@@ -34,6 +34,13 @@ def test_runs_have_the_names_that_tensorboard_gives_them(tmp_path):
     assert names(tmp_path / "a") == ["."]
 
 
+def test_a_run_may_be_called_control_and_a_run_has_no_runs_inside(tmp_path):
+    make_run(tmp_path / "control")
+    make_run(tmp_path / "treatment")
+    make_run(tmp_path / "treatment/copies/of/another")
+    assert names(tmp_path) == ["control", "treatment"]
+
+
 def test_what_lies_too_deep_or_is_hidden_is_not_looked_for(tmp_path):
     make_run(tmp_path / "1/2/3/4")
     make_run(tmp_path / "1/2/3/4b/5")
