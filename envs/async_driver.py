@@ -25,7 +25,7 @@ from envs.interface import Envs, Episode, Step
 from envs.lanes import blank_step
 from envs.spaces import Spaces
 from envs.wrapping import Making
-from rl_core.errors import EnvError, EnvFault, EnvWorkerLost, in_one_line
+from rl_core.errors import EnvError, EnvFault, EnvWorkerLost, RlCoreError, in_one_line
 
 _MAIN = "from envs.async_worker import main; main()"
 _SECONDS_TO_END = 10.0  # time for workers to end after their pipe was closed, before a kill
@@ -56,8 +56,11 @@ class AsyncEnvs(Envs):
         super().__init__(env_id, num_envs, spaces, has_action_masks=has_action_masks)
         self.frames_per_second = frames_per_second
         blank = blank_step(num_envs, spaces, has_action_masks)
-        memory = os.memfd_create("envs")
         self._workers: list[_Worker] = []
+        try:
+            memory = os.memfd_create("envs")
+        except OSError as error:
+            raise _cannot_start(env_id, error) from None
         try:
             os.ftruncate(memory, memory_size(blank, spaces))
             self._actions, self._step = place(blank, spaces, map_memory(memory))
@@ -70,8 +73,10 @@ class AsyncEnvs(Envs):
                 self._workers.append(_Worker(share, memory))
             for worker in self._workers:
                 worker.receive()  # waits until the worker has made its envs
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, OSError) and not isinstance(error, RlCoreError):
+                raise _cannot_start(env_id, error) from None
             raise
         finally:
             os.close(memory)  # the mappings keep the memory alive
@@ -149,7 +154,8 @@ class _Worker:
             # A new session: Ctrl-C in the terminal must reach the parent alone, which stops at a
             # safe point and needs the envs until then.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _MAIN, *map(str, fds)],
+                # A package of the user's in the current directory must not come before ours.
+                [sys.executable, "-P", "-c", _MAIN, *map(str, fds)],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
                 stdin=subprocess.DEVNULL,
                 pass_fds=fds,
@@ -208,6 +214,13 @@ class _Worker:
         code = self._process.returncode
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
         return EnvWorkerLost(f"{self._share}: the worker process {how}; see whether memory ran out")
+
+
+def _cannot_start(env_id: str, error: OSError) -> EnvError:
+    return EnvError(
+        f"cannot start the worker processes of env {env_id!r}: {error.strerror}; have fewer envs, "
+        "or set vectorization = 'sync'"
+    )
 
 
 def _cores() -> int:

@@ -58,7 +58,9 @@ def _wrapped(
     place, package = SHIPPED.get(name, (name, ""))
     function = imported("env_wrapper", place)
     try:
-        result = function(env, **kwargs)
+        # A config has lists alone, and Gymnasium's wrappers want tuples.
+        of_gymnasium = getattr(function, "__module__", "").startswith("gymnasium.")
+        result = function(env, **(_as_tuples(kwargs) if of_gymnasium else kwargs))
     except (ImportError, gym.error.DependencyNotInstalled) as error:
         reason = in_one_line(error.__cause__ or error)
         advice = f"run: pip install {package!r}" if package else "install that first"
@@ -74,3 +76,9 @@ def _wrapped(
     if not isinstance(result, gym.Env):
         raise EnvError(f"env_wrapper {name!r} must return an env, got {shown(result)}")
     return result
+
+
+def _as_tuples(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _as_tuples(inner) for key, inner in value.items()}
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value

@@ -51,7 +51,7 @@ class Train:
     """Seed of everything random. By default the config's seed."""
     set: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Change keys of the config, in TOML's notation: --set learning_rate=1e-3 hidden=[64,64]"""
-    log_to: Annotated[tuple[str, ...], arg(metavar="PACKAGE")] = ()
+    log_to: Annotated[Groups, arg(metavar="PACKAGE")] = ()
     """Report to mlflow, wandb or trackio too, in place of the config's log_to."""
     board: bool = False
     """Also start TensorBoard and print its address."""
@@ -82,21 +82,20 @@ class Train:
         from agents.config.files import config_name, load_config
         from agents.config.members import load_members
 
-        changes = [*chain(*self.set)]
+        changes = words_of("--set", self.set, "NAME=VALUE ..., as in sync_period=50")
         if self.seed is not None:
             changes.append(f"seed={self.seed}")
         changes += _log_to(self.log_to)
         changes += _dataset("offline", self.offline) + _dataset("begin_with", self.begin_with)
         if self.init_from is None and (self.rename or self.blocks):
             raise RlCoreError("--rename and --blocks need --init-from RUN")
+        words_of("--rename", self.rename, "OLD=NEW ..., as in encoder=torso")
+        words_of("--blocks", self.blocks, "names of blocks, as in torso head")
         if self.resume and self.run is None:
             raise RlCoreError("--resume needs --run DIR, the run to go on with")
-        given = [*chain(*self.members)]
-        if self.members and not given:
-            raise RlCoreError("--members wants NAME=VALUE,VALUE,..., as in sync_period=25,50")
-        pbt = [*chain(*self.pbt)]
-        if self.pbt and not pbt:
-            raise RlCoreError("--pbt wants NAME=VALUE ..., as in period=5000")
+        wanted = "NAME=VALUE,VALUE,..., as in sync_period=25,50"
+        given = words_of("--members", self.members, wanted)
+        pbt = words_of("--pbt", self.pbt, "NAME=VALUE ..., as in period=5000")
         members = load_members(self.config, changes, given, self.seeds, pbt)
         if members is not None:
             if self.ray is not None:
@@ -197,7 +196,7 @@ class Resume:
     """The directory of a run, or of a population: then all of its members go on."""
     set: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Make the run longer, or set live values there: --set env_steps=100_000 sync_period=50"""
-    log_to: Annotated[tuple[str, ...], arg(metavar="PACKAGE")] = ()
+    log_to: Annotated[Groups, arg(metavar="PACKAGE")] = ()
     """Also report to mlflow, wandb or trackio, with all points so far."""
     board: bool = False
     """Also start TensorBoard and print its address."""
@@ -208,7 +207,8 @@ class Resume:
         from agents.config.files import changed_config
         from agents.saved.directory import RunDir
 
-        changes = [*chain(*self.set), *_log_to(self.log_to)]
+        changes = words_of("--set", self.set, "NAME=VALUE ..., as in sync_period=50")
+        changes += _log_to(self.log_to)
         if is_population(self.run):
             if self.ray is not None:
                 raise RlCoreError("--ray is for the actors of loop = 'remote', not for members")
@@ -247,13 +247,26 @@ class Board:
     def __call__(self, console: Console) -> int:
         from rl_core.board.launcher import serve
 
-        allowed = [f"--steer_allow_host={name}" for name in chain(*self.allow_host)]
+        names = words_of("--allow-host", self.allow_host, "a host name")
+        allowed = [f"--steer_allow_host={name}" for name in names]
         serve(self.dir, host=self.host, port=self.port, full=self.full, arguments=allowed)
         return 0
 
 
-def _log_to(names: Sequence[str]) -> list[str]:
+def words_of(option: str, groups: Sequence[Sequence[str]], wanted: str) -> list[str]:
+    """Returns the words of an option that takes several and may be repeated.
+
+    Raises:
+      RlCoreError: it stands there without a word, as before an empty variable of a shell.
+    """
+    if not all(groups):
+        raise RlCoreError(f"{option} wants {wanted}")
+    return [*chain(*groups)]
+
+
+def _log_to(groups: Sequence[Sequence[str]]) -> list[str]:
     """Returns the change of the config that --log-to stands for; none without names."""
+    names = words_of("--log-to", groups, "mlflow, wandb or trackio")
     return [f"log_to={json.dumps(names)}"] if names else []
 
 

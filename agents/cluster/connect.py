@@ -140,7 +140,7 @@ def _require_address(address: str) -> None:
 
 def _probed(address: str) -> str:
     """Tries in another process, which Ray may keep waiting or end; returns the head's address."""
-    command = [sys.executable, "-m", "agents.cluster.probe", address]
+    command = [sys.executable, "-P", "-m", "agents.cluster.probe", address]
     try:
         tried = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, text=True

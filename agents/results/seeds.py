@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 # Seeds below are for tuning, those from here on for scores that nothing was chosen by.
 FIRST_FRESH_SEED = 1_000
-TRAIN = [sys.executable, "-m", "agents.cli", "train"]
+# -P: a package of the user's in the current directory must not come before ours.
+TRAIN = [sys.executable, "-P", "-m", "agents.cli", "train"]
 
 
 class ConfigSeeds:

@@ -455,3 +455,32 @@ def test_no_process_is_left_when_the_parent_is_stopped(tmp_path, sent):
 
 def test_a_ctrl_c_that_the_parent_handles_leaves_the_workers_to_it(tmp_path):
     assert interrupted(tmp_path, SCRIPT + GRACEFUL, signal.SIGINT) == ("3\n", "")
+
+
+def test_a_package_of_the_users_that_is_called_as_one_of_ours_does_not_come_first(tmp_path):
+    """As under the installed script, whose path has the current directory last."""
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs/__init__.py").write_text("raise ImportError('of the user')")
+    code = (
+        f"import sys; sys.path[0:1] = [{str(ROOT)!r}]; sys.path.append('')\n"
+        "from envs import make_envs\n"
+        "envs = make_envs('CartPole-v1', 2, seed=0, vectorization='async')\n"
+        "print(envs.reset().observation.shape); envs.close()"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code.replace("[0:1] =", "[0:0] =")],
+        cwd=tmp_path, env=env, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("(2, 4)\n", "")
+
+
+@pytest.mark.parametrize("call", ["Popen", "Pipe", "memfd_create"])
+def test_workers_that_cannot_be_started_are_told_in_a_line(monkeypatch, call):
+    def fails(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    place = {"Popen": subprocess, "Pipe": async_driver, "memfd_create": os}[call]
+    monkeypatch.setattr(place, call, fails)
+    with pytest.raises(EnvError, match=r"cannot start the worker processes of env 'CartPole-v1'"):
+        make_envs("CartPole-v1", 2, seed=0, vectorization="async")

@@ -53,6 +53,12 @@ def test_it_takes_its_arguments():
     assert rewards(made(f"{HERE}:tenfold", wrapper_kwargs={"factor": 3}), 1) == [[3.0]]
 
 
+def test_wrappers_of_gymnasium_get_tuples_for_the_lists_of_a_config():
+    envs = made("gymnasium.wrappers:ReshapeObservation", wrapper_kwargs={"shape": [2, 2]})
+    assert envs.reset().observation.shape == (1, 2, 2)
+    envs.close()
+
+
 def test_without_one_the_env_is_as_it_is():
     assert rewards(made(""), 1) == [[1.0]]
 

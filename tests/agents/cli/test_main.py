@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from agents.cli.main import _COMMANDS, main
+from agents.cli.train_commands import _log_to
 from agents.config.files import load_config, shipped_configs
 
 SHORT = """
@@ -397,3 +398,26 @@ def test_ctrl_c_stops_with_code_130_and_weights_that_eval_can_use(here, capsys):
     assert not (here / "mine" / "result.json").exists()
     assert main(["eval", "mine", "--episodes", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["episodes"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["train", "cartpole", "--set"], "--set"),
+        (["train", "cartpole", "--set", "seed=1", "--set"], "--set"),
+        (["train", "cartpole", "--log-to"], "--log-to"),
+        (["train", "cartpole", "--init-from", "x", "--blocks"], "--blocks"),
+        (["train", "cartpole", "--init-from", "x", "--rename"], "--rename"),
+        (["resume", "x", "--set"], "--set"),
+        (["board", "x", "--allow-host"], "--allow-host"),
+    ],
+    ids=" ".join,
+)
+def test_an_option_without_its_words_is_no_option_that_does_nothing(words, option, capsys):
+    """As before a variable of the shell that is empty: --blocks would load all of them."""
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith(f"targetnet: {option} wants ")
+
+
+def test_an_option_that_is_repeated_adds_up():
+    assert _log_to([("mlflow",), ("wandb", "trackio")]) == ['log_to=["mlflow", "wandb", "trackio"]']
