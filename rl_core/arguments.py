@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 
 from rl_core.errors import ArgumentError, BoundsError, shown
-from rl_core.hyperparameters import LARGEST_INT64
 
 
 def path_of(name: str, path: object) -> Path:
@@ -53,15 +52,16 @@ def require_function(name: str, function: object, *parameters: str) -> None:
         raise ArgumentError(f"{wanted}, got one of ({', '.join(signature.parameters)})") from None
 
 
-def require_whole(name: str, value: object, least: int) -> None:
-    """Checks that a value is a whole number >= `least` that fits into int64.
+def require_whole(name: str, value: object, least: int, *, bits: int = 64) -> None:
+    """Checks that a value is a whole number >= `least` that fits into int64, or into int32.
 
     Raises:
       ArgumentError: it is no whole number.
       BoundsError: it is too small or too large.
     """
-    wanted = f"{name} must be a whole number >= {least} that fits into int64, got {shown(value)}"
+    fits = f"that fits into int{bits}"
+    wanted = f"{name} must be a whole number >= {least} {fits}, got {shown(value)}"
     if not isinstance(value, numbers.Integral) or isinstance(value, bool):
         raise ArgumentError(wanted)
-    if not least <= int(value) <= LARGEST_INT64:
+    if not least <= int(value) < 2 ** (bits - 1):
         raise BoundsError(wanted)

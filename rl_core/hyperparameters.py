@@ -28,6 +28,7 @@ from rl_core.errors import (
 AUTO = "auto"
 NO_BLOCKS = "none"
 # Largest values that a feed of the graph can hold.
+LARGEST_INT32 = 2**31 - 1
 LARGEST_INT64 = 2**63 - 1
 LARGEST_FLOAT32 = 3.4028234663852886e38
 _LEAST_NORMAL = 1.1754943508222875e-38  # of float32; XLA takes smaller numbers for 0

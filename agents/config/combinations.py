@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rl_core.hyperparameters import LARGEST_INT32
+
 if TYPE_CHECKING:
     from agents.config.model import DqnConfig
 
@@ -206,6 +208,11 @@ def _check_rollout(config: DqnConfig) -> None:
         raise ValueError(
             f"rollout * num_envs = {rows:,} must be a multiple of batch_size, got "
             f"{config.batch_size:,}"
+        )
+    if config.updates_per_rollout > LARGEST_INT32:
+        raise ValueError(
+            f"a rollout has epochs * rollout * num_envs / batch_size updates, at most "
+            f"{LARGEST_INT32:,}, got {config.updates_per_rollout:,}"
         )
 
 

@@ -225,6 +225,12 @@ def require_one_form(configs: Mapping[str, DqnConfig]) -> None:
                     f"members may differ in the seed and in live values, not in {key}: {first} "
                     f"and {name} have {values[0]!r} and {values[1]!r}"
                 )
+        steps = [of.longest_step for of in (of_first, config)]
+        if config.remembers and steps[0] != steps[1]:
+            raise ConfigError(
+                "with a memory sequences are as long as n_step needs, so members have the same "
+                f"largest n_step: {first} and {name} have {steps[0]} and {steps[1]}"
+            )
 
 
 def names_for(count: int) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, time
 from typing import Annotated, Any, Self
 
@@ -162,6 +162,11 @@ class Settings(Model):
                 raise BoundsError(f"{name} must fit into int64, got {shown(value)}")
             if isinstance(value, float) and not abs(value) <= LARGEST_FLOAT32:
                 raise BoundsError(f"{name} must be finite and fit into float32, got {value!r}")
+            for inner in _numbers_in(value):
+                if isinstance(inner, int) and abs(inner) > LARGEST_INT64:
+                    raise BoundsError(f"{name} has {shown(inner)}, which does not fit into int64")
+                if inner != inner:  # it would not equal itself on resume
+                    raise BoundsError(f"{name} has nan; its numbers must be numbers")
         return self
 
     @model_validator(mode="after")
@@ -171,6 +176,16 @@ class Settings(Model):
             for extreme in value.extremes() if isinstance(value, SCHEDULES) else [value]:
                 knob.check(extreme)
         return self
+
+
+def _numbers_in(value: Any) -> Iterator[int | float]:
+    """Yields the numbers inside of a table or list."""
+    inside = value.values() if isinstance(value, dict) else value
+    for inner in inside if isinstance(value, dict | list | tuple) else ():
+        if isinstance(inner, int | float):
+            yield inner
+        else:
+            yield from _numbers_in(inner)
 
 
 def schedule_in_shares(value: Any) -> Any:
@@ -202,15 +217,21 @@ def parse(model: type[Settings], values: dict[str, Any], source: str) -> Any:
 
 
 def require_toml(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Returns `arguments` if a config file can hold them: a run writes its config.
+    """Returns `arguments` as they read back from a config file: a run writes its config.
 
     Raises:
-      ValueError: it cannot hold one of them.
+      ValueError: a file cannot hold one of them.
     """
     for name, value in arguments.items():
         if not _is_toml(value):
             raise ValueError(f"{shown(name)} is {shown(value)}, which a TOML file cannot hold")
-    return arguments
+    return {name: _read_back(value) for name, value in arguments.items()}
+
+
+def _read_back(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _read_back(of) for key, of in value.items()}
+    return [*map(_read_back, value)] if isinstance(value, list | tuple) else value
 
 
 def _is_toml(value: Any) -> bool:

@@ -179,6 +179,22 @@ class Dataset:
             ) from error
 
 
+def _require_storable_keys(space: gym.Space[Any]) -> None:
+    """Checks that the keys of dicts can name parts of a file: a slash would begin another part."""
+    if isinstance(space, gym.spaces.Dict):
+        for key in space:
+            if not isinstance(key, str) or "/" in key:
+                raise DataError(
+                    f"Minari cannot store a part that is called {shown(key)}: it takes texts "
+                    "without a slash; put a wrapper around the env that calls it otherwise "
+                    "(env_wrapper)"
+                )
+    for part in space.values() if isinstance(space, gym.spaces.Dict) else ():
+        _require_storable_keys(part)
+    for part in space if isinstance(space, gym.spaces.Tuple) else ():
+        _require_storable_keys(part)
+
+
 def write(
     directory: Path,
     dataset_id: str,
@@ -199,6 +215,9 @@ def write(
     """
     minari = require_minari()
     from minari.dataset.minari_storage import MinariStorage
+
+    for space in (form.observations, form.actions):
+        _require_storable_keys(space)
 
     # Minari does not find what it has written below a relative path.
     data = directory.resolve() / "data"

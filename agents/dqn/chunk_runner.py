@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from agents.config.model import DqnConfig
 from agents.dqn.chunks import Chunk, ChunkFeeds, Counts
 from agents.dqn.diverging import DivergedInChunk
 from agents.dqn.in_graph_loop import InGraphLoop
@@ -46,10 +47,17 @@ class ChunkRunner:
         self.begin = engine.callable(None, targets=[self.envs.begin])
 
     def of_member(
-        self, place: Place, learner: Learner, live: LiveFeeds, hyperparameters: Hyperparameters
+        self,
+        place: Place,
+        config: DqnConfig,
+        learner: Learner,
+        live: LiveFeeds,
+        hyperparameters: Hyperparameters,
     ) -> ChunkRunner:
         """The same for a member."""
-        return place.copy(self, _learner=learner, _live=live, _hyperparameters=hyperparameters)
+        return place.copy(
+            self, _config=config, _learner=learner, _live=live, _hyperparameters=hyperparameters
+        )
 
     def run(self, counts: Counts, time_steps: int) -> Chunk:
         """Makes time steps and updates as `training_loop` would, in one call.
@@ -71,6 +79,7 @@ class ChunkRunner:
         feeds = ChunkFeeds(
             counts=counts,
             time_steps=np.int64(time_steps),
+            env_steps=np.int64(config.env_steps),
             arm=np.array(learner.freeze.position, np.int64),
             arm_lengths=np.array([arm.updates for arm in learner.freeze.arms], np.int64),
             follow_arms=np.bool_(follow),

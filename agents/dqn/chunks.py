@@ -49,6 +49,7 @@ class ChunkFeeds(NamedTuple):
 
     counts: Counts
     time_steps: Any  # [] int64: how many to make, at most T
+    env_steps: Any  # [] int64: of the whole run
     arm: Any  # [2] int64 position in the freeze schedule
     arm_lengths: Any  # [arms] int64, in updates
     follow_arms: Any  # [] bool: whether the schedule says what is trained
@@ -68,6 +69,7 @@ def chunk_placeholders(blocks: int, arms: int, knobs: int) -> ChunkFeeds:
     return ChunkFeeds(
         counts=Counts(*(feed(tf.int64, [], name) for name in Counts._fields)),
         time_steps=feed(tf.int64, [], "time_steps"),
+        env_steps=feed(tf.int64, [], "env_steps"),
         arm=feed(tf.int64, [2], "arm"),
         arm_lengths=feed(tf.int64, [arms], "arm_lengths"),
         follow_arms=feed(tf.bool, [], "follow_arms"),

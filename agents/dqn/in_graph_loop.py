@@ -124,7 +124,7 @@ class InGraphLoop:
     def _goes_on(
         self, i: tf.Tensor, state: EnvState, counts: Counts, arm: tf.Tensor, good: tf.Tensor
     ) -> tf.Tensor:
-        left = counts.env_step < self.config.env_steps
+        left = counts.env_step < self.fed.env_steps
         return tf.reduce_all([i < self.fed.time_steps, left, good > 0])
 
     def _iteration(

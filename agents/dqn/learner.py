@@ -121,7 +121,7 @@ class Learner:
           Diverged: the loss or the gradient norm of an update is not finite. That update and
             those after it were not made: everything is as after the update before.
         """
-        require_whole("updates", updates, 1)
+        require_whole("updates", updates, 1, bits=32)
         whole = self._config.updates_per_rollout or 1
         if updates % whole:
             raise BoundsError(f"a rollout has {whole} updates, and all are made, got {updates}")

@@ -289,7 +289,8 @@ def _head(
 
 def _pairs(config: DqnConfig) -> int:
     """Floats that a loss makes for one transition: each atom or quantile with each other."""
-    return _numbers_of_the_head(config)[1] ** 2
+    # A histogram is made of its mean, atom by atom.
+    return 0 if config.loss == "hl_gauss" else _numbers_of_the_head(config)[1] ** 2
 
 
 def _numbers_of_the_head(config: DqnConfig) -> tuple[str, int]:

@@ -193,7 +193,7 @@ class AgentGraph:
             calls.greedy = joined.greedy(own)
         acting = self._acting(calls, config, values, own, joined)
         state = of.state.of_member(place, config, acting, learner, values)
-        chunks = of.chunks and of.chunks.of_member(place, learner, live, values)
+        chunks = of.chunks and of.chunks.of_member(place, config, learner, live, values)
         parts = place.copy(
             of, values=values, live=live, own=own, learner=learner, acting=acting, state=state,
             chunks=chunks, q_values=of.q_values.of_member(place, own, state),

@@ -14,8 +14,17 @@ from agents.config.members import Members, members_text, read_members
 from agents.config.model import DqnConfig
 from agents.config.pbt import PbtKeys
 from agents.run.initial_weights import INITIAL, load_initial, save_initial
-from agents.saved.directory import RunDir, logdir_of, next_free, require_free, write_file
+from agents.saved.directory import (
+    RunDir,
+    logdir_of,
+    next_free,
+    parents_to_make,
+    remove_empty,
+    require_free,
+    write_file,
+)
 from rl_core.control.exchanges import ExchangeRecord
+from rl_core.control.files import clear_unfinished, is_unfinished
 from rl_core.control.population import POPULATION, is_population
 from rl_core.errors import ConfigError, RunDirError
 
@@ -52,6 +61,8 @@ class PopulationDir:
         with contextlib.ExitStack() as undo:
             try:
                 population = cls(path or next_free(name))
+                if path is not None:
+                    undo.callback(remove_empty, parents_to_make(path))
                 undo.callback(_remove_new, population.path, path is None or not path.exists())
                 population.path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
@@ -93,9 +104,7 @@ class PopulationDir:
 
     def clear_leftovers(self) -> None:
         """Removes unfinished files that a killed process has left beside the members."""
-        for path in self.path.glob(".*.tmp"):
-            with contextlib.suppress(OSError):
-                path.unlink()
+        clear_unfinished(self.path)
 
     def require_same(self, members: Members) -> None:
         """Checks that these members may go on here.
@@ -137,7 +146,7 @@ class PopulationDir:
           RunDirError: it is damaged, or of another member.
         """
         path = self.path / name
-        if not (path / "config.toml").exists():
+        if not _is_there(path / "config.toml"):
             if path.is_symlink() or (path.exists() and not _is_only_begun(path)):
                 raise RunDirError(
                     f"{path} is damaged: it has no config.toml; without the directory that member "
@@ -186,11 +195,18 @@ def _make_first(run: RunDir, weights: Mapping[str, np.ndarray]) -> None:
     save_initial(run, weights)
 
 
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # before Python 3.14, of a directory that may not be read
+        raise RunDirError(f"cannot read {path}: {error.strerror}") from None
+
+
 def _is_only_begun(path: Path) -> bool:
     """Says whether a directory has nothing but what comes before a run's config."""
     if not path.is_dir():
         return False
-    return all(of.name == INITIAL or of.match(".*.tmp") for of in path.iterdir())
+    return all(of.name == INITIAL or is_unfinished(of.name) for of in path.iterdir())
 
 
 def _remove_new(path: Path, is_new: bool) -> None:

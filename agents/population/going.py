@@ -27,7 +27,10 @@ from agents.run.terminal import Display
 from agents.saved.directory import RunDir
 from envs import Envs
 from rl_core.errors import RlCoreError
+from rl_core.open_files import make_room_for_files
 from rl_core.replay import format_bytes
+
+_FILES_OF_A_RUN = 4  # curves, log, trace, lock
 
 
 class AllExchanges(Protocol):
@@ -151,12 +154,22 @@ class Going:
 
 
 def envs_of(configs: Mapping[str, DqnConfig], last: contextlib.ExitStack) -> dict[str, Envs]:
-    """Makes the envs of these members; the stack closes them."""
+    """Makes the envs of these members; the stack closes them.
+
+    Raises:
+      MemoryLimitError: this process may not open as many files as the members need.
+    """
+    each = sum(_FILES_OF_A_RUN + _connections(config) for config in configs.values())
+    make_room_for_files(each, f"a population of {len(configs):,} members")
     made = {}
     for name, config in configs.items():
         made[name] = training_envs(config)
         last.callback(made[name].close)
     return made
+
+
+def _connections(config: DqnConfig) -> int:
+    return config.num_envs if config.vectorization != "sync" else 0
 
 
 def population_of(

@@ -155,7 +155,9 @@ def implicit_head(streams: Streams, samples: int, acting: int, cosines: int = 64
         if draws is None:
             return Values(q, z=z, taus=fixed[0])
         # Without the scope in its name: copies that are averaged are asked for the same ones.
-        taus = draws.uniform("taus", [features.shape[0], samples])  # [B, N]
+        B = features.shape[0]
+        shape = [B, samples] if B is not None else tf.stack([tf.shape(features)[0], samples])
+        taus = tf.ensure_shape(draws.uniform("taus", shape), [B, samples])
         with tf.variable_scope(tf.get_variable_scope(), reuse=True):
             return Values(q, z=quantiles(features, taus, draws), taus=taus)
 

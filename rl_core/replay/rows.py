@@ -108,11 +108,14 @@ class Ring:
         return step * self.num_envs + np.arange(self.num_envs, dtype=np.int64)
 
     def numbers_of_steps(self, time_steps: tf.Tensor) -> tf.Tensor:
-        """[P * N] row numbers of P time steps, int64 [P]."""
+        """[.., P * N] row numbers of P time steps, int64 [.., P]."""
         if self.num_envs == 1:
             return time_steps % self.steps
         first = time_steps % self.steps * self.num_envs
-        return tf.reshape(first[:, None] + np.arange(self.num_envs, dtype=np.int64), [-1])
+        numbers = first[..., None] + np.arange(self.num_envs, dtype=np.int64)
+        if first.shape.rank == 1:
+            return tf.reshape(numbers, [-1])
+        return tf.reshape(numbers, tf.concat([tf.shape(first)[:-1], [-1]], 0))
 
     def after(self, numbers: tf.Tensor) -> tf.Tensor:
         """[M] the rows one time step later."""

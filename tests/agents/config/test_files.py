@@ -371,3 +371,15 @@ def test_the_config_of_a_run_keeps_its_env_steps_and_a_new_run_from_it_gets_its_
     assert load_config(path).epsilon.points == ((0, 1.0), (1_500, 0.1))
     path.write_text(text)
     assert read_config(path) == load_config(path) == config
+
+
+@pytest.mark.parametrize("key", ["env_kwargs", "env_wrapper_kwargs", "controller_args"])
+def test_a_tuple_in_a_table_is_from_the_beginning_what_it_will_be_when_it_is_read_back(
+    tmp_path, key
+):
+    config = DqnConfig(
+        env_wrapper="some:wrapper", controller="some:controller", **{key: {"a": {"b": (1, (2,))}}}
+    )
+    assert getattr(config, key) == {"a": {"b": [1, [2]]}}
+    (tmp_path / "config.toml").write_text(dump_config(config))
+    assert read_config(tmp_path / "config.toml") == config

@@ -26,6 +26,11 @@ TEXTS = {
     "a table of a long dotted name": "[" + "a." * 200_000 + "a]",
     "5,000 digits": "sync_period = " + "9" * 5_000,
     "5,000 digits in a list": "hidden = [" + "9" * 5_000 + "]",
+    "4,000 hexadecimal digits in a table": "env_kwargs = {a = [{b = 0x" + "f" * 4_000 + "}]}",
+    "4,000 digits in a list": "hidden = [" + "9" * 4_000 + "]",
+    "no number in a table": "env_kwargs = {a = [1.0, nan]}",
+    "epochs beyond int32": "env_id = 'CartPole-v1'\nrollout = 64\nnum_envs = 32\nbatch_size = 128\n"
+    "loop = 'plain'\nepochs = 200_000_000",
     "4,000 digits": "batch_size = " + "9" * 4_000,
     "4,000 digits of steps": "epsilon = {schedule = 'linear', start = 1, end = 0, steps = "
     + "9" * 4_000

@@ -363,3 +363,15 @@ def test_the_command_tells_what_it_has_recorded(run, tmp_path, capsys, monkeypat
     assert metadata["dataset_id"] == "cartpole/short-v3"
     assert minari.load_dataset("cartpole/short-v3").total_episodes == 2
     assert [*minari.list_local_datasets()] == ["cartpole/short-v3"]
+
+
+@pytest.mark.parametrize("key", ["cam/front", 3])
+def test_a_key_that_names_no_part_of_a_file_is_refused_before_anything_is_written(tmp_path, key):
+    """A slash would begin a part inside of another: the dataset could not be read."""
+    box = gym.spaces.Box(0, 1, (2,))
+    space = gym.spaces.Tuple([box, gym.spaces.Dict({"good": box, key: box})])
+    if not isinstance(key, str):
+        space = gym.spaces.Dict({key: box})
+    with pytest.raises(DataError, match=f"cannot store a part that is called {key!r}"):
+        write(tmp_path, "x-v0", Form(space, gym.spaces.Discrete(2), None), [], {})
+    assert list(tmp_path.iterdir()) == []

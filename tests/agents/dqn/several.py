@@ -34,7 +34,7 @@ def configs(kind, **more):
 
 
 def made(config, **where):
-    return DqnAgent(config, (3,), np.float32, 4, **where)
+    return DqnAgent(config, (3 * config.frame_stack,), np.float32, 4, **where)
 
 
 def training(agent, steps=30):

@@ -129,3 +129,15 @@ def test_the_rows_of_a_replay_are_those_that_are_made(dtype):
     config = DqnConfig(rollout=32, num_envs=4)
     reckoned = needs(config, (3, 5), np.dtype(dtype), 4)[1]
     assert reckoned.nbytes == 33 * 4 * made and reckoned.lower == "rollout"
+
+
+def test_a_histogram_is_made_atom_by_atom_and_a_projection_of_each_with_each():
+    sizes = {}
+    for loss in ("huber", "hl_gauss"):
+        config = DqnConfig(head="categorical", loss=loss, atoms=601, batch_size=32, hidden=(8,))
+        sizes[loss] = {
+            need.what: need.nbytes for need in needs(config, (4,), np.dtype(np.float32), 3)
+        }
+    apart = {what: sizes["huber"][what] - of for what, of in sizes["hl_gauss"].items()}
+    assert sorted(apart.values())[-1] >= 32 * 601**2 * 4 * 0.99
+    assert sum(sizes["hl_gauss"].values()) < 32 * 601**2 * 4

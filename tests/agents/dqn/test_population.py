@@ -7,12 +7,16 @@ import time
 import numpy as np
 import pytest
 
+from agents.config.members import require_one_form
 from agents.dqn.agent import DqnAgent
 from agents.dqn.population import Population
+from agents.loops.compiled import compiled_loop
+from agents.loops.plain import LoopState
 from agents.population.turns import Turns
 from rl_core.errors import ConfigError, Diverged, MemoryLimitError
 from rl_core.graph.stand_ins import standing_in
 from rl_core.optimizers.packed_adam import LoopAdam
+from rl_core.schedules import Linear
 from tests.agents.dqn.several import (
     IN_GRAPH,
     KINDS,
@@ -29,7 +33,8 @@ pytestmark = pytest.mark.usefixtures("own_agents")
 
 
 def population(configs, **how):
-    return Population(configs, (3,), np.float32, 4, **how)
+    stack = max((config.frame_stack for config in configs), default=1)
+    return Population(configs, (3 * stack,), np.float32, 4, **how)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +141,17 @@ def test_envs_in_the_graph_are_each_members_own():
     all_of.close()
 
 
+def test_each_member_of_a_compiled_loop_ends_at_its_own_env_steps():
+    one, other = configs("scalar", **IN_GRAPH)
+    ends = {9: one.model_copy(update={"env_steps": 9}), 23: other}
+    all_of = with_envs(Population, [ends[9], ends[23].model_copy(update={"env_steps": 23})])
+    for end, member in zip(ends, all_of.members, strict=True):
+        state = LoopState(next_log=10**9)
+        steps = [tick.env_step for tick in compiled_loop(member, None, state)]
+        assert end <= steps[-1] < end + one.num_envs and steps.count(steps[-1]) == 1
+    all_of.close()
+
+
 @pytest.mark.slow  # an agent with one more network is built for it
 def test_each_member_acts_with_its_own_copy_of_the_network():
     several = configs("scalar", loop="concurrent", epsilon=0.0)
@@ -174,6 +190,17 @@ def test_members_of_two_forms_are_refused():
         population([])
 
 
+@pytest.mark.parametrize("n_step", [3, Linear(start=1, end=3, steps=9)], ids=["3", "to 3"])
+def test_members_with_a_memory_have_sequences_of_one_length(n_step):
+    """In shorter ones the values of later steps would be those of the wrong ones."""
+    one, other = configs("scalar", recurrent="gru", num_envs=1, replay_capacity=200)
+    longer = other.model_copy(update={"n_step": n_step})
+    for both in [(one, longer), (longer, one)]:
+        with pytest.raises(ConfigError, match="the same largest n_step: member 0 and member 1"):
+            population(both)
+    require_one_form({"m00": longer, "m01": other.model_copy(update={"n_step": 3})})
+
+
 def jointly(**more):
     """Configs of agents that could make their updates together."""
     joint = {"xla": True, "num_envs": 1, "updates_per_learn": 1, "learn_period": 1}
@@ -183,8 +210,9 @@ def jointly(**more):
 def loop(agent, steps=50):
     """Steps whose rows wait, or not, for an update; with statistics and copies now and then."""
     rng, N, actions = np.random.default_rng(agent.config.seed), agent.config.num_envs, []
+    shown = 3 * agent.config.frame_stack
     for t in range(steps):
-        seen = rng.normal(size=(N, 3)).astype(np.float32), rng.normal(size=N).astype(np.float32)
+        seen = rng.normal(size=(N, shown)).astype(np.float32), rng.normal(size=N).astype(np.float32)
         actions.append(agent.step(*seen, rng.random(N) < 0.1, np.full(N, t % 9 == 0), epsilon=0.5))
         if t > 9 and t % 9:
             agent.learn(2 if t == 30 else 1, stats=t % 13 == 0)
@@ -206,6 +234,7 @@ def in_turns(members, do):
     [
         {},
         pytest.param({"num_envs": 3, "learn_period": 3}, marks=pytest.mark.slow),
+        pytest.param({"num_envs": 2, "learn_period": 2, "frame_stack": 4}, marks=pytest.mark.slow),
         pytest.param({"learn_period": 4, "tau": 0.1, "ema_decay": 0.9}, marks=pytest.mark.slow),
         pytest.param({"double": True, "n_step": 3, "dueling": True}, marks=pytest.mark.slow),
         pytest.param(KINDS["implicit"], marks=pytest.mark.slow),

@@ -3,12 +3,14 @@
 import itertools
 import shutil
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from agents.config.members import as_members
 from agents.config.model import DqnConfig
+from agents.population import directory
 from agents.population.directory import PopulationDir
 from agents.run.initial_weights import load_initial, save_initial
 from agents.saved.directory import RunDir
@@ -68,3 +70,28 @@ def test_weights_that_somebody_removed_are_missed(tmp_path):
     shutil.rmtree(tmp_path / "m01")
     with pytest.raises(RunDirError, match="m01 was not made, and the weights it began with are"):
         population.member("m01", MEMBERS)
+
+
+def test_a_member_that_may_not_be_read_is_told_in_a_line(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    PopulationDir.create(run, "run", MEMBERS, {})
+    exists = Path.exists
+
+    def denied(path):
+        if path.parent.name == "m01":
+            raise PermissionError(13, "Permission denied")
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", denied)  # as before Python 3.14
+    with pytest.raises(RunDirError, match=r"cannot read .*m01/config.toml: Permission denied"):
+        PopulationDir.open(run).member("m01", MEMBERS)
+
+
+def test_what_cannot_be_written_leaves_no_directory(tmp_path, monkeypatch):
+    def full(*_):
+        raise RunDirError("cannot write: No space left on device")
+
+    monkeypatch.setattr(directory, "write_file", full)
+    with pytest.raises(RunDirError, match="No space left"):
+        PopulationDir.create(tmp_path / "new/a/b", "run", MEMBERS, {})
+    assert list(tmp_path.iterdir()) == []

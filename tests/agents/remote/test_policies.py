@@ -49,6 +49,17 @@ def test_values_in_numpy_are_those_of_the_graph(settings):
     np.testing.assert_allclose(policy.values(observation, 0, {}), wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_noisy_fractions_act_by_a_graph_for_any_number_of_envs():
+    config = DqnConfig(hidden=(8,), head="implicit", noisy=True, tau_samples=4)
+    envs = make_envs("CartPole-v1", 3, seed=0)
+    policy = GraphPolicy(config, envs, 0)
+    assert not can_serve(config)
+    for rows in (3, 5):
+        shown = np.zeros((rows, *envs.observation_shape), np.float32)
+        assert policy.values(shown, 0, {}).shape == (rows, 2)
+    envs.close()
+
+
 @pytest.mark.parametrize("branches", [(2, 1, 4), (3, 3)], ids=str)
 @pytest.mark.parametrize("settings", [KINDS[0], KINDS[3], KINDS[5]], ids=str)
 def test_values_of_branches_in_numpy_are_those_of_the_graph(settings, branches):
