@@ -16,7 +16,8 @@ from agents.results.choice import place_for
 from agents.results.jobs import Ended, run_jobs
 from agents.results.jobs_display import say
 from rl_core.control.files import FileLock
-from rl_core.errors import RlCoreError, RunDirError
+from rl_core.errors import RlCoreError
+from rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,11 +107,8 @@ class Compare:
         scores.require(scores.choices.tuning())
         scores.require(scores.fresh())
         page = self.page or self.out / "page.md"
-        with console.status("statistics and pictures"):
-            try:
-                write_page(page, self._command(), loaded, kept)
-            except OSError as error:
-                raise RunDirError(f"cannot write {page}: {error.strerror}") from None
+        with console.status("statistics and pictures"), writing(page):
+            write_page(page, self._command(), loaded, kept)
         say(console, f"page: {page}")
 
     def _command(self) -> str:
@@ -130,10 +128,8 @@ def _held(rows: Path) -> Iterator[None]:
     """
     from agents.compare.plan import LOCK
 
-    try:
+    with writing(rows):
         rows.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirError(f"cannot write {rows}: {error.strerror}") from None
     lock = FileLock(rows / LOCK, f"another process is at work on {rows}")
     try:
         yield

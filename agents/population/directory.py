@@ -18,6 +18,7 @@ from agents.saved.directory import RunDir, logdir_of, next_free, require_free, w
 from rl_core.control.exchanges import ExchangeRecord
 from rl_core.control.population import POPULATION, is_population
 from rl_core.errors import ConfigError, RunDirError
+from rl_core.regular_file import writing
 
 # Member -> weights that it begins with.
 Weights = Mapping[str, Mapping[str, np.ndarray]]
@@ -50,12 +51,10 @@ class PopulationDir:
         if path is not None:
             require_free_for(path, members)
         with contextlib.ExitStack() as undo:
-            try:
+            with writing(f"a run into {path}"):
                 population = cls(path or next_free(name))
                 undo.callback(_remove_new, population.path, path is None or not path.exists())
                 population.path.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise RunDirError(f"cannot write a run into {path}: {error.strerror}") from None
             for member in members.configs:
                 place = population.path / member
                 undo.callback(_remove_new, place, not place.exists())
@@ -179,10 +178,8 @@ def require_free_for(path: Path, members: Members) -> None:
 
 def _make_first(run: RunDir, weights: Mapping[str, np.ndarray]) -> None:
     """Makes the directory of a member, with the weights that it begins with."""
-    try:
+    with writing(f"a run into {run.path}"):
         run.path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirError(f"cannot write a run into {run.path}: {error.strerror}") from None
     save_initial(run, weights)
 
 

@@ -20,8 +20,9 @@ from agents.results.jobs_display import say
 from agents.results.places import Place
 from agents.results.seeds import ConfigSeeds, PeerSeeds
 from rl_core.control.files import write_whole
-from rl_core.errors import RlCoreError, RunDirError
+from rl_core.errors import RlCoreError
 from rl_core.hyperparameters import LARGEST_INT64
+from rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -186,10 +187,8 @@ class Results:
         with console.status("statistics and pictures"):
             summaries = [summarize(row) for row in rows]
             made = made_by(self._command(), at_once)
-            try:
+            with writing(page):
                 _write_files(summaries, made, page, self.out / "table.json", self.training)
-            except OSError as error:
-                raise RunDirError(f"cannot write {page}: {error.strerror}") from None
         for summary in summaries:
             say(console, _in_a_line(summary))
         say(console, f"page: {page}")

@@ -29,7 +29,7 @@ from rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_
 from rl_core.control.files import ControlFiles, write_whole
 from rl_core.control.population import is_population, name_a_member
 from rl_core.errors import RunDirError, reason_of
-from rl_core.regular_file import read_regular
+from rl_core.regular_file import read_regular, writing
 from rl_core.seal import sealed_json, sealed_text, unsealed_json
 
 _CONFIG, _WEIGHTS, RESULT, DIGEST = (
@@ -107,7 +107,7 @@ class RunDir:
         """
         place = path or RUNS
         with contextlib.ExitStack() as undo:
-            try:
+            with writing(f"a run into {place}"):
                 if path is None:
                     run = cls(next_free(name))
                     undo.callback(shutil.rmtree, run.path, ignore_errors=True)
@@ -122,10 +122,6 @@ class RunDir:
                     (run.path / left).unlink(missing_ok=True)
                 first(run)
                 run.change_config(config)
-            except OSError as error:
-                if isinstance(error, RunDirError):
-                    raise
-                raise RunDirError(f"cannot write a run into {place}: {error.strerror}") from None
             undo.pop_all()
         return run
 
@@ -238,12 +234,10 @@ def write_file(path: Path, data: bytes, *, make_parents: bool = False) -> Path:
     Raises:
       RunDirError: it cannot be written.
     """
-    try:
+    with writing(path):
         if make_parents:
             path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, data)
-    except OSError as error:
-        raise RunDirError(f"cannot write {path}: {error.strerror}") from None
     return path
 
 
@@ -253,12 +247,8 @@ def require_free(path: Path) -> None:
     Raises:
       RunDirError: it cannot; says why.
     """
-    try:
+    with writing(f"a run into {path}"):
         _require_free(path)
-    except RunDirError:
-        raise
-    except OSError as error:
-        raise RunDirError(f"cannot write a run into {path}: {error.strerror}") from None
 
 
 def _require_free(path: Path) -> None:

@@ -21,6 +21,7 @@ from agents.results.places import Place
 from agents.results.seeds import FIRST_FRESH_SEED
 from rl_core.control.files import FileLock
 from rl_core.errors import RlCoreError, RunDirError
+from rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -208,10 +209,8 @@ class Sweep:
         with console.status("statistics and pictures"):
             fresh.keep_finished(lambda line: say(console, line))
             retrained = fresh.all()
-            try:
+            with writing(page):
                 write_page(page, self._command(), plan, study, retrained, directory)
-            except OSError as error:
-                raise RunDirError(f"cannot write {page}: {error.strerror}") from None
         best = retrained[0]
         say(console, f"best trial: {best.trial.number}, score {best.trial.value:,.1f}")
         if best.summary:
@@ -258,14 +257,10 @@ def _held(directory: Path, plan: Plan) -> Iterator[None]:
     from agents.saved.directory import write_file
 
     path = directory / _PLAN
-    try:
+    with writing(directory):
         if directory.exists() and not path.exists() and _has_other_files(directory):
             raise RunDirError(f"{directory} holds something else: it has no {_PLAN}")
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        if isinstance(error, RunDirError):
-            raise
-        raise RunDirError(f"cannot write {directory}: {error.strerror}") from None
     lock = FileLock(directory / _LOCK, f"another process is at work on {directory}")
     try:
         if not path.exists():

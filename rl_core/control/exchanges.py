@@ -21,7 +21,7 @@ from rl_core.control.log import Entry
 from rl_core.control.population import MEMBER
 from rl_core.control.timetable import PBT
 from rl_core.errors import RunDirError, in_one_line, reason_of
-from rl_core.regular_file import read_regular, sync_directory
+from rl_core.regular_file import read_regular, sync_directory, writing
 from rl_core.seal import sealed_json, unsealed_json
 from rl_core.validation import first_error
 
@@ -172,13 +172,11 @@ class ExchangeRecord:
         """
         assert exchange.number == len(self.all) + 1
         path = self._path(exchange.number)
-        try:
+        with writing(path):
             self._directory.mkdir(exist_ok=True)
             write_whole(path, sealed_json(exchange.model_dump()))
             sync_directory(self._directory)
             sync_directory(self._directory.parent)
-        except OSError as error:
-            raise RunDirError(f"cannot write {path}: {error.strerror}") from None
         self.all.append(exchange)
 
     def of(self, member: str) -> list[Exchange]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rl_core.control.commands import Command, dump
 from rl_core.errors import RunDirError, in_one_line, reason_of
-from rl_core.regular_file import open_regular
+from rl_core.regular_file import open_regular, writing
 
 _instant, _sent_in_it = 0, 0
 
@@ -39,7 +39,7 @@ class ControlFiles:
         Raises:
           RunDirError: a directory or the token cannot be written.
         """
-        try:
+        with writing(self.directory):
             self.directory.mkdir(exist_ok=True)
             self.inbox.mkdir(exist_ok=True)
             self.inbox.chmod(0o700)
@@ -51,8 +51,6 @@ class ControlFiles:
                 with os.fdopen(file, "w") as token:
                     token.write(secrets.token_urlsafe(24) + "\n")
                 new.replace(self.token)
-        except OSError as error:
-            raise RunDirError(f"cannot write {self.directory}: {error.strerror}") from None
 
 
 class FileLock:
