@@ -67,7 +67,7 @@ class Learner:
         networks: Networks,
         memory: ReplayMemory,
     ) -> None:
-        self._engine, self._config, self._live = engine, config, live
+        self._config, self._live = config, live
         self.updates = 0
         self.clock = target_clock(config, live, networks)
         self.update = Update(config, keys, live, networks, memory, self.clock)

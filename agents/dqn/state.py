@@ -69,8 +69,8 @@ class AgentState:
         hyperparameters: Hyperparameters,
         running: Sequence[Owner],
     ) -> None:
-        self._engine, self._config, self._memory = engine, config, memory
-        self._acting, self._learner, self._live = acting, learner, hyperparameters
+        self._config, self._live = config, hyperparameters
+        self._acting, self._learner = acting, learner
         self.snapshots: tuple[int, ...] = ()
         self.replaced = 0
         self._weights = ScopeWeights(engine, networks.online)

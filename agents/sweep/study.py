@@ -55,7 +55,7 @@ class Study:
 
         from agents.sweep.journal import Journal
 
-        self._plan, self._path = plan, path
+        self._plan = plan
         self._axes = {name: _distribution(axis) for name, axis in plan.space.axes.items()}
         try:
             self._study = optuna.create_study(
