@@ -37,8 +37,8 @@ class Policy(Protocol):
     def __call__(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray: ...
 
 
-# (observations [M, ...], autoreset [M] bool, masks [M, A] or None) -> actions [M], of the same M
-# envs time step by time step: `autoreset` is true where an episode begins.
+# (observations [M, ...], autoreset [M] bool, masks [M, A] or None) -> actions [M] or [M, D], of
+# the same M envs time step by time step: `autoreset` is true where an episode begins.
 Playing = Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
 
 
@@ -123,7 +123,7 @@ class GreedyPolicy:
     def step(
         self, observation: np.ndarray, state: np.ndarray, legal: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Actions [M] of observations [M, ...] and the state before them; and that after them."""
+        """Actions [M] or [M, D] of observations [M, ...] and the state before; and that after."""
         assert self._step is not None  # it remembers
         action, after = self._step(state, observation, *self._more(legal))
         return action, after

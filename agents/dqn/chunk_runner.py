@@ -59,7 +59,8 @@ class ChunkRunner:
           time_steps: how many to make, unless the last env step comes before.
 
         Raises:
-          Diverged: an update was not made, and nothing after it; see `Learner.plan`.
+          DivergedInChunk: an update was not made, and nothing after it; see `Learner.plan`. The
+            error has the chunk up to there.
           ConfigError: XLA cannot compile the loop.
         """
         live, fed, learner = self._hyperparameters, self._live.values(), self._learner

@@ -36,7 +36,7 @@ class Regression(NamedTuple):
 
     td: TdLoss
     priority: Any  # [B] for a prioritized replay
-    q_tm1: Any  # [B, A] of the online network
+    q_tm1: Any  # [B, A] of the online network; of sequences of L steps, [B L, A]
 
 
 class Objective:

@@ -88,7 +88,7 @@ class LoopState:
     env_step: int = 0  # transitions so far, over all envs
     new_steps: int = 0  # transitions of the last time step
     next_log: int = 0  # env step at which the next statistics are due
-    due_updates: int = 0  # concurrent loop: updates to make during the next phase
+    due_updates: int = 0  # updates of the next phase, where they are made while the envs step
     clock: LearnClock = field(default_factory=lambda: LearnClock())
     step: Step | None = None  # result of the last env step; None: the loop resets the envs
 

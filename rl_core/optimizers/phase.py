@@ -36,10 +36,10 @@ class Clock(Protocol):
     known_age: tf.Tensor
     now: int | None
 
-    def pass_one(self, period: int) -> int | None:
+    def pass_one(self, period: int | None) -> int | None:
         """One update later: the age to feed, or None if something is due or nobody knows."""
 
-    def pass_by(self, updates: int, period: int) -> None:
+    def pass_by(self, updates: int, period: int | None) -> None:
         """Several updates later."""
 
 
@@ -55,9 +55,11 @@ class _NotMade(Exception):
 
 
 class PhaseCalls:
-    """Makes n updates by what there is for the exempt set: a fused call, or n single ones.
+    """Makes n updates by what there is for the exempt set.
 
-    Either way each update sees what the one before it left, so the results agree.
+    That is one fused call of all of them, n fused calls of one update each, or n single calls of
+    plain operations; one update may be made together with those of others (`Jointly`). In each case
+    an update sees what the one before it left, so the results agree.
 
     Args:
       engine: started or not; the callables are made at first use.
@@ -116,7 +118,7 @@ class PhaseCalls:
         updates: int,
         values: Sequence[Any],
         wanted: bool,
-        period: int,
+        period: int | None,
     ) -> Any:
         """Makes `updates` updates; returns the last one's statistics if `wanted`, else None.
 
@@ -136,7 +138,7 @@ class PhaseCalls:
         signs = self._ops.signs_of_next(self._engine, exempt, self._feeds)
         raise NotFinite(signs(*values))
 
-    def _run_jointly(self, jointly: Jointly, values: Sequence[Any], period: int) -> None:
+    def _run_jointly(self, jointly: Jointly, values: Sequence[Any], period: int | None) -> None:
         self._moments.to_loops()
         if not jointly.update(values):
             raise _NotMade
@@ -148,7 +150,7 @@ class PhaseCalls:
         updates: int,
         values: Sequence[Any],
         wanted: bool,
-        period: int,
+        period: int | None,
     ) -> Any:
         fused = self._fused.get(exempt)
         if fused is not None and updates >= self._fewest:
