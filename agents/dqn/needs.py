@@ -15,6 +15,7 @@ import numpy as np
 
 from agents.config.model import NETWORKS, DqnConfig
 from agents.dqn.heads import head_of
+from agents.dqn.torso import recurrent_of
 from rl_core.arguments import require_a, require_whole
 from rl_core.errors import ArgumentError, shown
 from rl_core.memory import Need, check_needs
@@ -217,9 +218,8 @@ def chain_size(
 
 
 def _state_size(config: DqnConfig) -> int:
-    if not config.remembers:
-        return 0
-    return RECURRENT[config.recurrent](config.recurrent_units).state_size
+    recurrent = recurrent_of(config)
+    return recurrent.state_size if recurrent is not None else 0
 
 
 def _torso_size(config: DqnConfig, observation_shape: Sequence[int]) -> tuple[NetworkSize, int]:
