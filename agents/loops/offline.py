@@ -24,9 +24,7 @@ def offline_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) ->
     state = state or LoopState(next_log=config.log_period)
     live.env_step = state.env_step
     while state.env_step < config.env_steps:
-        due, stats = state.updates_due(config, live), None
-        if due:
-            stats = agent.learn(due, stats=state.takes_stats(config.log_period))
+        stats = state.learn(agent, state.updates_due(config, live))
         state.count(1)
         live.env_step = state.env_step
         yield Tick(state.env_step, (), (), stats, _NO_ACTIONS, None)

@@ -52,9 +52,7 @@ def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
                 step.observation, step.reward, step.terminated, step.autoreset, legal=step.legal
             )
             # Learn after storing, so that a phase can sample every env step that it counts.
-            due, stats = state.updates_due(config, live), None
-            if due:
-                stats = agent.learn(due, stats=state.takes_stats(config.log_period))
+            stats = state.learn(agent, state.updates_due(config, live))
             step = envs.step(actions)
             state.count(envs.num_envs - int(np.count_nonzero(step.autoreset)))
             live.env_step = state.env_step
@@ -115,9 +113,13 @@ class LoopState:
             rollouts = self.clock.phases_due(min(self.tick, 1), config.rollout)
             return rollouts * config.updates_per_rollout
         phases = self.clock.phases_due(self.new_steps, live["learn_period"])
-        if not phases or self.env_step < config.learn_start:
-            return 0
-        return int(phases * live["updates_per_learn"])
+        return updates_of(phases, self.env_step, config, live)
+
+    def learn(self, agent: DqnAgent, due: int) -> LearnStats | None:
+        """Makes the updates that are due; returns statistics where a point of the curves is due."""
+        if not due:
+            return None
+        return agent.learn(due, stats=self.takes_stats(agent.config.log_period))
 
     def takes_stats(self, log_period: int) -> bool:
         """Says whether updates that are made now give statistics; then the next are a period on."""
@@ -131,6 +133,13 @@ class LoopState:
         self.tick += 1
         self.new_steps = new_steps
         self.env_step += new_steps
+
+
+def updates_of(phases: int, env_step: int, config: DqnConfig, live: Mapping[str, Any]) -> int:
+    """Returns the updates of so many learning phases at an env step; 0 before `learn_start`."""
+    if not phases or env_step < config.learn_start:
+        return 0
+    return phases * int(live["updates_per_learn"])
 
 
 class LearnClock:

@@ -22,7 +22,7 @@ import numpy as np
 
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent, LearnStats
-from agents.loops.plain import LoopState, Tick, telling_env_step
+from agents.loops.plain import LoopState, Tick, telling_env_step, updates_of
 from agents.remote.deliveries import Delivery, delivered, sent_beside_epsilon
 from agents.remote.fleet import Fleet
 from agents.remote.remote_envs import RemoteEnvs
@@ -60,7 +60,7 @@ def _in_phases(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[
     while state.env_step < config.env_steps:
         for actor in fleet.actors:
             ask(actor)
-        stats = _learn(agent, state.due_updates, state)
+        stats = state.learn(agent, state.due_updates)
         state.due_updates = 0
         answers = [fleet.take(actor)[0] for actor in fleet.actors]
         stored = _Stored(agent, state)
@@ -83,16 +83,9 @@ def _freely(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tic
             return  # here is a safe point: all that was taken is stored
         stored = _Stored(agent, state)
         stored.add(delivery)
-        stats = _learn(agent, stored.updates_due(), state)
+        stats = state.learn(agent, stored.updates_due())
         ask(delivery.actor)
         yield stored.tick(stats)
-
-
-def _learn(agent: DqnAgent, updates: int, state: LoopState) -> LearnStats | None:
-    """Makes the updates that are due; returns statistics where a point of the curves is due."""
-    if not updates:
-        return None
-    return agent.learn(updates, stats=state.takes_stats(agent.config.log_period))
 
 
 class _Asking:
@@ -140,9 +133,7 @@ class _Stored:
         """Asks the learn clock; call it once, after all were added."""
         state, live = self._state, self._agent.hyperparameters
         phases = state.clock.phases_due(state.env_step - self._begin, live["learn_period"])
-        if state.env_step < self._agent.config.learn_start:
-            return 0
-        return phases * int(live["updates_per_learn"])
+        return updates_of(phases, state.env_step, self._agent.config, live)
 
     def tick(self, stats: LearnStats | None) -> Tick:
         """Returns the tick of the safe point after them."""
