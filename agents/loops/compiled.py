@@ -9,7 +9,7 @@ import numpy as np
 from agents.dqn.agent import DqnAgent, LearnStats
 from agents.dqn.chunks import Chunk, Counts
 from agents.dqn.diverging import DivergedInChunk
-from agents.loops.plain import LoopState, Tick
+from agents.loops.plain import NO_ACTIONS, LoopState, Tick
 from envs import Envs, Episode
 
 
@@ -20,7 +20,7 @@ def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
     are read only when a chunk begins, so a resumed or replayed run sees the same values.
     """
     config, live = agent.config, agent.hyperparameters
-    state = state or LoopState(next_log=config.log_period)
+    state = LoopState.of_run(config, state)
     longest = longest_chunk(agent)
     assert agent.chunks is not None
     while state.env_step < config.env_steps:
@@ -43,7 +43,7 @@ def _tick(chunk: Chunk, state: LoopState, stats: LearnStats | None) -> Tick:
     state.tick += int(chunk.time_steps)
     state.env_step, state.new_steps = int(chunk.counts.env_step), int(chunk.counts.new_steps)
     state.clock.age = int(chunk.counts.learn_age)
-    return Tick(state.env_step, *_episodes(chunk), stats, np.zeros(0, np.int32), None)
+    return Tick(state.env_step, *_episodes(chunk), stats, NO_ACTIONS, None)
 
 
 def _episodes(chunk: Chunk) -> tuple[tuple[Episode, ...], tuple[int, ...]]:

@@ -30,7 +30,7 @@ def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None)
     schedules of epsilon and temperature, which only acting uses, advance inside a phase too.
     """
     config, live = agent.config, agent.hyperparameters
-    state = state or LoopState(next_log=config.log_period)
+    state = LoopState.of_run(config, state)
     live.env_step = state.env_step
     longest = longest_phase(agent)
     with telling_env_step(state), ThreadPoolExecutor(1, "learner") as learner:

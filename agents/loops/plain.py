@@ -15,6 +15,8 @@ from envs import Envs, Episode, Step
 from rl_core.arguments import require_a
 from rl_core.errors import EnvFault
 
+NO_ACTIONS = np.zeros(0, np.int32)  # of a tick, where Python steps no envs
+
 
 class Tick(NamedTuple):
     """Results of the time steps between two safe points.
@@ -43,7 +45,7 @@ def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
     """
     _require_agent_and_envs(agent, envs)
     config, live = agent.config, agent.hyperparameters
-    state = state or LoopState(next_log=config.log_period)
+    state = LoopState.of_run(config, state)
     live.env_step = state.env_step
     with telling_env_step(state):
         step = state.step or envs.reset()
@@ -89,6 +91,11 @@ class LoopState:
     due_updates: int = 0  # updates of the next phase, where they are made while the envs step
     clock: LearnClock = field(default_factory=lambda: LearnClock())
     step: Step | None = None  # result of the last env step; None: the loop resets the envs
+
+    @classmethod
+    def of_run(cls, config: DqnConfig, state: LoopState | None) -> LoopState:
+        """Returns `state`; for None, that of a run that begins."""
+        return state or cls(next_log=config.log_period)
 
     def position(self) -> dict[str, int]:
         """Returns the counts that decide how the run continues."""

@@ -22,15 +22,13 @@ import numpy as np
 
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent, LearnStats
-from agents.loops.plain import LoopState, Tick, telling_env_step, updates_of
+from agents.loops.plain import NO_ACTIONS, LoopState, Tick, telling_env_step, updates_of
 from agents.remote.deliveries import Delivery, delivered, sent_beside_epsilon
 from agents.remote.fleet import Fleet
 from agents.remote.remote_envs import RemoteEnvs
 from agents.remote.replacing import StoppedWaiting
 from envs import Envs, Episode
 from rl_core.arguments import require_a
-
-_NONE = np.zeros(0, np.int32)
 
 
 def remote_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
@@ -48,7 +46,7 @@ def remote_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> 
     """
     require_a(RemoteEnvs, "envs", envs, "the envs of actors, a RemoteEnvs")
     assert isinstance(envs, RemoteEnvs)
-    state = state or LoopState(next_log=agent.config.log_period)
+    state = LoopState.of_run(agent.config, state)
     agent.hyperparameters.env_step = state.env_step
     way = _in_phases if agent.config.actor_pace == "phases" else _freely
     with telling_env_step(state):
@@ -138,7 +136,7 @@ class _Stored:
     def tick(self, stats: LearnStats | None) -> Tick:
         """Returns the tick of the safe point after them."""
         episodes, ended_at = tuple(self._episodes), tuple(self._ended_at)
-        return Tick(self._state.env_step, episodes, ended_at, stats, _NONE, None)
+        return Tick(self._state.env_step, episodes, ended_at, stats, NO_ACTIONS, None)
 
 
 def epsilon_of(actor: int, epsilon: float, config: DqnConfig) -> float:
