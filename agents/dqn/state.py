@@ -169,7 +169,7 @@ class AgentState:
         """
         self._acting.forget()
         self.replaced += 1
-        self._learner.moments.to_slots()
+        self.learned.is_replaced()
         self._variables.load(saved.variables)
         written, tail = (int(saved.variables[name].item()) for name in self._counters)
         self._contents.put(rows, written, tail)
@@ -225,10 +225,9 @@ class AgentState:
             raise RlCoreError(f"cannot go back {back}: there are {len(self.snapshots)} snapshots")
         update = self.snapshots[-back]
         self.snapshot()
-        self._learner.moments.to_slots()
+        self.learned.is_replaced()
         self.past.restore(back + 1)
         self.replaced += 1
-        self._learner.clock.now = None
         return update
 
     def _host(self) -> dict[str, Any]:
