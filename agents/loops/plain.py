@@ -14,6 +14,7 @@ from agents.dqn.agent import DqnAgent, LearnStats
 from envs import Envs, Episode, Step
 from rl_core.arguments import require_a
 from rl_core.errors import EnvFault
+from rl_core.schedules import next_multiple
 
 NO_ACTIONS = np.zeros(0, np.int32)  # of a tick, where Python steps no envs
 
@@ -132,7 +133,7 @@ class LoopState:
         """Says whether updates that are made now give statistics; then the next are a period on."""
         due = self.env_step >= self.next_log
         if due:
-            self.next_log = (self.env_step // log_period + 1) * log_period
+            self.next_log = next_multiple(self.env_step, log_period)
         return due
 
     def count(self, new_steps: int) -> None:

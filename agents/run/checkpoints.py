@@ -27,6 +27,7 @@ from rl_core.checkpoint.store import (
 )
 from rl_core.control.steering import Due
 from rl_core.replay import Rows
+from rl_core.schedules import next_multiple
 
 _CHUNK_BYTES = 1 << 26
 _PENDING = "envs/reward"  # of envs in the graph: not in the replay yet
@@ -171,7 +172,7 @@ class Checkpoints:
     def _after(self, env_step: int) -> Due:
         """The moment of the next one, if one was taken now at `env_step`."""
         period, seconds = self._config.checkpoint_steps, self._config.checkpoint_seconds
-        at = (env_step // period + 1) * period if period else math.inf
+        at = next_multiple(env_step, period) if period else math.inf
         return Due(math.inf, at, time.monotonic() + seconds if seconds else math.inf)
 
 
