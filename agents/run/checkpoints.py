@@ -17,7 +17,7 @@ from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.dqn.state import SavedAgent
 from agents.run.actors import split_variables
-from agents.saved.host import NEWEST, Resumed, RunHost, read_host
+from agents.saved.host import NEWEST, Resumed, RunHost, read_host, split_newest
 from rl_core.checkpoint.store import (
     Checkpoint,
     CheckpointError,
@@ -184,9 +184,9 @@ def restore_agent(agent: DqnAgent, checkpoint: Checkpoint, store: CheckpointStor
       CheckpointError: a chunk is not what it was, or the host state is damaged.
     """
     (variables, _), host = split_variables(checkpoint.variables), read_host(checkpoint)
+    variables, newest = split_newest(variables)
     if not host.raw_rewards and _PENDING in variables:
         variables[_PENDING] = _as_paid(variables[_PENDING], agent)
-    newest = {n.removeprefix(NEWEST): variables.pop(n) for n in [*variables] if NEWEST in n}
 
     def pieces() -> Iterator[tuple[int, Rows]]:
         end = 0
