@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from agents.saved.directory import OF_ITS_END
+from agents.saved.directory import MACHINES, OF_ITS_END
 from rl_core.checkpoint.store import is_checkpoint_file
 from rl_core.control.population import CHANGE, is_member_name
 from rl_core.errors import RunDirError
 
-CONFIG, MACHINES = "config.toml", "machines.json"
 LOG, STATE = "control/log.jsonl", "control/state.json"
 CHECKPOINTS = "checkpoints"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", re.ASCII)

@@ -14,7 +14,7 @@ from agents.config.members import Members, members_text, read_members
 from agents.config.model import DqnConfig
 from agents.config.pbt import PbtKeys
 from agents.run.initial_weights import INITIAL, load_initial, save_initial
-from agents.saved.directory import RunDir, logdir_of, next_free, require_free, write_file
+from agents.saved.directory import CONFIG, RunDir, logdir_of, next_free, require_free, write_file
 from rl_core.control.exchanges import ExchangeRecord
 from rl_core.control.population import POPULATION, is_population
 from rl_core.errors import ConfigError, RunDirError
@@ -136,10 +136,10 @@ class PopulationDir:
           RunDirError: it is damaged, or of another member.
         """
         path = self.path / name
-        if not (path / "config.toml").exists():
+        if not (path / CONFIG).exists():
             if path.is_symlink() or (path.exists() and not _is_only_begun(path)):
                 raise RunDirError(
-                    f"{path} is damaged: it has no config.toml; without the directory that member "
+                    f"{path} is damaged: it has no {CONFIG}; without the directory that member "
                     "would begin again"
                 )
             had = any(load_initial(RunDir(self.path / other)) for other in members.configs)

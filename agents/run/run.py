@@ -26,7 +26,7 @@ from agents.run.signals import StopRequest
 from agents.run.sinks import OwnSink
 from agents.run.terminal import Display
 from agents.run.trace import Tracer, Untraced
-from agents.saved.directory import RunDir
+from agents.saved.directory import RunDir, RunResult
 from agents.saved.host import Resumed, new_host
 from envs import Envs
 from rl_core.checkpoint.store import CheckpointStore
@@ -199,15 +199,9 @@ class Run:
             return Returns()
         returns = self._evaluations.make(config.final_eval_episodes)
         if returns:
-            result: dict[str, Any] = {
-                "env_steps": self._state.env_step,
-                "updates": self._agent.updates,
-                "seconds": round(self._clock.seconds, 1),  # of training, in all sessions
-                **summary(returns),
-                "returns": returns,
-            }
-            self._directory.save_result(result)
-            numbers = {name: value for name, value in result.items() if name != "returns"}
+            counts = {"env_steps": self._state.env_step, "updates": self._agent.updates}
+            numbers = counts | {"seconds": round(self._clock.seconds, 1)} | summary(returns)
+            self._directory.save_result(RunResult.model_validate(numbers | {"returns": returns}))
             self._reporter.result(numbers, self._state.env_step)
         return returns
 

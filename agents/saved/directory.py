@@ -17,7 +17,6 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -32,7 +31,7 @@ from rl_core.errors import RunDirError, reason_of
 from rl_core.regular_file import read_regular, writing
 from rl_core.seal import sealed_json, sealed_text, unsealed_json
 
-_CONFIG, _WEIGHTS, RESULT, DIGEST = (
+CONFIG, _WEIGHTS, RESULT, DIGEST = (
     "config.toml", "weights.safetensors", "result.json", "digest.json",
 )  # fmt: skip
 _AVERAGED, _SINKS, MACHINES = "weights_ema.safetensors", "sinks.json", "machines.json"
@@ -43,6 +42,27 @@ _EVENTS = "events.out.tfevents.*"
 PLAYED = ".play"  # end of the names of event files that `targetnet play` writes
 _MOST_BYTES = 1 << 16  # of a digest
 RUNS = Path("runs")
+
+
+class RunResult(BaseModel):
+    """The result of a run: statistics of the returns of its final greedy episodes.
+
+    Attributes:
+      seconds: of training without evaluations, in all sessions; None in files of old versions.
+      cut: episodes that were cut off at the config's `eval_max_steps`.
+      returns: of all these episodes; None in files of old versions.
+    """
+
+    env_steps: int
+    updates: int
+    seconds: float | None = None
+    episodes: int | None = None
+    mean: float
+    std: float
+    min: float
+    max: float
+    cut: int = 0
+    returns: list[float] | None = None
 
 
 class EndDigest(BaseModel):
@@ -133,7 +153,7 @@ class RunDir:
         return (self.path / RESULT).exists()
 
     def change_config(self, config: DqnConfig) -> None:
-        write_file(self.path / _CONFIG, sealed_text(dump_config(config)).encode())
+        write_file(self.path / CONFIG, sealed_text(dump_config(config)).encode())
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
@@ -143,11 +163,11 @@ class RunDir:
           RunDirError: there is none, or the directory cannot be read.
         """
         try:
-            (path / _CONFIG).lstat()
+            (path / CONFIG).lstat()
         except (FileNotFoundError, NotADirectoryError):
             if is_population(path):
                 raise RunDirError(name_a_member(path)) from None
-            raise RunDirError(f"{path} is not a run directory: it has no {_CONFIG}") from None
+            raise RunDirError(f"{path} is not a run directory: it has no {CONFIG}") from None
         except OSError as error:
             raise RunDirError(f"cannot read {path}: {error.strerror}") from None
         return cls(path)
@@ -175,7 +195,7 @@ class RunDir:
         Raises:
           ConfigError: it cannot be read, or is not what was written.
         """
-        return read_config(self.path / _CONFIG, absent=_OF_VERSION_0_1)
+        return read_config(self.path / CONFIG, absent=_OF_VERSION_0_1)
 
     def save_weights(self, weights: Mapping[str, np.ndarray], *, averaged: bool = False) -> Path:
         return write_file(self.path / (_AVERAGED if averaged else _WEIGHTS), weights_bytes(weights))
@@ -202,8 +222,8 @@ class RunDir:
         except WeightsError as error:
             raise RunDirError(str(error)) from None
 
-    def save_result(self, result: Mapping[str, Any]) -> Path:
-        return write_file(self.path / RESULT, sealed_json(result))
+    def save_result(self, result: RunResult) -> Path:
+        return write_file(self.path / RESULT, sealed_json(result.model_dump()))
 
     def save_digest(self, digest: EndDigest) -> Path:
         return write_file(self.path / DIGEST, sealed_json(digest.model_dump()))
@@ -252,7 +272,7 @@ def require_free(path: Path) -> None:
 
 
 def _require_free(path: Path) -> None:
-    if (path / _CONFIG).exists() or is_population(path) or any(path.glob(_EVENTS)):
+    if (path / CONFIG).exists() or is_population(path) or any(path.glob(_EVENTS)):
         raise RunDirError(f"{path} already holds a run; name another directory with --run")
     for left in _files_of_another(path):
         raise RunDirError(

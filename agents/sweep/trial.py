@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from agents.results.curves import read_curves
-from agents.results.scores import EVALUATION, RunResult, read_result
-from agents.saved.directory import RESULT, RunDir
+from agents.results.scores import EVALUATION, read_result
+from agents.saved.directory import RESULT, RunDir, RunResult
 from agents.saved.machines import processor_of
 from rl_core.control.files import ControlFiles, is_alive
 
