@@ -20,5 +20,5 @@ page.py          the page
 again.py         trains runs again, and compares the digests of their ends
 
 Imports: agents.cluster, agents.config, agents.run, agents.saved, rl_core.control, rl_core.errors,
-rl_core.hyperparameters, rl_core.machine, rl_core.regular_file, rl_core.seal.
+rl_core.extras, rl_core.hyperparameters, rl_core.machine, rl_core.regular_file, rl_core.seal.
 """

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.results.page import file_name
 from agents.results.table import Summary
-from rl_core.errors import RlCoreError
+from rl_core.extras import require_package
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,8 +23,7 @@ def require_matplotlib() -> None:
     Raises:
       RlCoreError: it is not; the message says how to install it.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise RlCoreError("the curves need matplotlib: pip install 'targetnet[plots]'")
+    require_package("matplotlib", "the curves need matplotlib", "plots")
 
 
 def draw(env_id: str, summaries: Sequence[Summary], directory: Path) -> list[Path]:
