@@ -26,6 +26,7 @@ from envs.lanes import blank_step
 from envs.spaces import Spaces
 from envs.wrapping import Making
 from rl_core.errors import EnvError, EnvFault, EnvWorkerLost, in_one_line
+from rl_core.machine import cores
 
 _MAIN = "from envs.async_worker import main; main()"
 _SECONDS_TO_END = 10.0  # time for workers to end after their pipe was closed, before a kill
@@ -61,7 +62,7 @@ class AsyncEnvs(Envs):
         try:
             os.ftruncate(memory, memory_size(blank, spaces))
             self._actions, self._step = place(blank, spaces, map_memory(memory))
-            for part in np.array_split(np.arange(num_envs), min(num_envs, _cores())):
+            for part in np.array_split(np.arange(num_envs), min(num_envs, cores())):
                 first, last = int(part[0]), int(part[-1])
                 share = Share(
                     env_id, spec, num_envs, making, seed,
@@ -208,7 +209,3 @@ class _Worker:
         code = self._process.returncode
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
         return EnvWorkerLost(f"{self._share}: the worker process {how}; see whether memory ran out")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))

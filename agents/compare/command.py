@@ -14,7 +14,7 @@ from tyro.conf import Positional, arg
 
 from agents.results.choice import place_for
 from agents.results.jobs import Ended, run_jobs
-from agents.results.jobs_display import say
+from rl_core.console import say
 from rl_core.control.files import FileLock
 from rl_core.errors import RlCoreError
 from rl_core.regular_file import writing

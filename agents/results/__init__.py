@@ -19,6 +19,7 @@ pictures.py      curves of all agents on one env
 page.py          the page
 again.py         trains runs again, and compares the digests of their ends
 
-Imports: agents.cluster, agents.config, agents.run, agents.saved, rl_core.control, rl_core.errors,
-rl_core.extras, rl_core.hyperparameters, rl_core.machine, rl_core.regular_file, rl_core.seal.
+Imports: agents.cluster, agents.config, agents.run, agents.saved, rl_core.console, rl_core.control,
+rl_core.errors, rl_core.extras, rl_core.hyperparameters, rl_core.machine, rl_core.regular_file,
+rl_core.seal.
 """

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from agents.results.choice import cores, place_for
+from agents.results.choice import place_for
 from agents.results.jobs import Ended, run_jobs
-from agents.results.jobs_display import say
 from agents.results.places import Place
 from agents.results.seeds import ConfigSeeds, PeerSeeds
+from rl_core.console import say
 from rl_core.control.files import write_whole
 from rl_core.errors import RlCoreError
 from rl_core.hyperparameters import LARGEST_INT64
+from rl_core.machine import cores
 from rl_core.regular_file import writing
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from agents.results.choice import place_for
 from agents.results.jobs import Ended, run_jobs
-from agents.results.jobs_display import say
 from agents.results.places import Place
 from agents.results.seeds import FIRST_FRESH_SEED
+from rl_core.console import say
 from rl_core.control.files import FileLock
 from rl_core.errors import RlCoreError, RunDirError
 from rl_core.regular_file import writing
