@@ -13,6 +13,18 @@ from agents.loops.plain import NO_ACTIONS, LoopState, Tick
 from envs import Envs, Episode
 
 
+class DivergedInLoop(DivergedInChunk):
+    """The same error for whoever watches the loop.
+
+    Attributes:
+      tick: of what was made before.
+    """
+
+    def __init__(self, error: DivergedInChunk, tick: Tick) -> None:
+        super().__init__(str(error), error.chunk)
+        self.tick = tick
+
+
 def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
     """Trains like `training_loop`, but yields one tick per chunk of `chunk` time steps.
 
@@ -29,8 +41,7 @@ def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
         try:
             chunk = agent.chunks.run(_counts(state), longest - state.tick % longest)
         except DivergedInChunk as error:
-            error.tick = _tick(error.chunk, state, None)
-            raise
+            raise DivergedInLoop(error, _tick(error.chunk, state, None)) from error
         logs = agent.updates > updates and state.takes_stats(config.log_period)
         stats = LearnStats(*chunk.stats) if logs else None
         tick = _tick(chunk, state, stats)

@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from agents.dqn.agent import DqnAgent
-from agents.dqn.diverging import DivergedInChunk
 from agents.loops.choice import loop_of
+from agents.loops.compiled import DivergedInLoop
 from agents.loops.plain import LoopState, Tick
 from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
@@ -103,7 +103,7 @@ class LoopRunner:
         """Trains, and shows what was made, whatever ends it."""
         try:
             self._run()
-        except DivergedInChunk as error:
+        except DivergedInLoop as error:
             self._news.append(error.tick)
             raise
         finally:
