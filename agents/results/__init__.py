@@ -3,6 +3,7 @@
 `targetnet results` trains in child processes and never imports TensorFlow itself.
 
 command.py       the command
+command_parts.py what it has in common with the commands of compare and sweep
 seeds.py         the seeds of a config and of a peer, and the jobs that train them
 peer.py          Stable-Baselines3 as a peer, in an environment of its own
 jobs.py          many processes, a few at a time
