@@ -51,7 +51,7 @@ class Compare:
     def __call__(self, console: Console) -> int:
         from agents.compare.kept import load_kept
         from agents.compare.plan import LOCK, load_plan
-        from agents.compare.verify import verify, wanted_run
+        from agents.compare.verify import wanted_run
         from agents.results.differences import require_scipy
         from agents.results.pictures import require_matplotlib
 
@@ -63,7 +63,7 @@ class Compare:
         rows = self.rows or self.out / "rows"
         if self.verify:
             run, kept = wanted_run(loaded, self.verify), load_kept(loaded, rows)
-            return verify(loaded, kept, run, self.out, console, partial(say, console)).exit_code
+            return self._verified(loaded, kept, run, console).exit_code
         if self.finished:
             self._write(loaded, load_kept(loaded, rows), console)
             return 0
@@ -75,6 +75,13 @@ class Compare:
         elif not ended.failed:
             self._write(loaded, kept, console)
         return ended.exit_code
+
+    def _verified(self, loaded: Loaded, kept: Kept, run: Wanted, console: Console) -> Ended:
+        from agents.compare.verify import verify
+
+        said, configs = partial(say, console), [loaded.config(*run)]
+        with place_for(self.ray, self.jobs, configs, said) as (place, _):
+            return verify(loaded, kept, run, self.out, console, said, place)
 
     def _train(self, loaded: Loaded, kept: Kept, console: Console) -> Ended:
         """Trains the tuning seeds, then, once arms are chosen, the fresh ones."""
