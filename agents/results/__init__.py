@@ -17,7 +17,7 @@ statistics.py    the interquartile mean, bootstrap intervals
 differences.py   Student's intervals of means and differences; several tests at once
 table.py         the numbers of the page
 pictures.py      curves of all agents on one env
-page.py          the page
+page.py          the page; markdown.py, parts of any page in Markdown
 again.py         trains runs again, and compares the digests of their ends
 
 Imports: agents.cluster, agents.config, agents.run, agents.saved, rl_core.console, rl_core.control,
