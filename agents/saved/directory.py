@@ -38,7 +38,7 @@ _AVERAGED, _SINKS, MACHINES = "weights_ema.safetensors", "sinks.json", "machines
 OF_ITS_END = (RESULT, DIGEST, _WEIGHTS, _AVERAGED)  # a run that goes on has none of them
 # Values of keys that configs of version 0.1 do not have.
 _OF_VERSION_0_1 = {"byte_scale": "255"}
-_EVENTS = "events.out.tfevents.*"
+EVENTS = "events.out.tfevents.*"  # event files
 PLAYED = ".play"  # end of the names of event files that `targetnet play` writes
 _MOST_BYTES = 1 << 16  # of a digest
 RUNS = Path("runs")
@@ -147,7 +147,7 @@ class RunDir:
 
     def event_files(self) -> list[Path]:
         """The event files that the run itself has written."""
-        return [path for path in self.path.glob(_EVENTS) if path.suffix != PLAYED]
+        return [path for path in self.path.glob(EVENTS) if path.suffix != PLAYED]
 
     def has_result(self) -> bool:
         return (self.path / RESULT).exists()
@@ -272,7 +272,7 @@ def require_free(path: Path) -> None:
 
 
 def _require_free(path: Path) -> None:
-    if (path / CONFIG).exists() or is_population(path) or any(path.glob(_EVENTS)):
+    if (path / CONFIG).exists() or is_population(path) or any(path.glob(EVENTS)):
         raise RunDirError(f"{path} already holds a run; name another directory with --run")
     for left in _files_of_another(path):
         raise RunDirError(
