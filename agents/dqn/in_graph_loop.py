@@ -21,7 +21,7 @@ from agents.dqn.learner import Learner
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.normalizing import Normalizer
 from agents.dqn.remembering import Remembering
-from agents.dqn.update import Learned
+from agents.dqn.update import UpdateOutputs
 from envs.in_graph.interface import InGraphEnv
 from rl_core.graph.packing import pack, unpacked
 from rl_core.graph.xla import built_for_xla
@@ -87,7 +87,7 @@ class InGraphLoop:
         @tf2.function(jit_compile=self.config.xla, autograph=False)
         def loop() -> Chunk:
             state = self.envs.read()
-            nothing = Learned(*(tf.zeros(of.shape, of.dtype) for of in self._like))
+            nothing = UpdateOutputs(*(tf.zeros(of.shape, of.dtype) for of in self._like))
             seen = (
                 tf.zeros([T], tf.int64), tf.zeros([T, N], tf.int32), tf.zeros([T, N], tf.float64),
             )  # fmt: skip
