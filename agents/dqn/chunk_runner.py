@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.dqn.chunks import Chunk, ChunkFeeds, Counts
+from agents.dqn.chunks import Chunk, ChunkFeeds, LoopCounts
 from agents.dqn.diverging import DivergedInChunk
 from agents.dqn.in_graph_loop import InGraphLoop
 from agents.dqn.learner import Learner
@@ -51,7 +51,7 @@ class ChunkRunner:
         """The same for a member."""
         return place.copy(self, _learner=learner, _live=live, _hyperparameters=hyperparameters)
 
-    def run(self, counts: Counts, time_steps: int) -> Chunk:
+    def run(self, counts: LoopCounts, time_steps: int) -> Chunk:
         """Makes time steps and updates as `training_loop` would, in one call.
 
         Args:

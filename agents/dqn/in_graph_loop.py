@@ -15,7 +15,7 @@ import tensorflow.compat.v2 as tf2
 
 from agents.config.model import DqnConfig
 from agents.dqn.choosing import Exploration
-from agents.dqn.chunks import Chunk, Counts, chunk_placeholders
+from agents.dqn.chunks import Chunk, LoopCounts, chunk_placeholders
 from agents.dqn.in_graph_envs import EnvsInGraph, EnvState
 from agents.dqn.learner import Learner
 from agents.dqn.live_feeds import LiveFeeds
@@ -122,7 +122,7 @@ class InGraphLoop:
         return loop()
 
     def _goes_on(
-        self, i: tf.Tensor, state: EnvState, counts: Counts, arm: tf.Tensor, good: tf.Tensor
+        self, i: tf.Tensor, state: EnvState, counts: LoopCounts, arm: tf.Tensor, good: tf.Tensor
     ) -> tf.Tensor:
         left = counts.env_step < self.config.env_steps
         return tf.reduce_all([i < self.fed.time_steps, left, good > 0])
@@ -131,7 +131,7 @@ class InGraphLoop:
         self,
         i: tf.Tensor,
         state: EnvState,
-        counts: Counts,
+        counts: LoopCounts,
         arm: tf.Tensor,
         seen: Any,
         learned: _Carried,
@@ -171,10 +171,10 @@ class InGraphLoop:
             _put(array, i, value)
             for array, value in zip(seen, (env_step, length, episode_return), strict=True)
         )
-        counts = Counts(env_step, new_steps, learn_age)
+        counts = LoopCounts(env_step, new_steps, learn_age)
         return i + good, state, counts, arm, good, seen, learned
 
-    def _due(self, counts: Counts, now: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _due(self, counts: LoopCounts, now: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns how many updates are due, and the new learn age; as `LoopState.updates_due`.
 
         Args:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from agents.dqn.agent import DqnAgent, LearnStats
-from agents.dqn.chunks import Chunk, Counts
+from agents.dqn.chunks import Chunk, LoopCounts
 from agents.dqn.diverging import DivergedInChunk
 from agents.loops.plain import NO_ACTIONS, LoopState, Tick
 from envs import Envs, Episode
@@ -84,5 +84,5 @@ def longest_chunk(agent: DqnAgent) -> int:
     return agent.chunks.longest
 
 
-def _counts(state: LoopState) -> Counts:
-    return Counts(*map(np.int64, (state.env_step, state.new_steps, state.clock.age)))
+def _counts(state: LoopState) -> LoopCounts:
+    return LoopCounts(*map(np.int64, (state.env_step, state.new_steps, state.clock.age)))

@@ -13,7 +13,7 @@ from agents.config.model import DqnConfig
 from agents.controllers.choice import controller_of
 from agents.controllers.seen import Fit, Seen
 from agents.dqn.agent import DqnAgent
-from agents.dqn.copy_rule import Numbers
+from agents.dqn.copy_rule import RuleNumbers
 from agents.loops.plain import LoopState
 from agents.run.curves import Reporter
 from agents.run.terminal import Display
@@ -102,7 +102,7 @@ class Controlling:
         if agent.learner.watch:
             reading = agent.learner.watch.read()
             measured = agent.config.holds_by("sync_fit")
-            numbers = reading.numbers if measured else Numbers(None, None, None)
+            numbers = reading.numbers if measured else RuleNumbers(None, None, None)
             fit = Fit(numbers.error, numbers.error_after, reading.distance)
         return Seen(
             env_step=state.env_step,
