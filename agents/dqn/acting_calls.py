@@ -10,7 +10,7 @@ from agents.dqn.choosing import Exploration, GreedyPolicy
 from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.networks import Networks
 from agents.dqn.normalizing import Normalizer
-from agents.dqn.remembering import Remembering
+from agents.dqn.remembering import RecurrentState
 from rl_core.graph.engine import Call, Engine
 from rl_core.graph.feeds import feed_check
 from rl_core.graph.members import Place
@@ -54,7 +54,7 @@ class ActingCalls:
         networks: Networks,
         memory: ReplayMemory,
         exploration: Exploration,
-        remembering: Remembering,
+        remembering: RecurrentState,
         normalizer: Normalizer,
         own: OwnFeeds,
         legal: tf.Tensor | None,

@@ -20,7 +20,7 @@ from agents.dqn.in_graph_envs import EnvsInGraph, EnvState
 from agents.dqn.learner import Learner
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.normalizing import Normalizer
-from agents.dqn.remembering import Remembering
+from agents.dqn.remembering import RecurrentState
 from agents.dqn.update import UpdateOutputs
 from envs.in_graph.interface import InGraphEnv
 from rl_core.graph.packing import pack, unpacked
@@ -60,7 +60,7 @@ class InGraphLoop:
         config: DqnConfig,
         keys: Keys,
         live: LiveFeeds,
-        remembering: Remembering,
+        remembering: RecurrentState,
         normalizer: Normalizer,
         exploration: Exploration,
         memory: ReplayMemory,

@@ -25,7 +25,7 @@ from agents.dqn.memory import build_memory
 from agents.dqn.networks import Networks
 from agents.dqn.normalizing import Normalizer, require_numbers
 from agents.dqn.q_values import QValues
-from agents.dqn.remembering import Remembering
+from agents.dqn.remembering import RecurrentState
 from agents.dqn.renewal import Renewal
 from agents.dqn.state import AgentState
 from envs.in_graph.interface import InGraphEnv
@@ -116,7 +116,7 @@ class AgentGraph:
         live.start(values)
         own.start(values)
         self._exploration = exploration = Exploration(config, keys, num_actions, branches)
-        remembering = Remembering(networks, config.num_envs)
+        remembering = RecurrentState(networks, config.num_envs)
         normalizer = Normalizer(
             config, networks.online, torsos(config), observed, config.stored_stack
         )
