@@ -31,7 +31,7 @@ from rl_core.random import Draws, Keys
 from rl_core.replay import ReplayMemory, newest_frame
 
 
-class _Carried(NamedTuple):
+class _UpdateCarry(NamedTuple):
     """Results of the updates so far that are not in variables."""
 
     moments: Moments
@@ -98,12 +98,12 @@ class InGraphLoop:
             def goes_on(packed: Any, *_: Any) -> tf.Tensor:
                 return self._goes_on(*unpacked(packed, small))
 
-            def iteration(packed: Any, seen: Any, learned: _Carried) -> Any:
+            def iteration(packed: Any, seen: Any, learned: _UpdateCarry) -> Any:
                 i, state, counts, arm, _ = unpacked(packed, small)
                 *now, seen, learned = self._iteration(i, state, counts, arm, seen, learned)
                 return pack(now), seen, learned
 
-            start = pack(small), seen, _Carried(self._adam.read(), nothing)
+            start = pack(small), seen, _UpdateCarry(self._adam.read(), nothing)
             with built_for_xla(self.config.xla):
                 packed, seen, learned = tf.while_loop(
                     goes_on, iteration, start, parallel_iterations=1
@@ -134,7 +134,7 @@ class InGraphLoop:
         counts: LoopCounts,
         arm: tf.Tensor,
         seen: Any,
-        learned: _Carried,
+        learned: _UpdateCarry,
     ) -> Any:
         """Makes one time step: act and store, learn, step the envs unless learning diverged."""
         config, now = self.config, self._memory.rows.rows_written.read_value()
@@ -190,15 +190,15 @@ class InGraphLoop:
         begun = tf.cast(counts.env_step >= self.config.learn_start, tf.int64)
         return begun * phases * self.fed.updates_per_learn, age
 
-    def _learn(self, due: tf.Tensor, arm: tf.Tensor, learned: _Carried) -> Any:
+    def _learn(self, due: tf.Tensor, arm: tf.Tensor, learned: _UpdateCarry) -> Any:
         """Makes the updates that are due; also returns whether all were made."""
 
-        def body(j: tf.Tensor, arm: tf.Tensor, learned: _Carried) -> Any:
+        def body(j: tf.Tensor, arm: tf.Tensor, learned: _UpdateCarry) -> Any:
             turned, chosen = self._turn(arm)
             trained = dict(zip(self._blocks, tf.unstack(chosen), strict=True))
             new, moments, end, made = self._update.in_loop(self._adam, learned.moments, trained)
             with tf.control_dependencies([end]):
-                after = _Carried(moments, learned.last._make(new))
+                after = _UpdateCarry(moments, learned.last._make(new))
                 # j = due + 1 marks an update that was not made: a flag would cost a copy.
                 j, arm = tf.where_v2(made, j + 1, due + 1), tf.where_v2(made, turned, arm)
                 return j, *tf2.nest.map_structure(tf.identity, (arm, after))

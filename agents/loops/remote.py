@@ -54,7 +54,7 @@ def remote_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> 
 
 
 def _in_phases(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tick]:
-    config, fleet, ask = agent.config, envs.fleet, _Asking(agent, envs.fleet, state)
+    config, fleet, ask = agent.config, envs.fleet, _Requester(agent, envs.fleet, state)
     while state.env_step < config.env_steps:
         for actor in fleet.actors:
             ask(actor)
@@ -69,7 +69,7 @@ def _in_phases(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[
 
 
 def _freely(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tick]:
-    config, fleet, ask = agent.config, envs.fleet, _Asking(agent, envs.fleet, state)
+    config, fleet, ask = agent.config, envs.fleet, _Requester(agent, envs.fleet, state)
     assert envs.order is not None
     for actor in fleet.actors:
         while fleet.pending(actor) < config.actor_ahead:
@@ -86,7 +86,7 @@ def _freely(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tic
         yield stored.tick(stats)
 
 
-class _Asking:
+class _Requester:
     """Asks actors for one more delivery, with the present weights and live values."""
 
     def __init__(self, agent: DqnAgent, fleet: Fleet, state: LoopState) -> None:
