@@ -25,7 +25,7 @@ _STAY = {"control/lock", "control/token", "control/moved", MACHINES}
 _EVENTS = "events.out.tfevents."
 
 
-class Place(NamedTuple):
+class FilePlace(NamedTuple):
     """A file's place in a tree.
 
     Attributes:
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     name: str
 
 
-def place_of(path: str) -> Place | None:
+def place_of(path: str) -> FilePlace | None:
     """Returns where a file belongs; None if it is none that travels."""
     first, slash, _ = path.partition("/")
     run = f"{first}/" if slash and is_member_name(first) else ""
@@ -47,7 +47,7 @@ def place_of(path: str) -> Place | None:
     kept = name.startswith(f"{CHECKPOINTS}/") and is_checkpoint_file(
         name.removeprefix(f"{CHECKPOINTS}/")
     )
-    return Place(run, name) if plain or kept else None
+    return FilePlace(run, name) if plain or kept else None
 
 
 def grows(name: str) -> bool:

@@ -16,7 +16,7 @@ from agents.dqn.live_feeds import OwnFeeds
 from rl_core.branches import by_branch
 from rl_core.exploration import boltzmann, branching_epsilon_greedy, epsilon_greedy
 from rl_core.graph.engine import Call, Engine
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.losses import legal_only
 from rl_core.networks import STATELESS, State, Values
 from rl_core.random import Draws, Keys, Stream
@@ -84,7 +84,7 @@ class GreedyPolicy:
             self._step = engine.callable([action, after], [state, *feeds])
             self._state_size = int(after.shape[1])
 
-    def of_member(self, place: Place, own: OwnFeeds) -> GreedyPolicy:
+    def of_member(self, place: Binding, own: OwnFeeds) -> GreedyPolicy:
         """The same for a member, with live values of its own."""
         return place.copy(self, _own=own)
 

@@ -14,7 +14,7 @@ from agents.dqn.learner import Learner
 from agents.dqn.live_feeds import LiveFeeds
 from rl_core.errors import ConfigError
 from rl_core.graph.engine import Engine
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.graph.xla import why_not_compiled
 from rl_core.hyperparameters import Hyperparameters
 
@@ -46,7 +46,7 @@ class ChunkRunner:
         self.begin = engine.callable(None, targets=[self.envs.begin])
 
     def of_member(
-        self, place: Place, learner: Learner, live: LiveFeeds, hyperparameters: Hyperparameters
+        self, place: Binding, learner: Learner, live: LiveFeeds, hyperparameters: Hyperparameters
     ) -> ChunkRunner:
         """The same for a member."""
         return place.copy(self, _learner=learner, _live=live, _hyperparameters=hyperparameters)

@@ -14,7 +14,7 @@ from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import where
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.graph.xla import sum_of_squares
 
 _LONGEST = 1e15  # updates; a period that grows stays a number of float32 and of int64
@@ -75,7 +75,7 @@ class CopyWatch:
         kept = [of.read_value() for of in (age, rule.numbers, rule.counts)]
         self._call = engine.callable([*kept, rule.distance])
 
-    def of_member(self, place: Place) -> CopyWatch:
+    def of_member(self, place: Binding) -> CopyWatch:
         """The same for a member that begins."""
         return place.copy(self)
 

@@ -30,7 +30,7 @@ from agents.dqn.renewal import Renewal
 from agents.dqn.state import AgentState
 from envs.in_graph.interface import InGraphEnv
 from rl_core.graph.engine import Call, Engine
-from rl_core.graph.members import Place, Seat
+from rl_core.graph.members import Binding, Seat
 from rl_core.graph.scopes import Root
 from rl_core.hyperparameters import Hyperparameters
 from rl_core.networks import Observed
@@ -178,7 +178,7 @@ class AgentGraph:
           joint: `self.joint` if it makes updates with those of other members; None: alone.
         """
         assert self._seat is not None
-        of, place = self.parts, Place(self._seat, member)
+        of, place = self.parts, Binding(self._seat, member)
         joined = None if joint is None else Joined(joint, member)
         if joined is not None:
             place.first = joined.flush

@@ -17,7 +17,7 @@ from rl_core.arguments import require_whole
 from rl_core.digest import Digest
 from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.graph.scopes import Root
 from rl_core.graph.snapshots import Snapshots
 from rl_core.graph.weights import ScopeWeights, VariableValues
@@ -101,7 +101,7 @@ class AgentState:
 
     def of_member(
         self,
-        place: Place,
+        place: Binding,
         config: DqnConfig,
         acting: Acting,
         learner: Learner,

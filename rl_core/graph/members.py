@@ -96,7 +96,7 @@ class Seat:
         self.sitting = None
 
 
-class Place:
+class Binding:
     """A member's place: what it calls, it calls after it sat down.
 
     Attributes:

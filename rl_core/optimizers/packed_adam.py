@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import all_finite, signs_of, where
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.graph.xla import flat, sum_of_squares
 from rl_core.optimizers.adam import Adam
 from rl_core.optimizers.freeze import ApplyOps, block_gradients, clip_scale, scaled
@@ -62,7 +62,7 @@ class LoopMoments:
                 self._blocks[name] = _Block(self._ops.optimizer(name), self._ops.variables(name))
         return self._blocks[name]
 
-    def of_member(self, place: Place) -> LoopMoments:
+    def of_member(self, place: Binding) -> LoopMoments:
         """The same variables for a member that begins."""
         return place.copy(self, _packed_is_current=False, _slots_are_current=True)
 

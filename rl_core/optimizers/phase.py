@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import NotFinite, was_not_finite
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.graph.xla import why_not_compiled
 from rl_core.optimizers.freeze import ApplyOps
 from rl_core.optimizers.freeze_schedule import Exempt
@@ -99,7 +99,7 @@ class PhaseCalls:
         self._jointly: Jointly | None = None
 
     def of_member(
-        self, place: Place, moments: LoopMoments, clock: Clock, jointly: Jointly | None
+        self, place: Binding, moments: LoopMoments, clock: Clock, jointly: Jointly | None
     ) -> PhaseCalls:
         """The same calls for a member, with moments and clock of its own.
 
