@@ -28,7 +28,7 @@ from rl_core.control.exchanges import (
     Exchange,
     ExchangeRecord,
     LentTo,
-    Part,
+    MemberRecord,
     number_in,
 )
 from rl_core.control.log import Entry, read_log
@@ -185,7 +185,7 @@ class Exchanging:
                 now = standings[name].values
                 values = {knob: value for knob, value in wanted.items() if value != now[knob]}
             takers = [taker for taker, of in chosen.items() if of.giver == name]
-            parts[name] = Part(
+            parts[name] = MemberRecord(
                 **run.control.position._asdict(), score=standings[name].score, copies=copies,
                 values=values, lent=LentTo(exchange=number, members=takers) if takers else None,
             )  # fmt: skip

@@ -34,11 +34,11 @@ Number = Annotated[int, Field(ge=1, lt=10**9)]
 Member = Annotated[str, Field(pattern=MEMBER)]
 
 
-class _Part(BaseModel):
+class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
-class CopyOf(_Part):
+class CopyOf(_Model):
     """A member's copy of another one; the value of its log entry `copy`.
 
     Attributes:
@@ -82,14 +82,14 @@ def number_in(entry: Entry) -> int | None:
     return int(match[1]) if match and entry.who == PBT else None
 
 
-class LentTo(_Part):
+class LentTo(_Model):
     """The members that copied this one; the value of its log entry `lend`."""
 
     exchange: Number
     members: list[Member]
 
 
-class Part(_Part):
+class MemberRecord(_Model):
     """A member's part in an exchange.
 
     Attributes:
@@ -109,7 +109,7 @@ class Part(_Part):
     lent: LentTo | None = None
 
 
-class Exchange(_Part):
+class Exchange(_Model):
     """One exchange.
 
     Attributes:
@@ -120,7 +120,7 @@ class Exchange(_Part):
 
     number: Number
     time: Annotated[FiniteFloat, Field(ge=0, le=1e11)]
-    members: dict[Member, Part]
+    members: dict[Member, MemberRecord]
 
     def entries(self, member: str) -> list[Entry]:
         """Returns what the log of a member says of this exchange."""

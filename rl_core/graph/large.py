@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf
 from rl_core.graph.scopes import Members, current_root
 
 
-class Part:
+class MemberSlice:
     """The part of a variable [P * n, ...] that is the sitting member's: rows [n, ...].
 
     Args:
@@ -54,7 +54,7 @@ class Part:
         return self._members.sitting * self._rows
 
 
-LargeVariable: TypeAlias = tf.Variable | Part
+LargeVariable: TypeAlias = tf.Variable | MemberSlice
 
 
 def large_variable(
@@ -77,14 +77,14 @@ def large_variable(
         whole = tf.get_variable(name, shape, dtype, initializer, trainable=False)
     if members is None:
         return whole
-    part = Part(whole, members)
+    part = MemberSlice(whole, members)
     members.has_part(whole, part)
     return part
 
 
 def rows_in(variable: LargeVariable, numbers: Any) -> Any:
     """Returns where rows `numbers`, int64, are in the memory of `variable.handle`."""
-    return variable.rows(numbers) if isinstance(variable, Part) else numbers
+    return variable.rows(numbers) if isinstance(variable, MemberSlice) else numbers
 
 
 def write_at(variable: LargeVariable, rows: tf.Tensor, values: tf.Tensor) -> tf.Operation:
