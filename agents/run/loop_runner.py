@@ -52,7 +52,7 @@ class Repeat(Protocol):
         """True once the rest of the repeat cannot change the verdict."""
 
 
-class Turns(Protocol):
+class Scheduler(Protocol):
     """Lets several runs go on in one thread."""
 
     def give(self) -> None:
@@ -62,7 +62,7 @@ class Turns(Protocol):
         """Leaves so many seconds to the others."""
 
 
-class NoOthers:
+class NoScheduler:
     """The turns of a run that has its thread to itself."""
 
     rest = staticmethod(time.sleep)
@@ -94,7 +94,7 @@ class LoopRunner:
     tracer: Tracer | Untraced
     on_tick: OnTick | None
     repeat: Repeat | None
-    turns: Turns
+    turns: Scheduler
     exchanges: Exchanges
     controlling: Controlling
     _news: deque[Tick] = field(default_factory=deque)  # not shown yet

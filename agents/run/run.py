@@ -19,7 +19,7 @@ from agents.run.controlling import Controlling, Watched
 from agents.run.curves import Reporter
 from agents.run.evaluating import Evaluations, due_from
 from agents.run.exchanging import Alone, Exchanged, Exchanges
-from agents.run.loop_runner import LoopRunner, NoOthers, OnTick, Repeat, Turns
+from agents.run.loop_runner import LoopRunner, NoScheduler, OnTick, Repeat, Scheduler
 from agents.run.outcome import RunOutcome, summary
 from agents.run.saving import Saver
 from agents.run.signals import StopRequest
@@ -68,7 +68,7 @@ class Run:
         resumed: Resumed | None = None,
         lock: RunLock | None = None,
         sinks: Sequence[OwnSink] = (),
-        turns: Turns | None = None,
+        turns: Scheduler | None = None,
         exchanges: Exchanges | None = None,
     ) -> None:
         config, files = agent.config, directory.control
@@ -77,7 +77,7 @@ class Run:
         state = LoopState.of(host.loop.model_dump(), resumed.step if resumed else None)
         agent.hyperparameters.env_step = state.env_step
         self._state, self._interrupt, self._digest = state, interrupt, ""
-        self._display, turns = display, turns or NoOthers()
+        self._display, turns = display, turns or NoScheduler()
         display.recent_returns.extend(host.recent_returns)
         self._clock = clock = TrainingClock(host.seconds)
         self._reporter = reporter = Reporter(
