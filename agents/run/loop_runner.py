@@ -20,7 +20,7 @@ from agents.run.controlling import Controlling
 from agents.run.curves import Reporter
 from agents.run.evaluating import Evaluations, next_due
 from agents.run.exchanging import Exchanges
-from agents.run.saving import Saver
+from agents.run.saving import RunSaver
 from agents.run.terminal import Display
 from agents.run.trace import Tracer, Untraced
 from agents.saved.directory import RunDir
@@ -88,7 +88,7 @@ class LoopRunner:
     control: RunControl
     steering: Steering
     evaluations: Evaluations
-    saver: Saver
+    saver: RunSaver
     reporter: Reporter
     display: Display
     tracer: Tracer | Untraced

@@ -21,7 +21,7 @@ from agents.run.evaluating import Evaluations, due_from
 from agents.run.exchanging import Alone, Exchanged, Exchanges
 from agents.run.loop_runner import LoopRunner, NoScheduler, OnTick, Repeat, Scheduler
 from agents.run.outcome import RunOutcome, summary
-from agents.run.saving import Saver
+from agents.run.saving import RunSaver
 from agents.run.signals import StopRequest
 from agents.run.sinks import OwnSink
 from agents.run.terminal import Display
@@ -120,7 +120,7 @@ class Run:
             config, Watched(agent, state, reporter, display), host.controller,
             repeats=repeat is not None,
         )  # fmt: skip
-        self._saver = saver = Saver(
+        self._saver = saver = RunSaver(
             directory, self._checkpoints, agent=agent, envs=envs, clock=clock, control=control,
             steering=steering, evaluations=evaluations, reporter=reporter, display=display,
             tracer=self._tracer, controlling=controlling,
