@@ -40,7 +40,7 @@ from rl_core.hyperparameters import as_text
 _LOOK_SECONDS = 0.2  # between two looks at who is missing, and two attempts on a full disk
 
 
-class Recorded:
+class PastExchanges:
     """The exchanges that were made before, by a population's record and its members' logs.
 
     Args:
@@ -102,7 +102,7 @@ class Exchanging:
         self,
         members: Members,
         population: Population,
-        recorded: Recorded,
+        recorded: PastExchanges,
         screen: Screen,
     ) -> None:
         assert members.pbt is not None

@@ -14,7 +14,7 @@ from agents.config.model import DqnConfig
 from agents.controllers.choice import controller_of
 from agents.population.changing import Change
 from agents.population.directory import PopulationDir, require_free_for
-from agents.population.exchanging import Exchanging, Recorded
+from agents.population.exchanging import Exchanging, PastExchanges
 from agents.population.going import Going, PopulationOutcome, envs_of, population_of
 from agents.run.going_on import Finished, GoingOn
 from agents.run.loop_runner import OnTick
@@ -93,7 +93,7 @@ def train_population(
         going = Going(directory, screen, population, agents, envs, on_tick, startup)
         exchanging = None
         if chosen.pbt is not None:
-            recorded = Recorded(directory, dict.fromkeys(agents, 0))
+            recorded = PastExchanges(directory, dict.fromkeys(agents, 0))
             exchanging = Exchanging(chosen, population, recorded, screen)
         return going.all({member: {} for member in agents}, exchanging)
 
@@ -141,7 +141,7 @@ def resume_population(
         agents = dict(zip(configs, population.members, strict=True))
         recorded = None
         if members.pbt is not None:
-            recorded = Recorded(directory, {name: going.tick for name, going in found.items()})
+            recorded = PastExchanges(directory, {name: going.tick for name, going in found.items()})
         for name, going in found.items():
             going.bring_back(agents[name], envs[name], partial(_warn, screen, name))
         # Everything that may refuse to resume comes before.
