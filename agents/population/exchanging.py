@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from agents.config.members import Members
 from agents.config.pbt import PbtKeys, knobs_of
 from agents.dqn.population import Population
-from agents.population.deciding import Chosen, Standing, decided
+from agents.population.deciding import Chosen, MemberScore, decided
 from agents.population.directory import PopulationDir
 from agents.population.meeting import Meeting
 from agents.run.exchanging import Exchanged
@@ -152,7 +152,7 @@ class Exchanging:
         first = next(iter(runs.values()))
         knobs = knobs_of(first.agent.config, self.pbt.perturb or ())
         standings = {
-            name: Standing(
+            name: MemberScore(
                 run.score(self.pbt.score), {knob: run.agent.hyperparameters[knob] for knob in knobs}
             )
             for name, run in runs.items()
@@ -171,7 +171,7 @@ class Exchanging:
     def _as_exchange(
         self,
         runs: Mapping[str, Exchanged],
-        standings: Mapping[str, Standing],
+        standings: Mapping[str, MemberScore],
         chosen: Mapping[str, Chosen],
         files: Mapping[str, str],
     ) -> Exchange:
@@ -260,7 +260,7 @@ def _kept(chosen: Mapping[str, Chosen], runs: Mapping[str, Exchanged]) -> dict[s
     return files
 
 
-def _described(exchange: Exchange, standings: Mapping[str, Standing]) -> str:
+def _described(exchange: Exchange, standings: Mapping[str, MemberScore]) -> str:
     """Returns the line about an exchange that is about to be carried out."""
     where = max(part.env_step for part in exchange.members.values())
     begin = f"exchange {exchange.number:,} at env step {where:,}: "
