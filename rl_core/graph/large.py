@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.scopes import Members, current_root
+from rl_core.graph.scopes import MemberSlots, current_root
 
 
 class MemberSlice:
@@ -23,7 +23,7 @@ class MemberSlice:
       members: whose parts they are.
     """
 
-    def __init__(self, whole: tf.Variable, members: Members) -> None:
+    def __init__(self, whole: tf.Variable, members: MemberSlots) -> None:
         n, *shape = whole.shape.as_list()
         self._whole, self._members, self._rows = whole, members, n // members.count
         self.shape = tf.TensorShape([self._rows, *shape])

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.graph.engine import Call, Engine
-from rl_core.graph.scopes import Members, Root
+from rl_core.graph.scopes import MemberSlots, Root
 from rl_core.graph.stand_ins import StandIns, Used
 
 T = TypeVar("T")
@@ -176,7 +176,7 @@ class Kept:
     """
 
     def __init__(
-        self, members: Members, variables: Iterable[tf.Variable], uses: Sequence[Used]
+        self, members: MemberSlots, variables: Iterable[tf.Variable], uses: Sequence[Used]
     ) -> None:
         self.count, self._seat = members.count, members.seat.op.name
         together: dict[Any, list[tf.Variable]] = {}
