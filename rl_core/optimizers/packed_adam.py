@@ -52,14 +52,16 @@ class LoopMoments:
 
     def __init__(self, engine: Engine, ops: ApplyOps) -> None:
         self._engine, self._ops = engine, ops
-        self._blocks: dict[str, _Block] = {}
+        self._blocks: dict[str, _PackedBlock] = {}
         self._packed_is_current, self._slots_are_current = False, True
 
-    def block(self, name: str) -> _Block:
+    def block(self, name: str) -> _PackedBlock:
         """Returns the block's variables in both forms; the first call makes the packed ones."""
         if name not in self._blocks:
             with tf.variable_scope(f"loop_moments/{name}"):
-                self._blocks[name] = _Block(self._ops.optimizer(name), self._ops.variables(name))
+                self._blocks[name] = _PackedBlock(
+                    self._ops.optimizer(name), self._ops.variables(name)
+                )
         return self._blocks[name]
 
     def of_member(self, place: Binding) -> LoopMoments:
@@ -207,7 +209,7 @@ class LoopAdam:
         return Applied(signs, made, Moments(m, v, powers), end)
 
 
-class _Block:
+class _PackedBlock:
     """Adam's variables for one block in both forms, and its update in a loop."""
 
     def __init__(self, adam: Adam, variables: Sequence[tf.Variable]) -> None:
