@@ -26,6 +26,7 @@ from envs.lanes import blank_step
 from envs.spaces import Spaces
 from envs.wrapping import Making
 from rl_core.errors import EnvError, EnvFault, EnvWorkerLost, RlCoreError, in_one_line
+from rl_core.machine import cores
 
 _MAIN = "from envs.async_worker import main; main()"
 _SECONDS_TO_END = 10.0  # time for workers to end after their pipe was closed, before a kill
@@ -64,7 +65,7 @@ class AsyncEnvs(Envs):
         try:
             os.ftruncate(memory, memory_size(blank, spaces))
             self._actions, self._step = place(blank, spaces, map_memory(memory))
-            for part in np.array_split(np.arange(num_envs), min(num_envs, _cores())):
+            for part in np.array_split(np.arange(num_envs), min(num_envs, cores())):
                 first, last = int(part[0]), int(part[-1])
                 share = Share(
                     env_id, spec, num_envs, making, seed,
@@ -221,7 +222,3 @@ def _cannot_start(env_id: str, error: OSError) -> EnvError:
         f"cannot start the worker processes of env {env_id!r}: {error.strerror}; have fewer envs, "
         "or set vectorization = 'sync'"
     )
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))

@@ -1,7 +1,8 @@
-"""The processor of this machine."""
+"""The processor of this machine, and its cores."""
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 from pathlib import Path
@@ -19,6 +20,11 @@ def vectors() -> str:
     """Returns how wide the processor's vectors are, by which products differ by as much as two."""
     told = _told()
     return next((name for flag, name in _WIDTHS.items() if f" {flag} " in told), "")
+
+
+def cores() -> int:
+    """Returns the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def _model() -> str:

@@ -1,4 +1,4 @@
-"""Safe opening of files that another person may have created; the syncing of directories.
+"""Safe opening of files that another person may have created; syncing, errors of writing.
 
 Reading a pipe would wait, a device never ends, and a link may point anywhere, so only regular
 files of a bounded size are read.
@@ -6,11 +6,15 @@ files of a bounded size are read.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+
+from rl_core.errors import RunDirError, reason_of
 
 
 def open_regular(path: Path, *, most: int | None = None, follow: bool = False) -> io.BufferedReader:
@@ -59,3 +63,18 @@ def sync_directory(path: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+@contextlib.contextmanager
+def writing(what: Path | str) -> Iterator[None]:
+    """Turns an OSError of the block into "cannot write WHAT", with the reason.
+
+    Raises:
+      RunDirError: it cannot be written. One that the block raises passes unchanged.
+    """
+    try:
+        yield
+    except RunDirError:
+        raise
+    except OSError as error:
+        raise RunDirError(f"cannot write {what}: {reason_of(error)}") from None

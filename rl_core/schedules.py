@@ -35,6 +35,11 @@ _Point = Annotated[tuple[_EnvStep, FiniteFloat], Field(strict=False)]
 _SharePoint = Annotated[tuple[_Share, FiniteFloat], Field(strict=False)]
 
 
+def next_multiple(count: int, period: int) -> int:
+    """Returns the first multiple of `period` after `count`."""
+    return (count // period + 1) * period
+
+
 class _Schedule(Model):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 

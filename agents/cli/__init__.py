@@ -13,8 +13,8 @@ run_tables.py        finds runs and shows them as tables
 members_table.py     the table of a population's members at its end
 
 Imports: agents.config, agents.data, agents.loops, agents.policy, agents.population, agents.results,
-agents.run, agents.saved, agents.sweep, rl_core.board, rl_core.control, rl_core.errors,
-rl_core.hyperparameters.
+agents.run, agents.saved, agents.sweep, rl_core.board, rl_core.console, rl_core.control,
+rl_core.errors, rl_core.extras, rl_core.hyperparameters.
 """
 
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it

@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +16,7 @@ from tyro.conf import Positional, arg
 
 from agents.cli import INTERRUPTED
 from rl_core.errors import RlCoreError, RunDirError, in_one_line, reason_of, shown
+from rl_core.extras import require_package
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,8 +38,7 @@ class Mcp:
     """Offer no tool that changes anything."""
 
     def __call__(self, console: Console) -> int:
-        if find_spec("mcp") is None:
-            raise RlCoreError("targetnet mcp needs mcp: pip install 'targetnet[mcp]'")
+        require_package("mcp", "targetnet mcp needs mcp", "mcp")
         if not self.runs.is_dir():
             raise RunDirError(f"no such directory: {shown(str(self.runs))}")
         signal.signal(signal.SIGINT, _leave)

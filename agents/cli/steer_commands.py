@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from agents.cli import INTERRUPTED
+from rl_core.console import say
 from rl_core.control.client import NotRunning, RunClient
 from rl_core.control.commands import ACTIONS, Command, do_command, set_command
 from rl_core.control.files import ControlFiles
@@ -22,7 +23,7 @@ from rl_core.control.log import Entry, LogTail
 from rl_core.control.many import begin_all
 from rl_core.control.population import is_population, member_dirs, name_a_member
 from rl_core.control.state import read_state, require_answers
-from rl_core.errors import RlCoreError, RunDirError, escaped, in_one_line, shown
+from rl_core.errors import RlCoreError, RunDirError, in_one_line, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -188,7 +189,7 @@ class Log:
                 print(json.dumps(entry.model_dump()), flush=True)
                 continue
             who, what = in_one_line(entry.who), in_one_line(entry.describe(), _MAX_CHARACTERS)
-            _say(console, f"{_format_time(entry.time)}  {who:<8}  {what}")
+            say(console, f"{_format_time(entry.time)}  {who:<8}  {what}")
 
 
 @dataclass(frozen=True)
@@ -216,9 +217,9 @@ class Ls:
             console.print(runs_table(runs))
             for run in runs:
                 if run.problem:
-                    _say(console, f"{DAMAGED}: {run.problem}")
+                    say(console, f"{DAMAGED}: {run.problem}")
         else:
-            _say(console, f"no runs below {self.dir}; start one with: targetnet train cartpole")
+            say(console, f"no runs below {self.dir}; start one with: targetnet train cartpole")
         return 0
 
 
@@ -267,7 +268,7 @@ class Replay:
         verdicts = repeat_population(self.run, self.to, console=console)
         for name in members.configs:
             if name not in verdicts:
-                _say(console, f"{name}: recorded no step, so there is nothing to replay")
+                say(console, f"{name}: recorded no step, so there is nothing to replay")
         return max(_tell(verdict, console, f"{name}: ") for name, verdict in verdicts.items())
 
 
@@ -275,22 +276,22 @@ def _tell(verdict: Verdict, console: Console, begin: str = "") -> int:
     """Shows a comparison in a line; returns the exit code."""
     if verdict.first_difference is not None:
         where = f"at env step {verdict.first_difference:,}"
-        _say(console, f"{begin}different: the first difference is {where}")
+        say(console, f"{begin}different: the first difference is {where}")
         return DIFFERENT
     if verdict.interrupted:
-        _say(console, f"{begin}interrupted; identical up to env step {verdict.env_steps:,}")
+        say(console, f"{begin}interrupted; identical up to env step {verdict.env_steps:,}")
         return INTERRUPTED
     if not verdict.identical:
         same = "every time step is the same, but the end is not"
         if not verdict.traced:
             same = "the end is not the same"
-        _say(console, f"{begin}different: {same}: {verdict.digest}")
+        say(console, f"{begin}different: {same}: {verdict.digest}")
         return DIFFERENT
     if not verdict.complete:
         record = f"up to env step {verdict.env_steps:,}, where the record of the run ends"
-        _say(console, f"{begin}identical {record}; digest there {verdict.digest}")
+        say(console, f"{begin}identical {record}; digest there {verdict.digest}")
         return 0
-    _say(console, f"{begin}identical {verdict.digest}")
+    say(console, f"{begin}identical {verdict.digest}")
     return 0
 
 
@@ -336,7 +337,7 @@ def _ask(
             continue
         for entry in entries:
             if entry.taken:
-                _say(console, f"{name}{entry.describe()}")
+                say(console, f"{name}{entry.describe()}")
         problems += [f"{name}{entry.describe()}" for entry in entries if not entry.taken]
     if problems:
         raise RlCoreError("; ".join(problems))
@@ -406,7 +407,3 @@ def _format_time(seconds: float) -> str:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
     except (OverflowError, ValueError, OSError):  # a time outside the calendar
         return "?"
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(escaped(text), highlight=False, soft_wrap=True, markup=False)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 from tyro.conf import Positional, UseAppendAction, arg
 
 from agents.run.quiet import Startup, quiet_import
+from rl_core.console import say
 from rl_core.control.population import is_population
 from rl_core.errors import RlCoreError, escaped
 
@@ -350,8 +351,7 @@ def _show_members(console: Console, outcome: PopulationOutcome) -> None:
 
 
 def _say_finished(run: Path, console: Console) -> None:
-    line = escaped(f"{run} is finished: nothing to do")
-    console.print(line, highlight=False, soft_wrap=True, markup=False)
+    say(console, f"{run} is finished: nothing to do")
 
 
 @contextlib.contextmanager

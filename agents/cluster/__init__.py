@@ -18,6 +18,6 @@ process.py   child processes that end with their parent
 Ray is imported on first use only: it is an extra. Ray's own transport pickles what home and a node
 say to each other; no file is made of that but of bytes, and nothing pickled is kept.
 
-Imports: agents.saved, rl_core.checkpoint, rl_core.control, rl_core.errors, rl_core.machine,
-rl_core.regular_file.
+Imports: agents.saved, rl_core.checkpoint, rl_core.control, rl_core.errors, rl_core.extras,
+rl_core.machine, rl_core.regular_file.
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import logging
 import os
@@ -16,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rl_core.errors import RlCoreError, in_one_line, reason_of, shown
+from rl_core.extras import require_package
 
 _SECONDS = 40.0  # for a whole try; Ray itself would try for minutes
 _KNOCK_SECONDS = 5.0  # until a machine answers at all
@@ -35,8 +35,7 @@ def require_ray(who: str = "--ray") -> None:
     Raises:
       ClusterError: it is not; the message says how to install it.
     """
-    if importlib.util.find_spec("ray") is None:
-        raise ClusterError(f"{who} needs Ray: pip install 'targetnet[ray]'")
+    require_package("ray", f"{who} needs Ray", "ray", ClusterError)
 
 
 @contextlib.contextmanager

@@ -20,8 +20,8 @@ from agents.cluster.connect import ClusterError
 from agents.cluster.messages import PIECE, Have, Piece
 from agents.cluster.node_files import sha256_of
 from rl_core.checkpoint.store import CheckpointStore, FileRecord, read_manifest
-from rl_core.errors import RunDirError, in_one_line, shown
-from rl_core.regular_file import open_regular
+from rl_core.errors import in_one_line, shown
+from rl_core.regular_file import open_regular, writing
 
 Read = Callable[[str, int], bytes]  # (name, offset) -> the next bytes of a file that is held
 _ARRIVING = ".arriving.tmp"
@@ -221,7 +221,7 @@ def _write(path: Path, offset: int, data: bytes) -> None:
     """
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     flags |= 0 if offset else os.O_CREAT | os.O_TRUNC
-    try:
+    with writing(path):
         file = os.open(path, flags, 0o644)
         try:
             rest = memoryview(data)
@@ -230,8 +230,6 @@ def _write(path: Path, offset: int, data: bytes) -> None:
                 rest, offset = rest[written:], offset + written
         finally:
             os.close(file)
-    except OSError as error:
-        raise RunDirError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _sync(path: Path) -> None:

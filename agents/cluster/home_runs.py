@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from agents.cluster import tree
+from agents.saved.directory import CONFIG, MACHINES
 from rl_core.control.commands import MAX_BYTES
 from rl_core.control.files import ControlFiles, RunLock
 from rl_core.control.inbox import is_letter
@@ -44,7 +44,7 @@ class HomeRuns:
         """
         new = []
         for run in self._runs:
-            there = (self._path / run / tree.CONFIG).exists()
+            there = (self._path / run / CONFIG).exists()
             if run not in self._locks and (there or run == ""):
                 (self._path / run).mkdir(parents=True, exist_ok=True)
                 files = ControlFiles(self._path / run)
@@ -64,10 +64,10 @@ class HomeRuns:
         """Releases all locks; a run that never began leaves nothing."""
         for run, lock in self._locks.items():
             place = self._path / run
-            if not (place / tree.CONFIG).exists():
+            if not (place / CONFIG).exists():
                 shutil.rmtree(ControlFiles(place).directory, ignore_errors=True)
                 with contextlib.suppress(OSError):
-                    (place / tree.MACHINES).unlink(missing_ok=True)
+                    (place / MACHINES).unlink(missing_ok=True)
                     place.rmdir()
             lock.release()
         self._locks.clear()
@@ -79,7 +79,7 @@ class HomeRuns:
     def moved(self) -> Iterator[tuple[str, bytes]]:
         """Yields the runs that a node goes on with, and for each the content of `control/moved`."""
         for run, note in self._notes.items():
-            if (self._path / run / tree.CONFIG).exists():
+            if (self._path / run / CONFIG).exists():
                 yield run, note
 
     def letters(self) -> Iterator[tuple[str, str, bytes]]:

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from agents.saved.directory import OF_ITS_END
+from agents.saved.directory import MACHINES, OF_ITS_END
 from rl_core.checkpoint.store import is_checkpoint_file
 from rl_core.control.population import CHANGE, is_member_name
 from rl_core.errors import RunDirError
 
-CONFIG, MACHINES = "config.toml", "machines.json"
 LOG, STATE = "control/log.jsonl", "control/state.json"
 CHECKPOINTS = "checkpoints"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", re.ASCII)
@@ -26,7 +25,7 @@ _STAY = {"control/lock", "control/token", "control/moved", MACHINES}
 _EVENTS = "events.out.tfevents."
 
 
-class Place(NamedTuple):
+class FilePlace(NamedTuple):
     """A file's place in a tree.
 
     Attributes:
@@ -38,7 +37,7 @@ class Place(NamedTuple):
     name: str
 
 
-def place_of(path: str) -> Place | None:
+def place_of(path: str) -> FilePlace | None:
     """Returns where a file belongs; None if it is none that travels."""
     first, slash, _ = path.partition("/")
     run = f"{first}/" if slash and is_member_name(first) else ""
@@ -48,7 +47,7 @@ def place_of(path: str) -> Place | None:
     kept = name.startswith(f"{CHECKPOINTS}/") and is_checkpoint_file(
         name.removeprefix(f"{CHECKPOINTS}/")
     )
-    return Place(run, name) if plain or kept else None
+    return FilePlace(run, name) if plain or kept else None
 
 
 def grows(name: str) -> bool:

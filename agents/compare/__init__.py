@@ -10,5 +10,6 @@ page.py         the page; tables.py makes its tables, pictures.py draws its curv
 verify.py       one seed trained again, alone, and its digest compared
 command.py      `targetnet compare`
 
-Imports: agents.config, agents.results, agents.saved, rl_core.control, rl_core.errors.
+Imports: agents.config, agents.results, agents.saved, rl_core.console, rl_core.control,
+rl_core.errors, rl_core.regular_file.
 """

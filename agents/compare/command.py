@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from agents.results.choice import place_for
+from agents.results.command_parts import held, require_at_least, require_page, say_interrupted
 from agents.results.jobs import Ended, run_jobs
-from agents.results.jobs_display import say
-from rl_core.control.files import FileLock
-from rl_core.errors import RlCoreError, RunDirError
+from rl_core.console import say
+from rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,33 +50,38 @@ class Compare:
 
     def __call__(self, console: Console) -> int:
         from agents.compare.kept import load_kept
-        from agents.compare.plan import load_plan
-        from agents.compare.verify import verify, wanted_run
+        from agents.compare.plan import LOCK, load_plan
+        from agents.compare.verify import wanted_run
         from agents.results.differences import require_scipy
         from agents.results.pictures import require_matplotlib
 
-        if self.jobs is not None and self.jobs < 1:
-            raise RlCoreError(f"--jobs must be at least 1, got {self.jobs}")
-        if self.page and self.page.suffix != ".md":
-            raise RlCoreError(f"--page must be a .md file, got {str(self.page)!r}")
+        require_at_least("--jobs", self.jobs)
+        require_page(self.page)
         require_matplotlib()
         require_scipy()
         loaded = load_plan(self.file)
         rows = self.rows or self.out / "rows"
         if self.verify:
             run, kept = wanted_run(loaded, self.verify), load_kept(loaded, rows)
-            return verify(loaded, kept, run, self.out, console, partial(say, console)).exit_code
+            return self._verified(loaded, kept, run, console).exit_code
         if self.finished:
             self._write(loaded, load_kept(loaded, rows), console)
             return 0
-        with _held(rows):
+        with held(rows, LOCK):
             kept = load_kept(loaded, rows)
             ended = self._train(loaded, kept, console)
         if ended.signal:
-            say(console, "interrupted; run the same command again to continue")
+            say_interrupted(console)
         elif not ended.failed:
             self._write(loaded, kept, console)
         return ended.exit_code
+
+    def _verified(self, loaded: Loaded, kept: Kept, run: Wanted, console: Console) -> Ended:
+        from agents.compare.verify import verify
+
+        said, configs = partial(say, console), [loaded.config(*run)]
+        with place_for(self.ray, self.jobs, configs, said) as (place, _):
+            return verify(loaded, kept, run, self.out, console, said, place)
 
     def _train(self, loaded: Loaded, kept: Kept, console: Console) -> Ended:
         """Trains the tuning seeds, then, once arms are chosen, the fresh ones."""
@@ -106,11 +110,8 @@ class Compare:
         scores.require(scores.choices.tuning())
         scores.require(scores.fresh())
         page = self.page or self.out / "page.md"
-        with console.status("statistics and pictures"):
-            try:
-                write_page(page, self._command(), loaded, kept)
-            except OSError as error:
-                raise RunDirError(f"cannot write {page}: {error.strerror}") from None
+        with console.status("statistics and pictures"), writing(page):
+            write_page(page, self._command(), loaded, kept)
         say(console, f"page: {page}")
 
     def _command(self) -> str:
@@ -119,23 +120,3 @@ class Compare:
         words += ["--rows", str(self.rows)] if self.rows else []
         words += ["--page", str(self.page)] if self.page else []
         return shlex.join(words)
-
-
-@contextlib.contextmanager
-def _held(rows: Path) -> Iterator[None]:
-    """Holds the directory of finished seeds, which one process writes at a time.
-
-    Raises:
-      RunDirError: another process holds it, or it cannot be written.
-    """
-    from agents.compare.plan import LOCK
-
-    try:
-        rows.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirError(f"cannot write {rows}: {error.strerror}") from None
-    lock = FileLock(rows / LOCK, f"another process is at work on {rows}")
-    try:
-        yield
-    finally:
-        lock.release()

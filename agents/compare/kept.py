@@ -67,7 +67,7 @@ class KeptSeed(BaseModel):
         return self
 
 
-class _KeptArm(BaseModel):
+class _ArmFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     env_id: str
@@ -93,7 +93,7 @@ class KeptArm:
         self._path, self._config = path, config
         self.seeds: dict[int, KeptSeed] = {}
         if path.exists():
-            kept = read_result(path, _KeptArm)
+            kept = read_result(path, _ArmFile)
             require_same_settings(path, kept.settings, config)
             self.seeds = kept.seeds
 
@@ -114,7 +114,7 @@ class KeptArm:
         if not new:
             return
         self.seeds = dict(sorted((self.seeds | new).items()))
-        kept = _KeptArm(
+        kept = _ArmFile(
             env_id=self._config.env_id,
             settings=settings_of(self._config),
             seeds=self.seeds,

@@ -14,6 +14,7 @@ from agents.compare.pictures import Line, draw
 from agents.compare.plan import Loaded, Section
 from agents.compare.scores import Scores
 from agents.compare.tables import SCORES, Tables
+from agents.results.markdown import folded
 from rl_core.control.files import write_whole
 
 _LONGEST = 200  # bytes of a picture's name
@@ -143,5 +144,4 @@ class _Page:
 
 
 def _folded(title: str, text: str) -> str:
-    summary = re.sub("`(.*?)`", r"<code>\1</code>", html.escape(title))
-    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+    return folded(re.sub("`(.*?)`", r"<code>\1</code>", html.escape(title)), text)

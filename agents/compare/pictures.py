@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agents.results.pictures import save
 from agents.results.statistics import Estimate
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ def draw(
     Returns:
       The PNG and the SVG.
     """
-    import matplotlib
     from matplotlib.figure import Figure
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,12 +49,7 @@ def draw(
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     figure.suptitle(_plain(title))
-    paths = path.with_suffix(".png"), path.with_suffix(".svg")
-    # Without the salt and the empty date an SVG has random ids and a time stamp.
-    with matplotlib.rc_context({"svg.hashsalt": "targetnet"}):
-        figure.savefig(paths[0], dpi=130)
-        figure.savefig(paths[1], metadata={"Date": None})
-    return paths
+    return save(figure, path.with_suffix(".png"), dpi=130)
 
 
 def _plain(text: str) -> str:

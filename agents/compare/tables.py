@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from agents.compare.areas import Score, area, final, quarter, second_half
@@ -10,13 +10,12 @@ from agents.compare.kept import SIGNS
 from agents.compare.plan import Arm, Loaded
 from agents.compare.scores import Scores
 from agents.results.differences import Difference, holm
-from agents.results.page import markdown_table
+from agents.results.markdown import Format, estimate_cells, markdown_table, number_format
 from agents.results.statistics import Estimate
 
 SCORES: dict[str, Score] = {"area": area, "final": final}
 _EARLY = 1  # the second quarter of a run: late enough to see something, early enough to change it
 _LEAST_SHARE = 0.05  # of the draws of tuning seeds, for an arm to be named
-_Format = Callable[[float], str]
 
 
 class Tables:
@@ -167,20 +166,17 @@ class Tables:
     def _name(self, arm: Arm) -> str:
         return f"`{self._plan.name(arm)}`"
 
-    def _format(self, env: str) -> _Format:
+    def _format(self, env: str) -> Format:
         arm = self._scores.choices.best_of_baseline(env)
-        largest = max(abs(value) for value in self._scores.of(env, arm, final))
-        decimals = 1 if largest >= 100 else 2
-        return lambda value: f"{value:,.{decimals}f}"
+        return number_format(max(abs(value) for value in self._scores.of(env, arm, final)))
 
 
-def _said(estimate: Estimate, number: _Format) -> str:
-    ends = estimate.interval
-    between = f" [{number(ends.low)}, {number(ends.high)}]" if ends else ""
-    return f"{number(estimate.value)}{between}"
+def _said(estimate: Estimate, number: Format) -> str:
+    value, between = estimate_cells(estimate, number)
+    return f"{value} {between}" if estimate.interval else value
 
 
-def _signed(number: _Format, value: float) -> str:
+def _signed(number: Format, value: float) -> str:
     said = number(value)
     return f"+{said}" if value > 0 else said
 

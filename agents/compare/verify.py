@@ -10,6 +10,7 @@ from agents.compare.kept import Kept
 from agents.compare.plan import Loaded, Wanted
 from agents.results.again import Before, train_again
 from agents.results.jobs import Ended
+from agents.results.places import Place
 from rl_core.errors import RlCoreError, did_you_mean, shown
 
 if TYPE_CHECKING:
@@ -37,9 +38,18 @@ def wanted_run(loaded: Loaded, text: str) -> Wanted:
 
 
 def verify(
-    loaded: Loaded, kept: Kept, run: Wanted, out: Path, console: Console, say: Callable[[str], None]
+    loaded: Loaded,
+    kept: Kept,
+    run: Wanted,
+    out: Path,
+    console: Console,
+    say: Callable[[str], None],
+    place: Place,
 ) -> Ended:
     """Trains it again, and compares digests.
+
+    Args:
+      place: where it is trained.
 
     Raises:
       NotTheSame: it has another one.
@@ -50,4 +60,4 @@ def verify(
     if before is None:
         raise RlCoreError(f"{name} is not finished: there is nothing to compare with")
     again = Before(name, loaded.config(*run), before.digest, before.processor)
-    return train_again([again], out, 1, console, say)
+    return train_again([again], out, 1, console, say, place)

@@ -31,6 +31,33 @@ def check_combinations(config: DqnConfig) -> None:
     Raises:
       ValueError: they do not; says which one to change.
     """
+    _check_head(config)
+    if config.holds_by("sync_growth") and not isinstance(config.sync_period, int):
+        raise ValueError(
+            "sync_growth lengthens a sync_period that is a number; leave its schedule out, or "
+            "sync_growth"
+        )
+    if config.munchausen:
+        _check_munchausen(config)
+    _check_data(config)
+    if config.rollout:
+        _check_rollout(config)
+    elif config.epochs != 1:
+        raise ValueError(f"epochs needs rollout > 0, got epochs = {config.epochs}")
+    if config.loop == "remote":
+        _check_actors(config)
+    if config.env_wrapper_kwargs and not config.env_wrapper:
+        raise ValueError("env_wrapper_kwargs needs env_wrapper")
+    if config.loop == "compiled":
+        _check_in_graph(config)
+    if config.value_rescaling:
+        _check_rescaling(config)
+    if config.remembers:
+        _check_recurrent(config)
+    _check_chain(config)
+
+
+def _check_head(config: DqnConfig) -> None:
     if config.v_min >= config.v_max:
         raise ValueError(f"v_min must be below v_max, got {config.v_min:g} and {config.v_max:g}")
     if config.loss == "hl_gauss" and config.head != "categorical":
@@ -41,49 +68,41 @@ def check_combinations(config: DqnConfig) -> None:
         raise ValueError(
             f"loss = {config.loss!r} is for head = 'scalar'; a {config.head} head has its own loss"
         )
-    if config.holds_by("sync_growth") and not isinstance(config.sync_period, int):
-        raise ValueError(
-            "sync_growth lengthens a sync_period that is a number; leave its schedule out, or "
-            "sync_growth"
-        )
-    if config.munchausen and config.head == "categorical" and config.loss != "hl_gauss":
+
+
+def _check_munchausen(config: DqnConfig) -> None:
+    if config.head == "categorical" and config.loss != "hl_gauss":
         raise ValueError(
             "munchausen needs head = 'scalar', 'quantile' or 'implicit', or loss = 'hl_gauss'"
         )
-    if config.munchausen and config.double:
+    if config.double:
         raise ValueError(
             "munchausen takes no maximum over actions, so double does not apply; leave one out"
         )
-    if config.munchausen and config.n_step != 1:
+    if config.n_step != 1:
         raise ValueError("munchausen needs n_step = 1, because it adds a bonus to each reward")
-    _check_data(config)
-    if config.rollout:
-        _check_rollout(config)
-    elif config.epochs != 1:
-        raise ValueError(f"epochs needs rollout > 0, got epochs = {config.epochs}")
-    if config.loop == "remote":
-        _check_actors(config)
-    if config.env_wrapper_kwargs and not config.env_wrapper:
-        raise ValueError("env_wrapper_kwargs needs env_wrapper")
+
+
+def _check_in_graph(config: DqnConfig) -> None:
     for name in ("env_wrapper", "observation_keys"):
-        if config.loop == "compiled" and getattr(config, name):
+        if getattr(config, name):
             raise ValueError(f"loop = 'compiled' has its envs in the graph; leave {name} out")
-    if config.loop == "compiled" and config.vectorization not in ("sync", "async"):
+    if config.vectorization not in ("sync", "async"):
         raise ValueError(
             "loop = 'compiled' has its envs in the graph, and evaluates on single ones; leave "
             f"vectorization out, got {config.vectorization!r}"
         )
-    if config.value_rescaling and config.head != "scalar" and config.loss != "hl_gauss":
+
+
+def _check_rescaling(config: DqnConfig) -> None:
+    if config.head != "scalar" and config.loss != "hl_gauss":
         raise ValueError(
             "value_rescaling is of expected returns, and needs head = 'scalar', or loss = "
             f"'hl_gauss', got head = {config.head!r}"
         )
-    if config.value_rescaling and (config.munchausen or config.rollout):
+    if config.munchausen or config.rollout:
         other = "munchausen" if config.munchausen else "rollout"
         raise ValueError(f"value_rescaling is of Q-learning's target; leave {other} out")
-    if config.remembers:
-        _check_recurrent(config)
-    _check_chain(config)
 
 
 def _check_data(config: DqnConfig) -> None:

@@ -788,6 +788,11 @@ class DqnConfig(
         return self.recurrent != "none"
 
     @property
+    def own_live_names(self) -> tuple[str, ...]:
+        """Names of the user's own live values; a network of rl_core reads none of them."""
+        return () if self.network in NETWORKS else tuple(self.live)
+
+    @property
     def stored_stack(self) -> int:
         """Rows that an observation that is learned from is made of.
 

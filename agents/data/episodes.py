@@ -16,7 +16,7 @@ from agents.config.model import DqnConfig
 from agents.data.minari_files import DataError
 from agents.dqn.exploring import EpsilonGreedy
 from agents.loops.evaluation import Greedy, TooLong, Watch, playing
-from agents.saved.host import NEWEST, read_host
+from agents.saved.host import read_host, split_newest
 from envs.given import given_back, wanted_space
 from envs.recorder import Recorded, Recorder
 from rl_core.checkpoint.store import Checkpoint, CheckpointStore, chunk_end
@@ -148,8 +148,7 @@ def _pieces(store: CheckpointStore, checkpoint: Checkpoint, oldest: int) -> Iter
         begin, _, columns = store.rows(name, record)
         skip = max(0, oldest - begin)
         yield {name: column[skip:] for name, column in columns.items()}
-    kept = checkpoint.variables
-    newest = {n.removeprefix(NEWEST): kept[n] for n in kept if n.startswith(NEWEST)}
+    _, newest = split_newest(checkpoint.variables)
     if newest:
         yield newest | {"autoreset": np.zeros_like(newest["autoreset"])}
 

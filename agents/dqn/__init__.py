@@ -7,7 +7,7 @@ joint_calls.py     calls of members that need no seat: updates of many in one ca
 joining.py         what Python knows around these calls
 build.py           the config's network, built once or as a chain
 built.py           networks that were built, called again
-torso.py           its torso: of one array, or of the parts of an observation
+torso.py           its torso: of one array, or of the parts of an observation; its recurrent layer
 networks.py        online, target and averaged networks, each under its scope
 heads.py           the table of heads: how each is built, and how it learns
 own_network.py     a network function of the user's own

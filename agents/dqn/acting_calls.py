@@ -10,10 +10,10 @@ from agents.dqn.choosing import Exploration, GreedyPolicy
 from agents.dqn.live_feeds import OwnFeeds
 from agents.dqn.networks import Networks
 from agents.dqn.normalizing import Normalizer
-from agents.dqn.remembering import Remembering
+from agents.dqn.remembering import RecurrentState
 from rl_core.graph.engine import Call, Engine
 from rl_core.graph.feeds import feed_check
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.networks import STATELESS, Conditions
 from rl_core.replay import ReplayMemory, Rows, newest_frame
 
@@ -54,7 +54,7 @@ class ActingCalls:
         networks: Networks,
         memory: ReplayMemory,
         exploration: Exploration,
-        remembering: Remembering,
+        remembering: RecurrentState,
         normalizer: Normalizer,
         own: OwnFeeds,
         legal: tf.Tensor | None,
@@ -77,7 +77,7 @@ class ActingCalls:
                 engine, networks.greedy_ema, *shown, state=state, after=networks.after_ema
             )
 
-    def of_member(self, place: Place, own: OwnFeeds) -> ActingCalls:
+    def of_member(self, place: Binding, own: OwnFeeds) -> ActingCalls:
         """The same for a member, with live values of its own."""
         policies = {n: of for n, of in vars(self).items() if isinstance(of, GreedyPolicy)}
         own_policies = {name: policy.of_member(place, own) for name, policy in policies.items()}

@@ -201,7 +201,8 @@ class Acting:
           autoreset: [N] bool, as for `DqnAgent.step`; needed with a memory.
 
         Returns:
-          The columns that acting fills: `action`, [N] int32; with a memory, `state` before it.
+          The columns that acting fills: `action`, [N] or with branches [N, D] int32; with a memory,
+          `state` before it.
         """
         _require_apart(self._calls)
         self._read_knobs()

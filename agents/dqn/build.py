@@ -13,11 +13,10 @@ from agents.config.model import DqnConfig
 from agents.dqn.heads import head_of
 from agents.dqn.normalizing import NORMALIZE, normalized
 from agents.dqn.own_network import OwnNetwork
-from agents.dqn.torso import TORSOS, require_parts, torso_of
+from agents.dqn.torso import TORSOS, recurrent_of, require_parts, torso_of
 from rl_core.networks import (
     ONE_ARRAY,
     PLAIN,
-    RECURRENT,
     STATELESS,
     Conditions,
     Network,
@@ -82,10 +81,7 @@ def pieces(
     streams = Streams(
         num_actions, config.dueling, config.head_hidden, config.noisy, tuple(branches)
     )
-    recurrent = None
-    if config.remembers:
-        recurrent = RECURRENT[config.recurrent](config.recurrent_units)
-    return Pieces(features, recurrent, kind.build(config, streams))
+    return Pieces(features, recurrent_of(config), kind.build(config, streams))
 
 
 def _stored_dtype(observation: Any) -> tf.DType:

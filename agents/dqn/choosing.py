@@ -16,7 +16,7 @@ from agents.dqn.live_feeds import OwnFeeds
 from rl_core.branches import by_branch
 from rl_core.exploration import boltzmann, branching_epsilon_greedy, epsilon_greedy
 from rl_core.graph.engine import Call, Engine
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.losses import legal_only
 from rl_core.networks import STATELESS, State, Values
 from rl_core.random import Draws, Keys, Stream
@@ -37,8 +37,8 @@ class Policy(Protocol):
     def __call__(self, observation: np.ndarray, legal: np.ndarray | None = None) -> np.ndarray: ...
 
 
-# (observations [M, ...], autoreset [M] bool, masks [M, A] or None) -> actions [M], of the same M
-# envs time step by time step: `autoreset` is true where an episode begins.
+# (observations [M, ...], autoreset [M] bool, masks [M, A] or None) -> actions [M] or [M, D], of
+# the same M envs time step by time step: `autoreset` is true where an episode begins.
 Playing = Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
 
 
@@ -84,7 +84,7 @@ class GreedyPolicy:
             self._step = engine.callable([action, after], [state, *feeds])
             self._state_size = int(after.shape[1])
 
-    def of_member(self, place: Place, own: OwnFeeds) -> GreedyPolicy:
+    def of_member(self, place: Binding, own: OwnFeeds) -> GreedyPolicy:
         """The same for a member, with live values of its own."""
         return place.copy(self, _own=own)
 
@@ -123,7 +123,7 @@ class GreedyPolicy:
     def step(
         self, observation: np.ndarray, state: np.ndarray, legal: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Actions [M] of observations [M, ...] and the state before them; and that after them."""
+        """Actions [M] or [M, D] of observations [M, ...] and the state before; and that after."""
         assert self._step is not None  # it remembers
         action, after = self._step(state, observation, *self._more(legal))
         return action, after

@@ -8,14 +8,14 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
-from agents.dqn.chunks import Chunk, ChunkFeeds, Counts
+from agents.dqn.chunks import Chunk, ChunkFeeds, LoopCounts
 from agents.dqn.diverging import DivergedInChunk
 from agents.dqn.in_graph_loop import InGraphLoop
 from agents.dqn.learner import Learner
 from agents.dqn.live_feeds import LiveFeeds
 from rl_core.errors import ConfigError
 from rl_core.graph.engine import Engine
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.graph.xla import why_not_compiled
 from rl_core.hyperparameters import Hyperparameters
 
@@ -48,7 +48,7 @@ class ChunkRunner:
 
     def of_member(
         self,
-        place: Place,
+        place: Binding,
         config: DqnConfig,
         learner: Learner,
         live: LiveFeeds,
@@ -59,7 +59,7 @@ class ChunkRunner:
             self, _config=config, _learner=learner, _live=live, _hyperparameters=hyperparameters
         )
 
-    def run(self, counts: Counts, time_steps: int) -> Chunk:
+    def run(self, counts: LoopCounts, time_steps: int) -> Chunk:
         """Makes time steps and updates as `training_loop` would, in one call.
 
         Args:
@@ -67,7 +67,8 @@ class ChunkRunner:
           time_steps: how many to make, unless the last env step comes before.
 
         Raises:
-          Diverged: an update was not made, and nothing after it; see `Learner.plan`.
+          DivergedInChunk: an update was not made, and nothing after it; see `Learner.plan`. The
+            error has the chunk up to there.
           ConfigError: XLA cannot compile the loop.
         """
         live, fed, learner = self._hyperparameters, self._live.values(), self._learner

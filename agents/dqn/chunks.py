@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow.compat.v1 as tf
 
 
-class Counts(NamedTuple):
+class LoopCounts(NamedTuple):
     """Counts of a loop between two time steps; int64 scalars."""
 
     env_step: Any
@@ -19,7 +19,7 @@ class Counts(NamedTuple):
 class Chunk(NamedTuple):
     """The outcome of T time steps; rows after the last one that was made mean nothing."""
 
-    counts: Counts  # after it
+    counts: LoopCounts  # after it
     arm: Any  # [2] int64 position in the freeze schedule after it
     time_steps: Any  # how many were made
     updates: Any  # of the agent, when it ended
@@ -40,14 +40,14 @@ class Chunk(NamedTuple):
         """Returns a chunk of the same form with other values, listed as by `flat`."""
         first, last = len(self.counts), len(values) - 1 - len(self.stats)
         stats = self.stats._make(values[last:-1])
-        counts = Counts._make(values[:first])
+        counts = LoopCounts._make(values[:first])
         return Chunk._make([counts, *values[first:last], stats, values[-1]])
 
 
 class ChunkFeeds(NamedTuple):
     """Everything that a chunk is fed, beside the live values that updates read."""
 
-    counts: Counts
+    counts: LoopCounts
     time_steps: Any  # [] int64: how many to make, at most T
     env_steps: Any  # [] int64: of the whole run
     arm: Any  # [2] int64 position in the freeze schedule
@@ -67,7 +67,7 @@ def chunk_placeholders(blocks: int, arms: int, knobs: int) -> ChunkFeeds:
     """Returns placeholders for all of it."""
     feed = tf.placeholder
     return ChunkFeeds(
-        counts=Counts(*(feed(tf.int64, [], name) for name in Counts._fields)),
+        counts=LoopCounts(*(feed(tf.int64, [], name) for name in LoopCounts._fields)),
         time_steps=feed(tf.int64, [], "time_steps"),
         env_steps=feed(tf.int64, [], "env_steps"),
         arm=feed(tf.int64, [2], "arm"),

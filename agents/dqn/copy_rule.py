@@ -14,13 +14,13 @@ from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import where
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.graph.xla import sum_of_squares
 
 _LONGEST = 1e15  # updates; a period that grows stays a number of float32 and of int64
 
 
-class Numbers(NamedTuple):
+class RuleNumbers(NamedTuple):
     """Float32 scalars that a rule keeps."""
 
     error: Any  # mean squared TD error of the latest updates
@@ -28,7 +28,7 @@ class Numbers(NamedTuple):
     period: Any  # updates; it has grown
 
 
-class Counts(NamedTuple):
+class RuleCounts(NamedTuple):
     """Int64 scalars that a rule keeps."""
 
     grown_from: Any  # sync_period from which it has grown
@@ -41,16 +41,16 @@ class Ruling(NamedTuple):
     """A rule's word on one update."""
 
     due: tf.Tensor  # [] bool: the target is to be copied
-    numbers: Numbers  # after it, but for a copy
-    counts: Counts
+    numbers: RuleNumbers  # after it, but for a copy
+    counts: RuleCounts
 
 
 class Reading(NamedTuple):
     """All that a rule keeps and measures, as Python reads it."""
 
     age: int  # updates since the target was copied
-    numbers: Numbers
-    counts: Counts
+    numbers: RuleNumbers
+    counts: RuleCounts
     distance: float  # norm of online - target over the target's
 
 
@@ -75,14 +75,14 @@ class CopyWatch:
         kept = [of.read_value() for of in (age, rule.numbers, rule.counts)]
         self._call = engine.callable([*kept, rule.distance])
 
-    def of_member(self, place: Place) -> CopyWatch:
+    def of_member(self, place: Binding) -> CopyWatch:
         """The same for a member that begins."""
         return place.copy(self)
 
     def read(self) -> Reading:
         """Reads it from the graph."""
         age, numbers, counts, distance = (value.tolist() for value in self._call())
-        return Reading(age, Numbers(*numbers), Counts(*counts), distance)
+        return Reading(age, RuleNumbers(*numbers), RuleCounts(*counts), distance)
 
     def look(
         self, env_step: int, updates: int, before: Looked | None
@@ -135,8 +135,8 @@ class CopyRule:
             self.numbers, self.counts = (
                 tf.get_variable(name, [size], dtype, tf.zeros_initializer(), trainable=False)
                 for name, size, dtype in (
-                    ("copy_numbers", len(Numbers._fields), tf.float32),
-                    ("copy_counts", len(Counts._fields), tf.int64),
+                    ("copy_numbers", len(RuleNumbers._fields), tf.float32),
+                    ("copy_counts", len(RuleCounts._fields), tf.int64),
                 )
             )
         self.distance = tf.sqrt(tf.divide(*self._squares()))
@@ -149,8 +149,8 @@ class CopyRule:
           update: int64 scalar: its number, from 1 on.
           td_error: [B] of its batch, or [B, D] with branches.
         """
-        numbers = Numbers(*tf.unstack(self.numbers.read_value()))
-        counts = Counts(*tf.unstack(self.counts.read_value()))
+        numbers = RuleNumbers(*tf.unstack(self.numbers.read_value()))
+        counts = RuleCounts(*tf.unstack(self.counts.read_value()))
         numbers, counts, due = self._by_age(age, numbers, counts)
         triggers = []
         if self._config.holds_by("sync_fit"):
@@ -175,8 +175,8 @@ class CopyRule:
             grown = tf.minimum(numbers.period * (1.0 + self._live["sync_growth"]), _LONGEST)
             numbers = numbers._replace(period=tf.where_v2(copied, grown, numbers.period))
         _, *last = tf.unstack(before)
-        after = Counts(counts.grown_from, last[0] + 1, counts.update, counts.age)
-        counts = Counts(
+        after = RuleCounts(counts.grown_from, last[0] + 1, counts.update, counts.age)
+        counts = RuleCounts(
             counts.grown_from,
             *(tf.where_v2(copied, new, old) for new, old in zip(after[1:], last, strict=True)),
         )
@@ -188,8 +188,8 @@ class CopyRule:
         )
 
     def _by_age(
-        self, age: tf.Tensor, numbers: Numbers, counts: Counts
-    ) -> tuple[Numbers, Counts, tf.Tensor]:
+        self, age: tf.Tensor, numbers: RuleNumbers, counts: RuleCounts
+    ) -> tuple[RuleNumbers, RuleCounts, tf.Tensor]:
         """The period as it is now, and whether the target has that age."""
         configured, most = self._live["sync_period"], self._live["max_target_age"]
         period = configured
@@ -207,8 +207,8 @@ class CopyRule:
         return numbers, counts, age >= limited
 
     def _fit(
-        self, age: tf.Tensor, numbers: Numbers, td_error: tf.Tensor
-    ) -> tuple[Numbers, tf.Tensor]:
+        self, age: tf.Tensor, numbers: RuleNumbers, td_error: tf.Tensor
+    ) -> tuple[RuleNumbers, tf.Tensor]:
         window = np.int64(self._config.sync_fit_updates)
         share = 1.0 / tf.cast(tf.minimum(age, window), tf.float32)
         error = numbers.error + share * (tf.reduce_mean(tf.square(td_error)) - numbers.error)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from agents.config.model import DqnConfig
+from agents.dqn.chunks import Chunk
 from rl_core.errors import Diverged
 from rl_core.graph.finite import LARGEST_RATE
 
@@ -19,13 +19,11 @@ class DivergedInChunk(Diverged):
 
     Attributes:
       chunk: what was made before.
-      tick: the same for whoever watches the loop.
     """
 
-    def __init__(self, text: str, chunk: Any) -> None:
+    def __init__(self, text: str, chunk: Chunk) -> None:
         super().__init__(text)
         self.chunk = chunk
-        self.tick: Any = None
 
 
 def diverged(

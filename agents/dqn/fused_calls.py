@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
-from agents.dqn.update import Learned, Update
+from agents.dqn.update import Update, UpdateOutputs
 from rl_core.graph.finite import checked
 from rl_core.optimizers.freeze_schedule import Exempt, FreezeSchedule
 from rl_core.optimizers.fused import fused_updates
@@ -24,7 +24,7 @@ def fused_calls(
     moments: LoopMoments,
     freeze: FreezeSchedule,
     blocks: Sequence[str],
-    like: Learned,
+    like: UpdateOutputs,
 ) -> tuple[dict[Exempt, Fused], int]:
     """Builds them.
 
@@ -53,10 +53,10 @@ def fused_calls(
 
 
 def _fused(
-    config: DqnConfig, update: Update, adam: LoopAdam, count: tf.Tensor | None, like: Learned
+    config: DqnConfig, update: Update, adam: LoopAdam, count: tf.Tensor | None, like: UpdateOutputs
 ) -> Fused:
     last = fused_updates(
         lambda moments: update.in_loop(adam, moments), count, like, adam, compiled=config.xla
     )
-    learned = Learned(*last)
+    learned = UpdateOutputs(*last)
     return Fused(learned.stats(), checked(learned.signs).op, count)

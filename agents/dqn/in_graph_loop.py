@@ -15,13 +15,13 @@ import tensorflow.compat.v2 as tf2
 
 from agents.config.model import DqnConfig
 from agents.dqn.choosing import Exploration
-from agents.dqn.chunks import Chunk, Counts, chunk_placeholders
+from agents.dqn.chunks import Chunk, LoopCounts, chunk_placeholders
 from agents.dqn.in_graph_envs import EnvsInGraph, EnvState
 from agents.dqn.learner import Learner
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.normalizing import Normalizer
-from agents.dqn.remembering import Remembering
-from agents.dqn.update import Learned
+from agents.dqn.remembering import RecurrentState
+from agents.dqn.update import UpdateOutputs
 from envs.in_graph.interface import InGraphEnv
 from rl_core.graph.packing import pack, unpacked
 from rl_core.graph.xla import built_for_xla
@@ -31,7 +31,7 @@ from rl_core.random import Draws, Keys
 from rl_core.replay import ReplayMemory, newest_frame
 
 
-class _Carried(NamedTuple):
+class _UpdateCarry(NamedTuple):
     """Results of the updates so far that are not in variables."""
 
     moments: Moments
@@ -60,7 +60,7 @@ class InGraphLoop:
         config: DqnConfig,
         keys: Keys,
         live: LiveFeeds,
-        remembering: Remembering,
+        remembering: RecurrentState,
         normalizer: Normalizer,
         exploration: Exploration,
         memory: ReplayMemory,
@@ -87,7 +87,7 @@ class InGraphLoop:
         @tf2.function(jit_compile=self.config.xla, autograph=False)
         def loop() -> Chunk:
             state = self.envs.read()
-            nothing = Learned(*(tf.zeros(of.shape, of.dtype) for of in self._like))
+            nothing = UpdateOutputs(*(tf.zeros(of.shape, of.dtype) for of in self._like))
             seen = (
                 tf.zeros([T], tf.int64), tf.zeros([T, N], tf.int32), tf.zeros([T, N], tf.float64),
             )  # fmt: skip
@@ -98,12 +98,12 @@ class InGraphLoop:
             def goes_on(packed: Any, *_: Any) -> tf.Tensor:
                 return self._goes_on(*unpacked(packed, small))
 
-            def iteration(packed: Any, seen: Any, learned: _Carried) -> Any:
+            def iteration(packed: Any, seen: Any, learned: _UpdateCarry) -> Any:
                 i, state, counts, arm, _ = unpacked(packed, small)
                 *now, seen, learned = self._iteration(i, state, counts, arm, seen, learned)
                 return pack(now), seen, learned
 
-            start = pack(small), seen, _Carried(self._adam.read(), nothing)
+            start = pack(small), seen, _UpdateCarry(self._adam.read(), nothing)
             with built_for_xla(self.config.xla):
                 packed, seen, learned = tf.while_loop(
                     goes_on, iteration, start, parallel_iterations=1
@@ -122,7 +122,7 @@ class InGraphLoop:
         return loop()
 
     def _goes_on(
-        self, i: tf.Tensor, state: EnvState, counts: Counts, arm: tf.Tensor, good: tf.Tensor
+        self, i: tf.Tensor, state: EnvState, counts: LoopCounts, arm: tf.Tensor, good: tf.Tensor
     ) -> tf.Tensor:
         left = counts.env_step < self.fed.env_steps
         return tf.reduce_all([i < self.fed.time_steps, left, good > 0])
@@ -131,10 +131,10 @@ class InGraphLoop:
         self,
         i: tf.Tensor,
         state: EnvState,
-        counts: Counts,
+        counts: LoopCounts,
         arm: tf.Tensor,
         seen: Any,
-        learned: _Carried,
+        learned: _UpdateCarry,
     ) -> Any:
         """Makes one time step: act and store, learn, step the envs unless learning diverged."""
         config, now = self.config, self._memory.rows.rows_written.read_value()
@@ -171,10 +171,10 @@ class InGraphLoop:
             _put(array, i, value)
             for array, value in zip(seen, (env_step, length, episode_return), strict=True)
         )
-        counts = Counts(env_step, new_steps, learn_age)
+        counts = LoopCounts(env_step, new_steps, learn_age)
         return i + good, state, counts, arm, good, seen, learned
 
-    def _due(self, counts: Counts, now: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _due(self, counts: LoopCounts, now: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns how many updates are due, and the new learn age; as `LoopState.updates_due`.
 
         Args:
@@ -190,15 +190,15 @@ class InGraphLoop:
         begun = tf.cast(counts.env_step >= self.config.learn_start, tf.int64)
         return begun * phases * self.fed.updates_per_learn, age
 
-    def _learn(self, due: tf.Tensor, arm: tf.Tensor, learned: _Carried) -> Any:
+    def _learn(self, due: tf.Tensor, arm: tf.Tensor, learned: _UpdateCarry) -> Any:
         """Makes the updates that are due; also returns whether all were made."""
 
-        def body(j: tf.Tensor, arm: tf.Tensor, learned: _Carried) -> Any:
+        def body(j: tf.Tensor, arm: tf.Tensor, learned: _UpdateCarry) -> Any:
             turned, chosen = self._turn(arm)
             trained = dict(zip(self._blocks, tf.unstack(chosen), strict=True))
             new, moments, end, made = self._update.in_loop(self._adam, learned.moments, trained)
             with tf.control_dependencies([end]):
-                after = _Carried(moments, learned.last._make(new))
+                after = _UpdateCarry(moments, learned.last._make(new))
                 # j = due + 1 marks an update that was not made: a flag would cost a copy.
                 j, arm = tf.where_v2(made, j + 1, due + 1), tf.where_v2(made, turned, arm)
                 return j, *tf2.nest.map_structure(tf.identity, (arm, after))

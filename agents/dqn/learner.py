@@ -23,7 +23,7 @@ from rl_core.arguments import require_whole
 from rl_core.errors import BoundsError, Diverged, RlCoreError
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import NotFinite
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.graph.scopes import blocks_of
 from rl_core.graph.xla import when
 from rl_core.hyperparameters import Hyperparameters
@@ -67,7 +67,7 @@ class Learner:
         networks: Networks,
         memory: ReplayMemory,
     ) -> None:
-        self._engine, self._config, self._live = engine, config, live
+        self._config, self._live = config, live
         self.updates = 0
         self.clock = target_clock(config, live, networks)
         self.update = Update(config, keys, live, networks, memory, self.clock)
@@ -96,7 +96,7 @@ class Learner:
         self.watch = self.clock.watch(engine)
 
     def of_member(
-        self, place: Place, config: DqnConfig, live: LiveFeeds, joined: Jointly | None
+        self, place: Binding, config: DqnConfig, live: LiveFeeds, joined: Jointly | None
     ) -> Learner:
         """The same for a member that begins; `joined` makes single updates with those of others."""
         clock, moments = self.clock.of_member(), self.moments.of_member(place)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import NETWORKS, DqnConfig
+from agents.config.model import DqnConfig
 from rl_core.graph.xla import compiled
 from rl_core.hyperparameters import Hyperparameters, Knob
 
@@ -111,14 +111,14 @@ class OwnFeeds:
     """The user's own live values, fed one by one to calls of a network that make no update.
 
     Args:
-      config: of the agent. A network of rl_core reads none of them.
+      config: of the agent.
 
     Attributes:
       tensors: float32 scalar placeholders by name.
     """
 
     def __init__(self, config: DqnConfig) -> None:
-        names = () if config.network in NETWORKS else tuple(config.live)
+        names = config.own_live_names
         self.tensors = {name: tf.placeholder(tf.float32, [], f"live_{name}") for name in names}
 
     def start(self, live: Hyperparameters) -> None:

@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
 from agents.dqn.live_feeds import LiveFeeds
-from rl_core.networks import RECURRENT
+from agents.dqn.torso import recurrent_of
 from rl_core.replay import (
     STATE,
     Column,
@@ -72,9 +72,9 @@ def build_memory(
         # One time step more: what the last one of a rollout led to, the first one of the next. And
         # those of which the first ones need frames.
         capacity = (config.rollout + stack) * config.num_envs
-    if config.remembers:
-        size = RECURRENT[config.recurrent](config.recurrent_units).state_size
-        columns.append(Column(STATE, tf.float32, (size,)))
+    recurrent = recurrent_of(config)
+    if recurrent is not None:
+        columns.append(Column(STATE, tf.float32, (recurrent.state_size,)))
     history = config.burn_in if config.remembers else 0
     rows = ValidRows(capacity, config.num_envs, columns, stack=stack, history=history)
     n_step = live.reader("n_step") if "n_step" in live else None

@@ -15,15 +15,13 @@ import numpy as np
 
 from agents.config.model import NETWORKS, DqnConfig
 from agents.dqn.heads import head_of
+from agents.dqn.torso import recurrent_of
 from rl_core.arguments import require_a, require_whole
 from rl_core.errors import ArgumentError, shown
 from rl_core.memory import Need, check_needs
-from rl_core.networks import RECURRENT
+from rl_core.networks import COSINES, IMPALA, MINATAR, NATURE, RECURRENT
 
 _FLOAT = 4  # bytes
-_COSINES = 64  # of an implicit head's embedding
-_NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # filters, kernel, stride
-_IMPALA = (16, 32, 32)  # filters
 
 
 class NetworkSize(NamedTuple):
@@ -217,9 +215,8 @@ def chain_size(
 
 
 def _state_size(config: DqnConfig) -> int:
-    if not config.remembers:
-        return 0
-    return RECURRENT[config.recurrent](config.recurrent_units).state_size
+    recurrent = recurrent_of(config)
+    return recurrent.state_size if recurrent is not None else 0
 
 
 def _torso_size(config: DqnConfig, observation_shape: Sequence[int]) -> tuple[NetworkSize, int]:
@@ -253,14 +250,14 @@ def _torso(config: DqnConfig, shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def _impala_layers() -> Iterator[tuple[int, int, int, bool]]:
-    for filters in _IMPALA:
+    for filters in IMPALA:
         yield filters, 3, 2, True  # with the pooling after it
         yield from [(filters, 3, 1, True)] * 4
 
 
 _CONVOLUTIONS = {
-    "minatar": [(16, 3, 1, False)],
-    "nature": [(*layer, False) for layer in _NATURE],
+    "minatar": [(*MINATAR, False)],
+    "nature": [(*layer, False) for layer in NATURE],
     "impala": list(_impala_layers()),
 }
 
@@ -284,7 +281,7 @@ def _head(
         return NetworkSize(weights, units)
     # All of the head is made once for each fraction, of features that are the fraction's own.
     fractions = config.tau_samples + config.tau_samples_acting
-    return NetworkSize(weights + _dense(_COSINES, features), fractions * (units + 2 * features))
+    return NetworkSize(weights + _dense(COSINES, features), fractions * (units + 2 * features))
 
 
 def _pairs(config: DqnConfig) -> int:

@@ -57,7 +57,7 @@ def require_numbers(config: DqnConfig, observed: Observed, dtype: tf.DType) -> N
         )
 
 
-class _Seen(NamedTuple):
+class _RunningMoments(NamedTuple):
     """Running moments of one array, and the variables that follow from them."""
 
     count: tf.Variable  # float64 []
@@ -91,7 +91,7 @@ class Normalizer:
         stack: int,
     ) -> None:
         self._observed, self._stack = observed, stack
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _RunningMoments] = {}
         if not config.normalize_observations:
             return
         # Networks of a chain see the same numbers, each by a block of its own.
@@ -137,7 +137,7 @@ class Normalizer:
                 ]
         return done
 
-    def _before(self, of: _Seen) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _before(self, of: _RunningMoments) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns count, mean and squares of what was shown so far.
 
         Before anything was shown, those that came with given weights count as of some rows.
@@ -161,7 +161,7 @@ class Normalizer:
 
     def _moments(
         self, prefix: str, means: tuple[tf.Variable, ...], scales: tuple[tf.Variable, ...]
-    ) -> _Seen:
+    ) -> _RunningMoments:
         shape = means[0].shape.as_list()
         if self._stack > 1:
             shape[-1] //= self._stack
@@ -170,7 +170,7 @@ class Normalizer:
             zeros = tf.zeros_initializer()
             return tf.get_variable(f"{prefix}{name}", shape, tf.float64, zeros, trainable=False)
 
-        return _Seen(
+        return _RunningMoments(
             variable("count", []), variable("mean", shape), variable("squares", shape),
             means, scales,
         )  # fmt: skip

@@ -36,7 +36,7 @@ class Regression(NamedTuple):
 
     td: TdLoss
     priority: Any  # [B] for a prioritized replay
-    q_tm1: Any  # [B, A] of the online network
+    q_tm1: Any  # [B, A] of the online network; of sequences of L steps, [B L, A]
 
 
 class Objective:
@@ -71,17 +71,17 @@ class Objective:
 
         Of a chain the TD errors and the target are those of the first network.
         """
-        return self.of_seen(Seen(batch, *self.by(counter)))
+        return self.of_seen(BatchValues(batch, *self.by(counter)))
 
     def by(self, counter: tf.Tensor) -> tuple[Networks, InConditions, Average]:
-        """Returns what `Seen` needs beside the batch."""
+        """Returns what `BatchValues` needs beside the batch."""
 
         def conditions(purpose: str) -> Conditions:
             return Conditions(Draws(self._keys, purpose, counter), self._live, training=True)
 
         return self._networks, conditions, self._head.average
 
-    def of_seen(self, seen: Seen) -> Regression:
+    def of_seen(self, seen: BatchValues) -> Regression:
         """Returns the regression of what was seen."""
         links = [self._of_link(seen, i) for i in range(self._config.chain)]
         if len(links) == 1:
@@ -90,7 +90,7 @@ class Objective:
         priority = tf.add_n([of.priority for of in links]) / len(links)
         return Regression(links[0].td._replace(loss=loss), priority, links[0].q_tm1)
 
-    def _of_link(self, seen: Seen, i: int) -> Regression:
+    def _of_link(self, seen: BatchValues, i: int) -> Regression:
         """The regression of one network of a chain, counted from 0."""
         now = seen.now[i]
         then = self._bootstrap_values(seen, i)
@@ -114,7 +114,7 @@ class Objective:
             td = td._replace(loss=td.loss + self._margin(seen.batch, now))
         return Regression(td, priority, now.q)
 
-    def _bootstrap_values(self, seen: Seen, i: int) -> Values:
+    def _bootstrap_values(self, seen: BatchValues, i: int) -> Values:
         """The target's values of s_t, or a blend with the online network's."""
         then = seen.then[i]
         names = "online_weight", "min_weight"
@@ -123,7 +123,7 @@ class Objective:
         weights = (self._live[of] if self._config.holds_by(of) else 0.0 for of in names)
         return self._head.blend(then, seen.online_then[i], *weights)
 
-    def _penalty(self, seen: Seen, i: int) -> tf.Tensor:
+    def _penalty(self, seen: BatchValues, i: int) -> tf.Tensor:
         """[B] of functional regularization."""
         a_tm1, weight = seen.batch.a_tm1, self._live["functional_weight"]
         return functional_penalty(seen.now[i].q, a_tm1, seen.before[i].q, weight)
@@ -134,13 +134,13 @@ class Objective:
         shown = self._demonstrations.among(batch.row)
         return large_margin(now.q, batch.a_tm1, margin, weight, shown, batch.legal_tm1)
 
-    def _choice(self, seen: Seen, then: Values, i: int) -> tf.Tensor:
+    def _choice(self, seen: BatchValues, then: Values, i: int) -> tf.Tensor:
         """Values by which the next action is chosen: [B, A]; illegal ones have the lowest float."""
         chooser = seen.chooser[i] if self._config.double else then
         return legal_only(chooser.q, seen.batch.legal_t)
 
 
-class Seen:
+class BatchValues:
     """Values of a batch, built when they are first asked for: of each network of a chain, [K].
 
     Args:

@@ -25,12 +25,12 @@ from agents.dqn.memory import build_memory
 from agents.dqn.networks import Networks
 from agents.dqn.normalizing import Normalizer, require_numbers
 from agents.dqn.q_values import QValues
-from agents.dqn.remembering import Remembering
+from agents.dqn.remembering import RecurrentState
 from agents.dqn.renewal import Renewal
 from agents.dqn.state import AgentState
 from envs.in_graph.interface import InGraphEnv
 from rl_core.graph.engine import Call, Engine
-from rl_core.graph.members import Place, Seat
+from rl_core.graph.members import Binding, Seat
 from rl_core.graph.scopes import Root
 from rl_core.hyperparameters import Hyperparameters
 from rl_core.networks import Observed
@@ -116,7 +116,7 @@ class AgentGraph:
         live.start(values)
         own.start(values)
         self._exploration = exploration = Exploration(config, keys, num_actions, branches)
-        remembering = Remembering(networks, config.num_envs)
+        remembering = RecurrentState(networks, config.num_envs)
         normalizer = Normalizer(
             config, networks.online, torsos(config), observed, config.stored_stack
         )
@@ -178,7 +178,7 @@ class AgentGraph:
           joint: `self.joint` if it makes updates with those of other members; None: alone.
         """
         assert self._seat is not None
-        of, place = self.parts, Place(self._seat, member)
+        of, place = self.parts, Binding(self._seat, member)
         joined = None if joint is None else Joined(joint, member)
         if joined is not None:
             place.first = joined.flush

@@ -12,7 +12,7 @@ from agents.dqn.state import AgentState
 from rl_core.arguments import require_a
 from rl_core.errors import RlCoreError, UnknownName, did_you_mean, shown
 from rl_core.graph.engine import Engine
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 
 _PAST = "past/"
 
@@ -48,7 +48,7 @@ class QValues:
             before = networks.greedy_by(state.past.getter)
             self._past = engine.callable(before.q, [*feeds, state.past.back])
 
-    def of_member(self, place: Place, own: OwnFeeds, state: AgentState) -> QValues:
+    def of_member(self, place: Binding, own: OwnFeeds, state: AgentState) -> QValues:
         """The same for a member."""
         return place.copy(self, _own=own, _state=state)
 

@@ -9,7 +9,7 @@ from rl_core.networks import STATELESS, Conditions, State, Values
 from rl_core.replay import STATE, Rows
 
 
-class Remembering:
+class RecurrentState:
     """The recurrent state of N envs, in a variable; of a network without memory nothing.
 
     Make it while the graph is being built.

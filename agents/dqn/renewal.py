@@ -30,7 +30,7 @@ from rl_core.errors import (
     shown,
 )
 from rl_core.graph.engine import Engine
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.graph.scopes import Root, variables_in
 
 _LEAST = 1e-9  # added to the mean activation of a layer, all of whose units may give 0
@@ -97,7 +97,7 @@ class Renewal:
                 raise ConfigError(f"actions: cannot {action.do}: {error}") from None
 
     def of_member(
-        self, place: Place, config: DqnConfig, learner: Learner, own: OwnFeeds, state: AgentState
+        self, place: Binding, config: DqnConfig, learner: Learner, own: OwnFeeds, state: AgentState
     ) -> Renewal:
         """The same for a member that begins."""
         return place.copy(self, _config=config, _learner=learner, _own=own, _state=state)

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from agents.dqn.live_feeds import LiveFeeds
 from agents.dqn.networks import Networks
-from agents.dqn.objective import Average, InConditions, Objective, Regression, Seen
+from agents.dqn.objective import Average, BatchValues, InConditions, Objective, Regression
 from rl_core.networks import Values
 from rl_core.replay import Sequences
 
@@ -38,7 +38,7 @@ class SequenceObjective:
 
         A step that is not learned from has a TD error of 0, and its target is its value.
         """
-        of = self._objective.of_seen(SeenSequences(batch, *self._objective.by(counter)))
+        of = self._objective.of_seen(SequenceValues(batch, *self._objective.by(counter)))
         good = tf.reshape(batch.learned, [-1, *[1] * (of.td.td_error.shape.rank - 1)])
         td_error = tf.where_v2(good, of.td.td_error, 0.0)
         value = of.td.target - of.td.td_error
@@ -52,12 +52,12 @@ class SequenceObjective:
         return eta * batch.largest(of_steps) + (1.0 - eta) * batch.mean(of_steps)
 
 
-class SeenSequences(Seen):
+class SequenceValues(BatchValues):
     """The same of the steps of sequences: a network is unrolled once, and its heads stand on that.
 
     Args:
       sequences: the batch.
-      networks, conditions, average: as for `Seen`.
+      networks, conditions, average: as for `BatchValues`.
     """
 
     def __init__(

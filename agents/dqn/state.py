@@ -17,7 +17,7 @@ from rl_core.arguments import require_whole
 from rl_core.digest import Digest
 from rl_core.errors import RlCoreError
 from rl_core.graph.engine import Engine
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.graph.scopes import Root
 from rl_core.graph.snapshots import Snapshots
 from rl_core.graph.weights import ScopeWeights, VariableValues
@@ -69,8 +69,8 @@ class AgentState:
         hyperparameters: Hyperparameters,
         running: Sequence[Owner],
     ) -> None:
-        self._engine, self._config, self._memory = engine, config, memory
-        self._acting, self._learner, self._live = acting, learner, hyperparameters
+        self._config, self._live = config, hyperparameters
+        self._acting, self._learner = acting, learner
         self.snapshots: tuple[int, ...] = ()
         self.replaced = 0
         self._weights = ScopeWeights(engine, networks.online)
@@ -101,7 +101,7 @@ class AgentState:
 
     def of_member(
         self,
-        place: Place,
+        place: Binding,
         config: DqnConfig,
         acting: Acting,
         learner: Learner,
@@ -169,7 +169,7 @@ class AgentState:
         """
         self._acting.forget()
         self.replaced += 1
-        self._learner.moments.to_slots()
+        self.learned.is_replaced()
         self._variables.load(saved.variables)
         written, tail = (int(saved.variables[name].item()) for name in self._counters)
         self._contents.put(rows, written, tail)
@@ -225,10 +225,9 @@ class AgentState:
             raise RlCoreError(f"cannot go back {back}: there are {len(self.snapshots)} snapshots")
         update = self.snapshots[-back]
         self.snapshot()
-        self._learner.moments.to_slots()
+        self.learned.is_replaced()
         self.past.restore(back + 1)
         self.replaced += 1
-        self._learner.clock.now = None
         return update
 
     def _host(self) -> dict[str, Any]:

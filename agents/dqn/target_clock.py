@@ -137,20 +137,22 @@ class TargetClock:
         """Takes in the age, unless a rule changes it unseen."""
         self.now = None if self.rule else age
 
-    def pass_one(self, period: int) -> int | None:
+    def pass_one(self, period: int | None) -> int | None:
         """One update later; the new age, or None if something may be copied or nobody knows."""
         if self.now is None:
             return None
+        assert period is not None  # it is, where there is a target
         self.now += 1
         if self.now < period:
             return self.now if self._refresh is None else None
         self._copied_at, self.now = self.now, 0
         return None
 
-    def pass_by(self, updates: int, period: int) -> None:
+    def pass_by(self, updates: int, period: int | None) -> None:
         """Several updates later."""
         if self.now is None:
             return
+        assert period is not None
         first = max(1, period - self.now)  # updates until it is copied
         if updates < first:
             self.now += updates

@@ -1,4 +1,4 @@
-"""The config's torso: of one array, or of the parts of an observation side by side."""
+"""The config's torso, of one array or of the parts of an observation; its recurrent layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import tensorflow.compat.v1 as tf
 from agents.config.model import DqnConfig
 from rl_core.errors import ConfigError, did_you_mean, shown
 from rl_core.networks import (
+    RECURRENT,
     Observed,
+    Recurrent,
     impala_torso,
     minatar_torso,
     mlp_torso,
@@ -51,6 +53,11 @@ def torso_of(config: DqnConfig, observed: Observed) -> Callable[[Any], tf.Tensor
         return dense(tf.concat(features, axis=1))
 
     return torso
+
+
+def recurrent_of(config: DqnConfig) -> Recurrent | None:
+    """Returns the recurrent layer, which has no variables yet; None without one."""
+    return RECURRENT[config.recurrent](config.recurrent_units) if config.remembers else None
 
 
 def part_scope(part: str) -> str:

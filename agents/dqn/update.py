@@ -40,7 +40,7 @@ class LearnStats(NamedTuple):
     td_error: Any  # [B], [B, D] with branches, or [B L] with a memory
 
 
-class Learned(NamedTuple):
+class UpdateOutputs(NamedTuple):
     """Results of one update, from which statistics are made."""
 
     loss: Any  # [B] weighted
@@ -59,7 +59,7 @@ class Learned(NamedTuple):
 class BuiltUpdate(NamedTuple):
     """One update, built."""
 
-    learned: Learned
+    learned: UpdateOutputs
     moments: Any  # Adam's after it, where a loop carries them
     end: Any  # the op that ends it
     made: Any  # [] bool; None if nothing else is run where it is not
@@ -138,7 +138,7 @@ class Update:
         td, priority, q_tm1 = self._objective(batch, counter)
         weighted = td.loss if batch.weight is None else batch.weight * td.loss  # [B]
         signs, made, moments, applied = apply(tf.reduce_mean(weighted))
-        learned = Learned(weighted, td.target, td.td_error, q_tm1, signs)
+        learned = UpdateOutputs(weighted, td.target, td.td_error, q_tm1, signs)
         with tf.control_dependencies([applied, counter]):
             one = where(made, np.int64(1), np.int64(0))
             changes = [self.count.assign_add(one, read_value=False)]

@@ -9,5 +9,5 @@ choice.py       the loop of a config
 evaluation.py   greedy evaluation on separate envs
 
 Imports: agents.config, agents.dqn, agents.remote, envs, rl_core.arguments, rl_core.errors,
-rl_core.replay.
+rl_core.replay, rl_core.schedules.
 """

@@ -7,10 +7,22 @@ from collections.abc import Iterator
 import numpy as np
 
 from agents.dqn.agent import DqnAgent, LearnStats
-from agents.dqn.chunks import Chunk, Counts
+from agents.dqn.chunks import Chunk, LoopCounts
 from agents.dqn.diverging import DivergedInChunk
-from agents.loops.plain import LoopState, Tick
+from agents.loops.plain import NO_ACTIONS, LoopState, Tick
 from envs import Envs, Episode
+
+
+class DivergedInLoop(DivergedInChunk):
+    """The same error for whoever watches the loop.
+
+    Attributes:
+      tick: of what was made before.
+    """
+
+    def __init__(self, error: DivergedInChunk, tick: Tick) -> None:
+        super().__init__(str(error), error.chunk)
+        self.tick = tick
 
 
 def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
@@ -20,7 +32,7 @@ def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
     are read only when a chunk begins, so a resumed or replayed run sees the same values.
     """
     config, live = agent.config, agent.hyperparameters
-    state = state or LoopState(next_log=config.log_period)
+    state = LoopState.of_run(config, state)
     longest = longest_chunk(agent)
     assert agent.chunks is not None
     while state.env_step < config.env_steps:
@@ -29,8 +41,7 @@ def compiled_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
         try:
             chunk = agent.chunks.run(_counts(state), longest - state.tick % longest)
         except DivergedInChunk as error:
-            error.tick = _tick(error.chunk, state, None)
-            raise
+            raise DivergedInLoop(error, _tick(error.chunk, state, None)) from error
         logs = agent.updates > updates and state.takes_stats(config.log_period)
         stats = LearnStats(*chunk.stats) if logs else None
         tick = _tick(chunk, state, stats)
@@ -43,7 +54,7 @@ def _tick(chunk: Chunk, state: LoopState, stats: LearnStats | None) -> Tick:
     state.tick += int(chunk.time_steps)
     state.env_step, state.new_steps = int(chunk.counts.env_step), int(chunk.counts.new_steps)
     state.clock.age = int(chunk.counts.learn_age)
-    return Tick(state.env_step, *_episodes(chunk), stats, np.zeros(0, np.int32), None)
+    return Tick(state.env_step, *_episodes(chunk), stats, NO_ACTIONS, None)
 
 
 def _episodes(chunk: Chunk) -> tuple[tuple[Episode, ...], tuple[int, ...]]:
@@ -73,5 +84,5 @@ def longest_chunk(agent: DqnAgent) -> int:
     return agent.chunks.longest
 
 
-def _counts(state: LoopState) -> Counts:
-    return Counts(*map(np.int64, (state.env_step, state.new_steps, state.clock.age)))
+def _counts(state: LoopState) -> LoopCounts:
+    return LoopCounts(*map(np.int64, (state.env_step, state.new_steps, state.clock.age)))

@@ -18,7 +18,7 @@ import numpy as np
 
 from agents.dqn.agent import DqnAgent
 from agents.dqn.step_buffer import RowBuffer
-from agents.loops.plain import LoopState, Tick, telling_env_step
+from agents.loops.plain import LoopState, Tick, telling_env_step, updates_of
 from envs import Envs, Episode, Step
 from rl_core.replay import newest_frame
 
@@ -30,7 +30,7 @@ def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None)
     schedules of epsilon and temperature, which only acting uses, advance inside a phase too.
     """
     config, live = agent.config, agent.hyperparameters
-    state = state or LoopState(next_log=config.log_period)
+    state = LoopState.of_run(config, state)
     live.env_step = state.env_step
     longest = longest_phase(agent)
     with telling_env_step(state), ThreadPoolExecutor(1, "learner") as learner:
@@ -51,9 +51,7 @@ def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None)
                 finally:
                     if phase.shown.count:
                         agent.store(phase.shown.rows())
-            state.due_updates = 0
-            if state.env_step >= config.learn_start:
-                state.due_updates = phase.phases_due * live["updates_per_learn"]
+            state.due_updates = updates_of(phase.phases_due, state.env_step, config, live)
             yield Tick(
                 state.env_step, tuple(phase.episodes), tuple(phase.ended_at), stats, actions, step
             )

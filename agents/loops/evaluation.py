@@ -68,7 +68,7 @@ class TooLong:
 
 
 @runtime_checkable
-class Remembering(Protocol):
+class StatefulPolicy(Protocol):
     """A policy that may depend on what it saw before."""
 
     def playing(self, num_envs: int) -> Playing: ...
@@ -84,7 +84,7 @@ class Greedy(Protocol):
 
 def playing(policy: Policy, num_envs: int) -> Playing:
     """Returns a policy for `num_envs` envs, of which it sees each time step."""
-    if isinstance(policy, Remembering):
+    if isinstance(policy, StatefulPolicy):
         return policy.playing(num_envs)
     return lambda observation, autoreset, legal: policy(observation, legal)
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from agents.dqn.agent import DqnAgent
-from agents.loops.plain import LoopState, Tick
+from agents.loops.plain import NO_ACTIONS, LoopState, Tick
 from envs import Envs
-
-_NO_ACTIONS = np.zeros(0, np.int32)
 
 
 def offline_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
@@ -21,12 +17,10 @@ def offline_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) ->
     env steps mean what they mean in other loops.
     """
     config, live = agent.config, agent.hyperparameters
-    state = state or LoopState(next_log=config.log_period)
+    state = LoopState.of_run(config, state)
     live.env_step = state.env_step
     while state.env_step < config.env_steps:
-        due, stats = state.updates_due(config, live), None
-        if due:
-            stats = agent.learn(due, stats=state.takes_stats(config.log_period))
+        stats = state.learn(agent, state.updates_due(config, live))
         state.count(1)
         live.env_step = state.env_step
-        yield Tick(state.env_step, (), (), stats, _NO_ACTIONS, None)
+        yield Tick(state.env_step, (), (), stats, NO_ACTIONS, None)

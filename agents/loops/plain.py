@@ -14,6 +14,9 @@ from agents.dqn.agent import DqnAgent, LearnStats
 from envs import Envs, Episode, Step
 from rl_core.arguments import require_a
 from rl_core.errors import EnvFault
+from rl_core.schedules import next_multiple
+
+NO_ACTIONS = np.zeros(0, np.int32)  # of a tick, where Python steps no envs
 
 
 class Tick(NamedTuple):
@@ -43,7 +46,7 @@ def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
     """
     _require_agent_and_envs(agent, envs)
     config, live = agent.config, agent.hyperparameters
-    state = state or LoopState(next_log=config.log_period)
+    state = LoopState.of_run(config, state)
     live.env_step = state.env_step
     with telling_env_step(state):
         step = state.step or envs.reset()
@@ -52,9 +55,7 @@ def training_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -
                 step.observation, step.reward, step.terminated, step.autoreset, legal=step.legal
             )
             # Learn after storing, so that a phase can sample every env step that it counts.
-            due, stats = state.updates_due(config, live), None
-            if due:
-                stats = agent.learn(due, stats=state.takes_stats(config.log_period))
+            stats = state.learn(agent, state.updates_due(config, live))
             step = envs.step(actions)
             state.count(envs.num_envs - int(np.count_nonzero(step.autoreset)))
             live.env_step = state.env_step
@@ -88,9 +89,14 @@ class LoopState:
     env_step: int = 0  # transitions so far, over all envs
     new_steps: int = 0  # transitions of the last time step
     next_log: int = 0  # env step at which the next statistics are due
-    due_updates: int = 0  # concurrent loop: updates to make during the next phase
+    due_updates: int = 0  # updates of the next phase, where they are made while the envs step
     clock: LearnClock = field(default_factory=lambda: LearnClock())
     step: Step | None = None  # result of the last env step; None: the loop resets the envs
+
+    @classmethod
+    def of_run(cls, config: DqnConfig, state: LoopState | None) -> LoopState:
+        """Returns `state`; for None, that of a run that begins."""
+        return state or cls(next_log=config.log_period)
 
     def position(self) -> dict[str, int]:
         """Returns the counts that decide how the run continues."""
@@ -115,15 +121,19 @@ class LoopState:
             rollouts = self.clock.phases_due(min(self.tick, 1), config.rollout)
             return rollouts * config.updates_per_rollout
         phases = self.clock.phases_due(self.new_steps, live["learn_period"])
-        if not phases or self.env_step < config.learn_start:
-            return 0
-        return int(phases * live["updates_per_learn"])
+        return updates_of(phases, self.env_step, config, live)
+
+    def learn(self, agent: DqnAgent, due: int) -> LearnStats | None:
+        """Makes the updates that are due; returns statistics where a point of the curves is due."""
+        if not due:
+            return None
+        return agent.learn(due, stats=self.takes_stats(agent.config.log_period))
 
     def takes_stats(self, log_period: int) -> bool:
         """Says whether updates that are made now give statistics; then the next are a period on."""
         due = self.env_step >= self.next_log
         if due:
-            self.next_log = (self.env_step // log_period + 1) * log_period
+            self.next_log = next_multiple(self.env_step, log_period)
         return due
 
     def count(self, new_steps: int) -> None:
@@ -131,6 +141,13 @@ class LoopState:
         self.tick += 1
         self.new_steps = new_steps
         self.env_step += new_steps
+
+
+def updates_of(phases: int, env_step: int, config: DqnConfig, live: Mapping[str, Any]) -> int:
+    """Returns the updates of so many learning phases at an env step; 0 before `learn_start`."""
+    if not phases or env_step < config.learn_start:
+        return 0
+    return phases * int(live["updates_per_learn"])
 
 
 class LearnClock:

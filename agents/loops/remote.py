@@ -22,15 +22,13 @@ import numpy as np
 
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent, LearnStats
-from agents.loops.plain import LoopState, Tick, telling_env_step
+from agents.loops.plain import NO_ACTIONS, LoopState, Tick, telling_env_step, updates_of
 from agents.remote.deliveries import Delivery, delivered, sent_beside_epsilon
 from agents.remote.fleet import Fleet
 from agents.remote.remote_envs import RemoteEnvs
 from agents.remote.replacing import StoppedWaiting
 from envs import Envs, Episode
 from rl_core.arguments import require_a
-
-_NONE = np.zeros(0, np.int32)
 
 
 def remote_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:
@@ -48,7 +46,7 @@ def remote_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> 
     """
     require_a(RemoteEnvs, "envs", envs, "the envs of actors, a RemoteEnvs")
     assert isinstance(envs, RemoteEnvs)
-    state = state or LoopState(next_log=agent.config.log_period)
+    state = LoopState.of_run(agent.config, state)
     agent.hyperparameters.env_step = state.env_step
     way = _in_phases if agent.config.actor_pace == "phases" else _freely
     with telling_env_step(state):
@@ -56,11 +54,11 @@ def remote_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> 
 
 
 def _in_phases(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tick]:
-    config, fleet, ask = agent.config, envs.fleet, _Asking(agent, envs.fleet, state)
+    config, fleet, ask = agent.config, envs.fleet, _Requester(agent, envs.fleet, state)
     while state.env_step < config.env_steps:
         for actor in fleet.actors:
             ask(actor)
-        stats = _learn(agent, state.due_updates, state)
+        stats = state.learn(agent, state.due_updates)
         state.due_updates = 0
         answers = [fleet.take(actor)[0] for actor in fleet.actors]
         stored = _Stored(agent, state)
@@ -71,7 +69,7 @@ def _in_phases(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[
 
 
 def _freely(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tick]:
-    config, fleet, ask = agent.config, envs.fleet, _Asking(agent, envs.fleet, state)
+    config, fleet, ask = agent.config, envs.fleet, _Requester(agent, envs.fleet, state)
     assert envs.order is not None
     for actor in fleet.actors:
         while fleet.pending(actor) < config.actor_ahead:
@@ -83,19 +81,12 @@ def _freely(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tic
             return  # here is a safe point: all that was taken is stored
         stored = _Stored(agent, state)
         stored.add(delivery)
-        stats = _learn(agent, stored.updates_due(), state)
+        stats = state.learn(agent, stored.updates_due())
         ask(delivery.actor)
         yield stored.tick(stats)
 
 
-def _learn(agent: DqnAgent, updates: int, state: LoopState) -> LearnStats | None:
-    """Makes the updates that are due; returns statistics where a point of the curves is due."""
-    if not updates:
-        return None
-    return agent.learn(updates, stats=state.takes_stats(agent.config.log_period))
-
-
-class _Asking:
+class _Requester:
     """Asks actors for one more delivery, with the present weights and live values."""
 
     def __init__(self, agent: DqnAgent, fleet: Fleet, state: LoopState) -> None:
@@ -140,14 +131,12 @@ class _Stored:
         """Asks the learn clock; call it once, after all were added."""
         state, live = self._state, self._agent.hyperparameters
         phases = state.clock.phases_due(state.env_step - self._begin, live["learn_period"])
-        if state.env_step < self._agent.config.learn_start:
-            return 0
-        return phases * int(live["updates_per_learn"])
+        return updates_of(phases, state.env_step, self._agent.config, live)
 
     def tick(self, stats: LearnStats | None) -> Tick:
         """Returns the tick of the safe point after them."""
         episodes, ended_at = tuple(self._episodes), tuple(self._ended_at)
-        return Tick(self._state.env_step, episodes, ended_at, stats, _NONE, None)
+        return Tick(self._state.env_step, episodes, ended_at, stats, NO_ACTIONS, None)
 
 
 def epsilon_of(actor: int, epsilon: float, config: DqnConfig) -> float:

@@ -12,10 +12,11 @@ import tensorflow.compat.v1 as tf
 from agents.config.envs import observed
 from agents.config.model import DqnConfig
 from agents.dqn.build import build_network
+from agents.dqn.torso import recurrent_of
 from envs import Envs
 from rl_core.branches import by_branch
 from rl_core.losses import legal_only
-from rl_core.networks import RECURRENT, STATELESS, Conditions, State
+from rl_core.networks import STATELESS, Conditions, State
 
 SCOPE = "online"  # of the weights
 INPUT = "observation"
@@ -61,9 +62,9 @@ def build_policy(
     network = build_network(config, form.outputs, observed(config, envs), form.branches)
     frozen = {name: tf.constant(value, tf.float32) for name, value in live.items()}
     state: State = STATELESS
-    if config.remembers:
-        size = RECURRENT[config.recurrent](config.recurrent_units).state_size
-        state = tf.placeholder(tf.float32, [None, size], STATE)
+    recurrent = recurrent_of(config)
+    if recurrent is not None:
+        state = tf.placeholder(tf.float32, [None, recurrent.state_size], STATE)
     with tf.variable_scope(SCOPE):
         values, after = network(shown, state, Conditions(live=frozen))
     q = tf.identity(values.q, "q")

@@ -14,6 +14,7 @@ import numpy as np
 
 from agents.config.envs import envs_beside
 from agents.config.model import DqnConfig
+from agents.dqn.choosing import Playing
 from agents.loops.evaluation import Returns, TooLong, Watch
 from agents.policy.load import load_policy
 from agents.saved.directory import PLAYED, RunDir
@@ -72,40 +73,66 @@ def play(
     video = None if video is None else path_of("video", video)
     directory = RunDir.open(path_of("run", run))
     config = directory.config()
-    if video and video.suffix not in KINDS:
-        raise PlayError(f"a video is {' or '.join(KINDS)}, got {str(video)!r}")
-    if not video and not to_board and not _has_display():
-        raise PlayError("there is no display to open a window on; use --video FILE.mp4")
-    if to_board:
-        _require_at_rest(directory)
+    _require_playable(directory, video, to_board)
     mode = "rgb_array" if video or to_board else "human"
     if mode == "rgb_array":
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # lets pygame run without a screen
     seed = config.seed + _SEED_OFFSET if seed is None else seed
-    returns, env_steps = Returns(), 0
     with (
         load_policy(directory.path, averaged=averaged, best=best) as policy,
         contextlib.closing(_drawn(lambda: _drawing(config, seed, mode))) as envs,
         _video(video, envs.frames_per_second) as add,
         _board(directory, to_board, envs.frames_per_second, policy.env_step) as show,
     ):
-        step, act = _drawn(envs.reset), policy.greedy.playing(envs.num_envs)
-        ended: tuple[Episode, ...] = ()
-        too_long = TooLong(envs, config.eval_max_steps)
-        while True:
+
+        def draw() -> None:
             if mode == "rgb_array":
                 frame = _picture(_drawn(envs.render), config.env_id)
                 add(frame)
                 show(frame)
-            returns.add(ended)
-            for episode in ended:
-                on_episode(episode)
-            if len(returns) == episodes:
-                return returns
-            step = envs.step(act(step.observation, step.autoreset, step.legal))
-            ended = step.episodes + too_long.cut(step)
-            env_steps += 1
-            watch(len(returns), env_steps)
+
+        act, too_long = policy.greedy.playing(envs.num_envs), TooLong(envs, config.eval_max_steps)
+        return _play(envs, act, too_long, episodes, draw, on_episode, watch)
+
+
+def _require_playable(directory: RunDir, video: Path | None, to_board: bool) -> None:
+    """Checks that a run can be shown where it shall be.
+
+    Raises:
+      PlayError: it cannot; says why.
+    """
+    if video and video.suffix not in KINDS:
+        raise PlayError(f"a video is {' or '.join(KINDS)}, got {str(video)!r}")
+    if not video and not to_board and not _has_display():
+        raise PlayError("there is no display to open a window on; use --video FILE.mp4")
+    if to_board:
+        _require_at_rest(directory)
+
+
+def _play(
+    envs: Envs,
+    act: Playing,
+    too_long: TooLong,
+    episodes: int,
+    draw: Callable[[], None],
+    on_episode: Callable[[Episode], None],
+    watch: Watch,
+) -> Returns:
+    """Plays so many episodes; draws the first observation and each that a step leads to."""
+    returns, env_steps = Returns(), 0
+    step = _drawn(envs.reset)
+    ended: tuple[Episode, ...] = ()
+    while True:
+        draw()
+        returns.add(ended)
+        for episode in ended:
+            on_episode(episode)
+        if len(returns) == episodes:
+            return returns
+        step = envs.step(act(step.observation, step.autoreset, step.legal))
+        ended = step.episodes + too_long.cut(step)
+        env_steps += 1
+        watch(len(returns), env_steps)
 
 
 def _drawn(call: Callable[[], Any]) -> Any:

@@ -25,7 +25,7 @@ from rl_core.control.commands import SetCommand
 from rl_core.control.exchanges import Member
 from rl_core.control.population import CHANGE
 from rl_core.errors import RunDirError, in_one_line, reason_of
-from rl_core.regular_file import read_regular, sync_directory
+from rl_core.regular_file import read_regular, sync_directory, writing
 from rl_core.seal import sealed_json, unsealed_json
 from rl_core.validation import first_error
 
@@ -148,7 +148,5 @@ def _sync(path: Path) -> None:
     Raises:
       RunDirError: it cannot be done.
     """
-    try:
+    with writing(path):
         sync_directory(path)
-    except OSError as error:
-        raise RunDirError(f"cannot write {path}: {error.strerror}") from None

@@ -16,7 +16,7 @@ from rl_core.hyperparameters import Knob
 from rl_core.random import Stream
 
 
-class Standing(NamedTuple):
+class MemberScore(NamedTuple):
     """A member before an exchange.
 
     Attributes:
@@ -36,7 +36,11 @@ class Chosen(NamedTuple):
 
 
 def decided(
-    pbt: PbtKeys, seed: int, number: int, members: Mapping[str, Standing], knobs: Mapping[str, Knob]
+    pbt: PbtKeys,
+    seed: int,
+    number: int,
+    members: Mapping[str, MemberScore],
+    knobs: Mapping[str, Knob],
 ) -> dict[str, Chosen]:
     """Returns the members that copy another one, and what.
 
@@ -102,6 +106,6 @@ def _number(name: str) -> int:
     return int(name.removeprefix("m"))
 
 
-def _score(standing: Standing) -> float:
+def _score(standing: MemberScore) -> float:
     assert standing.score is not None
     return standing.score

@@ -15,6 +15,7 @@ from agents.config.model import DqnConfig
 from agents.config.pbt import PbtKeys
 from agents.run.initial_weights import INITIAL, load_initial, save_initial
 from agents.saved.directory import (
+    CONFIG,
     RunDir,
     logdir_of,
     next_free,
@@ -27,6 +28,7 @@ from rl_core.control.exchanges import ExchangeRecord
 from rl_core.control.files import clear_unfinished, is_unfinished
 from rl_core.control.population import POPULATION, is_population
 from rl_core.errors import ConfigError, RunDirError
+from rl_core.regular_file import writing
 
 # Member -> weights that it begins with.
 Weights = Mapping[str, Mapping[str, np.ndarray]]
@@ -59,14 +61,12 @@ class PopulationDir:
         if path is not None:
             require_free_for(path, members)
         with contextlib.ExitStack() as undo:
-            try:
+            with writing(f"a run into {path}"):
                 population = cls(path or next_free(name))
                 if path is not None:
                     undo.callback(remove_empty, parents_to_make(path))
                 undo.callback(_remove_new, population.path, path is None or not path.exists())
                 population.path.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise RunDirError(f"cannot write a run into {path}: {error.strerror}") from None
             for member in members.configs:
                 place = population.path / member
                 undo.callback(_remove_new, place, not place.exists())
@@ -146,10 +146,10 @@ class PopulationDir:
           RunDirError: it is damaged, or of another member.
         """
         path = self.path / name
-        if not _is_there(path / "config.toml"):
+        if not _is_there(path / CONFIG):
             if path.is_symlink() or (path.exists() and not _is_only_begun(path)):
                 raise RunDirError(
-                    f"{path} is damaged: it has no config.toml; without the directory that member "
+                    f"{path} is damaged: it has no {CONFIG}; without the directory that member "
                     "would begin again"
                 )
             had = any(load_initial(RunDir(self.path / other)) for other in members.configs)
@@ -188,10 +188,8 @@ def require_free_for(path: Path, members: Members) -> None:
 
 def _make_first(run: RunDir, weights: Mapping[str, np.ndarray]) -> None:
     """Makes the directory of a member, with the weights that it begins with."""
-    try:
+    with writing(f"a run into {run.path}"):
         run.path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirError(f"cannot write a run into {run.path}: {error.strerror}") from None
     save_initial(run, weights)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from agents.config.members import Members
 from agents.config.pbt import PbtKeys, knobs_of
 from agents.dqn.population import Population
-from agents.population.deciding import Chosen, Standing, decided
+from agents.population.deciding import Chosen, MemberScore, decided
 from agents.population.directory import PopulationDir
 from agents.population.meeting import Meeting
 from agents.run.exchanging import Exchanged
@@ -28,7 +28,7 @@ from rl_core.control.exchanges import (
     Exchange,
     ExchangeRecord,
     LentTo,
-    Part,
+    MemberRecord,
     number_in,
 )
 from rl_core.control.log import Entry, read_log
@@ -40,7 +40,7 @@ from rl_core.hyperparameters import as_text
 _LOOK_SECONDS = 0.2  # between two looks at who is missing, and two attempts on a full disk
 
 
-class Recorded:
+class PastExchanges:
     """The exchanges that were made before, by a population's record and its members' logs.
 
     Args:
@@ -102,7 +102,7 @@ class Exchanging:
         self,
         members: Members,
         population: Population,
-        recorded: Recorded,
+        recorded: PastExchanges,
         screen: Screen,
     ) -> None:
         assert members.pbt is not None
@@ -152,7 +152,7 @@ class Exchanging:
         first = next(iter(runs.values()))
         knobs = knobs_of(first.agent.config, self.pbt.perturb or ())
         standings = {
-            name: Standing(
+            name: MemberScore(
                 run.score(self.pbt.score), {knob: run.agent.hyperparameters[knob] for knob in knobs}
             )
             for name, run in runs.items()
@@ -171,7 +171,7 @@ class Exchanging:
     def _as_exchange(
         self,
         runs: Mapping[str, Exchanged],
-        standings: Mapping[str, Standing],
+        standings: Mapping[str, MemberScore],
         chosen: Mapping[str, Chosen],
         files: Mapping[str, str],
     ) -> Exchange:
@@ -185,7 +185,7 @@ class Exchanging:
                 now = standings[name].values
                 values = {knob: value for knob, value in wanted.items() if value != now[knob]}
             takers = [taker for taker, of in chosen.items() if of.giver == name]
-            parts[name] = Part(
+            parts[name] = MemberRecord(
                 **run.control.position._asdict(), score=standings[name].score, copies=copies,
                 values=values, lent=LentTo(exchange=number, members=takers) if takers else None,
             )  # fmt: skip
@@ -260,7 +260,7 @@ def _kept(chosen: Mapping[str, Chosen], runs: Mapping[str, Exchanged]) -> dict[s
     return files
 
 
-def _described(exchange: Exchange, standings: Mapping[str, Standing]) -> str:
+def _described(exchange: Exchange, standings: Mapping[str, MemberScore]) -> str:
     """Returns the line about an exchange that is about to be carried out."""
     where = max(part.env_step for part in exchange.members.values())
     begin = f"exchange {exchange.number:,} at env step {where:,}: "

@@ -14,7 +14,7 @@ from agents.config.model import DqnConfig
 from agents.controllers.choice import controller_of
 from agents.population.changing import Change
 from agents.population.directory import PopulationDir, require_free_for
-from agents.population.exchanging import Exchanging, Recorded
+from agents.population.exchanging import Exchanging, PastExchanges
 from agents.population.going import Going, PopulationOutcome, envs_of, population_of
 from agents.run.going_on import Finished, GoingOn
 from agents.run.loop_runner import OnTick
@@ -93,7 +93,7 @@ def train_population(
         going = Going(directory, screen, population, agents, envs, on_tick, startup)
         exchanging = None
         if chosen.pbt is not None:
-            recorded = Recorded(directory, dict.fromkeys(agents, 0))
+            recorded = PastExchanges(directory, dict.fromkeys(agents, 0))
             exchanging = Exchanging(chosen, population, recorded, screen)
         return going.all({member: {} for member in agents}, exchanging)
 
@@ -130,24 +130,7 @@ def resume_population(
     if config is not None:
         directory.require_same(config)
     with contextlib.ExitStack() as last:
-        found: dict[str, GoingOn] = {}
-        locks: dict[str, RunLock] = {}
-        for name in members.configs:
-            member = directory.member(name, members)
-            member.control.make()
-            locks[name] = RunLock(member.control)
-            last.callback(locks[name].release)
-            now = config.configs[name] if config else begun.config_of(name, member.config())
-            try:
-                found[name] = GoingOn.read(member, now, changes, who)
-            except Finished:
-                locks[name].release()
-            else:
-                found[name].commands[:0] = begun.commands_of(name)
-        if not found:
-            raise RunDirError(
-                f"all members of {directory.path} are finished; go on with --set env_steps=..."
-            )
+        found, locks = _going_on(directory, members, config, begun, changes, who, last)
         configs = {name: going.config for name, going in found.items()}
         require_one_form(configs)
         one = next(iter(configs.values()))
@@ -158,7 +141,7 @@ def resume_population(
         agents = dict(zip(configs, population.members, strict=True))
         recorded = None
         if members.pbt is not None:
-            recorded = Recorded(directory, {name: going.tick for name, going in found.items()})
+            recorded = PastExchanges(directory, {name: going.tick for name, going in found.items()})
         for name, going in found.items():
             going.bring_back(agents[name], envs[name], partial(_warn, screen, name))
         # Everything that may refuse to resume comes before.
@@ -178,6 +161,48 @@ def resume_population(
             {name: {"resumed": of.resumed, "lock": locks[name]} for name, of in found.items()},
             exchanging,
         )
+
+
+def _going_on(
+    directory: PopulationDir,
+    members: Members,
+    config: Members | None,
+    begun: Change,
+    changes: Mapping[str, Any] | Sequence[str],
+    who: Who,
+    last: contextlib.ExitStack,
+) -> tuple[dict[str, GoingOn], dict[str, RunLock]]:
+    """Reads the members that are not finished; their locks are held until `last` ends.
+
+    Args:
+      members: as the directory has them, with the changes of `begun`.
+      config: members with changed keys; None changes none.
+      begun: the change of a resume that was killed.
+      changes, who: as for `resume_population`.
+
+    Raises:
+      RunDirError: a member is alive, all are finished, or files are damaged.
+      CheckpointError, ConfigError, BoundsError, StaticHyperparameter: as for `agents.resume`.
+    """
+    found: dict[str, GoingOn] = {}
+    locks: dict[str, RunLock] = {}
+    for name in members.configs:
+        member = directory.member(name, members)
+        member.control.make()
+        locks[name] = RunLock(member.control)
+        last.callback(locks[name].release)
+        now = config.configs[name] if config else begun.config_of(name, member.config())
+        try:
+            found[name] = GoingOn.read(member, now, changes, who)
+        except Finished:
+            locks[name].release()
+        else:
+            found[name].commands[:0] = begun.commands_of(name)
+    if not found:
+        raise RunDirError(
+            f"all members of {directory.path} are finished; go on with --set env_steps=..."
+        )
+    return found, locks
 
 
 def _warn(screen: Screen, name: str, line: str) -> None:

@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from agents.config.model import NETWORKS, DqnConfig
+from agents.config.model import DqnConfig
 from agents.remote.priorities import LIVE
 from envs import Envs, Episode
 from rl_core import errors
@@ -41,8 +41,7 @@ class Request(NamedTuple):
 
 def sent_beside_epsilon(config: DqnConfig) -> tuple[str, ...]:
     """Returns the names of the live values that actors need: the user's own, and of priorities."""
-    own = () if config.network in NETWORKS else tuple(config.live)
-    return (*own, *(LIVE if config.actor_priorities else ()))
+    return (*config.own_live_names, *(LIVE if config.actor_priorities else ()))
 
 
 class Delivery(NamedTuple):

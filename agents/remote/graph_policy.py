@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from agents.config.envs import observed
-from agents.config.model import NETWORKS, DqnConfig
+from agents.config.model import DqnConfig
 from agents.dqn.build import build_network
 from agents.remote.deliveries import Weights
 from envs import Envs
@@ -30,13 +30,13 @@ class GraphPolicy:
     """
 
     def __init__(self, config: DqnConfig, envs: Envs, actor: int) -> None:
-        names = () if config.network in NETWORKS else tuple(config.live)
+        self._names = config.own_live_names
         self._engine = Engine(threads=config.threads, onednn=config.onednn)
         with self._engine.building():
             shape = [None, *envs.observation_shape]
             observation = tf.placeholder(envs.observation_dtype, shape, "observation")
             now = tf.placeholder(tf.int64, [1], "time_step")
-            live = {name: tf.placeholder(tf.float32, [], f"live_{name}") for name in names}
+            live = {name: tf.placeholder(tf.float32, [], f"live_{name}") for name in self._names}
             seen = observed(config, envs)
             network = build_network(config, envs.num_actions, seen, envs.branches)
             draws = Draws(config.seed, f"act/{actor}", now) if config.noisy else None
@@ -44,7 +44,6 @@ class GraphPolicy:
                 values, _ = network(observation, conditions=Conditions(draws, live))
             self._weights = ScopeWeights(self._engine, _SCOPE)
             self._call = self._engine.callable(values.q, [observation, now, *live.values()])
-        self._names = names
         self._engine.start()
 
     def load(self, weights: Weights) -> None:

@@ -3,6 +3,7 @@
 `targetnet results` trains in child processes and never imports TensorFlow itself.
 
 command.py       the command
+command_parts.py what it has in common with the commands of compare and sweep
 seeds.py         the seeds of a config and of a peer, and the jobs that train them
 peer.py          Stable-Baselines3 as a peer, in an environment of its own
 jobs.py          many processes, a few at a time
@@ -16,9 +17,10 @@ statistics.py    the interquartile mean, bootstrap intervals
 differences.py   Student's intervals of means and differences; several tests at once
 table.py         the numbers of the page
 pictures.py      curves of all agents on one env
-page.py          the page
+page.py          the page; markdown.py, parts of any page in Markdown
 again.py         trains runs again, and compares the digests of their ends
 
-Imports: agents.cluster, agents.config, agents.run, agents.saved, rl_core.control, rl_core.errors,
-rl_core.hyperparameters, rl_core.machine, rl_core.regular_file, rl_core.seal.
+Imports: agents.cluster, agents.config, agents.run, agents.saved, rl_core.console, rl_core.control,
+rl_core.errors, rl_core.extras, rl_core.hyperparameters, rl_core.machine, rl_core.regular_file,
+rl_core.seal.
 """

@@ -12,7 +12,8 @@ from agents.results.jobs import Ended, Job, run_jobs
 from agents.results.places import HERE, Place
 from agents.results.seeds import TRAIN, env_steps_of, portable
 from rl_core.control.files import ControlFiles
-from rl_core.errors import RlCoreError, RunDirError
+from rl_core.errors import RlCoreError
+from rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,11 +65,9 @@ def train_again(
     from agents.saved.directory import RunDir
     from agents.saved.machines import processor_of
 
-    try:
+    with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix="verify-", dir=directory))
-    except OSError as error:
-        raise RunDirError(f"cannot write {directory}: {error.strerror}") from None
     paths = [made / str(number) for number in range(len(runs))]
     jobs = [_job(of, path) for of, path in zip(runs, paths, strict=True)]
     ended = run_jobs(jobs, at_once, console, place=place)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from agents.results.places import HERE, Place
 from rl_core.errors import ConfigError
+from rl_core.machine import cores
 
 if TYPE_CHECKING:
     from agents.config.model import DqnConfig
@@ -47,8 +47,3 @@ def place_for(
     with joined(ray, say) as cluster:
         room = cluster.at_once(max(config.threads for config in configs))
         yield cluster, room if jobs is None else jobs
-
-
-def cores() -> int:
-    """Returns the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))

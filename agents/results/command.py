@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from agents.results.choice import cores, place_for
+from agents.results.choice import place_for
+from agents.results.command_parts import require_at_least, require_page, say_interrupted
 from agents.results.jobs import Ended, run_jobs
-from agents.results.jobs_display import say
 from agents.results.places import Place
 from agents.results.seeds import ConfigSeeds, PeerSeeds
+from rl_core.console import say
 from rl_core.control.files import write_whole
-from rl_core.errors import RlCoreError, RunDirError
+from rl_core.errors import RlCoreError
 from rl_core.hyperparameters import LARGEST_INT64
+from rl_core.machine import cores
+from rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,7 +88,7 @@ class Results:
                 place, at_once = found
                 ended = self._run(ours, peers, place, at_once, console)
         if ended.signal:
-            say(console, "interrupted; run the same command again to continue")
+            say_interrupted(console)
             return ended.exit_code
         for seeds in ours:
             seeds.keep_finished(partial(say, console))
@@ -107,20 +110,15 @@ class Results:
         """
         if not self.configs:
             raise RlCoreError("name at least one config, such as: targetnet results cartpole")
-        for option, value in (
-            ("--seeds", self.seeds), ("--jobs", 1 if self.jobs is None else self.jobs),
-            ("--together", self.together),
-        ):  # fmt: skip
-            if value < 1:
-                raise RlCoreError(f"{option} must be at least 1, got {value}")
-        if self.first_seed < 0:
-            raise RlCoreError(f"--first-seed must be at least 0, got {self.first_seed}")
+        require_at_least("--seeds", self.seeds)
+        require_at_least("--jobs", self.jobs)
+        require_at_least("--together", self.together)
+        require_at_least("--first-seed", self.first_seed, 0)
         if self.seeds > _MOST_SEEDS:
             raise RlCoreError(f"--seeds must be at most {_MOST_SEEDS:,}, got {self.seeds:,}")
         if self.first_seed + self.seeds - 1 > LARGEST_INT64:
             raise RlCoreError(f"--first-seed must leave room in int64, got {self.first_seed:,}")
-        if self.page and self.page.suffix != ".md":
-            raise RlCoreError(f"--page must be a .md file, got {str(self.page)!r}")
+        require_page(self.page)
         ours = [ConfigSeeds(config, *self._places, self.together) for config in self.configs]
         names = Counter(seeds.name for seeds in ours)
         twice = [name for name, count in names.items() if count > 1]
@@ -186,10 +184,8 @@ class Results:
         with console.status("statistics and pictures"):
             summaries = [summarize(row) for row in rows]
             made = made_by(self._command(), at_once)
-            try:
+            with writing(page):
                 _write_files(summaries, made, page, self.out / "table.json", self.training)
-            except OSError as error:
-                raise RunDirError(f"cannot write {page}: {error.strerror}") from None
         for summary in summaries:
             say(console, _in_a_line(summary))
         say(console, f"page: {page}")

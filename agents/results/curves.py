@@ -10,6 +10,7 @@ from tensorboard.compat.proto import event_pb2
 from tensorboard.compat.tensorflow_stub import errors
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New
 
+from agents.saved.directory import EVENTS
 from rl_core.errors import RunDirError
 
 Curve = list[tuple[int, float]]  # (env step, value) in the order of writing
@@ -25,7 +26,7 @@ def read_curves(run: Path, tags: Iterable[str]) -> dict[str, Curve]:
     """
     curves: dict[str, Curve] = {tag: [] for tag in tags}
     # Each file continues the one before; their names sort in the order of time.
-    for path in sorted(run.glob("events.out.tfevents.*")):
+    for path in sorted(run.glob(EVENTS)):
         for event in _events(path):
             for value in event.summary.value:
                 if value.tag in curves:

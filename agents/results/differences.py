@@ -6,14 +6,13 @@ normal numbers in 89 % of cases, Student's in 95 %.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from agents.results.statistics import CONFIDENCE, Estimate, Interval
-from rl_core.errors import RlCoreError
+from rl_core.extras import require_package
 
 _ROUNDING = 1e-12  # of the largest value: what differs by less does not vary
 
@@ -36,8 +35,7 @@ def require_scipy() -> None:
     Raises:
       RlCoreError: it is not; the message says how to install it.
     """
-    if importlib.util.find_spec("scipy") is None:
-        raise RlCoreError("the intervals need SciPy: pip install 'targetnet[plots]'")
+    require_package("scipy", "the intervals need SciPy", "plots")
 
 
 def mean(scores: Sequence[float]) -> Estimate:

@@ -102,12 +102,12 @@ def run_jobs(
     if total is None:
         assert isinstance(jobs, Sequence)
         total = len(jobs)
-    running: list[_Child] = []
+    running: list[_RunningJob] = []
     with stop_on_interrupt() as stop, JobsDisplay(total, console, title) as display:
         try:
             while running or (source.has_more and not stop):
                 while len(running) < at_once and not stop and (job := source.take()) is not None:
-                    running.append(_Child(job, place, display.line))
+                    running.append(_RunningJob(job, place, display.line))
                 if stop and not ended.signal:
                     ended.signal = stop.signal
                     display.line(f"stopping: {len(running)} at work; waiting until they have saved")
@@ -117,7 +117,7 @@ def run_jobs(
                     running.remove(child)
                     if not stop and child.may_be_tried_again():
                         display.line(f"{child.failure()}; begun again", style="yellow")
-                        running.append(_Child(child.job, place, display.line, child.tries + 1))
+                        running.append(_RunningJob(child.job, place, display.line, child.tries + 1))
                         continue
                     _take_end_of(child, ended, display)
                     source.ask_again()
@@ -134,7 +134,7 @@ def run_jobs(
     return ended
 
 
-def _take_end_of(child: _Child, ended: Ended, display: JobsDisplay) -> None:
+def _take_end_of(child: _RunningJob, ended: Ended, display: JobsDisplay) -> None:
     job, name = child.job, child.job.name
     if child.process.poll() == 0 or child.had_enough:
         try:
@@ -179,7 +179,7 @@ class _Source:
         self._may_ask = True
 
 
-class _Child:
+class _RunningJob:
     """Running job."""
 
     def __init__(self, job: Job, place: Place, say: Callable[[str], None], tries: int = 1) -> None:

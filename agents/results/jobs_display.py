@@ -8,16 +8,11 @@ from collections.abc import Callable, Mapping
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from rl_core.errors import escaped
+from rl_core.console import say
 
 _REFRESH_SECONDS = 0.5  # between two queries of the jobs' progress
 
 Progressed = tuple[int, int]  # (env steps done, env steps in all)
-
-
-def say(console: Console, text: str, style: str = "") -> None:
-    """Shows one line; what cannot be printed by its escape."""
-    console.print(escaped(text), highlight=False, soft_wrap=True, markup=False, style=style)
 
 
 class JobsDisplay:

@@ -23,7 +23,7 @@ _OF_THE_MACHINE = (
 )  # fmt: skip
 
 
-class _KeptSeed(BaseModel):
+class _SeedFile(BaseModel):
     """Contents of a file: one finished seed of our agent or of a peer's."""
 
     model_config = ConfigDict(extra="forbid")
@@ -58,7 +58,7 @@ def keep(path: Path, run: Path, config: DqnConfig) -> None:
     seed = run_seed(run, config.seed)
     if seed is None:
         return
-    kept = _KeptSeed(
+    kept = _SeedFile(
         env_id=config.env_id,
         **vars(seed)
         | {
@@ -131,8 +131,8 @@ def settings_of(config: DqnConfig) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in _OF_THE_MACHINE}
 
 
-def _read(path: Path, env_id: str, seed: int) -> _KeptSeed:
-    kept = read_result(path, _KeptSeed)
+def _read(path: Path, env_id: str, seed: int) -> _SeedFile:
+    kept = read_result(path, _SeedFile)
     if (kept.env_id, kept.seed) != (env_id, seed):
         raise RunDirError(
             f"{path} has seed {kept.seed} of {kept.env_id}, not seed {seed} of {env_id}"

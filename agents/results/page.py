@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from agents.results.differences import holm
+from agents.results.markdown import Format, estimate_cells, folded, markdown_table, number_format
 from agents.results.peers.sb3_worker import NOTES
 from agents.results.scores import TRAINING_EPISODES
-from agents.results.statistics import RESAMPLES, Estimate
+from agents.results.statistics import RESAMPLES
 from agents.results.table import Made, Summary, by_env, differences
 
-Format = Callable[[float], str]
 _FOR_IQM = 4  # seeds: with fewer none is left out, and it is the mean
 # Of how many seeds, in how many of a hundred cases an interval of 95 % holds the mean of normal
 # scores; of seeds between two, as of the lower number.
@@ -107,10 +107,10 @@ def _row(summary: Summary, number: Format, training: bool) -> list[str]:
     row, first = summary.row, summary.row.seeds[0]
     cells = [_agent(summary), f"{first.env_steps:,}", f"{first.updates:,}", str(len(row.seeds))]
     iqm = summary.iqm if len(row.seeds) >= _FOR_IQM else None
-    cells += [*_estimate(summary.mean, number), *_estimate(iqm, number)]
+    cells += [*estimate_cells(summary.mean, number), *estimate_cells(iqm, number)]
     cells += [f"{number(seed.mean)} (seed {seed.seed})" for seed in (summary.worst, summary.best)]
     if training:
-        cells += _estimate(summary.training, number)
+        cells += estimate_cells(summary.training, number)
     return [*cells, _duration(summary.seconds)]
 
 
@@ -133,14 +133,6 @@ def _agent(summary: Summary) -> str:
     return summary.row.name if summary.row.peer else f"`{summary.row.name}`"
 
 
-def _estimate(estimate: Estimate | None, number: Format) -> list[str]:
-    if estimate is None:
-        return ["-", "-"]
-    ends = estimate.interval
-    between = f"[{number(ends.low)}, {number(ends.high)}]" if ends else "-"
-    return [number(estimate.value), between]
-
-
 def _differences(summaries: Sequence[Summary]) -> dict[str, list[str]]:
     """Returns the table of differences of each env that has any."""
     envs = by_env(summaries)
@@ -151,7 +143,7 @@ def _differences(summaries: Sequence[Summary]) -> dict[str, list[str]]:
     for env_id, of_env in found.items():
         number = _format(envs[env_id])
         rows = [
-            [f"{_agent(ours)} - {_agent(peer)}", *_estimate(of.estimate, number)]
+            [f"{_agent(ours)} - {_agent(peer)}", *estimate_cells(of.estimate, number)]
             + [f"{p:.3f}" for p in next(each)]
             for ours, peer, of in of_env
         ]
@@ -170,9 +162,9 @@ def _about(summary: Summary) -> str:
     note = f"; {NOTES[row.env_id]}" if row.peer and row.env_id in NOTES else ""
     source = f"Settings of [rl-baselines3-zoo]({about['source']}){note}. " if row.peer else ""
     lines = "\n".join(f"{name} = {in_toml(value)}" for name, value in settings.items())
-    return (
-        f"<details><summary>{_agent_in_html(summary)} on {row.env_id}</summary>\n\n{source}"
-        f"{_made(summary)}. With {with_}.\n\n```toml\n{lines}\n```\n\n</details>"
+    return folded(
+        f"{_agent_in_html(summary)} on {row.env_id}",
+        f"{source}{_made(summary)}. With {with_}.\n\n```toml\n{lines}\n```",
     )
 
 
@@ -223,21 +215,11 @@ def _every_seed(summaries: Sequence[Summary]) -> str:
                     [env_id, _agent(summary), str(seed.seed), *scores, f"{seed.updates:,}",
                      _duration(seed.seconds)]
                 )  # fmt: skip
-    table = markdown_table(head, rows)
-    return f"<details><summary>Numbers</summary>\n\n{table}\n\n</details>"
-
-
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a table whose first column is aligned to the left and all others to the right."""
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return folded("Numbers", markdown_table(head, rows))
 
 
 def _format(summaries: Sequence[Summary]) -> Format:
-    """Returns a table's number format: one decimal if returns reach 100, else two."""
-    largest = max(abs(mean) for summary in summaries for mean in summary.row.means)
-    decimals = 1 if largest >= 100 else 2
-    return lambda value: f"{value:,.{decimals}f}"
+    return number_format(max(abs(mean) for summary in summaries for mean in summary.row.means))
 
 
 def _duration(seconds: float | None) -> str:

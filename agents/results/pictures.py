@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.results.page import file_name
 from agents.results.table import Summary
-from rl_core.errors import RlCoreError
+from rl_core.extras import require_package
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _OURS = ("#d9541a", "#1f6fb4", "#3a923a", "#8c5fb3", "#b08c1a")  # one color per config, in turn
 _PEER = "#555555"
@@ -24,17 +24,15 @@ def require_matplotlib() -> None:
     Raises:
       RlCoreError: it is not; the message says how to install it.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise RlCoreError("the curves need matplotlib: pip install 'targetnet[plots]'")
+    require_package("matplotlib", "the curves need matplotlib", "plots")
 
 
-def draw(env_id: str, summaries: Sequence[Summary], directory: Path) -> list[Path]:
+def draw(env_id: str, summaries: Sequence[Summary], directory: Path) -> tuple[Path, Path]:
     """Draws the IQM over seeds against env steps, with its 95 % interval as a band.
 
     Returns:
       The PNG and the SVG.
     """
-    import matplotlib
     from matplotlib.figure import Figure
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -44,12 +42,19 @@ def draw(env_id: str, summaries: Sequence[Summary], directory: Path) -> list[Pat
     for summary in summaries:
         _add_curve(axes, summary, _PEER if summary.row.peer else next(colors))
     _label(axes, env_id)
-    paths = [directory / f"{file_name(env_id)}.{kind}" for kind in ("png", "svg")]
+    return save(figure, directory / f"{file_name(env_id)}.png", dpi=150)
+
+
+def save(figure: Figure, png: Path, dpi: int) -> tuple[Path, Path]:
+    """Saves a figure, and the same as an SVG beside it; returns both paths."""
+    import matplotlib
+
+    svg = png.with_suffix(".svg")
     # Without the salt and the empty date an SVG has random ids and a time stamp.
     with matplotlib.rc_context({"svg.hashsalt": "targetnet"}):
-        figure.savefig(paths[0], dpi=150)
-        figure.savefig(paths[1], metadata={"Date": None})
-    return paths
+        figure.savefig(png, dpi=dpi)
+        figure.savefig(svg, metadata={"Date": None})
+    return png, svg
 
 
 def _add_curve(axes: Axes, summary: Summary, color: str) -> None:

@@ -70,7 +70,7 @@ class Here:
         say: Callable[[str], None],
     ) -> Running:
         try:
-            return _Child(start_child(command, log, {}))
+            return _LocalProcess(start_child(command, log, {}))
         except OSError as error:
             where = error.filename or command[0]
             raise RlCoreError(f"cannot start {name}: {where}: {error.strerror}") from None
@@ -79,7 +79,7 @@ class Here:
 HERE = Here()
 
 
-class _Child:
+class _LocalProcess:
     """A child process of this one."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from agents.results.curves import Curve, read_curves
+from agents.saved.directory import RESULT, RunResult
 from rl_core.errors import RunDirError, reason_of
 from rl_core.regular_file import read_regular
 from rl_core.seal import unsealed_json
@@ -104,20 +105,6 @@ def _together(curves: Sequence[Mapping[int, float]]) -> dict[int, list[float]]:
     return found
 
 
-class RunResult(BaseModel):
-    """Contents of a run's `result.json`."""
-
-    env_steps: int
-    updates: int
-    mean: float
-    std: float
-    min: float
-    max: float
-    returns: list[float] | None = None
-    seconds: float | None = None
-    cut: int = 0
-
-
 def run_seed(run: Path, seed: int) -> Seed | None:
     """Reads a run's scores; returns None if the run is not finished.
 
@@ -128,9 +115,9 @@ def run_seed(run: Path, seed: int) -> Seed | None:
     Raises:
       RunDirError: the run's files are damaged.
     """
-    if not (run / "result.json").exists():
+    if not (run / RESULT).exists():
         return None
-    result = read_result(run / "result.json", RunResult)
+    result = read_result(run / RESULT, RunResult)
     curves = read_curves(run, [EVALUATION, _EPISODE])
     curve = dict(curves[EVALUATION]) | {result.env_steps: result.mean}
     episodes = [value for _, value in curves[_EPISODE]][-TRAINING_EPISODES:]

@@ -86,7 +86,7 @@ class ConfigSeeds:
         runs = self._all_runs()
         for seed, path in self._files.items():
             run = runs[seed]
-            if path.exists() or not (run / "result.json").exists():
+            if path.exists() or not RunDir(run).has_result():
                 continue
             try:
                 require_can_go_on(RunDir.open(run).config(), self._with_seed(seed))

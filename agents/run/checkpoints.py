@@ -17,7 +17,7 @@ from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
 from agents.dqn.state import SavedAgent
 from agents.run.actors import split_variables
-from agents.saved.host import NEWEST, Resumed, RunHost, read_host
+from agents.saved.host import NEWEST, Resumed, RunHost, read_host, split_newest
 from rl_core.checkpoint.store import (
     Checkpoint,
     CheckpointError,
@@ -27,6 +27,7 @@ from rl_core.checkpoint.store import (
 )
 from rl_core.control.steering import Due
 from rl_core.replay import Rows
+from rl_core.schedules import next_multiple
 
 _CHUNK_BYTES = 1 << 26
 _PENDING = "envs/reward"  # of envs in the graph: not in the replay yet
@@ -171,7 +172,7 @@ class Checkpoints:
     def _after(self, env_step: int) -> Due:
         """The moment of the next one, if one was taken now at `env_step`."""
         period, seconds = self._config.checkpoint_steps, self._config.checkpoint_seconds
-        at = (env_step // period + 1) * period if period else math.inf
+        at = next_multiple(env_step, period) if period else math.inf
         return Due(math.inf, at, time.monotonic() + seconds if seconds else math.inf)
 
 
@@ -183,9 +184,9 @@ def restore_agent(agent: DqnAgent, checkpoint: Checkpoint, store: CheckpointStor
       CheckpointError: a chunk is not what it was, or the host state is damaged.
     """
     (variables, _), host = split_variables(checkpoint.variables), read_host(checkpoint)
+    variables, newest = split_newest(variables)
     if not host.raw_rewards and _PENDING in variables:
         variables[_PENDING] = _as_paid(variables[_PENDING], agent)
-    newest = {n.removeprefix(NEWEST): variables.pop(n) for n in [*variables] if NEWEST in n}
 
     def pieces() -> Iterator[tuple[int, Rows]]:
         end = 0

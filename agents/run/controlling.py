@@ -13,7 +13,7 @@ from agents.config.model import DqnConfig
 from agents.controllers.choice import controller_of
 from agents.controllers.seen import Fit, Seen
 from agents.dqn.agent import DqnAgent
-from agents.dqn.copy_rule import Numbers
+from agents.dqn.copy_rule import RuleNumbers
 from agents.loops.plain import LoopState
 from agents.run.curves import Reporter
 from agents.run.terminal import Display
@@ -23,6 +23,7 @@ from rl_core.control.timetable import Decision
 from rl_core.errors import ControllerFault, RlCoreError, in_one_line, shown
 from rl_core.hyperparameters import plain
 from rl_core.own_function import MORE, failure
+from rl_core.schedules import next_multiple
 
 _DO = "do"
 # Curves that tell of the machine, and those whose points depend on when somebody looked.
@@ -92,7 +93,7 @@ class Controlling:
             raise ControllerFault(failure("controller", name, "failed", error) + MORE) from error
         decisions = self._decisions(answer)
         # Only now: a call that failed is made again after a resume.
-        self.memory, self.due = self._kept(memory), (env_step // period + 1) * period
+        self.memory, self.due = self._kept(memory), next_multiple(env_step, period)
         return decisions
 
     def _seen(self) -> Seen:
@@ -101,7 +102,7 @@ class Controlling:
         if agent.learner.watch:
             reading = agent.learner.watch.read()
             measured = agent.config.holds_by("sync_fit")
-            numbers = reading.numbers if measured else Numbers(None, None, None)
+            numbers = reading.numbers if measured else RuleNumbers(None, None, None)
             fit = Fit(numbers.error, numbers.error_after, reading.distance)
         return Seen(
             env_step=state.env_step,

@@ -26,6 +26,7 @@ from rl_core.control.exchanges import copy_of
 from rl_core.control.log import Entry
 from rl_core.graph.picture import picture
 from rl_core.hyperparameters import Hyperparameters
+from rl_core.schedules import next_multiple
 
 
 class Reporter:
@@ -109,11 +110,10 @@ class Reporter:
             self._write_learning(tick)
         if tick.env_step >= self._next_log:
             # A tick may have more env steps than a period.
-            period = self._agent.config.log_period
-            before, due = self._next_log - period, tick.env_step // period * period
-            self._next_log = due + period
+            period, before = self._agent.config.log_period, self._next_log
+            self._next_log = next_multiple(tick.env_step, period)
             self._write_state(tick.env_step)
-            self._histograms.write_if_due(before, due, tick.env_step)
+            self._histograms.write_if_due(before - period, self._next_log - period, tick.env_step)
 
     def evaluation(self, returns: Returns, averaged: Returns, env_step: int) -> None:
         """Reports mean returns; `averaged` are those of the averaged weights, if there are any."""

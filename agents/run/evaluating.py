@@ -17,6 +17,7 @@ from agents.run.curves import Reporter
 from agents.run.terminal import Display
 from agents.saved.host import RunHost
 from rl_core.errors import EnvFault, RlCoreError
+from rl_core.schedules import next_multiple
 
 
 def due_from(host: RunHost, config: DqnConfig, env_step: int) -> int:
@@ -27,7 +28,7 @@ def due_from(host: RunHost, config: DqnConfig, env_step: int) -> int:
 
 def next_due(config: DqnConfig, env_step: int) -> int:
     """Returns the first env step after `env_step` at which an evaluation is due."""
-    return (env_step // config.eval_period + 1) * config.eval_period
+    return next_multiple(env_step, config.eval_period)
 
 
 @dataclass

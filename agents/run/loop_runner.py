@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from agents.dqn.agent import DqnAgent
-from agents.dqn.diverging import DivergedInChunk
 from agents.loops.choice import loop_of
+from agents.loops.compiled import DivergedInLoop
 from agents.loops.plain import LoopState, Tick
 from agents.run.clock import TrainingClock
 from agents.run.control import RunControl
@@ -20,7 +20,7 @@ from agents.run.controlling import Controlling
 from agents.run.curves import Reporter
 from agents.run.evaluating import Evaluations, next_due
 from agents.run.exchanging import Exchanges
-from agents.run.saving import Saver
+from agents.run.saving import RunSaver
 from agents.run.terminal import Display
 from agents.run.trace import Tracer, Untraced
 from agents.saved.directory import RunDir
@@ -52,7 +52,7 @@ class Repeat(Protocol):
         """True once the rest of the repeat cannot change the verdict."""
 
 
-class Turns(Protocol):
+class Scheduler(Protocol):
     """Lets several runs go on in one thread."""
 
     def give(self) -> None:
@@ -62,7 +62,7 @@ class Turns(Protocol):
         """Leaves so many seconds to the others."""
 
 
-class NoOthers:
+class NoScheduler:
     """The turns of a run that has its thread to itself."""
 
     rest = staticmethod(time.sleep)
@@ -88,13 +88,13 @@ class LoopRunner:
     control: RunControl
     steering: Steering
     evaluations: Evaluations
-    saver: Saver
+    saver: RunSaver
     reporter: Reporter
     display: Display
     tracer: Tracer | Untraced
     on_tick: OnTick | None
     repeat: Repeat | None
-    turns: Turns
+    turns: Scheduler
     exchanges: Exchanges
     controlling: Controlling
     _news: deque[Tick] = field(default_factory=deque)  # not shown yet
@@ -103,7 +103,7 @@ class LoopRunner:
         """Trains, and shows what was made, whatever ends it."""
         try:
             self._run()
-        except DivergedInChunk as error:
+        except DivergedInLoop as error:
             self._news.append(error.tick)
             raise
         finally:

@@ -19,14 +19,14 @@ from agents.run.controlling import Controlling, Watched
 from agents.run.curves import Reporter
 from agents.run.evaluating import Evaluations, due_from
 from agents.run.exchanging import Alone, Exchanged, Exchanges
-from agents.run.loop_runner import LoopRunner, NoOthers, OnTick, Repeat, Turns
+from agents.run.loop_runner import LoopRunner, NoScheduler, OnTick, Repeat, Scheduler
 from agents.run.outcome import RunOutcome, summary
-from agents.run.saving import Saver
+from agents.run.saving import RunSaver
 from agents.run.signals import StopRequest
 from agents.run.sinks import OwnSink
 from agents.run.terminal import Display
 from agents.run.trace import Tracer, Untraced
-from agents.saved.directory import RunDir
+from agents.saved.directory import RunDir, RunResult
 from agents.saved.host import Resumed, new_host
 from envs import Envs
 from rl_core.checkpoint.store import CheckpointStore
@@ -68,7 +68,7 @@ class Run:
         resumed: Resumed | None = None,
         lock: RunLock | None = None,
         sinks: Sequence[OwnSink] = (),
-        turns: Turns | None = None,
+        turns: Scheduler | None = None,
         exchanges: Exchanges | None = None,
     ) -> None:
         config, files = agent.config, directory.control
@@ -77,7 +77,7 @@ class Run:
         state = LoopState.of(host.loop.model_dump(), resumed.step if resumed else None)
         agent.hyperparameters.env_step = state.env_step
         self._state, self._interrupt, self._digest = state, interrupt, ""
-        self._display, turns = display, turns or NoOthers()
+        self._display, turns = display, turns or NoScheduler()
         display.recent_returns.extend(host.recent_returns)
         self._clock = clock = TrainingClock(host.seconds)
         self._reporter = reporter = Reporter(
@@ -120,7 +120,7 @@ class Run:
             config, Watched(agent, state, reporter, display), host.controller,
             repeats=repeat is not None,
         )  # fmt: skip
-        self._saver = saver = Saver(
+        self._saver = saver = RunSaver(
             directory, self._checkpoints, agent=agent, envs=envs, clock=clock, control=control,
             steering=steering, evaluations=evaluations, reporter=reporter, display=display,
             tracer=self._tracer, controlling=controlling,
@@ -199,15 +199,9 @@ class Run:
             return Returns()
         returns = self._evaluations.make(config.final_eval_episodes)
         if returns:
-            result: dict[str, Any] = {
-                "env_steps": self._state.env_step,
-                "updates": self._agent.updates,
-                "seconds": round(self._clock.seconds, 1),  # of training, in all sessions
-                **summary(returns),
-                "returns": returns,
-            }
-            self._directory.save_result(result)
-            numbers = {name: value for name, value in result.items() if name != "returns"}
+            counts = {"env_steps": self._state.env_step, "updates": self._agent.updates}
+            numbers = counts | {"seconds": round(self._clock.seconds, 1)} | summary(returns)
+            self._directory.save_result(RunResult.model_validate(numbers | {"returns": returns}))
             self._reporter.result(numbers, self._state.env_step)
         return returns
 

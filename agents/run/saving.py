@@ -23,7 +23,7 @@ from rl_core.errors import RunDirError
 
 
 @dataclass
-class Saver:
+class RunSaver:
     """Saves one run.
 
     Attributes:

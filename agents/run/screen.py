@@ -12,7 +12,8 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 
 from agents.loops.evaluation import Watch
-from rl_core.errors import ArgumentError, escaped, shown
+from rl_core.console import say
+from rl_core.errors import ArgumentError, shown
 
 _REFRESHES = 400  # of the bar, over the whole run
 _LINES = 10  # about the progress where there is no bar, over the whole run
@@ -124,7 +125,7 @@ class Screen:
 
     def line(self, text: str) -> None:
         """Shows a line that stays, above the bar; escaped, as anybody's text may be in it."""
-        self._progress.console.print(escaped(text), highlight=False, soft_wrap=True, markup=False)
+        say(self._progress.console, text)
 
     @contextlib.contextmanager
     def evaluating(self, run: Shown, episodes: int) -> Iterator[Watch]:

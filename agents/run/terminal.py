@@ -15,6 +15,7 @@ from agents.loops.evaluation import Watch
 from agents.loops.plain import Tick
 from agents.run.quiet import Startup
 from agents.run.screen import Screen
+from rl_core.schedules import next_multiple
 
 _RECENT = 20  # episodes whose mean return is shown
 _COMPILED = 1.0  # seconds: a first call that takes longer has compiled, a line says
@@ -89,7 +90,7 @@ class Display:
             self.recent_returns.append(episode.episode_return)
         if tick.env_step < self.due:
             return
-        self.due = (tick.env_step // self._period + 1) * self._period
+        self.due = next_multiple(tick.env_step, self._period)
         self.done, self.speed = tick.env_step, speed(tick.env_step)
         self._screen.report(self)
 

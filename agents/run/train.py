@@ -31,6 +31,7 @@ from agents.run.sinks import OwnSink
 from agents.run.terminal import Display
 from agents.saved.directory import RunDir, require_free
 from rl_core.arguments import path_of, require_function
+from rl_core.console import say
 from rl_core.control.commands import Who
 from rl_core.control.files import RunLock
 from rl_core.errors import ArgumentError, shown
@@ -178,7 +179,7 @@ def resume(
 def warn(console: Console, line: str | None) -> None:
     """Shows a line about something that the user may want to know; None shows nothing."""
     if line is not None:
-        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        say(console, line, "yellow")
 
 
 def run_name(name: str | None, config: DqnConfig | Path | str) -> str:

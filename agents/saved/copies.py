@@ -22,7 +22,7 @@ from rl_core.control.exchanges import CopyOf, copy_in
 from rl_core.control.files import write_whole
 from rl_core.control.log import Entry
 from rl_core.errors import RunDirError, in_one_line, reason_of
-from rl_core.regular_file import open_regular, sync_directory
+from rl_core.regular_file import open_regular, sync_directory, writing
 
 _DIRECTORY = "copies"
 _OURS = re.compile(r"\.?(?P<digest>[0-9a-f]{64})\.safetensors(?P<unfinished>\.\d+\.tmp)?")
@@ -43,14 +43,12 @@ def save_copy(runs: Iterable[RunDir], learned: Mapping[str, np.ndarray]) -> str:
         path = _path(run, digest)
         if path.parent.is_symlink():
             raise RunDirError(f"{path.parent} is a link; copies have a directory of their own")
-        try:
+        with writing(path):
             path.parent.mkdir(exist_ok=True)
             if first is None or not _linked(first, path):
                 write_whole(path, data)
             sync_directory(path.parent)
             sync_directory(run.path)
-        except OSError as error:
-            raise RunDirError(f"cannot write {path}: {error.strerror}") from None
         first = first or path
     return digest
 

@@ -17,7 +17,6 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -29,20 +28,41 @@ from rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_
 from rl_core.control.files import ControlFiles, write_whole
 from rl_core.control.population import is_population, name_a_member
 from rl_core.errors import RunDirError, reason_of
-from rl_core.regular_file import read_regular
+from rl_core.regular_file import read_regular, writing
 from rl_core.seal import sealed_json, sealed_text, unsealed_json
 
-_CONFIG, _WEIGHTS, RESULT, DIGEST = (
+CONFIG, _WEIGHTS, RESULT, DIGEST = (
     "config.toml", "weights.safetensors", "result.json", "digest.json",
 )  # fmt: skip
 _AVERAGED, _SINKS, MACHINES = "weights_ema.safetensors", "sinks.json", "machines.json"
 OF_ITS_END = (RESULT, DIGEST, _WEIGHTS, _AVERAGED)  # a run that goes on has none of them
 # Values of keys that configs of version 0.1 do not have.
 _OF_VERSION_0_1 = {"byte_scale": "255"}
-_EVENTS = "events.out.tfevents.*"
+EVENTS = "events.out.tfevents.*"  # event files
 PLAYED = ".play"  # end of the names of event files that `targetnet play` writes
 _MOST_BYTES = 1 << 16  # of a digest
 RUNS = Path("runs")
+
+
+class RunResult(BaseModel):
+    """The result of a run: statistics of the returns of its final greedy episodes.
+
+    Attributes:
+      seconds: of training without evaluations, in all sessions; None in files of old versions.
+      cut: episodes that were cut off at the config's `eval_max_steps`.
+      returns: of all these episodes; None in files of old versions.
+    """
+
+    env_steps: int
+    updates: int
+    seconds: float | None = None
+    episodes: int | None = None
+    mean: float
+    std: float
+    min: float
+    max: float
+    cut: int = 0
+    returns: list[float] | None = None
 
 
 class EndDigest(BaseModel):
@@ -107,7 +127,7 @@ class RunDir:
         """
         place = path or RUNS
         with contextlib.ExitStack() as undo:
-            try:
+            with writing(f"a run into {place}"):
                 if path is None:
                     run = cls(next_free(name))
                     undo.callback(shutil.rmtree, run.path, ignore_errors=True)
@@ -122,22 +142,18 @@ class RunDir:
                     (run.path / left).unlink(missing_ok=True)
                 first(run)
                 run.change_config(config)
-            except OSError as error:
-                if isinstance(error, RunDirError):
-                    raise
-                raise RunDirError(f"cannot write a run into {place}: {error.strerror}") from None
             undo.pop_all()
         return run
 
     def event_files(self) -> list[Path]:
         """The event files that the run itself has written."""
-        return [path for path in self.path.glob(_EVENTS) if path.suffix != PLAYED]
+        return [path for path in self.path.glob(EVENTS) if path.suffix != PLAYED]
 
     def has_result(self) -> bool:
         return (self.path / RESULT).exists()
 
     def change_config(self, config: DqnConfig) -> None:
-        write_file(self.path / _CONFIG, sealed_text(dump_config(config)).encode())
+        write_file(self.path / CONFIG, sealed_text(dump_config(config)).encode())
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
@@ -147,11 +163,11 @@ class RunDir:
           RunDirError: there is none, or the directory cannot be read.
         """
         try:
-            (path / _CONFIG).lstat()
+            (path / CONFIG).lstat()
         except (FileNotFoundError, NotADirectoryError):
             if is_population(path):
                 raise RunDirError(name_a_member(path)) from None
-            raise RunDirError(f"{path} is not a run directory: it has no {_CONFIG}") from None
+            raise RunDirError(f"{path} is not a run directory: it has no {CONFIG}") from None
         except OSError as error:
             raise RunDirError(f"cannot read {path}: {error.strerror}") from None
         return cls(path)
@@ -179,7 +195,7 @@ class RunDir:
         Raises:
           ConfigError: it cannot be read, or is not what was written.
         """
-        return read_config(self.path / _CONFIG, absent=_OF_VERSION_0_1)
+        return read_config(self.path / CONFIG, absent=_OF_VERSION_0_1)
 
     def save_weights(self, weights: Mapping[str, np.ndarray], *, averaged: bool = False) -> Path:
         return write_file(self.path / (_AVERAGED if averaged else _WEIGHTS), weights_bytes(weights))
@@ -206,8 +222,8 @@ class RunDir:
         except WeightsError as error:
             raise RunDirError(str(error)) from None
 
-    def save_result(self, result: Mapping[str, Any]) -> Path:
-        return write_file(self.path / RESULT, sealed_json(result))
+    def save_result(self, result: RunResult) -> Path:
+        return write_file(self.path / RESULT, sealed_json(result.model_dump()))
 
     def save_digest(self, digest: EndDigest) -> Path:
         return write_file(self.path / DIGEST, sealed_json(digest.model_dump()))
@@ -238,12 +254,10 @@ def write_file(path: Path, data: bytes, *, make_parents: bool = False) -> Path:
     Raises:
       RunDirError: it cannot be written.
     """
-    try:
+    with writing(path):
         if make_parents:
             path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, data)
-    except OSError as error:
-        raise RunDirError(f"cannot write {path}: {error.strerror}") from None
     return path
 
 
@@ -253,16 +267,12 @@ def require_free(path: Path) -> None:
     Raises:
       RunDirError: it cannot; says why.
     """
-    try:
+    with writing(f"a run into {path}"):
         _require_free(path)
-    except RunDirError:
-        raise
-    except OSError as error:
-        raise RunDirError(f"cannot write a run into {path}: {error.strerror}") from None
 
 
 def _require_free(path: Path) -> None:
-    if (path / _CONFIG).exists() or is_population(path) or any(path.glob(_EVENTS)):
+    if (path / CONFIG).exists() or is_population(path) or any(path.glob(EVENTS)):
         raise RunDirError(f"{path} already holds a run; name another directory with --run")
     for left in _files_of_another(path):
         raise RunDirError(

@@ -7,9 +7,11 @@ with a default are missing in files of version 0.1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Self
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
 
 from agents.config.model import DqnConfig
@@ -229,3 +231,12 @@ def read_host(checkpoint: Checkpoint) -> HostState:
         else:
             return host
     raise CheckpointError(f"host.json of checkpoint {checkpoint.number} is damaged: {problem}")
+
+
+def split_newest(
+    variables: Mapping[str, np.ndarray],
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Returns a checkpoint's variables without the newest rows; and these rows, by column."""
+    rest = {name: array for name, array in variables.items() if not name.startswith(NEWEST)}
+    newest = {n.removeprefix(NEWEST): variables[n] for n in variables if n.startswith(NEWEST)}
+    return rest, newest

@@ -11,6 +11,6 @@ verify.py    the winner again, with its own seeds
 page.py      the page; pictures.py draws what it shows
 command.py   `targetnet sweep`
 
-Imports: agents.cluster, agents.config, agents.results, agents.saved, rl_core.control,
-rl_core.errors, rl_core.regular_file, rl_core.seal.
+Imports: agents.cluster, agents.config, agents.results, agents.saved, rl_core.console,
+rl_core.control, rl_core.errors, rl_core.extras, rl_core.regular_file, rl_core.seal.
 """

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from tyro.conf import Positional, UseAppendAction, arg
 
 from agents.results.choice import place_for
+from agents.results.command_parts import held, require_page, say_interrupted
 from agents.results.jobs import Ended, run_jobs
-from agents.results.jobs_display import say
 from agents.results.places import Place
 from agents.results.seeds import FIRST_FRESH_SEED
-from rl_core.control.files import FileLock
+from rl_core.console import say
 from rl_core.errors import RlCoreError, RunDirError
+from rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -108,7 +109,7 @@ class Sweep:
             if not ended.signal:
                 self._write(plan, study, fresh, directory, work.console)
         if ended.signal:
-            say(work.console, "interrupted; run the same command again to continue")
+            say_interrupted(work.console)
         return ended
 
     # The plan.
@@ -126,8 +127,7 @@ class Sweep:
                 raise RlCoreError(f"{option} must be at least {least:,}, got {value:,}{why}")
         if self.seeds > FIRST_FRESH_SEED:
             raise RlCoreError(f"--seeds must be at most {FIRST_FRESH_SEED:,}, got {self.seeds:,}")
-        if self.page and self.page.suffix != ".md":
-            raise RlCoreError(f"--page must be a .md file, got {str(self.page)!r}")
+        require_page(self.page)
 
     def _directory(self) -> Path:
         from agents.config.files import config_name
@@ -208,10 +208,8 @@ class Sweep:
         with console.status("statistics and pictures"):
             fresh.keep_finished(lambda line: say(console, line))
             retrained = fresh.all()
-            try:
+            with writing(page):
                 write_page(page, self._command(), plan, study, retrained, directory)
-            except OSError as error:
-                raise RunDirError(f"cannot write {page}: {error.strerror}") from None
         best = retrained[0]
         say(console, f"best trial: {best.trial.number}, score {best.trial.value:,.1f}")
         if best.summary:
@@ -258,18 +256,10 @@ def _held(directory: Path, plan: Plan) -> Iterator[None]:
     from agents.saved.directory import write_file
 
     path = directory / _PLAN
-    try:
+    with writing(directory):
         if directory.exists() and not path.exists() and _has_other_files(directory):
             raise RunDirError(f"{directory} holds something else: it has no {_PLAN}")
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        if isinstance(error, RunDirError):
-            raise
-        raise RunDirError(f"cannot write {directory}: {error.strerror}") from None
-    lock = FileLock(directory / _LOCK, f"another process is at work on {directory}")
-    try:
+    with held(directory, _LOCK):
         if not path.exists():
             write_file(path, plan.text().encode())
         yield
-    finally:
-        lock.release()

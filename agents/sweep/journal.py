@@ -14,7 +14,7 @@ from typing import Any, cast
 from optuna.storages.journal import JournalFileBackend
 
 from rl_core.errors import RunDirError, reason_of
-from rl_core.regular_file import open_regular
+from rl_core.regular_file import open_regular, writing
 from rl_core.seal import sealed_line, unsealed_line
 
 
@@ -46,20 +46,21 @@ class Journal(JournalFileBackend):
           RunDirError: the disk cannot be written.
         """
         end: int | None = None
-        try:
-            with self._path.open("ab") as file:
-                position = end = file.tell()
-                for log in logs:
-                    line = sealed_line(json.dumps(log, separators=(",", ":")).encode(), position)
-                    position += file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            # Otherwise the next line would follow half a line.
-            if end is not None:
-                with contextlib.suppress(OSError):
-                    os.truncate(self._path, end)
-            raise RunDirError(f"cannot write {self._path}: {error.strerror}") from None
+        with writing(self._path):
+            try:
+                with self._path.open("ab") as file:
+                    position = end = file.tell()
+                    for log in logs:
+                        data = json.dumps(log, separators=(",", ":")).encode()
+                        position += file.write(sealed_line(data, position))
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError:
+                # Otherwise the next line would follow half a line.
+                if end is not None:
+                    with contextlib.suppress(OSError):
+                        os.truncate(self._path, end)
+                raise
 
 
 def _require_as_written(path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from agents.results.page import markdown_table
+from agents.results.markdown import estimate_cells, folded, markdown_table
 from agents.results.statistics import RESAMPLES
 from agents.results.table import versions
 from agents.sweep.fresh import WINNER, Retrained
@@ -134,11 +134,8 @@ def _best(plan: Plan, best: Sequence[Retrained]) -> str:
         if of.summary is None:
             rows.append([*cells, "-", "-", "0", "-"])
             continue
-        mean, seeds = of.summary.mean, of.summary.row.seeds
-        ends = mean.interval
-        between = f"[{_number(ends.low)}, {_number(ends.high)}]" if ends else "-"
-        worst = _number(of.summary.worst.mean)
-        rows.append([*cells, _number(mean.value), between, str(len(seeds)), worst])
+        cells += [*estimate_cells(of.summary.mean, _number), str(len(of.summary.row.seeds))]
+        rows.append([*cells, _number(of.summary.worst.mean)])
     return markdown_table(head, rows)
 
 
@@ -176,7 +173,7 @@ def _all(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
         [str(trial.number), *_values(trial, keys), _end(trial), str(len(trial.intermediate_values))]
         for trial in trials
     ]
-    return f"<details><summary>Numbers</summary>\n\n{markdown_table(head, rows)}\n\n</details>"
+    return folded("Numbers", markdown_table(head, rows))
 
 
 def _end(trial: FrozenTrial) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,8 @@ import numpy as np
 
 from agents.sweep.plan import Plan
 from agents.sweep.space import Axis, Range
-from rl_core.errors import RlCoreError, RunDirError
+from rl_core.errors import RunDirError
+from rl_core.extras import require_package
 
 if TYPE_CHECKING:
     import optuna
@@ -32,8 +32,7 @@ def require_optuna() -> None:
     Raises:
       RlCoreError: it is not; the message says how to install it.
     """
-    if importlib.util.find_spec("optuna") is None:
-        raise RlCoreError("a sweep needs Optuna: pip install 'targetnet[sweep]'")
+    require_package("optuna", "a sweep needs Optuna", "sweep")
 
 
 class Study:
@@ -55,7 +54,7 @@ class Study:
 
         from agents.sweep.journal import Journal
 
-        self._plan, self._path = plan, path
+        self._plan = plan
         self._axes = {name: _distribution(axis) for name, axis in plan.space.axes.items()}
         try:
             self._study = optuna.create_study(

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from agents.results.curves import read_curves
-from agents.results.scores import EVALUATION, RunResult, read_result
-from agents.saved.directory import RESULT, RunDir
+from agents.results.scores import EVALUATION, read_result
+from agents.saved.directory import EVENTS, RESULT, RunDir, RunResult
 from agents.saved.machines import processor_of
 from rl_core.control.files import ControlFiles, is_alive
 
@@ -102,7 +102,7 @@ class Trial:
     def _of(self, run: Path) -> list[float]:
         """Returns a run's evaluations; its files are read again only once they have grown."""
         length = 0
-        for path in run.glob("events.out.tfevents.*"):
+        for path in run.glob(EVENTS):
             with contextlib.suppress(FileNotFoundError):  # a run that is resumed removes some
                 length += path.stat().st_size
         if self._lengths.get(run) != length:

@@ -17,7 +17,7 @@ from agents.compare.kept import load_kept
 from agents.compare.plan import load_plan
 from agents.config.members import read_members
 from agents.results.curves import read_curves
-from agents.results.page import markdown_table
+from agents.results.markdown import markdown_table
 from agents.saved.directory import RunDir
 from rl_core.control.population import POPULATION
 

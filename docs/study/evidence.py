@@ -19,7 +19,7 @@ from agents.compare.kept import load_kept
 from agents.compare.plan import Arm, load_plan
 from agents.compare.scores import Scores
 from agents.results.differences import paired
-from agents.results.page import markdown_table
+from agents.results.markdown import markdown_table
 
 QUARTERS = "first quarter", "second", "third", "last"
 # 1 or -1 at the end of an episode, or at each step. Of other envs no start value can be told.

@@ -26,5 +26,5 @@ population.py      a population's directory; exchanges.py: who copied whom
 The run uses `Steering`; every other process uses `RunClient`, and `begin_all` for many runs.
 
 Imports: rl_core.arguments, rl_core.errors, rl_core.hyperparameters, rl_core.regular_file,
-rl_core.seal, rl_core.validation.
+rl_core.schedules, rl_core.seal, rl_core.validation.
 """

@@ -9,16 +9,14 @@ for all records, and damage is noticed at the first record that it hit.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
 from rl_core.errors import RunDirError, reason_of
-from rl_core.regular_file import open_regular
+from rl_core.regular_file import open_regular, writing
 
 _RECORD, _SEAL = struct.Struct("<IQI"), struct.Struct("<I")
 _BYTES = _RECORD.size + _SEAL.size
@@ -53,7 +51,7 @@ class ArrivalsFile:
         self._path, self.ahead = path, _whole_records(_read(path))[length:]
         self._expected = iter(self.ahead)
         self._unwritten, self._end = b"", _BYTES * length
-        with self._writing():
+        with writing(self._path):
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             os.ftruncate(self._file, _BYTES * (length + len(self.ahead)))
 
@@ -80,7 +78,7 @@ class ArrivalsFile:
         Raises:
           RunDirError: the disk cannot be written; the next call tries again.
         """
-        with self._writing():
+        with writing(self._path):
             while self._unwritten:
                 # At a fixed position, so the next write overwrites a half-written one.
                 written = os.pwrite(self._file, self._unwritten, self._end)
@@ -96,13 +94,6 @@ class ArrivalsFile:
             self.write()
         finally:
             os.close(self._file)
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise RunDirError(f"cannot write {self._path}: {error.strerror}") from None
 
 
 def require_arrivals(path: Path, length: int, seal: int | None = None) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from rl_core.control.log import Entry
-from rl_core.control.recorder import Position, Recorder
+from rl_core.control.recorder import LogWriter, Position
 from rl_core.control.timetable import (
     CONTROLLER,
     REPEATED_ACTIONS,
@@ -68,7 +68,7 @@ class Changes:
         self,
         live: Hyperparameters,
         steered: Steered,
-        recorder: Recorder,
+        recorder: LogWriter,
         timetable: Timetable,
         refusal: str | None,
     ) -> None:

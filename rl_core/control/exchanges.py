@@ -20,7 +20,7 @@ from rl_core.control.log import Entry
 from rl_core.control.population import MEMBER
 from rl_core.control.timetable import PBT
 from rl_core.errors import RunDirError, in_one_line, reason_of
-from rl_core.regular_file import read_regular, sync_directory
+from rl_core.regular_file import read_regular, sync_directory, writing
 from rl_core.seal import sealed_json, unsealed_json
 from rl_core.validation import first_error
 
@@ -33,11 +33,11 @@ Number = Annotated[int, Field(ge=1, lt=10**9)]
 Member = Annotated[str, Field(pattern=MEMBER)]
 
 
-class _Part(BaseModel):
+class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
-class CopyOf(_Part):
+class CopyOf(_Model):
     """A member's copy of another one; the value of its log entry `copy`.
 
     Attributes:
@@ -81,14 +81,14 @@ def number_in(entry: Entry) -> int | None:
     return int(match[1]) if match and entry.who == PBT else None
 
 
-class LentTo(_Part):
+class LentTo(_Model):
     """The members that copied this one; the value of its log entry `lend`."""
 
     exchange: Number
     members: list[Member]
 
 
-class Part(_Part):
+class MemberRecord(_Model):
     """A member's part in an exchange.
 
     Attributes:
@@ -108,7 +108,7 @@ class Part(_Part):
     lent: LentTo | None = None
 
 
-class Exchange(_Part):
+class Exchange(_Model):
     """One exchange.
 
     Attributes:
@@ -119,7 +119,7 @@ class Exchange(_Part):
 
     number: Number
     time: Annotated[FiniteFloat, Field(ge=0, le=1e11)]
-    members: dict[Member, Part]
+    members: dict[Member, MemberRecord]
 
     def entries(self, member: str) -> list[Entry]:
         """Returns what the log of a member says of this exchange."""
@@ -171,13 +171,11 @@ class ExchangeRecord:
         """
         assert exchange.number == len(self.all) + 1
         path = self._path(exchange.number)
-        try:
+        with writing(path):
             self._directory.mkdir(exist_ok=True)
             write_whole(path, sealed_json(exchange.model_dump()))
             sync_directory(self._directory)
             sync_directory(self._directory.parent)
-        except OSError as error:
-            raise RunDirError(f"cannot write {path}: {error.strerror}") from None
         self.all.append(exchange)
 
     def of(self, member: str) -> list[Exchange]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rl_core.control.commands import Command, dump
 from rl_core.errors import RunDirError, in_one_line, reason_of
-from rl_core.regular_file import open_regular
+from rl_core.regular_file import open_regular, writing
 
 _UNFINISHED = re.compile(r"\..+\.\d+\.tmp")
 _instant, _sent_in_it = 0, 0
@@ -44,7 +44,7 @@ class ControlFiles:
         for path in (self.directory, self.inbox):
             if path.is_symlink():  # letters are removed once they are read, and where it leads
                 raise RunDirError(f"{path} is a link; a run has a directory of its own there")
-        try:
+        with writing(self.directory):
             self.directory.mkdir(exist_ok=True)
             self.inbox.mkdir(exist_ok=True)
             self.inbox.chmod(0o700)
@@ -56,8 +56,6 @@ class ControlFiles:
                 with os.fdopen(file, "w") as token:
                     token.write(secrets.token_urlsafe(24) + "\n")
                 new.replace(self.token)
-        except OSError as error:
-            raise RunDirError(f"cannot write {self.directory}: {error.strerror}") from None
 
 
 class FileLock:

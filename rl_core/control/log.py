@@ -26,7 +26,7 @@ from rl_core.control.commands import require_shallow
 from rl_core.control.weight_actions import WEIGHT_ACTIONS
 from rl_core.errors import RunDirError, reason_of
 from rl_core.hyperparameters import as_text
-from rl_core.regular_file import open_regular
+from rl_core.regular_file import open_regular, writing
 from rl_core.seal import sealed_line, unsealed_line
 
 _BLOCK = 1 << 16  # bytes per read when the file is read backwards from its end
@@ -113,12 +113,10 @@ class ControlLog:
         entries, self.length = _entries(path)
         self.ids = {entry.id for entry in entries}
         self._path = path
-        try:
+        with writing(path):
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             self.closed = False
             os.ftruncate(self._file, self.length)
-        except OSError as error:
-            raise RunDirError(f"cannot write {path}: {error.strerror}") from None
 
     def append(self, entries: Iterable[Entry]) -> None:
         """Writes and syncs entries; after the return they survive a power cut.
@@ -129,18 +127,19 @@ class ControlLog:
         entries = list(entries)
         data = b"".join(_lines(entries, self.length))
         end = self.length + len(data)
-        try:
-            # At its place: whatever interrupts this, the next try writes over it.
-            position = self.length
-            while data:
-                written = os.pwrite(self._file, data, position)
-                data, position = data[written:], position + written
-            os.fsync(self._file)
-        except OSError as error:
-            # Otherwise the next line would follow half a line.
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self.length)
-            raise RunDirError(f"cannot write {self._path}: {error.strerror}") from None
+        with writing(self._path):
+            try:
+                # At its place: whatever interrupts this, the next try writes over it.
+                position = self.length
+                while data:
+                    written = os.pwrite(self._file, data, position)
+                    data, position = data[written:], position + written
+                os.fsync(self._file)
+            except OSError:
+                # Otherwise the next line would follow half a line.
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._file, self.length)
+                raise
         self.length = end
         self.ids.update(entry.id for entry in entries)
 

@@ -19,7 +19,7 @@ class Position(NamedTuple):
     update: int
 
 
-class Recorder:
+class LogWriter:
     """Logs what was answered, then removes the letters and shows the answers.
 
     On a full disk entries wait until the log can be written; nothing is shown before.

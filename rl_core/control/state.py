@@ -17,7 +17,7 @@ from rl_core.control.files import ControlFiles, is_alive, write_whole
 from rl_core.control.log import require_length
 from rl_core.errors import RunDirError, in_one_line, reason_of
 from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob, as_text, plain
-from rl_core.regular_file import read_regular
+from rl_core.regular_file import read_regular, writing
 
 RunStatus = Literal[
     "running", "paused", "evaluating", "finished", "stopped", "interrupted", "failed"
@@ -114,11 +114,9 @@ class StatePublisher:
             data = json.dumps(state, allow_nan=False)
         except ValueError:  # some number is NaN, such as a loss; browsers' JSON has no NaN
             data = json.dumps(_without_nan(state))
-        try:
+        with writing(self._files.state):
             # No fsync: a power cut ends the run too, and then its state is worthless.
             write_whole(self._files.state, data.encode(), durable=False)
-        except OSError as error:
-            raise RunDirError(f"cannot write {self._files.state}: {error.strerror}") from None
 
     def _values(self) -> list[dict[str, Any]]:
         """Returns the fields of LiveValue for every live value."""

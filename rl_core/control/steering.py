@@ -12,7 +12,7 @@ from rl_core.control.commands import ACTIONS, set_command
 from rl_core.control.files import ControlFiles, RunLock, clear_leftovers, submit
 from rl_core.control.inbox import Inbox, Letter
 from rl_core.control.log import ControlLog, Entry
-from rl_core.control.recorder import Recorder
+from rl_core.control.recorder import LogWriter
 from rl_core.control.retry import Retried
 from rl_core.control.state import RunStatus, StatePublisher
 from rl_core.control.timetable import Decision, Planned, Timetable
@@ -81,7 +81,7 @@ class Steering:
             lambda: self._timetable.tick <= steered.position.tick,
         )
         self._publisher, self._publishing = StatePublisher(files, live), Retried(steered.warn)
-        self._recorder = Recorder(
+        self._recorder = LogWriter(
             self._log, self._inbox, lambda: steered.position, steered.answered, steered.warn
         )
         self._timetable = Timetable(live, script, repeats=repeats, planned=planned, orders=orders)

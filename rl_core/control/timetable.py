@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from rl_core.control.log import Entry
 from rl_core.control.weight_actions import WEIGHT_ACTIONS
 from rl_core.hyperparameters import Hyperparameters
+from rl_core.schedules import next_multiple
 
 SCHEDULE = "schedule"  # who makes the changes that the config plans
 CONTROLLER = "controller"  # who makes the changes of a controller
@@ -56,7 +57,7 @@ class Planned(NamedTuple):
 
     def next(self, env_step: int) -> float:
         """Returns the first env step after `env_step` at which it is due; infinity: none is."""
-        due = (env_step // self.every + 1) * self.every
+        due = next_multiple(env_step, self.every)
         return due if self.until is None or due <= self.until else math.inf
 
 

@@ -7,16 +7,15 @@ hold a CRC-32 of the file, so a damaged trace is not mistaken for a different ru
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 
 from rl_core.errors import RunDirError, reason_of
-from rl_core.regular_file import open_regular
+from rl_core.regular_file import open_regular, writing
 
 _BYTES = 4  # per checksum
 _ODD = 2_654_435_761  # odd factors: if exactly one word differs, the sum differs
@@ -56,7 +55,7 @@ class TraceFile:
         self.crc = require_trace(path, length, crc)
         self._path, self._end = path, _BYTES * length
         self._unwritten = b""
-        with _writing(path):
+        with writing(path):
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             os.ftruncate(self._file, self._end)
 
@@ -72,7 +71,7 @@ class TraceFile:
         Raises:
           RunDirError: the disk cannot be written; the next call tries again.
         """
-        with _writing(self._path):
+        with writing(self._path):
             while self._unwritten:
                 # At a fixed position, so the next write overwrites a half-written one.
                 written = os.pwrite(self._file, self._unwritten, self._end)
@@ -123,11 +122,3 @@ def read_trace(path: Path) -> np.ndarray:
     except (OSError, ValueError) as error:
         raise RunDirError(f"cannot read {path}: {reason_of(error)}") from None
     return np.frombuffer(data[: len(data) // _BYTES * _BYTES], "<u4")
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RunDirError(f"cannot write {path}: {error.strerror}") from None

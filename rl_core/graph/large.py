@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.scopes import Members, current_root
+from rl_core.graph.scopes import MemberSlots, current_root
 
 
-class Part:
+class MemberSlice:
     """The part of a variable [P * n, ...] that is the sitting member's: rows [n, ...].
 
     Args:
@@ -23,7 +23,7 @@ class Part:
       members: whose parts they are.
     """
 
-    def __init__(self, whole: tf.Variable, members: Members) -> None:
+    def __init__(self, whole: tf.Variable, members: MemberSlots) -> None:
         n, *shape = whole.shape.as_list()
         self._whole, self._members, self._rows = whole, members, n // members.count
         self.shape = tf.TensorShape([self._rows, *shape])
@@ -54,7 +54,7 @@ class Part:
         return self._members.sitting * self._rows
 
 
-LargeVariable: TypeAlias = tf.Variable | Part
+LargeVariable: TypeAlias = tf.Variable | MemberSlice
 
 
 def large_variable(
@@ -77,14 +77,14 @@ def large_variable(
         whole = tf.get_variable(name, shape, dtype, initializer, trainable=False)
     if members is None:
         return whole
-    part = Part(whole, members)
+    part = MemberSlice(whole, members)
     members.has_part(whole, part)
     return part
 
 
 def rows_in(variable: LargeVariable, numbers: Any) -> Any:
     """Returns where rows `numbers`, int64, are in the memory of `variable.handle`."""
-    return variable.rows(numbers) if isinstance(variable, Part) else numbers
+    return variable.rows(numbers) if isinstance(variable, MemberSlice) else numbers
 
 
 def write_at(variable: LargeVariable, rows: tf.Tensor, values: tf.Tensor) -> tf.Operation:

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from rl_core.graph.engine import Call, Engine
-from rl_core.graph.scopes import Members, Root
+from rl_core.graph.scopes import MemberSlots, Root
 from rl_core.graph.stand_ins import StandIns, Used
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class Seat:
         self.sitting = None
 
 
-class Place:
+class Binding:
     """A member's place: what it calls, it calls after it sat down.
 
     Attributes:
@@ -176,7 +176,7 @@ class Kept:
     """
 
     def __init__(
-        self, members: Members, variables: Iterable[tf.Variable], uses: Sequence[Used]
+        self, members: MemberSlots, variables: Iterable[tf.Variable], uses: Sequence[Used]
     ) -> None:
         self.count, self._seat = members.count, members.seat.op.name
         together: dict[Any, list[tf.Variable]] = {}

@@ -15,7 +15,7 @@ from rl_core.errors import ScopeMismatch, UnknownName, did_you_mean, in_one_line
 from rl_core.graph.stand_ins import replaceable_variables
 
 
-class Members:
+class MemberSlots:
     """Several agents of one form that take turns on the variables under one root.
 
     Make it inside `replaceable_variables`.
@@ -60,7 +60,7 @@ class Root(NamedTuple):
 
     name: str = ""
     seed: tf.Tensor | None = None
-    members: Members | None = None
+    members: MemberSlots | None = None
 
     def relative(self, name: str) -> str:
         """Returns a full name as it would be without this root."""
@@ -73,7 +73,7 @@ class Root(NamedTuple):
         return self.members is not None and variable is self.members.seat
 
     def seen(self, variable: tf.Variable) -> Any:
-        """Returns what one agent has of a variable: all of it, or its part (see `Members`)."""
+        """Returns what one agent has of a variable: all of it, or its part (see `MemberSlots`)."""
         return variable if self.members is None else self.members.seen(variable)
 
     @property
@@ -108,7 +108,7 @@ def root_scope(name: str, seed: int, members: int | None = None) -> Iterator[Roo
         taking_turns = None
         if members is not None:
             stack.enter_context(replaceable_variables())
-            taking_turns = Members(members)
+            taking_turns = MemberSlots(members)
         root = Root(path, tf.placeholder_with_default(default, [], "seed"), taking_turns)
         token = _ROOT.set(root)
         try:

@@ -13,7 +13,11 @@ from rl_core.errors import ShapeError
 
 
 class TdLoss(NamedTuple):
-    """Loss, bootstrapped target and TD error (target - estimate) per transition, each [B]."""
+    """Loss, bootstrapped target and TD error (target - estimate) per transition, each [B].
+
+    With branches of actions, target and TD error are [B, D]. Of sequences of L steps the loss is
+    [B], of each sequence, and target and TD error are those of all steps, [B L].
+    """
 
     loss: tf.Tensor
     target: tf.Tensor

@@ -15,6 +15,7 @@ rl_core.random.
 """
 
 from rl_core.networks.heads import (
+    COSINES,
     Streams,
     categorical_head,
     implicit_head,
@@ -37,9 +38,21 @@ from rl_core.networks.network import (
     unpacked,
 )
 from rl_core.networks.recurrent import RECURRENT, Recurrent
-from rl_core.networks.torsos import impala_torso, minatar_torso, mlp_torso, nature_torso
+from rl_core.networks.torsos import (
+    IMPALA,
+    MINATAR,
+    NATURE,
+    impala_torso,
+    minatar_torso,
+    mlp_torso,
+    nature_torso,
+)
 
 __all__ = [
+    "COSINES",
+    "IMPALA",
+    "MINATAR",
+    "NATURE",
     "ONE_ARRAY",
     "PLAIN",
     "RECURRENT",

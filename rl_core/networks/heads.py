@@ -23,6 +23,8 @@ from rl_core.losses.quantile import quantile_midpoints
 from rl_core.networks.network import Head, Values
 from rl_core.random import Draws
 
+COSINES = 64  # in the embedding of a fraction
+
 
 @dataclass(frozen=True)
 class Streams:
@@ -125,7 +127,7 @@ def quantile_head(streams: Streams, quantiles: int) -> Head:
     return head
 
 
-def implicit_head(streams: Streams, samples: int, acting: int, cosines: int = 64) -> Head:
+def implicit_head(streams: Streams, samples: int, acting: int, cosines: int = COSINES) -> Head:
     """IQN: quantiles of any fractions tau, z [B, A, N].
 
         z[a](tau) = streams(features * embedding(tau))[a]

@@ -10,6 +10,11 @@ from rl_core.errors import ShapeError
 from rl_core.graph.layers import conv2d, dense, layer_norm
 from rl_core.networks.network import Torso
 
+# Convolutions: (filters, kernel, stride).
+MINATAR = (16, 3, 1)
+NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+IMPALA = (16, 32, 32)  # filters of each stage
+
 
 def mlp_torso(units: Sequence[int], *, normalise: bool = False) -> Torso:
     """Returns a torso of dense layers with ReLU: [B, ...] -> [B, units[-1]].
@@ -31,7 +36,7 @@ def minatar_torso(units: Sequence[int] = (128,), *, normalise: bool = False) -> 
     """
 
     def convolutions(x: tf.Tensor) -> tf.Tensor:
-        return tf.nn.relu(_normal(conv2d(x, 16, 3, 1, "conv_0"), normalise, "conv_norm_0"))
+        return tf.nn.relu(_normal(conv2d(x, *MINATAR, "conv_0"), normalise, "conv_norm_0"))
 
     return _convolutional("minatar", 3, convolutions, units, normalise)
 
@@ -44,7 +49,7 @@ def nature_torso(units: Sequence[int] = (512,), *, normalise: bool = False) -> T
     """
 
     def convolutions(x: tf.Tensor) -> tf.Tensor:
-        for i, (filters, kernel, stride) in enumerate([(32, 8, 4), (64, 4, 2), (64, 3, 1)]):
+        for i, (filters, kernel, stride) in enumerate(NATURE):
             x = conv2d(x, filters, kernel, stride, f"conv_{i}")
             x = tf.nn.relu(_normal(x, normalise, f"conv_norm_{i}"))
         return x
@@ -66,7 +71,7 @@ def impala_torso(units: Sequence[int] = (256,), *, normalise: bool = False) -> T
         return x + y
 
     def convolutions(x: tf.Tensor) -> tf.Tensor:
-        for i, filters in enumerate((16, 32, 32)):
+        for i, filters in enumerate(IMPALA):
             x = conv2d(x, filters, 3, 1, f"conv_{i}", padding="SAME")
             x = tf.nn.max_pool2d(x, 3, 2, "SAME")  # [B, H / 2, W / 2, filters]
             for block in range(2):

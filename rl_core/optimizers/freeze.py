@@ -24,7 +24,7 @@ from rl_core.errors import (
 )
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import checked, signs_of
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.graph.stand_ins import read_as
 from rl_core.graph.xla import sum_of_squares
 from rl_core.optimizers.freeze_schedule import NONE_EXEMPT, Exempt
@@ -196,7 +196,7 @@ class ApplyOps:
             self._cache[key] = self._cut(engine, exempt, fetches, feeds, [*targets, self.done])
         return self._cache[key]
 
-    def of_member(self, place: Place) -> ApplyOps:
+    def of_member(self, place: Binding) -> ApplyOps:
         """The same operations in calls of a member."""
         return place.copy(self, _cache={})
 

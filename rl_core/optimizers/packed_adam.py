@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import all_finite, signs_of, where
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.graph.xla import flat, sum_of_squares
 from rl_core.optimizers.adam import Adam
 from rl_core.optimizers.freeze import ApplyOps, block_gradients, clip_scale, scaled
@@ -52,17 +52,19 @@ class LoopMoments:
 
     def __init__(self, engine: Engine, ops: ApplyOps) -> None:
         self._engine, self._ops = engine, ops
-        self._blocks: dict[str, _Block] = {}
+        self._blocks: dict[str, _PackedBlock] = {}
         self._packed_is_current, self._slots_are_current = False, True
 
-    def block(self, name: str) -> _Block:
+    def block(self, name: str) -> _PackedBlock:
         """Returns the block's variables in both forms; the first call makes the packed ones."""
         if name not in self._blocks:
             with tf.variable_scope(f"loop_moments/{name}"):
-                self._blocks[name] = _Block(self._ops.optimizer(name), self._ops.variables(name))
+                self._blocks[name] = _PackedBlock(
+                    self._ops.optimizer(name), self._ops.variables(name)
+                )
         return self._blocks[name]
 
-    def of_member(self, place: Place) -> LoopMoments:
+    def of_member(self, place: Binding) -> LoopMoments:
         """The same variables for a member that begins."""
         return place.copy(self, _packed_is_current=False, _slots_are_current=True)
 
@@ -207,7 +209,7 @@ class LoopAdam:
         return Applied(signs, made, Moments(m, v, powers), end)
 
 
-class _Block:
+class _PackedBlock:
     """Adam's variables for one block in both forms, and its update in a loop."""
 
     def __init__(self, adam: Adam, variables: Sequence[tf.Variable]) -> None:

@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 
 from rl_core.graph.engine import Engine
 from rl_core.graph.finite import NotFinite, was_not_finite
-from rl_core.graph.members import Place
+from rl_core.graph.members import Binding
 from rl_core.graph.xla import why_not_compiled
 from rl_core.optimizers.freeze import ApplyOps
 from rl_core.optimizers.freeze_schedule import Exempt
@@ -36,10 +36,10 @@ class Clock(Protocol):
     known_age: tf.Tensor
     now: int | None
 
-    def pass_one(self, period: int) -> int | None:
+    def pass_one(self, period: int | None) -> int | None:
         """One update later: the age to feed, or None if something is due or nobody knows."""
 
-    def pass_by(self, updates: int, period: int) -> None:
+    def pass_by(self, updates: int, period: int | None) -> None:
         """Several updates later."""
 
 
@@ -55,9 +55,11 @@ class _NotMade(Exception):
 
 
 class PhaseCalls:
-    """Makes n updates by what there is for the exempt set: a fused call, or n single ones.
+    """Makes n updates by what there is for the exempt set.
 
-    Either way each update sees what the one before it left, so the results agree.
+    That is one fused call of all of them, n fused calls of one update each, or n single calls of
+    plain operations; one update may be made together with those of others (`Jointly`). In each case
+    an update sees what the one before it left, so the results agree.
 
     Args:
       engine: started or not; the callables are made at first use.
@@ -97,7 +99,7 @@ class PhaseCalls:
         self._jointly: Jointly | None = None
 
     def of_member(
-        self, place: Place, moments: LoopMoments, clock: Clock, jointly: Jointly | None
+        self, place: Binding, moments: LoopMoments, clock: Clock, jointly: Jointly | None
     ) -> PhaseCalls:
         """The same calls for a member, with moments and clock of its own.
 
@@ -116,7 +118,7 @@ class PhaseCalls:
         updates: int,
         values: Sequence[Any],
         wanted: bool,
-        period: int,
+        period: int | None,
     ) -> Any:
         """Makes `updates` updates; returns the last one's statistics if `wanted`, else None.
 
@@ -136,7 +138,7 @@ class PhaseCalls:
         signs = self._ops.signs_of_next(self._engine, exempt, self._feeds)
         raise NotFinite(signs(*values))
 
-    def _run_jointly(self, jointly: Jointly, values: Sequence[Any], period: int) -> None:
+    def _run_jointly(self, jointly: Jointly, values: Sequence[Any], period: int | None) -> None:
         self._moments.to_loops()
         if not jointly.update(values):
             raise _NotMade
@@ -148,7 +150,7 @@ class PhaseCalls:
         updates: int,
         values: Sequence[Any],
         wanted: bool,
-        period: int,
+        period: int | None,
     ) -> Any:
         fused = self._fused.get(exempt)
         if fused is not None and updates >= self._fewest:

@@ -11,7 +11,7 @@ from rl_core.replay.rows import Ring
 from rl_core.replay.valid_rows import ValidRows
 
 # Stored rewards [B] -> rewards that are learned from.
-Learned = Callable[[tf.Tensor], tf.Tensor]
+RewardTransform = Callable[[tf.Tensor], tf.Tensor]
 
 
 def _as_stored(reward: tf.Tensor) -> tf.Tensor:
@@ -71,7 +71,7 @@ class NStepTransitions:
         rows: ValidRows,
         discount: Callable[[], tf.Tensor],
         n_step: Callable[[], tf.Tensor] | None = None,
-        learned: Learned | None = None,
+        learned: RewardTransform | None = None,
     ) -> None:
         self._rows, self._discount, self._n_step = rows, discount, n_step
         self._learned = learned or _as_stored
@@ -114,7 +114,7 @@ class Span(NamedTuple):
 
 
 def one_step_span(
-    ring: Ring, source: tf.Tensor, discount: tf.Tensor, learned: Learned = _as_stored
+    ring: Ring, source: tf.Tensor, discount: tf.Tensor, learned: RewardTransform = _as_stored
 ) -> Span:
     """The step that followed rows `source`, int64 [B]."""
     terminated = ring.at("terminated", source)
@@ -127,7 +127,7 @@ def n_step_span(
     written: tf.Tensor,
     discount: tf.Tensor,
     n_step: tf.Tensor,
-    learned: Learned = _as_stored,
+    learned: RewardTransform = _as_stored,
 ) -> Span:
     """Up to `n_step` steps that followed rows `source`, as one.
 
@@ -182,7 +182,11 @@ def n_step_span(
 
 
 def _step(
-    ring: Ring, source: tf.Tensor, terminated: tf.Tensor, discount: tf.Tensor, learned: Learned
+    ring: Ring,
+    source: tf.Tensor,
+    terminated: tf.Tensor,
+    discount: tf.Tensor,
+    learned: RewardTransform,
 ) -> Span:
     # A time limit is not an end: only `terminated` cuts the bootstrap off.
     discounts = tf.fill(source.shape, discount)  # [B], as a select that broadcasts is slow

@@ -161,7 +161,7 @@ def test_async_equals_sync_row_by_row(made, env_id, env_kwargs, steps):
     "cores", [1, 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 8))]
 )
 def test_the_rows_do_not_depend_on_the_number_of_workers(made, monkeypatch, cores):
-    monkeypatch.setattr(async_driver, "_cores", lambda: cores)
+    monkeypatch.setattr(async_driver, "cores", lambda: cores)
     ours = made("CartPole-v1", 5)
     assert len(ours._workers) == min(cores, 5)
     theirs = make_envs("CartPole-v1", 5, seed=7)
@@ -239,7 +239,7 @@ def test_env_0_is_drawn(made):
 
 def test_the_envs_live_in_other_processes_which_import_no_tensorflow(made, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", types.ModuleType("tensorflow"))
-    monkeypatch.setattr(async_driver, "_cores", lambda: 2)
+    monkeypatch.setattr(async_driver, "cores", lambda: 2)
     envs = moody(made)
     observation = envs.step(np.full(3, GO_ON)).observation
     first, second = (pid % 2**20 for pid in pids(envs))
@@ -248,7 +248,7 @@ def test_the_envs_live_in_other_processes_which_import_no_tensorflow(made, monke
 
 
 def test_an_env_that_raises_gives_one_line_and_its_traceback_as_the_cause(made, monkeypatch):
-    monkeypatch.setattr(async_driver, "_cores", lambda: 2)
+    monkeypatch.setattr(async_driver, "cores", lambda: 2)
     envs = moody(made, 4)
     processes = pids(envs)
     with pytest.raises(EnvFailed) as raised:
@@ -284,7 +284,7 @@ def test_a_mask_that_is_missing_later_is_refused_as_in_sync(made):
 
 
 def test_a_worker_that_exits_gives_one_line(made, monkeypatch):
-    monkeypatch.setattr(async_driver, "_cores", lambda: 3)
+    monkeypatch.setattr(async_driver, "cores", lambda: 3)
     envs = moody(made)
     processes = pids(envs)
     assert message_of(envs, [GO_ON, EXIT, GO_ON]) == (
@@ -295,7 +295,7 @@ def test_a_worker_that_exits_gives_one_line(made, monkeypatch):
 
 @pytest.mark.parametrize("request_name", ["step", "state", "reset"])
 def test_a_worker_that_is_killed_gives_one_line(made, monkeypatch, request_name):
-    monkeypatch.setattr(async_driver, "_cores", lambda: 2)
+    monkeypatch.setattr(async_driver, "cores", lambda: 2)
     envs = made("CartPole-v1", 4)
     envs.reset()
     for _ in range(50):
@@ -313,7 +313,7 @@ def test_a_worker_that_is_killed_gives_one_line(made, monkeypatch, request_name)
 
 
 def test_workers_that_do_not_end_are_killed_together(made, monkeypatch):
-    monkeypatch.setattr(async_driver, "_cores", lambda: 3)
+    monkeypatch.setattr(async_driver, "cores", lambda: 3)
     envs = moody(made)
     processes = pids(envs)
     killer = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -KILL {processes[0]}"])

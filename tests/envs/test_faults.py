@@ -249,7 +249,7 @@ def test_of_several_envs_the_one_that_did_it_is_named_and_its_transition(
     monkeypatch, tmp_path, vectorization
 ):
     """Env 0 ended an episode a step before: env 2's is the second transition of the time step."""
-    monkeypatch.setattr(async_driver, "_cores", lambda: 2)
+    monkeypatch.setattr(async_driver, "cores", lambda: 2)
     (tmp_path / "uneven_envs.py").write_text(
         MODULE.replace("Broken", "Uneven")
         + """

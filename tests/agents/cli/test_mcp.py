@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.cli import INTERRUPTED, mcp_command
+from agents.cli import INTERRUPTED
 from agents.cli.assistant import READING, STEERING
 from agents.cli.main import main
 from rl_core.control.files import ControlFiles, is_alive
@@ -142,7 +142,7 @@ def test_ctrl_c_ends_it_at_once_and_so_does_the_end_of_its_input(tmp_path):
 
 
 def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(mcp_command, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["mcp", str(tmp_path)]) == 2
     told = capsys.readouterr()
     assert told.err == "targetnet: targetnet mcp needs mcp: pip install 'targetnet[mcp]'\n"
@@ -150,7 +150,7 @@ def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch, capsys):
 
 
 def test_a_directory_that_is_not_there_is_told(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(mcp_command, "find_spec", lambda name: True)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
     assert main(["mcp", str(tmp_path / "runs")]) == 2
     assert "no such directory" in capsys.readouterr().err
 

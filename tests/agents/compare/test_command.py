@@ -4,8 +4,10 @@ import contextlib
 import json
 import shutil
 import tomllib
+from collections import defaultdict
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tyro
@@ -17,6 +19,8 @@ from agents.compare.plan import Arm, load_plan
 from agents.config.files import load_config
 from agents.config.members import load_members
 from agents.results.again import NotTheSame
+from agents.results.jobs import Ended
+from agents.results.places import HERE
 from rl_core.control.files import ControlFiles, FileLock
 from rl_core.control.log import ControlLog, Entry
 from rl_core.errors import ConfigError, RlCoreError
@@ -356,6 +360,27 @@ def test_one_run_is_trained_again_and_compared(comparison, capsys):
     path.write_text(path.read_text().replace("5001-100", "5001-99"))
     with pytest.raises(NotTheSame, match="not the same: 5001-100, not 5001-99"):
         compare("--verify", "CartPole/hard-100/5001")
+
+
+def test_with_a_cluster_a_run_is_trained_again_there(comparison, monkeypatch):
+    """It was trained on this machine, whatever --ray said."""
+    kept = SimpleNamespace(seeds={5001: SimpleNamespace(digest="5001-100", processor="")})
+    monkeypatch.setattr(
+        "agents.compare.kept.load_kept", lambda loaded, rows: defaultdict(lambda: kept)
+    )
+    monkeypatch.setattr(
+        "agents.compare.command.place_for",
+        lambda ray, jobs, configs, say: contextlib.nullcontext((f"cluster {ray}", jobs)),
+    )
+    trained = []
+
+    def train_again(runs, directory, at_once, console, say, place=HERE):
+        trained.extend((run.name, place) for run in runs)
+        return Ended()
+
+    monkeypatch.setattr("agents.compare.verify.train_again", train_again)
+    assert compare("--verify", "CartPole/hard-100/5001", "--ray", "auto") == 0
+    assert trained == [("CartPole/hard-100/5001", "cluster auto")]
 
 
 @pytest.mark.parametrize(

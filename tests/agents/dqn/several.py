@@ -4,7 +4,7 @@ import numpy as np
 
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
-from agents.dqn.chunks import Counts
+from agents.dqn.chunks import LoopCounts
 from envs.in_graph.table import make_rules
 
 SMALL = {
@@ -73,7 +73,7 @@ def with_envs(built, config, **how):
 
 def chunks(agent):
     """Three chunks: gives the digest after each."""
-    counts = Counts(*map(np.int64, (0, 0, 0)))
+    counts = LoopCounts(*map(np.int64, (0, 0, 0)))
     for _ in range(3):
         counts = agent.chunks.run(counts, IN_GRAPH["chunk"]).counts
         yield agent.state.digest(env_step=int(counts.env_step))

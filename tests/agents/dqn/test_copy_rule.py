@@ -7,7 +7,7 @@ import pytest
 
 from agents.config.combinations import SYNC_RULES
 from agents.config.model import DqnConfig
-from agents.dqn.copy_rule import Counts, Numbers, Reading, next_copy
+from agents.dqn.copy_rule import Reading, RuleCounts, RuleNumbers, next_copy
 from rl_core.errors import ConfigError, RlCoreError
 from rl_core.schedules import Linear
 from tests.agents.dqn.several import become
@@ -199,7 +199,7 @@ def test_the_watch_finds_the_last_copy_and_its_env_step(lab):
     assert watch.look(140, 20, second) == (second, None)
 
 
-NUMBERS, COUNTS = Numbers(0.5, 2.0, 750.4), Counts(500, 3, 1_700, 550)
+NUMBERS, COUNTS = RuleNumbers(0.5, 2.0, 750.4), RuleCounts(500, 3, 1_700, 550)
 
 
 def test_what_will_copy_next_is_said_in_words():

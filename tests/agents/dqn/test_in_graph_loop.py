@@ -7,7 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from agents.config.model import DqnConfig
-from agents.dqn.chunks import Counts, chunk_placeholders
+from agents.dqn.chunks import LoopCounts, chunk_placeholders
 from agents.dqn.in_graph_loop import InGraphLoop
 from agents.loops.plain import LearnClock, LoopState
 from rl_core.optimizers.freeze_schedule import Arm, FreezeSchedule
@@ -38,7 +38,7 @@ def test_the_loop_in_the_graph_learns_when_the_learn_clock_says(engine, num_envs
     rng, clock, env_step, learn_age, some = np.random.default_rng(num_envs), LearnClock(), 0, 0, 0
     for _ in range(300):
         new_steps, period = int(rng.integers(0, num_envs + 1)), int(rng.integers(1, 12))
-        counts = Counts(*map(np.int64, (env_step, new_steps, learn_age)))
+        counts = LoopCounts(*map(np.int64, (env_step, new_steps, learn_age)))
         updates, learn_age = call(*counts, np.int64(period), np.int64(3))
         wanted = clock.phases_due(new_steps, period) * 3 * (env_step >= 30)
         assert (updates, learn_age) == (wanted, clock.age)
@@ -58,7 +58,7 @@ def test_with_rollouts_it_counts_time_steps_whatever_was_reset(engine):
     rng, config = np.random.default_rng(0), DqnConfig(rollout=5, batch_size=1, epochs=3)
     state, learn_age, phases = LoopState(), 0, []
     for t in range(40):
-        counts = Counts(*map(np.int64, (state.env_step, state.new_steps, learn_age)))
+        counts = LoopCounts(*map(np.int64, (state.env_step, state.new_steps, learn_age)))
         updates, learn_age = call(*counts, np.int64(5), np.int64(15), np.array([t]))
         assert updates == state.updates_due(config, {}) and learn_age == state.clock.age
         phases += [t] * int(updates // 15)

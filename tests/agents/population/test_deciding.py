@@ -6,7 +6,7 @@ import pytest
 
 from agents.config.model import DqnConfig
 from agents.config.pbt import PbtKeys, knobs_of
-from agents.population.deciding import Standing, decided, perturbed
+from agents.population.deciding import MemberScore, decided, perturbed
 from rl_core.hyperparameters import Knob
 
 KNOBS = {
@@ -47,7 +47,7 @@ def test_a_live_value_is_multiplied_and_stays_within_its_bounds(name, value, fac
 
 def members(*scores, rate=1.0):
     values = {"learning_rate": rate}
-    return {f"m{n:02}": Standing(score, values) for n, score in enumerate(scores)}
+    return {f"m{n:02}": MemberScore(score, values) for n, score in enumerate(scores)}
 
 
 def pairs(scores, number=1, seed=0, **more):
@@ -97,7 +97,9 @@ def test_values_are_the_givers_times_a_factor_that_is_drawn():
     seen = collections.Counter()
     for number in range(1, 101):
         at = {
-            f"m{n:02}": Standing(float(n), {"learning_rate": 10.0**-n, "sync_period": 8 * (n + 1)})
+            f"m{n:02}": MemberScore(
+                float(n), {"learning_rate": 10.0**-n, "sync_period": 8 * (n + 1)}
+            )
             for n in range(4)
         }
         ((name, (giver, values)),) = decided(pbt, 3, number, at, knobs).items()

@@ -5,10 +5,11 @@ import tyro
 from rich.console import Console
 
 from agents.config.model import DqnConfig
-from agents.results.choice import cores, place_for
+from agents.results.choice import place_for
 from agents.results.command import Results
 from agents.results.places import HERE
 from rl_core.errors import ConfigError, RlCoreError
+from rl_core.machine import cores
 
 
 def test_without_an_address_jobs_run_here_one_for_each_core():

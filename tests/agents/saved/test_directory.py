@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agents.config.model import DqnConfig
-from agents.saved.directory import RunDir, require_free
+from agents.saved.directory import RunDir, RunResult, require_free
 from rl_core.control.files import ControlFiles
 from rl_core.errors import ConfigError, RunDirError
 
@@ -254,9 +254,13 @@ def test_a_plain_array_or_a_zip_of_anything_else_is_refused(run):
 
 
 def test_the_result_is_json(run):
-    path = run.save_result({"mean": 1.5, "episodes": 3})
+    path = run.save_result(RunResult(env_steps=8, updates=2, mean=1.5, std=0.5, min=1, max=2))
     fields = json.loads(path.read_text())
-    assert fields.pop("seal") and fields == {"mean": 1.5, "episodes": 3}
+    assert fields.pop("seal") and RunResult(**fields).mean == 1.5
+    assert [*fields] == [
+        "env_steps", "updates", "seconds", "episodes", "mean", "std", "min", "max", "cut",
+        "returns",
+    ]  # fmt: skip
 
 
 def test_what_cannot_be_written_whole_leaves_what_was_there(run, monkeypatch):

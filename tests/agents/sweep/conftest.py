@@ -7,7 +7,7 @@ import pytest
 
 from agents.config.files import load_config
 from agents.config.members import load_members
-from agents.saved.directory import EndDigest, RunDir
+from agents.saved.directory import EndDigest, RunDir, RunResult
 from agents.sweep.plan import Plan
 from rl_core.board.events import EventWriter
 
@@ -48,7 +48,7 @@ def train(run: Path, config, evaluations: int = EVALUATIONS, *, whole: bool = Tr
         )
         mean = final(config)
         numbers = {"mean": mean, "std": 1.0, "min": mean - 1, "max": mean + 1, "seconds": 2.0}
-        directory.save_result({"env_steps": 1_000, "updates": 5} | numbers)
+        directory.save_result(RunResult(env_steps=1_000, updates=5, **numbers))
 
 
 def train_group(job, **how) -> None:
