@@ -246,6 +246,7 @@ def test_the_command_in_an_assistants_configuration_is_one(block):
 # Commands.
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "pages",
     [

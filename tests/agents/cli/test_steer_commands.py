@@ -476,6 +476,7 @@ print("none")
 """
 
 
+@pytest.mark.thorough
 def test_no_tensorflow_is_imported(ended):
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TENSORFLOW, str(ended)],

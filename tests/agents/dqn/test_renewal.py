@@ -282,8 +282,9 @@ NETWORKS = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
-    "kind", ["rainbow", "implicit", pytest.param("quantile", marks=pytest.mark.slow)]
+    "kind", ["implicit", "rainbow", pytest.param("quantile", marks=pytest.mark.slow)]
 )
 def test_every_head_can_be_reset_perturbed_and_recycled(kind):
     agent = made(configs("scalar", **NETWORKS[kind])[0])

@@ -132,6 +132,7 @@ def test_the_same_seed_twice_gives_the_same_weights_byte_for_byte(outcome, folde
     assert again.returns == outcome.returns
 
 
+@pytest.mark.thorough
 def test_another_seed_gives_other_weights(outcome, folder):
     other = train(changed(seed=4), folder / "other seed")
     first, second = (RunDir.open(run).load_weights() for run in (outcome.run, other.run))
@@ -145,6 +146,7 @@ def test_evaluating_and_logging_more_often_does_not_change_the_weights(outcome, 
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
+@pytest.mark.thorough
 def test_a_run_of_many_envs_counts_the_env_steps_of_all(folder):
     outcome = train(changed(num_envs=8, learn_period=4, env_steps=400), folder / "many envs")
     assert 400 <= outcome.env_steps < 408
@@ -178,6 +180,7 @@ def points(curves, tag):
     return {point.step: point.value for point in curves.Scalars(tag)}
 
 
+@pytest.mark.thorough
 def test_a_rule_for_copies_has_curves_of_its_own(folder):
     ruled = changed(sync_period=5, sync_growth=0.5, sync_fit=0.1, sync_fit_updates=2, past_states=0)
     curves = events(train(ruled, folder / "ruled").run)
@@ -268,6 +271,7 @@ def test_a_directory_that_holds_a_run_is_refused_before_anything_is_made(outcome
     assert {path: path.stat().st_mtime_ns for path in outcome.run.iterdir()} == before
 
 
+@pytest.mark.thorough
 def test_an_env_that_fails_during_the_run_does_not_lose_what_was_learned(tmp_path):
     import gymnasium as gym
 

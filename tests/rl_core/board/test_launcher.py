@@ -219,11 +219,8 @@ def board(tmp_path, monkeypatch):
     board.stop()
 
 
-def test_ctrl_c_in_the_training_terminal_does_not_reach_the_board(board):
+def test_it_is_out_of_ctrl_cs_reach_and_stopping_ends_it_and_may_be_repeated(board):
     assert os.getsid(board.process.pid) == board.process.pid != os.getsid(0)
-
-
-def test_stopping_ends_the_board_and_may_be_repeated(board):
     assert answers(board.url)
     board.stop()
     board.stop()
@@ -238,6 +235,7 @@ def test_a_board_that_ignores_the_request_is_stopped_by_force(board, monkeypatch
     assert board.process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.thorough
 def test_the_first_board_leaves_the_default_port_and_the_second_finds_the_next(tmp_path):
     first = start_beside(tmp_path)
     second = start_beside(tmp_path)
@@ -384,6 +382,7 @@ def test_what_is_no_directory_is_one_clear_line(tmp_path):
 # --- before there is a run
 
 
+@pytest.mark.thorough
 def test_a_run_that_begins_later_appears_in_a_board_that_waits(tmp_path):
     logdir = tmp_path / "later" / "runs"
     board = start_beside(logdir, port=0, arguments=["--reload_interval=1"])
