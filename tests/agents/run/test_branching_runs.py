@@ -148,9 +148,13 @@ def test_evaluation_plays_what_the_policy_says(runs):
 
 
 def test_eval_and_status_are_told_by_the_command(runs, capsys):
+    with load_policy(runs["levers"]) as policy:
+        mean = np.mean(evaluate(policy, config(env_id=LEVERS), 2))
     assert main(["eval", str(runs["levers"]), "--episodes", "2"]) == 0
+    assert f"greedy return {mean:.1f} +- " in capsys.readouterr().out
     assert main(["status", str(runs["levers"])]) == 0
-    assert "return" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "finished" in out and "env step 400 of 400" in out
 
 
 def test_an_exported_policy_gives_the_numbers_of_the_env(runs, tmp_path):
