@@ -201,7 +201,9 @@ def test_what_is_not_prepared_says_what_it_needs(lab):
     agent = lab.used()
     with pytest.raises(RlCoreError, match=r'min_weight > 0, or prepared = \["min_weight"\]'):
         agent.hyperparameters["min_weight"] = 1.0
-    assert "min_weight" in lab.config(min_weight=0.5).model_dump()
+    live = lab.agent(min_weight=0.5).hyperparameters
+    live["min_weight"] = 1.0
+    assert live["min_weight"] == 1.0
 
 
 def test_only_these_weights_are_prepared():
