@@ -48,6 +48,7 @@ def run(folder, tests, *arguments):
     return done.returncode, done.stdout
 
 
+@pytest.mark.thorough
 def test_what_there_is_no_time_for_is_told_by_name_and_fails_nothing(tmp_path):
     code, out = run(tmp_path, TESTS, "--budget", "4")
     assert code == 0 and "1 passed, 2 skipped" in out

@@ -139,6 +139,11 @@ MODULES = {
     for name, (page, kind, number) in FILES.items()
 }
 OF_SETTINGS = "results", "wall_clock"
+# Of Stable-Baselines3 and SBX, and of CleanRL.
+OF_PEERS = [
+    {"learning_rate", "train_freq", "target_update_interval", "net_arch"},
+    {"learning_rate", "train_frequency", "target_network_frequency", "hidden"},
+]
 SETTINGS = [b for b in BLOCKS if b.language == "toml" and b.page.startswith(OF_SETTINGS)]
 CONFIGS = [b for b in BLOCKS if b.language == "toml" and b not in SETTINGS]
 SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
@@ -149,6 +154,7 @@ SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 def test_there_are_blocks_of_every_kind():
     assert len(SCRIPTS) == 4 and len(CONFIGS) == 14 and len(SHELL) > 40
+    assert {"env_id" in tomllib.loads(block.text) for block in SETTINGS} == {True, False}
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=title)
@@ -233,8 +239,11 @@ def test_a_config_is_one(block, tmp_path):
 @pytest.mark.parametrize("block", SETTINGS, ids=lambda b: b.page)
 def test_the_settings_of_a_row_are_a_config_or_those_of_a_peer(block, tmp_path):
     (tmp_path / "own.toml").write_text(block.text)
-    if "env_id" in tomllib.loads(block.text):
+    settings = tomllib.loads(block.text)
+    if "env_id" in settings:
         assert read_config(tmp_path / "own.toml") != DqnConfig()
+    else:
+        assert any(of_peer <= settings.keys() for of_peer in OF_PEERS)
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "json"], ids=lambda b: b.page)
@@ -246,6 +255,7 @@ def test_the_command_in_an_assistants_configuration_is_one(block):
 # Commands.
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "pages",
     [

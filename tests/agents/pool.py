@@ -37,12 +37,13 @@ _BYTES_AT_MOST = 2_000_000  # of variables: a larger agent is not kept
 # live values that are looked up among the live values alone.
 _OF_RUNS = (
     "actor_ahead", "actor_alpha", "actor_pace",
-    "checkpoint_keep", "checkpoint_seconds", "checkpoint_steps", "env_id", "env_kwargs",
-    "env_steps", "eval_episodes", "eval_max_steps", "eval_period", "final_eval_episodes",
-    "log_period", "vectorization",
+    "checkpoint_keep", "checkpoint_seconds", "checkpoint_steps", "controller", "controller_args",
+    "controller_period", "env_id", "env_kwargs", "env_steps", "eval_episodes", "eval_max_steps",
+    "eval_period", "final_eval_episodes", "learn_start", "log_period", "vectorization",
 )  # fmt: skip
 _LIVE = (
-    "discount", "epsilon", "huber_delta", "learning_rate", "max_grad_norm", "sync_period", "tau",
+    "discount", "epsilon", "histograms", "huber_delta", "learning_rate", "max_grad_norm",
+    "sync_period", "tau",
 )  # fmt: skip
 # To a class whose annotations somebody has looked at, and to one of which something was copied.
 _ADDED_BY_PYTHON = ("__annotations__", "__slotnames__")

@@ -53,6 +53,7 @@ def life(lab, agent):
     return [*seen, actions, agent.state.digest(), agent.inspect(), agent.state.snapshots]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "settings",
     [
@@ -83,6 +84,7 @@ def test_one_that_is_lent_has_the_values_of_the_config_that_was_asked_for(lendin
     other = {
         "past_states": 2, "discount": 0.5, "epsilon": epsilon, "huber_delta": 0.1, "tau": 0.5,
         "learning_rate": 0.1, "max_grad_norm": 0.5, "sync_period": 3, "env_steps": 9,
+        "learn_start": 20, "histograms": 7, "controller": "copy_when_fit", "controller_period": 50,
     }  # fmt: skip
     agent = lab.agent(**other)
     assert (lending.built, lending.lent_again) == (1, 1) and agent.config == lab.config(**other)

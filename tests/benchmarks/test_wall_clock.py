@@ -183,6 +183,7 @@ def rows_in(tmp_path):
     return {path.name: json.loads(path.read_text()) for path in (tmp_path / "rows").glob("*")}
 
 
+@pytest.mark.thorough
 def test_each_process_leaves_a_row_and_is_not_measured_again(fake, tmp_path):
     assert fake(seeds=2, first_seed=4) == 0
     rows = rows_in(tmp_path)

@@ -79,6 +79,7 @@ def test_a_client_finds_a_run_and_steers_it(runs):
     assert wrong[0] and "cannot do 'dance': there are sync, " in wrong[1] and "\n" not in wrong[1]
 
 
+@pytest.mark.thorough
 def test_a_read_only_server_offers_nothing_that_changes_a_run(runs):
     tools, (answer,) = asked(
         runs, ("do", {"run": "fake-1", "action": "stop"}), options=["--read-only"]
@@ -87,6 +88,7 @@ def test_a_read_only_server_offers_nothing_that_changes_a_run(runs):
     assert answer[0] and read_log(runs / "fake-1/control/log.jsonl") == []
 
 
+@pytest.mark.thorough
 def test_a_problem_in_a_file_is_one_line_and_no_traceback(runs):
     (runs / "fake-1/events.out.tfevents.1").symlink_to("/etc/passwd")
     _, (answer,) = asked(runs, ("curve", {"run": "fake-1", "tag": "learn/loss"}))
@@ -122,6 +124,7 @@ def test_an_assistant_steers_a_real_run_to_its_end(tmp_path):
     assert asked_for == ["learning_rate", "stop"]
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_it_at_once_and_so_does_the_end_of_its_input(tmp_path):
     pytest.importorskip("mcp", reason="mcp is not installed: pip install 'targetnet[mcp]'")
     for end, code in (

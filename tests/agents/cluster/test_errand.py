@@ -193,6 +193,7 @@ def paused_at(files):
     return None
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_paused_stays_paused_where_it_goes_on(begin, monkeypatch, tmp_path):
     files, doomed = ControlFiles(tmp_path / "run"), []
     die_once(monkeypatch, lambda: bool(doomed))
@@ -212,6 +213,7 @@ def test_a_run_that_was_paused_stays_paused_where_it_goes_on(begin, monkeypatch,
     require_whole(tmp_path / "run", last)
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_resumed_after_a_pause_goes_on_elsewhere(begin, monkeypatch, tmp_path):
     files = ControlFiles(tmp_path / "run")
     die_once(monkeypatch, lambda: names_in(files.log) == ["pause", "resume"])
@@ -228,6 +230,7 @@ def test_a_run_that_was_resumed_after_a_pause_goes_on_elsewhere(begin, monkeypat
     require_whole(tmp_path / "run", read_log(files.log)[-1].tick)
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_stopped_ends_at_the_same_step_where_it_goes_on(
     begin, monkeypatch, tmp_path
 ):
@@ -241,6 +244,7 @@ def test_a_run_that_was_stopped_ends_at_the_same_step_where_it_goes_on(
     require_whole(tmp_path / "run", entry.tick)
 
 
+@pytest.mark.thorough
 def test_orders_of_before_the_job_do_not_hold_in_it(begin, monkeypatch, tmp_path):
     files = ControlFiles(tmp_path / "run")
     first, _ = begin(steps=1_000, seconds=0.02)
@@ -262,6 +266,7 @@ def test_orders_of_before_the_job_do_not_hold_in_it(begin, monkeypatch, tmp_path
     require_whole(tmp_path / "run", read_log(files.log)[-1].tick)
 
 
+@pytest.mark.thorough
 def test_letters_that_wait_are_on_a_node_before_its_process_starts(begin, monkeypatch, tmp_path):
     files, seen = ControlFiles(tmp_path / "run"), []
     start = Worker.start
@@ -305,6 +310,7 @@ def test_deaths_with_a_new_checkpoint_in_between_may_be_many(begin, monkeypatch,
     require_whole(tmp_path / "run", 60)
 
 
+@pytest.mark.thorough
 def test_an_interrupt_lets_the_run_save_and_the_same_job_goes_on(begin, tmp_path):
     files = ControlFiles(tmp_path / "run")
     first, _ = begin(steps=10)
@@ -428,6 +434,7 @@ def test_a_process_that_failed_for_the_disk_of_its_node_goes_on_elsewhere(
     require_whole(tmp_path / "run", 30)
 
 
+@pytest.mark.thorough
 def test_a_process_that_failed_where_the_disk_is_full_goes_on_elsewhere(
     begin, scratch, monkeypatch, tmp_path, small_disk
 ):

@@ -337,6 +337,7 @@ def test_ctrl_c_leaves_nothing(run, tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.thorough
 def test_a_run_whose_replay_cannot_be_recorded_says_why(tmp_path):
     rollouts = SHORT | {"rollout": 10, "loss": "squared", "learn_start": 1_000, "learn_period": 4}
     config = DqnConfig(**rollouts | {"num_envs": 4, "batch_size": 20})

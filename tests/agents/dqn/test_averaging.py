@@ -79,6 +79,7 @@ def test_it_goes_back_with_a_rewind(lab):
         np.testing.assert_array_equal(weights, before[name])
 
 
+@pytest.mark.thorough
 def test_a_run_that_averages_is_repeated_bit_for_bit(tmp_path):
     config = DqnConfig(
         env_steps=400, hidden=(8,), batch_size=8, replay_capacity=300, learn_start=50,

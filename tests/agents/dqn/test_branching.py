@@ -183,6 +183,7 @@ def test_the_priority_is_the_sum_of_the_branches_errors(lab):
     assert priority_of(agent) == pytest.approx(np.abs(errors).sum(), rel=1e-4)
 
 
+@pytest.mark.thorough
 def test_a_branch_learns_nothing_from_a_choice_that_was_not_taken(lab):
     """And all that were taken go to the target."""
     agent, action = one_transition(lab, terminated=True, hidden=(), learning_rate=0.05)
@@ -340,6 +341,7 @@ def test_what_goes_together_learns_and_comes_back_bit_for_bit(lab, kind):
     assert twin.state.digest() == first.state.digest()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sizes", [SIZES, pytest.param(EQUAL, marks=pytest.mark.slow)], ids=str)
 def test_a_compiled_phase_is_as_many_single_updates(lab, sizes):
     """Within rounding; XLA may add up in another order."""
@@ -380,6 +382,7 @@ def test_a_random_action_has_all_choices_equally_often(lab, chi_square):
     assert chi_square(np.bincount(flat, minlength=12)) < 40  # 11 degrees: 1 in 30,000
 
 
+@pytest.mark.thorough
 def test_one_coin_decides_for_all_branches(lab):
     """Each number is the best one, or all are by chance."""
     agent = branched(lab, (5, 5, 5, 5), num_envs=20, epsilon=0.5)

@@ -96,6 +96,7 @@ def test_policies_and_exports_have_the_scale_too(runs, tmp_path):
         np.testing.assert_array_equal(session.run("q:0", {"observation:0": every}), wanted)
 
 
+@pytest.mark.thorough
 def test_an_agent_by_itself_divides_by_255_unless_it_is_told_otherwise():
     settings = config()
     ones = np.ones((1, 3), np.uint8)
@@ -105,6 +106,7 @@ def test_an_agent_by_itself_divides_by_255_unless_it_is_told_otherwise():
     assert not np.array_equal(q_of(as_before, ones), q_of(told, ones))
 
 
+@pytest.mark.thorough
 def test_a_run_of_version_0_1_goes_on_as_it_was_begun(tmp_path):
     """Its config has no such key, and its weights are of bytes divided by 255."""
     whole = train(config(byte_scale="255", env_steps=250), tmp_path / "whole")

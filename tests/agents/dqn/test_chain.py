@@ -67,6 +67,7 @@ def test_each_network_regresses_on_the_copy_of_the_one_before(lab, form, double,
     np.testing.assert_allclose(stats.td_error, np.full(8, errors[0]), rtol=1e-4)
 
 
+@pytest.mark.thorough
 def test_the_priority_is_the_mean_over_the_chain(lab):
     agent, action = one_transition(lab, **OWN, prioritized=True, priority_alpha=1.0)
     online, target = disagreeing(lab, agent)
@@ -161,6 +162,7 @@ def test_the_target_of_a_shared_torso_has_heads_alone(lab):
     )
 
 
+@pytest.mark.thorough
 def test_both_periods_are_live(lab):
     agent = lab.filled(**OWN, sync_period=1_000, refresh_period=1_000)
     agent.learn(3)

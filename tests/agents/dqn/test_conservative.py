@@ -73,11 +73,13 @@ def test_at_0_no_operation_is_built_for_it_and_none_when_it_is_set(lab, own_agen
         plain.hyperparameters["cql_weight"] = 0.5
 
 
-def test_it_draws_the_values_of_other_actions_down(lab):
+def test_it_draws_the_values_of_other_actions_down(lab, pool):
     """Of one transition that is learned from again and again, with it and without."""
     gaps = []
     for weight in (0.0, 5.0):
-        agent = lab.agent(discount=0.0, cql_weight=weight, prepared=["cql_weight"])
+        pool.take_back()  # the first one's agent serves again, as good as new
+        agent = lab.agent(discount=0.0, **PREPARED)
+        agent.hyperparameters["cql_weight"] = weight
         (action,) = lab.step(agent, S_TM1, autoreset=True)
         lab.step(agent, S_T, reward=0.0)
         for _ in range(60):

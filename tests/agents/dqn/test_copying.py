@@ -24,6 +24,7 @@ def rows(agent):
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "kind",
     [

@@ -174,9 +174,11 @@ def test_at_0_no_operation_is_built_for_it_and_none_when_it_is_set(lab, own_agen
         plain.hyperparameters["demonstration_bonus"] = 0.5
 
 
-def test_it_teaches_the_action_shown_where_rewards_say_nothing(lab):
+def test_it_teaches_the_action_shown_where_rewards_say_nothing(lab, pool):
     for weight in (0.0, 1.0):
-        agent = lab.agent(**BEGUN, discount=0.0, margin_weight=weight, prepared=["margin_weight"])
+        pool.take_back()  # the first one's agent serves again, as good as new
+        agent = lab.agent(**BEGUN, discount=0.0, **PREPARED)
+        agent.hyperparameters["margin_weight"] = weight
         (action,) = lab.step(agent, S_TM1, autoreset=True)
         lab.step(agent, S_T, reward=0.0)
         for _ in range(100):

@@ -64,10 +64,10 @@ def values(head, weights, observation):
     return outputs(weights, observation, 5 if head == "quantile" else 1).mean(axis=1)
 
 
-def with_one_transition(lab, terminated=False, **settings):
+def with_one_transition(lab, terminated=False, reward=3.0, **settings):
     agent = lab.agent(discount=0.5, learning_rate=1e-12, updates_per_learn=2, **settings)
     (action,) = lab.step(agent, S_TM1, autoreset=True, epsilon=1.0)
-    lab.step(agent, S_T, reward=3.0, terminated=terminated)
+    lab.step(agent, S_T, reward=reward, terminated=terminated)
     return agent, action
 
 
@@ -110,6 +110,7 @@ def every_choice(*fast):
 
 
 # Of a scalar head tests/agents/dqn/test_update.py has it, and what follows too.
+@pytest.mark.cases(1)
 @every_choice("categorical", "quantile")
 @pytest.mark.parametrize(
     "updates", [1, pytest.param(2, marks=pytest.mark.slow)], ids=["single", "fused"]
@@ -141,6 +142,7 @@ def test_a_terminated_transition_is_worth_its_reward_alone(lab, head):
     assert not np.allclose(before, after)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("head", slower(["scalar", "categorical", "quantile"], "categorical"))
 def test_averaged_targets_are_the_mean_over_the_copies(lab, head):
     """The greedy action too is that of the mean, not of any one copy."""
@@ -209,6 +211,7 @@ def test_a_distributions_loss_goes_down(lab, head):
     assert last.loss < first.loss and abs(last.td_error.mean()) < 0.3 < abs(first.td_error.mean())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("variant", slower(VARIANTS, "prioritized"))
 def test_the_same_seed_is_the_same_digest_and_so_is_what_is_restored(lab, variant):
     def learned(seed):
@@ -368,6 +371,7 @@ def masked_step(agent, observation, legal, **how):
     )
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "settings",
     [{}, {"boltzmann": True}, pytest.param({"noisy": True}, marks=pytest.mark.slow)],

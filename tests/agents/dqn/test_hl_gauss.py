@@ -47,6 +47,7 @@ def test_the_target_is_that_of_q_learning_and_the_loss_a_histogram_around_it(lab
         assert stats.loss == pytest.approx(loss_around(target, p, sigma), rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_with_double_the_online_network_chooses_and_the_target_evaluates(lab):
     agent, action = with_one_transition(lab, double=True, **BINS)
     weights = next(
@@ -60,6 +61,7 @@ def test_with_double_the_online_network_chooses_and_the_target_evaluates(lab):
     np.testing.assert_allclose(stats.td_error, np.full(8, td_error), rtol=1e-3)
 
 
+@pytest.mark.thorough
 def test_munchausens_target_is_a_number_too(lab):
     settings = {"munchausen": True, "munchausen_temperature": 2.0, "munchausen_clip": -3.0}
     agent, action = with_one_transition(lab, **BINS, **settings)
@@ -73,6 +75,7 @@ def test_munchausens_target_is_a_number_too(lab):
     np.testing.assert_allclose(stats.td_error, np.full(8, wanted), rtol=1e-3)
 
 
+@pytest.mark.thorough
 def test_weights_that_hold_a_target_still_act_on_the_number(lab):
     names = ["min_weight", "functional_weight"]
     agent, action = with_one_transition(lab, prepared=names, **BINS)
@@ -88,13 +91,14 @@ def test_weights_that_hold_a_target_still_act_on_the_number(lab):
 
 
 def test_a_target_beyond_the_bins_is_at_their_edge(lab):
-    agent, action = with_one_transition(lab, **BINS | {"v_min": -1.0, "v_max": 1.0})
+    agent, action = with_one_transition(lab, reward=300.0, **BINS)
     weights = scatter(lab, agent)
     p = probabilities(weights["online"], S_TM1)[action]
-    stats = agent.learn(stats=True)  # 3 + ... is above 1
-    np.testing.assert_allclose(stats.td_error, np.full(8, 1.0 - p @ CENTRES / 20), rtol=1e-3)
+    stats = agent.learn(stats=True)  # 300 + ... is above 20
+    np.testing.assert_allclose(stats.td_error, np.full(8, 20.0 - p @ CENTRES), rtol=1e-3)
 
 
+@pytest.mark.thorough
 def test_priorities_are_absolute_td_errors(lab):
     """Not the loss: a cross-entropy is above 0 even where there is nothing left to learn."""
     agent, action = with_one_transition(lab, prioritized=True, **BINS)

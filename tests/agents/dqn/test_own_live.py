@@ -207,6 +207,7 @@ def halfway(agent, tick):
 SLOW = ("fused", "concurrent", "compiled")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "loop", [pytest.param(x, marks=pytest.mark.slow if x in SLOW else ()) for x in LOOPS]
 )

@@ -41,15 +41,19 @@ def population(configs, **how):
     "kind", ["scalar", *(pytest.param(kind, marks=pytest.mark.slow) for kind in [*KINDS][1:])]
 )
 def test_members_have_the_bits_that_they_have_alone(kind):
-    """They alternate at every call, and the graph stays what it is."""
+    """First weights too; they alternate at every call, and the graph stays what it is."""
     several = configs(kind, past_states=1)
     all_of = population(several)
+    all_alone = [made(config) for config in several]
+    for alone, member in zip(all_alone, all_of.members, strict=True):
+        for name, value in alone.state.weights().items():
+            np.testing.assert_array_equal(member.state.weights()[name], value)
+        assert member.inspect().divergence == 0
     graph = all_of.members[0].engine.graph
     operations = len(graph.get_operations())
     pairs = itertools.zip_longest(*map(training, all_of.members))
     seen = [np.concatenate(of) for of in zip(*pairs, strict=True)]
-    for config, member, of_member in zip(several, all_of.members, seen, strict=True):
-        alone = made(config)
+    for alone, member, of_member in zip(all_alone, all_of.members, seen, strict=True):
         np.testing.assert_array_equal(of_member, train(alone))
         ours, its = member.state.read().variables, alone.state.read().variables
         assert ours.keys() == its.keys()
@@ -74,18 +78,6 @@ def test_members_of_one_update_and_of_many_share_a_graph():
         alone = made(config)
         np.testing.assert_array_equal(train(member), train(alone))
         assert member.state.digest() == alone.state.digest()
-        alone.close()
-    all_of.close()
-
-
-def test_first_weights_are_those_of_each_members_seed():
-    several = configs("scalar")
-    all_of = population(several)
-    for config, member in zip(several, all_of.members, strict=True):
-        alone = made(config)
-        for name, value in alone.state.weights().items():
-            np.testing.assert_array_equal(member.state.weights()[name], value)
-        assert member.inspect().divergence == 0
         alone.close()
     all_of.close()
 
@@ -229,6 +221,7 @@ def in_turns(members, do):
     return turns.all([functools.partial(do, member) for member in members])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "more",
     [

@@ -199,6 +199,7 @@ def test_acting_remembers_each_episode_and_stores_what_it_remembered(lab, kind):
     np.testing.assert_array_equal(agent.greedy(shown), first)
 
 
+@pytest.mark.thorough
 def test_a_rewind_leaves_the_running_episodes_alone(lab):
     agent = filled(lab, past_states=2)
     agent.state.snapshot()
@@ -283,6 +284,7 @@ def test_actions_of_several_numbers_remember_too(lab):
     assert rows["action"].shape == (5, N, 2) and rows["state"].shape == (5, N, UNITS)
 
 
+@pytest.mark.thorough
 def test_units_of_the_head_are_scored_by_what_was_remembered(lab):
     """As if each row began an episode, units that depend on memory would look dormant."""
     agent = filled(lab, head_hidden=(UNITS,), recurrent="gru")

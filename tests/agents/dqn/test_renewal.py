@@ -282,27 +282,28 @@ NETWORKS = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
-    "kind", ["rainbow", "implicit", pytest.param("quantile", marks=pytest.mark.slow)]
+    "kind", ["implicit", "rainbow", pytest.param("quantile", marks=pytest.mark.slow)]
 )
 def test_every_head_can_be_reset_perturbed_and_recycled(kind):
     agent = made(configs("scalar", **NETWORKS[kind])[0])
     fresh = learned(agent)
     train(agent, 8)
     operations = len(agent.engine.graph.get_operations())
-    before = learned(agent)
     assert agent.renewal.recycle(1e9) == (units := agent.renewal.recycle(1e9))
     assert units.dormant == units.units > 0  # all of them: what leads from a unit is 0
     now = agent.state.weights()
     last = [name for name in now if name.endswith(("/q/w", "/v/w", "/a/w"))]
     assert last and not any(now[name].any() for name in last)
     agent.renewal.perturb(0.5)
+    before = learned(agent)
     agent.renewal.reset("all")
     assert len(agent.engine.graph.get_operations()) == operations
     for name, value in learned(agent).items():
         if name.startswith("online/") and not is_adam(name):
             assert not np.array_equal(value, before[name]) or np.all(value == value.flat[0]), name
-            np.testing.assert_allclose(abs(value).max(), abs(fresh[name]).max(), rtol=0.6)
+            np.testing.assert_allclose(abs(value).max(), abs(fresh[name]).max(), rtol=0.4)
     train(agent, 8)
 
 

@@ -67,6 +67,7 @@ def test_the_replay_stores_what_the_env_paid():
     assert stored(agent) == [float((i + 1) % 5 - 1) for i in range(29)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("n_step", "xla"),
     [(3, False), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, True), (3, True)])],
@@ -121,6 +122,7 @@ def test_a_checkpoint_that_holds_scaled_rewards_is_read_as_what_was_paid(tmp_pat
     assert again.state.digest() == agent.state.digest()
 
 
+@pytest.mark.thorough
 def test_a_steered_scale_is_resumed_and_evaluations_are_raw(tmp_path):
     settings = {
         "env_steps": 300, "hidden": (8,), "batch_size": 8, "learn_start": 20, "xla": False,

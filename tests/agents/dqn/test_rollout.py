@@ -167,6 +167,7 @@ def test_there_is_no_target_network(lab):
         lab.used().hyperparameters["q_lambda"] = 0.5
 
 
+@pytest.mark.thorough
 def test_a_rewind_and_a_restored_state_go_on_as_before(lab):
     agent = filled(lab, epochs=2, batch_size=6, past_states=2)
     agent.learn(8)
@@ -191,6 +192,7 @@ def test_a_rewind_and_a_restored_state_go_on_as_before(lab):
     assert lab.operations(agent) == operations
 
 
+@pytest.mark.thorough
 def test_looking_at_gradients_changes_nothing(lab):
     """They are of the next update's batch, which would begin a new pass."""
     agent, twin = filled(lab, batch_size=6), filled(lab, batch_size=6)

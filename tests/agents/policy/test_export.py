@@ -94,6 +94,7 @@ def agent_actions(run, observations, *, averaged):
     return agent.greedy(observations)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("to", "averaged"),
     [
@@ -175,6 +176,7 @@ HEADS = {
 WITHOUT_REPLAY = ("learn_start", "replay_capacity")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "head",
     [pytest.param(h, marks=() if h in ("quantile", "heads") else pytest.mark.slow) for h in HEADS],
@@ -232,10 +234,14 @@ def test_safetensors_are_the_weights_by_name(trained, tmp_path):
 
 
 def test_the_best_weights_are_those_of_the_best_evaluation(trained):
-    best = read(RunDir.open(trained), best=True).weights
+    best = read(RunDir.open(trained), best=True)
+    checkpoint = CheckpointStore(trained / "checkpoints").best()
+    assert best.env_step == checkpoint.host["loop"]["env_step"]
     end = RunDir.open(trained).load_weights()
-    assert best.keys() == end.keys()
-    assert any((best[name] != end[name]).any() for name in end)
+    assert best.weights.keys() == end.keys()
+    for name, value in best.weights.items():
+        np.testing.assert_array_equal(value, checkpoint.variables[f"online/{name}"])
+    assert any((best.weights[name] != end[name]).any() for name in end)
 
 
 def test_a_run_that_was_killed_gives_the_weights_of_its_last_checkpoint(trained, tmp_path):

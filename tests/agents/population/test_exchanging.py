@@ -195,6 +195,7 @@ def test_so_is_each_member_and_a_repeat_that_was_kept(trained, tmp_path):
     assert all(of.identical for of in repeat_population(tmp_path / "again").values())
 
 
+@pytest.mark.thorough
 def test_a_repeat_that_differs_says_so(trained, tmp_path, capsys):
     """As where a live value was another one after an exchange."""
     run = tmp_path / "run"
@@ -217,6 +218,7 @@ class Killed(BaseException):
     """The process was killed."""
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "moment",
     [
@@ -257,6 +259,7 @@ def test_an_exchange_that_was_cut_off_is_made_once(trained, tmp_path, moment):
         assert changes(run, of) == changes(trained[0], of)
 
 
+@pytest.mark.thorough
 def test_members_go_on_from_checkpoints_before_and_after_an_exchange(trained, tmp_path):
     """One has lost its later checkpoints, and takes what it had copied from its file."""
     run = tmp_path / "run"

@@ -109,6 +109,7 @@ def test_a_kept_seed_of_another_config_is_refused_before_anything_is_trained():
     assert not Path("results/runs/good/1").exists()
 
 
+@pytest.mark.thorough
 def test_seeds_of_one_process_are_members_of_a_population():
     assert results("good.toml", "--seeds", 5, "--together", 2, "--jobs", 1) == 0
     (row,) = rows()
@@ -167,6 +168,7 @@ def test_where_nothing_could_be_trained_there_is_no_page(monkeypatch):
     assert not Path("results/results.md").exists()
 
 
+@pytest.mark.thorough
 def test_the_peer_is_trained_where_it_has_settings_and_its_finished_seeds_are_kept(peer_python):
     arguments = ["good.toml", "lake.toml", "--seeds", 2, "--peer", "sb3"]
     assert results(*arguments, "--peer-python", peer_python) == 0
@@ -228,6 +230,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.thorough
 def test_after_ctrl_c_every_child_saves_once_and_the_next_call_goes_on(trainer):
     driver = [sys.executable, "-c", DRIVER, " ".join(trainer)]
     arguments = ["slow.toml", "--seeds", "3", "--jobs", "2"]

@@ -41,13 +41,13 @@ SHORT = {
     "checkpoint_steps": 130,
 }
 KINDS = {
+    "concurrent, masks": {"loop": "concurrent", "learn_period": 16, "env_id": LEVERS},
     "one env": {"prioritized": True, "dueling": True, "head_hidden": (6,)},
     "bits, three envs": {"num_envs": 3, "env_kwargs": {"binary": True}, "double": True},
     "masks": {"env_id": LEVERS, "num_envs": 2, "n_step": 3},
     "waiting rows": {"learn_period": 8, "updates_per_learn": 4, "frame_stack": 2},
     "masks in processes": {"env_id": LEVERS, "num_envs": 2, "vectorization": "async"},
     "concurrent": {"loop": "concurrent", "learn_period": 16, "updates_per_learn": 8},
-    "concurrent, masks": {"loop": "concurrent", "learn_period": 16, "env_id": LEVERS},
     "actors": {"loop": "remote", "actors": 2, "actor_steps": 8, "dueling": True},
     "actors, masks": {"loop": "remote", "actors": 2, "actor_steps": 8, "env_id": LEVERS},
 }  # fmt: skip
@@ -57,9 +57,10 @@ def config(**settings):
     return DqnConfig(**(SHORT | settings))
 
 
-FAST = ("one env", "concurrent, masks")
+FAST = ("concurrent, masks", "one env")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "kind", [k if k in FAST else pytest.param(k, marks=pytest.mark.slow) for k in KINDS]
 )
@@ -147,9 +148,13 @@ def test_evaluation_plays_what_the_policy_says(runs):
 
 
 def test_eval_and_status_are_told_by_the_command(runs, capsys):
+    with load_policy(runs["levers"]) as policy:
+        mean = np.mean(evaluate(policy, config(env_id=LEVERS), 2))
     assert main(["eval", str(runs["levers"]), "--episodes", "2"]) == 0
+    assert f"greedy return {mean:.1f} +- " in capsys.readouterr().out
     assert main(["status", str(runs["levers"])]) == 0
-    assert "return" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "finished" in out and "env step 400 of 400" in out
 
 
 def test_an_exported_policy_gives_the_numbers_of_the_env(runs, tmp_path):

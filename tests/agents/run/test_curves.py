@@ -177,7 +177,7 @@ def histograms(run):
     return found
 
 
-OFTEN = {"histograms": 100, "prioritized": True, "checkpoint_steps": 120}
+OFTEN = {"histograms": 100, "checkpoint_steps": 120}
 
 
 @pytest.fixture(scope="module")
@@ -221,10 +221,13 @@ def test_histograms_stand_at_multiples_of_their_period_and_after_a_kill_each_is_
     assert histograms(tmp_path / "run") == found
 
 
-def test_a_run_with_histograms_has_the_bits_of_one_without(watched, tmp_path):
-    without = train(changed(**(OFTEN | {"histograms": 0})), tmp_path / "run")
-    assert without.digest == watched.digest and not histograms(without.run)
-    states = [RunDir.open(run.run).load_digest() for run in (watched, without)]
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("more", [{}, {"prioritized": True}], ids=["uniform", "prioritized"])
+def test_a_run_with_histograms_has_the_bits_of_one_without(watched, tmp_path, more):
+    with_them = train(changed(**OFTEN, **more), tmp_path / "with") if more else watched
+    without = train(changed(**(OFTEN | {"histograms": 0} | more)), tmp_path / "run")
+    assert without.digest == with_them.digest and not histograms(without.run)
+    states = [RunDir.open(run.run).load_digest() for run in (with_them, without)]
     assert states[0] == states[1]
 
 
@@ -266,6 +269,7 @@ def test_histograms_come_at_their_period_also_where_a_tick_is_longer_than_that_o
     reporter.close()
 
 
+@pytest.mark.thorough
 def test_a_live_value_of_ones_own_may_be_called_copy(tmp_path):
     """As the action of population-based training, whose value names a member."""
 

@@ -166,7 +166,7 @@ def test_a_resume_takes_no_other_dataset_and_none_where_there_was_none(data, tmp
         resume(tmp_path / "without", changes={"begin_with": str(data)})
 
 
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_a_recorded_replay_has_the_runs_own_episodes_alone(data, tmp_path, num_envs):
     """As a run without demonstrations, and without learning, that does the same."""
@@ -184,6 +184,7 @@ def test_a_recorded_replay_has_the_runs_own_episodes_alone(data, tmp_path, num_e
         np.testing.assert_array_equal(one.actions, other.actions)
 
 
+@pytest.mark.thorough
 def test_a_replay_that_has_gone_around_is_recorded_without_demonstrations_too(data, tmp_path):
     steps = 320
     capacity = read_steps(data) + steps

@@ -98,6 +98,7 @@ def test_the_update_that_diverges_is_not_made_and_all_is_as_after_the_one_before
     assert (agent.learner.target_age, agent.learner.freeze.position) == (age, position)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "settings",
     [
@@ -196,6 +197,7 @@ def until_it_diverges(loop, **settings):
     return agent, state, ticks, caught.value
 
 
+@pytest.mark.thorough
 def test_the_compiled_loop_stops_within_the_time_step():
     freeze = ({"exempt": ("head",), "updates": 3}, {"exempt": ("torso",), "updates": 4})
     agent, state, ticks, error = until_it_diverges("compiled", chunk=60, freeze=freeze)

@@ -124,6 +124,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("loop", "fault"),
     [

@@ -79,6 +79,7 @@ def test_each_part_has_a_torso_of_its_own(pictured):
     }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_it_resumes_and_replays(pictured, tmp_path):
     longer = tmp_path / "longer"
     whole = train(config("with_picture", network="minatar", env_steps=600), longer, console=None)
@@ -107,6 +108,7 @@ def test_a_loaded_policy_takes_observations_as_the_env_gives_them(pictured):
             policy(seen[0] | {"camera": np.zeros((3, 3, 2), np.uint8)})
 
 
+@pytest.mark.thorough
 def test_an_exported_policy_has_an_input_for_each_part(pictured, tmp_path):
     out = export(pictured.run, "tflite", tmp_path / "out")
     described = json.loads((out / "policy.json").read_text())
@@ -148,6 +150,7 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(settings, line, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.thorough
 def test_actors_deliver_parts_too(tmp_path):
     of = config("in_two", loop="remote", actors=2, actor_steps=8)
     run = train(of, tmp_path / "run", console=None, ray="off").run

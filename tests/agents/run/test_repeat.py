@@ -89,6 +89,7 @@ def write_entries(run, lines):
 FAST = ("prioritized",)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "settings",
     [

@@ -145,6 +145,7 @@ FAST = (
 )
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("kind", "count"),
     [
@@ -275,6 +276,25 @@ def test_a_finished_run_goes_on_when_it_is_made_longer(folder, whole):
     assert curves(longer.run) == curves(straight.run)
 
 
+@pytest.mark.parametrize("kind", ["concurrent", "in the graph"])
+def test_a_finished_run_that_was_made_longer_resumes_exactly_in_every_loop(
+    kind, tmp_path, pool, none_left_out
+):
+    """Its last phase or chunk was cut at the old end."""
+    settings = KINDS[kind] | {"eval_period": 10_000, "checkpoint_steps": 90}
+    longer = config(**settings, env_steps=700)
+    train(config(**settings, env_steps=333), tmp_path / "straight")
+    shutil.copytree(tmp_path / "straight", tmp_path / "broken")
+    straight = resume(tmp_path / "straight", longer)
+    pool.take_back()
+    with pytest.raises(Crash):
+        resume(tmp_path / "broken", longer, on_tick=crash_at(590))
+    assert CheckpointStore(tmp_path / "broken/checkpoints").latest().host["loop"]["env_step"] > 333
+    broken = resume(tmp_path / "broken")
+    assert (broken.digest, broken.env_steps) == (straight.digest, 700)
+    assert broken.returns == straight.returns
+
+
 def test_the_best_checkpoint_is_the_one_of_the_best_evaluation(whole):
     best = CheckpointStore(whole.run / "checkpoints").best()
     points = dict(curves(whole.run)["evaluation/return"])
@@ -346,6 +366,40 @@ def test_the_target_is_neither_synced_nor_stale_after_a_resume(folder):
     )
 
 
+class Presses(gym.Wrapper):
+    """Ctrl-C, twice, in its next step."""
+
+    now = False
+
+    def step(self, action):
+        if Presses.now:
+            Presses.now = False
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+        return self.env.step(action)
+
+
+def test_a_second_ctrl_c_ends_the_run_without_a_checkpoint_and_it_goes_on(folder, whole):
+    run, seen = folder / "pressed", []
+
+    def watch(agent, tick):
+        steer(agent, tick)
+        seen.append(tick.env_step)
+        Presses.now = tick.env_step == 700
+
+    gym.register("Presses-v0", lambda **k: Presses(gym.make("CartPole-v1", **k)))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train(config(env_id="Presses-v0"), run, on_tick=watch)
+        assert seen[-1] == 700
+        newest = CheckpointStore(run / "checkpoints").latest().host["loop"]["env_step"]
+        assert newest < 700  # one that was due, not that of the first Ctrl-C
+        assert resume(run, on_tick=steer).digest == whole.digest
+    finally:
+        Presses.now = False
+        gym.registry.pop("Presses-v0")
+
+
 # What is not exact is said.
 
 
@@ -373,34 +427,53 @@ def resumed_words(run, **how):
     return outcome, console.export_text()
 
 
+def require_other_bits_from(run, checkpoint):
+    """What was learned until there was kept, and a replay differs from there on."""
+    learned = json.loads((run / "digest.json").read_text())["update"]
+    assert learned > checkpoint.variables["counters/updates"] > 0
+    told = repeat(run)
+    assert not told.identical and told.first_difference == checkpoint.host["loop"]["env_step"]
+
+
 def test_an_env_that_does_not_come_back_the_same_is_named_and_begins_a_new_episode(folder):
-    run = folder / "forgetful"
+    run, Forgetful.count = folder / "forgetful", 0
     with pytest.raises(Crash):
         settings = {"env_id": "Forgetful-v0", "num_envs": 2, "env_steps": 500}
         train(config(**settings), run, on_tick=crash_at(377))
+    begun = CheckpointStore(run / "checkpoints").latest()
     outcome, said = resumed_words(run)
     assert "env 0 (Forgetful-v0) gave other results when episode" in said
     assert "env 1 (Forgetful-v0) gave other results when episode" in said
     assert "not the same bits from here on" in said
     assert outcome.env_steps >= 500
+    Forgetful.count = 0
+    require_other_bits_from(run, begun)
 
 
 def test_an_env_that_comes_back_the_same_is_not_complained_of(folder, none_left_out):
     with pytest.raises(Crash):
         train(config(), folder / "quiet", on_tick=crash_at(777, steer))
     _, said = resumed_words(folder / "quiet")
-    assert "did not come back" not in said and "not the same bits" not in said
+    assert "gave other results" not in said and "not the same bits" not in said
     assert "resumed at env step 6" in said
 
 
 def test_a_vector_env_of_its_own_is_said_not_to_come_back(folder):
     run = folder / "vector"
-    settings = {"vectorization": "vector_entry_point", "num_envs": 4, "env_steps": 500}
+    settings = {
+        "vectorization": "vector_entry_point", "num_envs": 4, "env_steps": 500,
+        "replay_capacity": 800,
+    }  # fmt: skip
     with pytest.raises(Crash):
         train(config(**settings), run, on_tick=crash_at(377))
-    outcome, said = resumed_words(run)
+    begun, agents = CheckpointStore(run / "checkpoints").latest(), []
+    outcome, said = resumed_words(run, on_tick=lambda agent, tick: agents.append(agent))
     assert "a vector env cannot be restored (CartPole-v1)" in said
     assert outcome.env_steps >= 500
+    # They begin anew with the seed that the run began with.
+    first, again = (agents[0].state.contents.time_steps(t, t + 1) for t in (0, begun.tick))
+    np.testing.assert_array_equal(again["observation"], first["observation"])
+    require_other_bits_from(run, begun)
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_gives_the_same_run(folder, whole):
@@ -536,8 +609,9 @@ def test_a_disk_that_is_full_for_a_while_costs_a_run_nothing_but_checkpoints(sma
     assert curves(disk / "run") == curves(straight.run)
     assert answered(disk / "run") == answered(straight.run)
     assert repeat(disk / "run").identical
-    assert heartbeats[0] < 500 and text.count("cannot write") >= 1
-    assert text.count("state.json: No space left") <= 1
+    assert heartbeats[0] < 500
+    told = re.findall(r"cannot write (\S+): .*; the run goes on and will try again", text)
+    assert told and len(set(told)) == len(told)  # of each file once
 
 
 def test_an_episode_that_ended_just_before_an_exception_is_in_the_curve(folder):

@@ -102,6 +102,7 @@ def test_play_says_which_were_cut(trained, capsys, tmp_path):
     assert lines[2] == "mean return -40.0; 2 cut after 40 env steps"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["eval", pytest.param("play", marks=pytest.mark.slow)])
 def test_ctrl_c_ends_it_in_one_line_with_code_130(trained, folder, command, tmp_path):
     config = RunDir.open(trained).config()

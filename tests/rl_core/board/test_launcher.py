@@ -219,11 +219,8 @@ def board(tmp_path, monkeypatch):
     board.stop()
 
 
-def test_ctrl_c_in_the_training_terminal_does_not_reach_the_board(board):
+def test_it_is_out_of_ctrl_cs_reach_and_stopping_ends_it_and_may_be_repeated(board):
     assert os.getsid(board.process.pid) == board.process.pid != os.getsid(0)
-
-
-def test_stopping_ends_the_board_and_may_be_repeated(board):
     assert answers(board.url)
     board.stop()
     board.stop()
@@ -238,6 +235,7 @@ def test_a_board_that_ignores_the_request_is_stopped_by_force(board, monkeypatch
     assert board.process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.thorough
 def test_the_first_board_leaves_the_default_port_and_the_second_finds_the_next(tmp_path):
     first = start_beside(tmp_path)
     second = start_beside(tmp_path)
@@ -320,12 +318,13 @@ def test_ctrl_c_ends_the_foreground_quietly_and_only_the_address_was_said(tmp_pa
     assert (process.returncode, stdout, stderr) == (0, "", "")
 
 
-def test_ctrl_c_while_the_board_is_starting_is_quiet_too(tmp_path, monkeypatch):
+def test_ctrl_c_while_the_board_is_starting_is_quiet_too(tmp_path, monkeypatch, capfd):
     def interrupted(argv):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(launcher, "_configured", interrupted)
-    assert serve(tmp_path, full=True) is None  # and raises nothing
+    serve(tmp_path, full=True)
+    assert capfd.readouterr() == ("", "")
 
 
 @contextlib.contextmanager
@@ -384,6 +383,7 @@ def test_what_is_no_directory_is_one_clear_line(tmp_path):
 # --- before there is a run
 
 
+@pytest.mark.thorough
 def test_a_run_that_begins_later_appears_in_a_board_that_waits(tmp_path):
     logdir = tmp_path / "later" / "runs"
     board = start_beside(logdir, port=0, arguments=["--reload_interval=1"])
@@ -423,7 +423,7 @@ def test_full_leaves_tensorflow_in(tmp_path, monkeypatch):
     program = types.SimpleNamespace(main=lambda: tape.append("serve"))
     monkeypatch.setattr(launcher, "_leave_out_tensorflow", lambda: tape.append("leave out"))
     monkeypatch.setattr(launcher, "_configured", lambda argv: program)
-    assert serve(tmp_path, full=True) is None  # and raises nothing
+    serve(tmp_path, full=True)
     serve(tmp_path)
     assert tape == ["serve", "leave out", "serve"]
 

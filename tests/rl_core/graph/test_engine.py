@@ -151,6 +151,7 @@ def test_there_are_as_many_threads_as_were_asked_for_not_one_for_each_core(proce
     assert many - few == 40
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("threads", "more"),
     [(41, ""), pytest.param(1, [*WIDTHS][1], marks=pytest.mark.slow)],

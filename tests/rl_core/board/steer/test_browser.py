@@ -58,6 +58,7 @@ def test_a_refusal_is_shown_in_its_place_and_nothing_changes(tab, run):
     assert tab.knob("tau", "input[type=text]").get_attribute("value") in ("1", "0.5")
 
 
+@pytest.mark.thorough
 def test_an_action_on_the_weights_asks_for_its_block_and_number(tab, run):
     form = "form[aria-label='action on the weights']"
     before = len(read_log(run.log))
@@ -86,6 +87,7 @@ def test_an_action_on_the_weights_asks_for_its_block_and_number(tab, run):
     assert asked == [("perturb", "0.5 torso", "board", True), ("reset", "head", "board", True)]
 
 
+@pytest.mark.thorough
 def test_everything_can_be_done_with_the_keyboard(tab, run):
     before = len(read_log(run.log))
     tab.write("sync_period", "100\ue013\n")  # 100, then up to the next round number
@@ -100,6 +102,7 @@ def test_everything_can_be_done_with_the_keyboard(tab, run):
     assert ("head" in read_log(run.log)[before + 1].new) is not checked
 
 
+@pytest.mark.thorough
 def test_the_slider_steps_through_round_numbers(tab):
     slider = tab.knob("sync_period", "input[type=range]")
     tab.browser.execute_script(
@@ -113,6 +116,7 @@ def test_the_slider_steps_through_round_numbers(tab):
     assert stepped.strip("0") in ("1", "2", "5") and float(stepped) > value
 
 
+@pytest.mark.thorough
 def test_buttons_pause_and_resume(tab, run):
     before = len(read_log(run.log))
     button = tab.one("[data-action=pause]")
@@ -123,6 +127,7 @@ def test_buttons_pause_and_resume(tab, run):
     assert [entry.name for entry in read_log(run.log)[before:]] == ["pause", "resume"]
 
 
+@pytest.mark.thorough
 def test_stop_asks_once_more(tab, run, nothing_arrives):
     button = tab.one("[data-action=stop]")
     button.click()
@@ -130,6 +135,7 @@ def test_stop_asks_once_more(tab, run, nothing_arrives):
     until(lambda: button.text == "Stop")
 
 
+@pytest.mark.thorough
 def test_a_touched_field_is_not_written_over_by_the_next_poll(tab):
     tab.write("sync_period", "77")
     time.sleep(2.2)
@@ -137,6 +143,7 @@ def test_a_touched_field_is_not_written_over_by_the_next_poll(tab):
     assert tab.knob("sync_period", ".apply").is_enabled()
 
 
+@pytest.mark.thorough
 def test_it_is_as_dark_as_tensorboard(tab):
     def back():
         return tab.browser.execute_script("return getComputedStyle(document.body).backgroundColor")
@@ -146,7 +153,7 @@ def test_it_is_as_dark_as_tensorboard(tab):
     until(lambda: back() != "rgb(255, 255, 255)")
 
 
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [600, 1280])
 def test_nothing_sticks_out_sideways(tab, width):
     tab.browser.switch_to.default_content()
@@ -158,12 +165,14 @@ def test_nothing_sticks_out_sideways(tab, width):
     assert sizes[0] <= sizes[1]
 
 
+@pytest.mark.thorough
 def test_nothing_goes_wrong_on_the_console(tab):
     time.sleep(1.5)
     ours = [m for m in tab.browser.get_log("browser") if "plugin/steer" in m["message"]]
     assert ours == []
 
 
+@pytest.mark.thorough
 def test_several_changes_are_applied_together_and_in_order(tab, run):
     before = len(read_log(run.log))
     tab.write("tau", "0.25")
@@ -178,6 +187,7 @@ def test_several_changes_are_applied_together_and_in_order(tab, run):
     assert not tab.one(".bar").is_displayed()
 
 
+@pytest.mark.thorough
 def test_several_changes_of_which_one_is_no_number_are_not_sent(tab, nothing_arrives):
     tab.write("tau", "0.125")
     tab.write("sync_period", "often")
@@ -189,7 +199,7 @@ def test_several_changes_of_which_one_is_no_number_are_not_sent(tab, nothing_arr
     assert tab.knob("sync_period", "input[type=text]").get_attribute("value") != "often"
 
 
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "value"), [("sync_period", 1_234_567), ("tau", 0.987654321)])
 def test_a_value_of_many_digits_is_no_change_until_somebody_touches_it(tab, run, name, value):
     RunClient(run.run).set(name, value)
@@ -203,6 +213,7 @@ def test_a_value_of_many_digits_is_no_change_until_somebody_touches_it(tab, run,
     assert not tab.knob(name, ".apply").is_enabled()
 
 
+@pytest.mark.thorough
 def test_a_schedule_is_shown_also_where_it_is_overridden(tab, run):
     RunClient(run.run).set("epsilon", "auto")
     schedule = "linear from 1 to 0.1 over env steps 0 to 1,000,000,000"
@@ -224,6 +235,7 @@ def other_run(logdir):
     shutil.rmtree(run.parent)
 
 
+@pytest.mark.thorough
 def test_a_command_that_a_killed_run_never_answered_does_not_stay_pending(
     browser, board, other_run
 ):
@@ -238,6 +250,7 @@ def test_a_command_that_a_killed_run_never_answered_does_not_stay_pending(
     assert not any(button.is_enabled() for button in tab.all(STEERING))
 
 
+@pytest.mark.thorough
 def test_what_a_board_that_is_gone_has_shown_can_be_read_and_not_set(
     browser, start_board, logdir, nothing_arrives
 ):
@@ -264,6 +277,7 @@ def test_a_page_goes_on_when_tensorboard_was_started_again(browser, start_board,
     assert read_log(run.log)[before].new == 88
 
 
+@pytest.mark.thorough
 def test_a_directory_without_runs_says_how_to_start_one(browser, start_board, tmp_path):
     board = start_board(tmp_path)
     browser.get(f"{board.url}/data/plugin_entry.html?name=steer")
@@ -275,6 +289,7 @@ def test_a_directory_without_runs_says_how_to_start_one(browser, start_board, tm
 # Parts of the page, called by themselves.
 
 
+@pytest.mark.thorough
 def test_a_curve_stays_small_and_whole_however_long_the_page_is_open(tab):
     size, first, last = called(tab, "curve.js", """
         const curve = new m.Curve();
@@ -287,6 +302,7 @@ def test_a_curve_stays_small_and_whole_however_long_the_page_is_open(tab):
     assert (first, last) == (0, 299_999)
 
 
+@pytest.mark.thorough
 def test_points_that_are_no_numbers_are_left_out(tab):
     script = """
         const curve = new m.Curve();
@@ -296,6 +312,7 @@ def test_points_that_are_no_numbers_are_left_out(tab):
     assert called(tab, "curve.js", script) == [False, True, False, 1]
 
 
+@pytest.mark.thorough
 def test_an_answer_counts_before_and_after_it_is_waited_for(tab):
     script = """
         const answers = new m.Answers();

@@ -80,6 +80,7 @@ def test_a_change_lands_once_on_each_member_and_every_answer_is_listed(tab, crow
     assert (new["m00"][0].who, new["m00"][0].new) == ("board", 41)
 
 
+@pytest.mark.thorough
 def test_where_members_differ_the_page_shows_a_range_and_leaves_the_field_empty(tab, crowd):
     until(lambda: tab.knob("exempt", ".now").text == "none")
     RunClient(crowd / "m00").set("sync_period", 25)
@@ -101,6 +102,7 @@ def test_where_members_differ_the_page_shows_a_range_and_leaves_the_field_empty(
     assert tab.knob("sync_period", ".apply").is_enabled()
 
 
+@pytest.mark.thorough
 def test_a_double_click_acts_once_on_each_member(tab, crowd):
     from selenium.webdriver.common.action_chains import ActionChains
 
@@ -116,6 +118,7 @@ def test_a_double_click_acts_once_on_each_member(tab, crowd):
     assert new == {member: ["sync", "tau"] for member in before}
 
 
+@pytest.mark.thorough
 def test_pause_goes_to_those_that_go_on_and_resume_to_those_that_are_paused(
     browser, board, start_population
 ):
@@ -137,6 +140,7 @@ def test_pause_goes_to_those_that_go_on_and_resume_to_those_that_are_paused(
         assert done == {"m00": ["pause", "resume"], "m01": ["resume"], "m02": ["pause", "resume"]}
 
 
+@pytest.mark.thorough
 def test_stop_asks_once_more_and_names_the_number(browser, board, start_population):
     with start_population("few", "m00", "m01") as path:
         tab = all_members(Tab(browser, board), "few")
@@ -151,6 +155,7 @@ def test_stop_asks_once_more_and_names_the_number(browser, board, start_populati
         assert answered(tab, "m00", "m01") == stopped
 
 
+@pytest.mark.thorough
 def test_members_that_are_damaged_or_removed_while_they_are_asked_are_told(
     browser, board, start_population
 ):
@@ -175,6 +180,7 @@ def test_members_that_are_damaged_or_removed_while_they_are_asked_are_told(
         assert log(path, "m00")[-1].new == 43
 
 
+@pytest.mark.thorough
 def test_a_value_that_only_some_members_have_says_so(browser, board, start_population):
     with start_population("mixed", "m00", "m01:more"):
         tab = all_members(Tab(browser, board), "mixed")
@@ -186,6 +192,7 @@ def test_a_value_that_only_some_members_have_says_so(browser, board, start_popul
         assert taken.startswith("temperature 1 -> 2 at update ") and "refused" in refused
 
 
+@pytest.mark.thorough
 def test_the_curves_are_those_of_the_members_also_after_one_of_them_alone(tab, crowd):
     tab.one("button[aria-label='Do not compare crowd/m01']").click()
     until(lambda: len(tab.all(".legend .chip")) == 2)
@@ -197,6 +204,7 @@ def test_the_curves_are_those_of_the_members_also_after_one_of_them_alone(tab, c
     until(lambda: len(tab.all(".legend .chip")) == 3)
 
 
+@pytest.mark.thorough
 def test_one_member_is_steered_alone_again_and_the_choice_outlives_a_reload(tab, board, crowd):
     until(lambda: len(tab.all(".legend .chip")) == 3)  # those at work have their curves
     tab.browser.switch_to.default_content()
@@ -214,7 +222,7 @@ def test_one_member_is_steered_alone_again_and_the_choice_outlives_a_reload(tab,
     assert log(crowd, "m01")[-1].new == 0.75 and len(log(crowd, "m00")) == before
 
 
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [420, 1280])
 def test_nothing_sticks_out_sideways_with_many_members(browser, board, start_population, width):
     names = [f"m{i:02}" for i in range(64)]
@@ -240,6 +248,7 @@ def test_nothing_sticks_out_sideways_with_many_members(browser, board, start_pop
 # Parts of the page, called by themselves.
 
 
+@pytest.mark.thorough
 def test_answers_count_once_and_only_those_that_were_asked_for(tab):
     found = called(tab, "request.js", """
         const request = new m.Request([{do: 'sync'}, {do: 'snapshot'}]);
@@ -288,6 +297,7 @@ SERVED = """
 """
 
 
+@pytest.mark.thorough
 def test_an_older_answer_of_the_server_does_not_replace_a_newer_one(tab):
     found = called(tab, "population.js", SERVED + """
         const both = [population.refresh(), population.refresh()];
@@ -298,6 +308,7 @@ def test_an_older_answer_of_the_server_does_not_replace_a_newer_one(tab):
     assert found == "1 paused"
 
 
+@pytest.mark.thorough
 def test_a_second_click_is_refused_although_the_server_was_quick(tab):
     found = called(tab, "population.js", SERVED + """
         return look([member('m00', 'running'), member('m01', 'running')])
@@ -308,6 +319,7 @@ def test_a_second_click_is_refused_although_the_server_was_quick(tab):
     assert found == ["the last command is still on its way", True]
 
 
+@pytest.mark.thorough
 def test_members_that_are_gone_or_have_ended_are_not_waited_for(tab):
     found = called(tab, "population.js", SERVED + """
         let outcomes;

@@ -462,8 +462,12 @@ NAMES = {"spec": f"my/{RUN}", "spec of one run": "my/."}
 
 @pytest.mark.parametrize(
     "ways",
-    [("board", "plain"), pytest.param(tuple(WAYS), marks=pytest.mark.slow)],
-    ids=["some", "all"],
+    [
+        ("board",),
+        pytest.param(("plain",), marks=pytest.mark.thorough),  # it imports TensorFlow
+        pytest.param(tuple(WAYS), marks=pytest.mark.slow),
+    ],
+    ids=["board", "plain", "all"],
 )
 def test_the_tab_works_however_tensorboard_is_started(start_board, logdir, run, ways):
     # All at once: most of their time goes into importing TensorFlow.

@@ -128,6 +128,7 @@ def test_runs_are_drawn_over_one_another_each_in_its_colour_and_hover_shows_both
     assert tip(tab, "episode/return").startswith("env step ")
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_put_aside_takes_its_curves_and_changes_along(tab):
     until(lambda: len(tab.all(".log li")) >= 2)
     tab.one("button[aria-label='Do not compare pair/a']").click()
@@ -144,6 +145,7 @@ def choose_curve(tab, number, tag):
     Select(tab.all(".plot select")[number]).select_by_visible_text(tag)
 
 
+@pytest.mark.thorough
 def test_what_was_chosen_is_chosen_again_after_a_reload(tab, board):
     choose_curve(tab, 3, "learn/loss")
     tab.browser.switch_to.default_content()
@@ -153,6 +155,7 @@ def test_what_was_chosen_is_chosen_again_after_a_reload(tab, board):
     assert picked(again.all(".plot")[3]) == "learn/loss"
 
 
+@pytest.mark.thorough
 def test_a_ninth_run_cannot_be_chosen(tab):
     counts = called(tab, "chooser.js", """
         const chooser = new m.Chooser(() => {});
@@ -167,6 +170,7 @@ def test_a_ninth_run_cannot_be_chosen(tab):
     assert counts == [8, 8, 8]
 
 
+@pytest.mark.thorough
 def test_a_value_is_set_on_all_chosen_runs_and_a_refusal_has_its_runs_name(tab, pair):
     logs = [ControlFiles(pair / name).log for name in "ab"]
     before = [len(read_log(log)) for log in logs]
@@ -183,6 +187,7 @@ def test_a_value_is_set_on_all_chosen_runs_and_a_refusal_has_its_runs_name(tab, 
     until(lambda: tab.knob("sync_period", ".badge").text == "config")
 
 
+@pytest.mark.thorough
 def test_a_red_message_goes_away_when_typing_begins(tab, nothing_arrives):
     tab.write("tau", "1.5\n")
     until(lambda: tab.all("form[data-name=tau] .note.refused"))
@@ -200,6 +205,7 @@ def newest(tab, text):
     return until(lambda: text in tab.text(".log li:first-child") and tab.one(".log li:first-child"))
 
 
+@pytest.mark.thorough
 def test_undo_sets_what_was_before_a_number_or_auto(tab, pair):
     log = ControlFiles(pair / "a").log
     tab.write("sync_period", "61\n")
@@ -217,6 +223,7 @@ def test_undo_sets_what_was_before_a_number_or_auto(tab, pair):
     until(lambda: tab.knob("sync_period", ".badge").text == "config")
 
 
+@pytest.mark.thorough
 def test_undo_returns_to_auto_if_the_schedule_ruled_and_to_the_number_if_that_is_not_known(tab):
     found = called(tab, "changes.js", """
         const set = (id, name, value, old, more = {}) =>
@@ -243,6 +250,7 @@ def test_undo_returns_to_auto_if_the_schedule_ruled_and_to_the_number_if_that_is
     ]
 
 
+@pytest.mark.thorough
 def test_a_change_is_copied_as_a_command_that_a_shell_reads_back(tab, pair):
     from selenium.webdriver import Keys
 
@@ -255,6 +263,7 @@ def test_a_change_is_copied_as_a_command_that_a_shell_reads_back(tab, pair):
     assert shlex.split(copied) == ["targetnet", "set", str(pair / "a"), "tau=0.375"]
 
 
+@pytest.mark.thorough
 def test_rewind_asks_first_takes_k_and_says_that_values_stay(tab, pair):
     log = ControlFiles(pair / "a").log
     tab.write("sync_period", "71\n")
@@ -275,6 +284,7 @@ def test_rewind_asks_first_takes_k_and_says_that_values_stay(tab, pair):
     assert not tab.one(".rewind").is_displayed()
 
 
+@pytest.mark.thorough
 def test_a_schedules_change_looks_other_than_a_persons_in_the_list_and_on_the_curves(tab):
     def styles(kind):
         return tab.browser.execute_script(
@@ -290,12 +300,14 @@ def test_a_schedules_change_looks_other_than_a_persons_in_the_list_and_on_the_cu
     assert tab.all(".log .person .undo") and not tab.all(".log .schedule button")
 
 
+@pytest.mark.thorough
 def test_any_curve_can_be_shown_in_place_of_another(tab):
     choose_curve(tab, 1, "learn/loss")
     until(lambda: len(curves(tab, "learn/loss")) == 2)
     assert ticks(tab, "learn/loss")[:3] == ["0", "0.5", "1"]
 
 
+@pytest.mark.thorough
 def test_a_part_is_zoomed_into_by_dragging_and_left_by_a_double_click(tab):
     tag = "episode/return"
     until(lambda: ticks(tab, tag))
@@ -309,6 +321,7 @@ def test_a_part_is_zoomed_into_by_dragging_and_left_by_a_double_click(tab):
     until(lambda: "0" in ticks(tab, tag)[2:])
 
 
+@pytest.mark.thorough
 def test_smoothing_keeps_the_curve_faint_behind(tab):
     tag = "episode/return"
     assert not drawn(tab, tag, "path.raw", "1")
@@ -320,12 +333,14 @@ def test_smoothing_keeps_the_curve_faint_behind(tab):
     assert tab.text(".smoothing output") == "0.90"
 
 
+@pytest.mark.thorough
 def test_smoothing_is_that_of_tensorboard(tab):
     # 0.5 * 0 + 0.5 * 8 = 4, / (1 - 0.5); then 0.5 * 4 + 0.5 * 0 = 2, / (1 - 0.25)
     script = "return m.smooth([[0, 8], [1, 0]], 0.5)"
     assert called(tab, "curve.js", script) == [[0, 8], [1, pytest.approx(8 / 3)]]
 
 
+@pytest.mark.thorough
 def test_ticks_are_round_and_end_for_any_numbers(tab):
     found = called(tab, "axis.js", """
         const range = (a, b) => m.tickTexts(m.ticks(a, b, 3));
@@ -342,7 +357,7 @@ def test_ticks_are_round_and_end_for_any_numbers(tab):
     ]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [420, 800, 1280])
 def test_nothing_sticks_out_sideways_with_all_that_can_be_open(tab, width):
     tab.one("[data-action=rewind]").click()
@@ -360,6 +375,7 @@ def test_nothing_sticks_out_sideways_with_all_that_can_be_open(tab, width):
         tab.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@pytest.mark.thorough
 def test_names_that_are_markup_are_shown_as_text(browser, board, logdir, pair):
     run = logdir / "pair" / HOSTILE.replace("/", "")
     tags = [Tag(f"x/{HOSTILE}", HOSTILE, HOSTILE), Tag("constructor", "1", "as all objects have")]
