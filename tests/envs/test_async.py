@@ -435,7 +435,7 @@ def interrupted(path: Path, script: str, sent: int) -> tuple[str, str]:
         assert parent.stdout is not None and parent.stderr is not None
         assert parent.stdout.readline() == "main\n"
         workers = [int(pid) for pid in parent.stdout.readline().split()]
-        assert len(workers) == min(3, async_driver._cores()) and all(map(is_alive, workers))
+        assert len(workers) == min(3, async_driver.cores()) and all(map(is_alive, workers))
         time.sleep(0.5)
         os.killpg(parent.pid, sent)
         parent.wait(60)
