@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 
-from rl_core.errors import MemoryLimitError
+from rl_core.errors import RlCoreError
 
 _SPARE = 100  # for what opens and closes meanwhile: checkpoints, states, letters
 
@@ -19,7 +19,7 @@ def make_room_for_files(count: int, what: str) -> None:
       what: needs them; the error begins with it.
 
     Raises:
-      MemoryLimitError: the hard limit is too low; says both numbers.
+      RlCoreError: the hard limit is too low; says both numbers.
     """
     try:
         used = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - the names alone
@@ -30,7 +30,7 @@ def make_room_for_files(count: int, what: str) -> None:
     if soft == resource.RLIM_INFINITY or needed <= soft:
         return
     if hard != resource.RLIM_INFINITY and needed > hard:
-        raise MemoryLimitError(
+        raise RlCoreError(
             f"{what} needs {needed:,} open files, and this process may have {hard:,} (ulimit -H -n)"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

@@ -157,7 +157,7 @@ def envs_of(configs: Mapping[str, DqnConfig], last: contextlib.ExitStack) -> dic
     """Makes the envs of these members; the stack closes them.
 
     Raises:
-      MemoryLimitError: this process may not open as many files as the members need.
+      RlCoreError: this process may not open as many files as the members need.
     """
     each = sum(_FILES_OF_A_RUN + _connections(config) for config in configs.values())
     make_room_for_files(each, f"a population of {len(configs):,} members")

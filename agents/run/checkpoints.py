@@ -25,7 +25,9 @@ from rl_core.checkpoint.store import (
     FileRecord,
     chunk_end,
 )
+from rl_core.control.retry import Retried
 from rl_core.control.steering import Due
+from rl_core.errors import RunDirError
 from rl_core.replay import Rows
 from rl_core.schedules import next_multiple
 
@@ -62,7 +64,7 @@ class Checkpoints:
         resumed: Resumed | None = None,
         stored_at_once: int = 1,
     ) -> None:
-        self._agent, self._store, self._warn = agent, store, warn
+        self._agent, self._store, self._retried = agent, store, Retried(warn)
         # Asked for once: asking stores rows that wait, which only the loop's thread may do.
         self._contents, self._at_once = agent.state.contents, stored_at_once
         self._config: DqnConfig = agent.config
@@ -77,6 +79,11 @@ class Checkpoints:
     def is_due(self, env_step: int) -> bool:
         """Says if it is time for the next one."""
         return env_step >= self.due.env_step or time.monotonic() >= self.due.time
+
+    def put_off(self, env_step: int, error: RunDirError) -> None:
+        """Leaves out the one of `env_step`, of which a part cannot be written."""
+        self.due = self._after(env_step)
+        self._retried.failed(RunDirError(f"no checkpoint: {error}"))
 
     def take(
         self,
@@ -137,8 +144,9 @@ class Checkpoints:
         try:
             self._chunks = self._writing.result()
             self.last_env_step = self._writing_env_step
+            self._retried.failing = False
         except OSError as error:
-            self._warn(f"no checkpoint: {error}")
+            self._retried.failed(RunDirError(f"no checkpoint: {error}"))
         self._writing = None
 
     def _kept_chunks(self, written: int) -> tuple[dict[str, FileRecord], int]:

@@ -59,7 +59,7 @@ class RunSaver:
         try:
             host = self._host()
         except RunDirError as error:
-            self.display.line(f"no checkpoint: {error}")
+            self.checkpoints.put_off(state.env_step, error)
             return
         files = [self.directory.path / name for name in host.events]
         files += [self.directory.control.trace, self.directory.control.arrivals]

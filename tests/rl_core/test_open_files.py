@@ -5,7 +5,7 @@ import resource
 
 import pytest
 
-from rl_core.errors import MemoryLimitError
+from rl_core.errors import RlCoreError
 from rl_core.open_files import make_room_for_files
 
 
@@ -29,7 +29,7 @@ def test_the_soft_limit_is_raised_as_far_as_is_needed(limits, count, soft):
 
 
 def test_more_than_the_hard_limit_is_refused_with_both_numbers(limits):
-    with pytest.raises(MemoryLimitError, match=r"a crowd needs 4,097 open files.* have 4,096"):
+    with pytest.raises(RlCoreError, match=r"a crowd needs 4,097 open files.* have 4,096"):
         make_room_for_files(3_994, "a crowd")
     assert len(limits) == 1
 
