@@ -16,6 +16,7 @@ from agents.config.pbt import PbtKeys
 from agents.run.initial_weights import INITIAL, load_initial, save_initial
 from agents.saved.directory import (
     CONFIG,
+    RUNS,
     RunDir,
     logdir_of,
     next_free,
@@ -61,7 +62,7 @@ class PopulationDir:
         if path is not None:
             require_free_for(path, members)
         with contextlib.ExitStack() as undo:
-            with writing(f"a run into {path}"):
+            with writing(f"a run into {path or RUNS}"):
                 population = cls(path or next_free(name))
                 if path is not None:
                     undo.callback(remove_empty, parents_to_make(path))
