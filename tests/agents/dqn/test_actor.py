@@ -297,5 +297,5 @@ def test_observations_of_bytes_and_bools_are_learned_from(lab, dtype):
     s_tm1, s_t = np.float32(shown).reshape(2, 4) / (255 if dtype is np.uint8 else 1)
     td_error = 1.0 + 0.5 * forward(weights, s_t).max() - forward(weights, s_tm1)[action]
     stats = agent.learn(stats=True)
-    np.testing.assert_allclose(stats.td_error, np.full(8, td_error), rtol=1e-4)
+    np.testing.assert_allclose(stats.td_error, np.full(8, td_error), rtol=1e-5)
     assert not lab.same(lab.weights(agent, "online"), weights)
