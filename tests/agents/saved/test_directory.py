@@ -10,7 +10,8 @@ import pytest
 
 from agents.config.model import DqnConfig
 from agents.saved.directory import RunDir, RunResult, require_free
-from rl_core.control.files import ControlFiles
+from rl_core.control.commands import set_command
+from rl_core.control.files import ControlFiles, submit
 from rl_core.errors import ConfigError, RunDirError
 
 CONFIG = DqnConfig(sync_period=7)
@@ -121,7 +122,12 @@ def test_letters_that_wait_for_a_run_are_not_of_another(tmp_path):
     files.run.mkdir()
     files.make()
     files.log.touch()
+    letter = submit(files, set_command("sync_period", 5, "cli"))
     require_free(files.run)
+    assert letter.exists()
+    files.log.write_text("of another\n")
+    with pytest.raises(RunDirError, match=r"still has control/log.jsonl of another run"):
+        require_free(files.run)
 
 
 def test_a_path_that_the_system_does_not_take_is_told_in_a_line(tmp_path):
