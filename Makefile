@@ -51,16 +51,19 @@ wall-clock: $(VENV)/.ready
 # the peer's own settings.
 RESULTS := --seeds $(SEEDS) --first-seed $(FIRST_SEED) --peer sb3 --rows docs/rows
 results: $(VENV)/.ready
-	$(BIN)/targetnet results $(ENVS) $(RESULTS) --page docs/results.md
-	$(BIN)/targetnet results $(ENVS:%=docs/variants/zoo-%.toml) $(RESULTS) --page docs/results_zoo.md
+	$(BIN)/targetnet results $(ENVS) $(RESULTS) --page docs/results.md \
+	  --title "The shipped configs beside Stable-Baselines3"
+	$(BIN)/targetnet results $(ENVS:%=docs/variants/zoo-%.toml) $(RESULTS) --page docs/results_zoo.md \
+	  --title "Plain DQN with the settings of rl-baselines3-zoo, beside Stable-Baselines3"
 	$(BIN)/targetnet results $(patsubst configs/%.toml,%,$(wildcard configs/minatar-*.toml)) \
-	  --seeds 5 --first-seed $(FIRST_SEED) --rows docs/rows --training --page docs/results_minatar.md
+	  --seeds 5 --first-seed $(FIRST_SEED) --rows docs/rows --training --page docs/results_minatar.md \
+	  --title "MinAtar, five games"
 
 # Plain DQN and one ingredient, or all of Rainbow, where they differ; CartPole is a ceiling.
 variants: $(VENV)/.ready
 	$(BIN)/targetnet results docs/variants/zoo-lunarlander.toml docs/variants/lunarlander-*.toml \
 	  docs/variants/minatar-breakout-*.toml --seeds 3 --first-seed $(FIRST_SEED) --rows docs/rows \
-	  --training --page docs/results_variants.md
+	  --training --page docs/results_variants.md --title "Plain DQN with one ingredient each"
 
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .

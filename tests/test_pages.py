@@ -418,7 +418,7 @@ WITHIN = [
 )
 def test_a_command_in_a_sentence_is_one(page, command):
     given = {"name=value": "tau=1", "K": "2", "ACTION": "sync", "FORMAT": "onnx"}
-    words = [given.get(w, w) for w in re.sub(r"\.\.\.|[][]", " ", command).split()[1:]]
+    words = [given.get(w, w) for w in shlex.split(re.sub(r"\.\.\.|[][]", " ", command))[1:]]
     bare = words[1:2] == [] or words[1].startswith("-")
     if bare and words[0] not in ("configs", "board", "ls"):  # of which run, the sentence says
         words.insert(1, "RUN")

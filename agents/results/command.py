@@ -21,7 +21,7 @@ from agents.results.places import Place
 from agents.results.seeds import ConfigSeeds, PeerSeeds
 from rl_core.console import say
 from rl_core.control.files import write_whole
-from rl_core.errors import RlCoreError
+from rl_core.errors import RlCoreError, in_one_line
 from rl_core.hyperparameters import LARGEST_INT64
 from rl_core.machine import cores
 from rl_core.regular_file import writing
@@ -65,6 +65,8 @@ class Results:
     machine belongs to. The runs come home to DIR."""
     page: Annotated[Path | None, arg(metavar="FILE")] = None
     """The page, a .md file; its pictures go to a directory beside it. By default DIR/results.md."""
+    title: Annotated[str, arg(metavar="TEXT")] = "Results"
+    """The page's title."""
     training: bool = False
     """Add the mean return of the last 100 training episodes, and of those on the way."""
     finished: bool = False
@@ -185,37 +187,44 @@ class Results:
             summaries = [summarize(row) for row in rows]
             made = made_by(self._command(), at_once)
             with writing(page):
-                _write_files(summaries, made, page, self.out / "table.json", self.training)
+                self._write_files(summaries, made, page)
         for summary in summaries:
             say(console, _in_a_line(summary))
         say(console, f"page: {page}")
 
+    def _write_files(self, summaries: list[Summary], made: Made, page: Path) -> None:
+        """Writes the pictures, the table and the page that shows both."""
+        from agents.results.page import as_markdown, file_name
+        from agents.results.pictures import draw
+        from agents.results.table import as_json, by_env
+
+        # Where every seed was finished before, nothing has made it yet.
+        self.out.mkdir(parents=True, exist_ok=True)
+        beside, pictures = page.with_suffix(""), {}
+        for env_id, of_env in by_env(summaries).items():
+            draw(env_id, of_env, beside)
+            pictures[env_id] = f"{beside.name}/{file_name(env_id)}.png"
+        table = json.dumps(as_json(summaries, made), indent=1) + "\n"
+        write_whole(self.out / "table.json", table.encode())
+        text = as_markdown(
+            summaries, made, pictures, title=in_one_line(self.title), training=self.training
+        )
+        write_whole(page, text.encode())
+
     def _command(self) -> str:
-        """Returns the command line, without the options that concern only this machine."""
+        """Returns the command line, without the options that concern only this machine.
+
+        So an absolute path is left out too.
+        """
         words = ["targetnet", "results", *self.configs, "--seeds", str(self.seeds)]
         words += ["--first-seed", str(self.first_seed)] if self.first_seed else []
         words += ["--peer", self.peer] if self.peer else []
+        for option, path in (("--rows", self.rows), ("--page", self.page)):
+            words += [option, str(path)] if path and not path.is_absolute() else []
+        words += ["--title", in_one_line(self.title)] if self.title != "Results" else []
         words += ["--training"] if self.training else []
         words += ["--finished"] if self.finished else []
         return shlex.join(words)
-
-
-def _write_files(
-    summaries: list[Summary], made: Made, page: Path, table: Path, training: bool
-) -> None:
-    """Writes the pictures, the table and the page that shows both."""
-    from agents.results.page import as_markdown, file_name
-    from agents.results.pictures import draw
-    from agents.results.table import as_json, by_env
-
-    # Where every seed was finished before, nothing has made it yet.
-    table.parent.mkdir(parents=True, exist_ok=True)
-    beside, pictures = page.with_suffix(""), {}
-    for env_id, of_env in by_env(summaries).items():
-        draw(env_id, of_env, beside)
-        pictures[env_id] = f"{beside.name}/{file_name(env_id)}.png"
-    write_whole(table, (json.dumps(as_json(summaries, made), indent=1) + "\n").encode())
-    write_whole(page, as_markdown(summaries, made, pictures, training=training).encode())
 
 
 def _in_a_line(summary: Summary) -> str:

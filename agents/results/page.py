@@ -22,7 +22,12 @@ _MOST_POINTS = 10
 
 
 def as_markdown(
-    summaries: Sequence[Summary], made: Made, pictures: Mapping[str, str], *, training: bool = False
+    summaries: Sequence[Summary],
+    made: Made,
+    pictures: Mapping[str, str],
+    *,
+    title: str = "Results",
+    training: bool = False,
 ) -> str:
     """Returns the whole page.
 
@@ -30,9 +35,10 @@ def as_markdown(
       summaries: the rows of the table.
       made: the command and the machine that made the results.
       pictures: path of each env's picture, relative to the page.
+      title: the page's.
       training: adds a column with the mean return of the last training episodes.
     """
-    parts = [_introduction(summaries, made, training)]
+    parts = [f"# {title}", _introduction(summaries, made, training)]
     compared = _differences(summaries)
     for env_id, of_env in by_env(summaries).items():
         parts += [f"## {env_id}", _table(of_env, training)]
@@ -52,9 +58,7 @@ def file_name(env_id: str) -> str:
 
 def _introduction(summaries: Sequence[Summary], made: Made, training: bool) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in made.versions.items())
-    text = f"""# Results
-
-Made by
+    text = f"""Made by
 
 ```
 {made.command}

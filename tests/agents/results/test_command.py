@@ -49,7 +49,8 @@ def test_every_seed_is_trained_on_one_core_and_the_page_is_written(capsys):
     assert [seed["mean"] for seed in row["seeds"]] == [100, 200, 300, 400]
     assert (row["name"], row["mean"]["value"], row["iqm"]["value"]) == ("good", 250, 250)
     page = Path("docs/results.md").read_text()
-    assert "targetnet results good.toml --seeds 4\n" in page
+    assert page.startswith("# Results\n")
+    assert "targetnet results good.toml --seeds 4 --page docs/results.md\n" in page
     assert "](results/CartPole-v1.png)" in page
     assert {path.suffix for path in Path("docs/results").iterdir()} == {".png", ".svg"}
     assert [calls("good", seed) for seed in range(4)] == [["1"]] * 4  # OMP_NUM_THREADS
@@ -62,6 +63,17 @@ def test_seeds_that_nobody_has_tuned_on_may_begin_anywhere():
     assert results("good.toml", "--seeds", 2, "--first-seed", 1_000) == 0
     assert [seed["seed"] for seed in rows()[0]["seeds"]] == [1_000, 1_001]
     assert "good.toml --seeds 2 --first-seed 1000\n" in Path("results/results.md").read_text()
+
+
+def test_the_page_has_its_title_and_the_command_that_makes_it_but_no_path_of_this_machine(tmp_path):
+    first, page = ["good.toml", "--seeds", 1, "--page", "page.md"], Path("page.md")
+    assert results(*first, "--rows", "kept", "--title", "Plain\nDQN") == 0
+    text = page.read_text()
+    assert text.startswith("# Plain DQN\n")
+    command = "good.toml --seeds 1 --rows kept --page page.md --title 'Plain DQN'"
+    assert f"\ntargetnet results {command}\n" in text
+    assert results(*first, "--rows", tmp_path / "kept") == 0
+    assert "\ntargetnet results good.toml --seeds 1 --page page.md\n" in page.read_text()
 
 
 def test_a_second_call_trains_nothing_and_writes_the_same_page():
