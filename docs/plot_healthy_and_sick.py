@@ -11,9 +11,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from rl_core.board.read_events import read_curve
 from rl_core.board.tags import TAGS
-from targetnet import load_config, train
+from targetnet import load_config, read_curve, train
 
 HEALTHY = "cartpole-plain"
 # What each sick run changes in the config `cartpole-plain`.

@@ -14,6 +14,7 @@ from rl_core.lazy import ONEDNN_VARIABLE, choose_log_level, lazy_names
 
 if TYPE_CHECKING:
     from rl_core.board.events import EventWriter
+    from rl_core.board.read_events import Curve, read_curve
     from rl_core.branches import by_branch
     from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore
     from rl_core.control.changes import Refused
@@ -101,6 +102,7 @@ _NAMES_OF = {
         "RunDirError ScopeMismatch ShapeError StaticHyperparameter UnknownName"
     ),
     "board.events": "EventWriter",
+    "board.read_events": "Curve read_curve",
     "branches": "by_branch",
     "exploration": "boltzmann branching_epsilon_greedy epsilon_greedy",
     "graph.engine": "Engine",

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from envs.interface import Step as Step
     from envs.seeding import episode_seed as episode_seed
     from rl_core.board.events import EventWriter as EventWriter
+    from rl_core.board.read_events import Curve as Curve
+    from rl_core.board.read_events import read_curve as read_curve
     from rl_core.branches import by_branch as by_branch
     from rl_core.checkpoint.store import Checkpoint as Checkpoint
     from rl_core.checkpoint.store import CheckpointError as CheckpointError

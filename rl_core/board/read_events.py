@@ -111,6 +111,9 @@ def read_curve(run: Path, tag: str, *, most: int, most_bytes: int = 1 << 28) -> 
       most: points, at least 2.
       most_bytes: of the event files; more are not read.
 
+    Returns:
+      The curve; without points if the run has none of this tag.
+
     Raises:
       OSError: a file cannot be read.
       ValueError: a file is no regular file.
