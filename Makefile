@@ -15,7 +15,7 @@ FIRST_SEED ?= 3000
 # Tests start the command hundreds of times, which takes less where Python keeps what it compiled.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: train test test-slow bench performance wall-clock results variants check format hooks docs site clean
+.PHONY: train test test-slow bench performance wall-clock results variants reach check format hooks docs site clean
 
 # Seed 1: where a processor has no AVX-512, seed 0 ends at 471, just below what counts as solved.
 train: $(VENV)/.ready
@@ -64,6 +64,14 @@ variants: $(VENV)/.ready
 	$(BIN)/targetnet results docs/variants/zoo-lunarlander.toml docs/variants/lunarlander-*.toml \
 	  docs/variants/minatar-breakout-*.toml --seeds 3 --first-seed $(FIRST_SEED) --rows docs/rows \
 	  --training --page docs/results_variants.md --title "Plain DQN with one ingredient each"
+
+# What is beyond one number an action, and one observation.
+reach: $(VENV)/.ready
+	$(BIN)/targetnet results docs/branching/lunarlander-branches.toml --seeds 10 --first-seed 8020 \
+	  --rows docs/rows --page docs/results_branching.md --title "LunarLander with two engines"
+	$(BIN)/targetnet results cartpole-memory docs/memory/cartpole-no-memory.toml \
+	  docs/memory/cartpole-frames.toml --seeds 10 --first-seed 7000 --rows docs/rows/memory \
+	  --page docs/results_memory.md --title "CartPole without velocities"
 
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .

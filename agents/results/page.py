@@ -9,7 +9,6 @@ from typing import Any
 
 from agents.results.differences import holm
 from agents.results.markdown import Format, estimate_cells, folded, markdown_table, number_format
-from agents.results.peers.sb3_worker import NOTES
 from agents.results.scores import TRAINING_EPISODES
 from agents.results.statistics import RESAMPLES
 from agents.results.table import Made, Summary, by_env, differences
@@ -163,8 +162,7 @@ def _about(summary: Summary) -> str:
     versions, settings = about["versions"], about["settings"]
     assert isinstance(versions, dict) and isinstance(settings, dict)
     with_ = ", ".join(f"{name} {number}" for name, number in versions.items())
-    note = f"; {NOTES[row.env_id]}" if row.peer and row.env_id in NOTES else ""
-    source = f"Settings of [rl-baselines3-zoo]({about['source']}){note}. " if row.peer else ""
+    source = f"Settings of [rl-baselines3-zoo]({about['source']}). " if row.peer else ""
     lines = "\n".join(f"{name} = {in_toml(value)}" for name, value in settings.items())
     return folded(
         f"{_agent_in_html(summary)} on {row.env_id}",

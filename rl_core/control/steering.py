@@ -19,9 +19,9 @@ from rl_core.control.timetable import Decision, Planned, Timetable
 from rl_core.hyperparameters import Hyperparameters, plain
 
 _now = time.monotonic
-# Nobody notices a tenth of a second. A poll with cold caches and what waits for one cost 200 us:
-# each 0.02 s it was a third to a half of what a whole run costs beside its bare loop.
-POLL_SECONDS = 0.1
+# A poll with cold caches and what waits for one cost 200 us: each 0.02 s it was a third to a half
+# of what a whole run costs beside its bare loop. Each 0.05 s a change is in force within 50 ms.
+POLL_SECONDS = 0.05
 
 
 class Due(NamedTuple):

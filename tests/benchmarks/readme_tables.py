@@ -58,7 +58,7 @@ ARITHMETIC: Sequence[Row] = (
         [("atari", "ours", "SB3"), ("atari", "ours, concurrent", "SB3")],
     ),
     (
-        "memory of a CartPole run, of a replay of Pong / Stable-Baselines3's (less is better)",
+        "own memory of a CartPole run, of a replay of Pong / Stable-Baselines3's (less is better)",
         [("memory", "a run of `cartpole`", "SB3"), ("atari-memory", "ours", "SB3")],
     ),
     (

@@ -98,7 +98,8 @@ def test_the_page_tells_command_machine_settings_and_versions():
     assert "on A Processor, avx2; 2026-01-01 to 2026-01-02, commit abc1234." in page
     assert (
         "<details><summary>SBX on CartPole-v1: settings</summary>\n\nFrom "
-        "<https://example.org/dqn.yml>. With python 3.11.4, numpy 2.4.6.\n\n```toml\n"
+        "<https://example.org/dqn.yml>. The rest are the library's defaults. With python 3.11.4, "
+        "numpy 2.4.6.\n\n```toml\n"
         "learning_rate = 0.5\n```\n\n</details>"
     ) in page
     assert "From `configs/c.toml`." in page
@@ -208,6 +209,21 @@ def test_a_killed_process_leaves_no_row_and_the_others_go_on(fake, tmp_path):
     assert fake(seeds=2, first_seed=3) == 1
     assert list(rows_in(tmp_path)) == ["CartPole-v1-ours-4.json"]
     assert "CartPole-v1-ours-3" in "".join(p.name for p in (tmp_path / "out/logs").iterdir())
+
+
+def test_a_key_that_a_row_does_not_know_yet_had_its_default(fake, tmp_path):
+    fake(seeds=1, first_seed=5)
+    (name,), calls = rows_in(tmp_path), (tmp_path / "calls").read_text()
+    (path,) = tmp_path.rglob(name)
+    row = json.loads(path.read_text())
+    del row["asked"]["settings"]["dueling"]
+    path.write_text(json.dumps(row))
+    assert fake(seeds=1, first_seed=5) == 0
+    assert (tmp_path / "calls").read_text() == calls
+    del row["asked"]["settings"]["head"]  # the config's is not the default
+    path.write_text(json.dumps(row))
+    with pytest.raises(RlCoreError, match=r"ours-5\.json was measured with other settings: "):
+        fake(seeds=1, first_seed=5)
 
 
 def test_a_row_that_was_asked_for_differently_is_refused(fake, tmp_path):

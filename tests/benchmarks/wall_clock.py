@@ -23,6 +23,7 @@ import tyro
 from rich.console import Console
 
 from agents.config.files import load_config
+from agents.config.model import DqnConfig
 from agents.results.jobs import Job, run_jobs
 from agents.results.peer import progress_in, venv_python
 from agents.results.peers.sb3_worker import SETTINGS, SOURCE
@@ -162,11 +163,13 @@ class WallClock:
         if not path.exists():
             return False
         before = _read(path)["asked"]
+        if seed.library == "ours":  # a key that did not exist then has its default
+            before["settings"] = _dumped(DqnConfig()) | before["settings"]
         for name in now:
             if before.get(name) != now[name]:
                 raise RlCoreError(
-                    f"{path} was measured with another {name}: delete it to measure it again, or "
-                    "give another --rows"
+                    f"{path} was measured with {'' if name == 'settings' else 'an'}other {name}: "
+                    "delete it to measure it again, or give another --rows"
                 )
         return True
 
@@ -219,11 +222,14 @@ def _settings(seed: _Seed) -> dict[str, Any]:
     """What a process is to train with; CleanRL's are in its program."""
     match seed.library:
         case "ours":
-            config = load_config(ENVS[seed.env_id].config)
-            return config.model_dump(mode="json", exclude_none=True, exclude=_OF_THE_CLOCK)
+            return _dumped(load_config(ENVS[seed.env_id].config))
         case "cleanrl-jax":
             return {}
     return {"library": seed.library, "source": SOURCE, **SETTINGS[seed.env_id]}
+
+
+def _dumped(config: DqnConfig) -> dict[str, Any]:
+    return config.model_dump(mode="json", exclude_none=True, exclude=_OF_THE_CLOCK)
 
 
 def _from(number: int, names: Sequence[str]) -> list[str]:

@@ -8,7 +8,8 @@ from agents.data.record import record
 from agents.run.train import train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]
-SEEDS = range(3)
+# The keys were chosen on the seeds 0, 1 and 2.
+SEEDS = range(8_200, 8_203)
 SETTINGS = {
     "env_id": "CartPole-v1", "env_steps": 10_000, "hidden": (64, 64), "learn_start": 0,
     "learn_period": 16, "updates_per_learn": 16, "sync_period": 200, "batch_size": 128,
@@ -28,13 +29,17 @@ def run(tmp_path_factory):
 def data(run, tmp_path_factory):
     """Its policy, with one random action in five."""
     path = tmp_path_factory.mktemp("data") / "cartpole-v0"
-    return record(run, path, env_steps=50_000, epsilon=0.2).path
+    made = record(run, path, env_steps=50_000, epsilon=0.2)
+    print(f"\nits episodes return {made.mean_return:.1f}")
+    return made.path
 
 
 @pytest.fixture(scope="module")
 def replay(run, tmp_path_factory):
     """Its replay memory, which has random actions and falls of all kinds."""
-    return record(run, tmp_path_factory.mktemp("data") / "replay-v0", replay=True).path
+    made = record(run, tmp_path_factory.mktemp("data") / "replay-v0", replay=True)
+    print(f"\nthe memory's episodes return {made.mean_return:.1f}")
+    return made.path
 
 
 def returns(data, place, **settings):

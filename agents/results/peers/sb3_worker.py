@@ -27,8 +27,6 @@ _AT_ONCE = 10  # envs; one call of the network acts for all of them
 _SEED_OFFSET = 1_000_003  # as in agents.loops.evaluation
 _THREADS = 1
 
-# The zoo has settings for LunarLander-v2, which Gymnasium 1.x no longer has. v3 resets its world
-# and its wind properly and states wider bounds; reward and physics are the same.
 _LUNAR_LANDER: dict[str, Any] = {
     "env_steps": 100_000, "learning_rate": 6.3e-4, "batch_size": 128, "buffer_size": 50_000,
     "learning_starts": 0, "gamma": 0.99, "target_update_interval": 250, "train_freq": 4,
@@ -48,7 +46,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "LunarLander-v3": _LUNAR_LANDER,
 }  # fmt: skip
-NOTES = {"LunarLander-v3": "the zoo's settings are those of LunarLander-v2"}
 
 
 def run(
