@@ -69,7 +69,7 @@ def as_markdown(rows: Sequence[Row], options: str = "") -> str:
     parts = [_introduction(rows, options)]
     for env_id, of_env in _by(alone, lambda row: row["asked"]["env_id"]).items():
         parts += [f"## {env_id}", _wanted(of_env), _table(of_env), *_settings(of_env)]
-    for jobs, of_jobs in _by(together, lambda row: row["jobs"]).items():
+    for jobs, of_jobs in sorted(_by(together, lambda row: row["jobs"]).items()):
         parts.append(f"## Several at once: {jobs}")
         for env_id, of_env in _by(of_jobs, lambda row: row["asked"]["env_id"]).items():
             parts += [f"### {env_id}, {jobs} at once", _wanted(of_env), _batches(of_env)]
