@@ -222,7 +222,7 @@ def _make_vector(
     seed: int,
     making: Making,
 ) -> Envs:
-    env = make_vector(find_spec(env_id), num_envs, making.env_kwargs)
+    env = make_vector(find_spec(env_id), num_envs, making.env_kwargs, making.frame_stack)
     return _drive(env_id, env, seed, making)
 
 

@@ -38,6 +38,8 @@ INSTALL = {
 VECTOR_DEFAULTS: dict[str, dict[str, Any]] = {
     "ale_py.vector_env:AtariVectorEnv": {"reward_clipping": False},
 }
+# What keeps a vector env from stacking frames by itself, where `frame_stack` does it.
+_UNSTACKED: dict[str, dict[str, Any]] = {"ale_py.vector_env:AtariVectorEnv": {"stack_num": 1}}
 
 
 def find_spec(env_id: str) -> EnvSpec:
@@ -106,9 +108,12 @@ def make_single(spec: EnvSpec, making: Making) -> gym.Env[Any, Any]:
 
 
 def make_vector(
-    spec: EnvSpec, num_envs: int, env_kwargs: Mapping[str, Any]
+    spec: EnvSpec, num_envs: int, env_kwargs: Mapping[str, Any], frame_stack: int = 1
 ) -> gym.vector.VectorEnv[Any, Any, Any]:
     """Makes the vector env that `spec` provides.
+
+    Args:
+      frame_stack: frames that are stacked afterwards; if there are several, it stacks none itself.
 
     Raises:
       EnvError: `spec` provides no vector env, the vector env cannot be made, or it does not reset
@@ -120,7 +125,11 @@ def make_vector(
             "registered); set vectorization = 'sync'"
         )
     with _explained(spec, spec.vector_entry_point, env_kwargs):
-        kwargs = VECTOR_DEFAULTS.get(str(spec.vector_entry_point), {}) | dict(env_kwargs)
+        entry_point = str(spec.vector_entry_point)
+        usual = VECTOR_DEFAULTS.get(entry_point, {})
+        if frame_stack > 1:
+            usual = usual | _UNSTACKED.get(entry_point, {})
+        kwargs = usual | dict(env_kwargs)
         env = gym.make_vec(spec, num_envs, vectorization_mode="vector_entry_point", **kwargs)
     mode = env.metadata.get("autoreset_mode")
     if mode is not gym.vector.AutoresetMode.NEXT_STEP:

@@ -122,6 +122,10 @@ def _check_data(config: DqnConfig) -> None:
         )
     if config.holds_by("margin_weight") and not named:
         raise ValueError("margin_weight is of demonstrations; set begin_with or offline")
+    if config.demonstration_bonus != 0 and not (config.prioritized and config.begin_with):
+        raise ValueError(
+            "demonstration_bonus is of priorities of demonstrations; set prioritized and begin_with"
+        )
 
 
 def _check_begin_with(config: DqnConfig) -> None:

@@ -66,12 +66,17 @@ def part_scope(part: str) -> str:
 
 
 def require_parts(config: DqnConfig, observed: Observed) -> None:
-    """Checks that `part_networks` names parts of the observations.
+    """Checks that `part_networks` names parts of the observations, and pictures for convolutions.
 
     Raises:
-      ConfigError: it does not.
+      ConfigError: it does not; or the network is one for pictures, and no part is one.
     """
     known = [part.name for part in observed.parts]
+    if config.part_networks and config.network not in TORSOS:
+        raise ConfigError(
+            f"part_networks is for networks of ours, and network = {shown(config.network)} is not: "
+            "it is given all parts"
+        )
     for name in config.part_networks:
         if name not in known:
             has = f"the parts {', '.join(known)}" if known else "one part alone"
@@ -79,3 +84,22 @@ def require_parts(config: DqnConfig, observed: Observed) -> None:
                 f"part_networks names {shown(name)}, but the observations have {has}"
                 f"{did_you_mean(name, known)}"
             )
+    pictures = {part.name: len(part.shape) == 3 for part in observed.parts}
+    for name, network in config.part_networks.items():
+        if network != "mlp" and not pictures[name]:
+            (shape,) = (part.shape for part in observed.parts if part.name == name)
+            raise ConfigError(
+                f"part_networks: {network} needs a picture [H, W, C], got {shown(name)} of shape "
+                f"{list(shape)}"
+            )
+    if (
+        config.network in TORSOS
+        and config.network != "mlp"
+        and pictures
+        and not any(pictures.values())
+    ):
+        shapes = ", ".join(f"{part.name} {list(part.shape)}" for part in observed.parts)
+        raise ConfigError(
+            f"network = {shown(config.network)} needs a part that is a picture [H, W, C], got "
+            f'{shapes}; set network = "mlp"'
+        )

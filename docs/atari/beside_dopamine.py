@@ -30,7 +30,8 @@ python docs/atari/beside_dopamine.py docs/rows > docs/results_atari.md
 
 QR-DQN with Dopamine's values (`configs/atari-qrdqn.toml` names what differs) by the protocol of
 [Machado et al. (2018)](https://arxiv.org/abs/1709.06009): sticky actions, no end at a lost life,
-rewards unclipped in every figure here. Ours has the network of Mnih et al., whose convolutions do
+rewards unclipped in every figure here. `atari-dqn` and `atari-rainbow` were not run.
+Ours has the network of Mnih et al., whose convolutions do
 not pad, where Dopamine's do; first weights and Adam's form differ too. *Weighted and clipped* is
 the config as it was at first: importance weights of 0.5, and gradients clipped at a norm of 10.
 Dopamine's agent computes such weights too, but after its step, and clips nothing, so the config has

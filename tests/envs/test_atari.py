@@ -197,7 +197,23 @@ def test_a_single_env_and_ales_vector_env_show_the_same_frame_by_frame(game):
             "max_num_frames_per_episode": 400,
         },
     )  # fmt: skip
-    require_the_same(alone(game, repeat_action_probability=0.0), many, 99)
+    assert require_the_same(alone(game, repeat_action_probability=0.0), many, 230) == 3
+
+
+def test_ales_vector_env_leaves_stacking_to_the_frame_stack():
+    """So each frame is stored once, and whole stacks are those of a single env, with its zeros."""
+    many = make_envs(
+        "ALE/Breakout-v5", 1, vectorization="vector_entry_point", seed=3, frame_stack=4,
+        env_kwargs={
+            "repeat_action_probability": 0.0, "noop_max": 0, "use_fire_reset": False,
+            "max_num_frames_per_episode": 400,
+        },
+    )  # fmt: skip
+    one = alone("Breakout", repeat_action_probability=0.0)
+    assert one.observation_shape == many.observation_shape == (84, 84, 4)
+    for a, b in zip(played(one, 230), played(many, 230), strict=True):
+        np.testing.assert_array_equal(a.observation, b.observation)
+    one.close(), many.close()
 
 
 @every_game

@@ -52,10 +52,10 @@ def returns(data, place, **settings):
     return found
 
 
-@pytest.mark.parametrize("head", ["scalar", "quantile"])
+@pytest.mark.parametrize("head", [{}, {"head": "quantile", "quantiles": 32}], ids=["dqn", "qrdqn"])
 def test_conservative_q_learning_balances_the_pole_with_every_seed(data, tmp_path, head):
     """Without the penalty, values of actions that the data lack are guesses: see docs/data.md."""
-    assert min(returns(data, tmp_path, head=head)) >= 400
+    assert min(returns(data, tmp_path, **head)) >= 400
 
 
 def test_without_the_penalty_nothing_is_learned_of_a_good_policy(data, tmp_path):

@@ -142,6 +142,18 @@ def test_a_picture_may_have_a_network_of_its_own(tmp_path):
             "names 'camra', .* camera, .*; did you mean 'camera'",
         ),
         ({"network": "nature"}, "needs observations .* of at least 36x36, got .10, 10, 2."),
+        (
+            {"part_networks": {"numbers": "minatar"}},
+            r"minatar needs a picture \[H, W, C\], got 'numbers' of shape \[4\]",
+        ),
+        (
+            {"network": f"{HERE}:own_network", "part_networks": {"camera": "minatar"}},
+            "part_networks is for networks of ours",
+        ),
+        (
+            {"network": "minatar", "observation_keys": ["numbers", "on"]},
+            r"network = 'minatar' needs a part that is a picture .*numbers \[4\].*set network",
+        ),
     ],
 )
 def test_what_does_not_fit_is_one_line_and_leaves_nothing(settings, line, tmp_path):
