@@ -45,8 +45,8 @@ no such figure. *Hours* are those of a process on one core, beside others and te
 them. No value was tuned on these seeds; but it was the first runs, *weighted and clipped*, that
 made us read Dopamine's code again and take its values as they act.
 
-What weights and clipping cost was seen on this seed of Pong and Freeway. On Pong ours is ahead of all of
-Dopamine's DQN but the best, and of all of its Rainbow, and behind all five of its QR-DQN. On
+What weights and clipping cost was seen on this seed of Pong and Freeway. On Pong ours is ahead of
+all of Dopamine's DQN but the best, and of all of its Rainbow, and behind all five of its QR-DQN. On
 Freeway it is ahead of all of both, and behind the four of its QR-DQN that learned (26.2 to 27.0);
 the fifth never left 0, so one seed says little there. On Breakout, which was run with the config as
 it is now alone, it is ahead of all of both, and among the five of its QR-DQN.
