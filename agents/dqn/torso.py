@@ -20,6 +20,7 @@ from rl_core.networks import (
     nature_torso,
 )
 from rl_core.networks.network import Torso
+from rl_core.packed import Part
 
 TORSOS: dict[str, Callable[..., Torso]] = {
     "mlp": mlp_torso,
@@ -45,7 +46,7 @@ def torso_of(config: DqnConfig, observed: Observed) -> Callable[[Any], tf.Tensor
     def torso(parts: Mapping[str, tf.Tensor]) -> tf.Tensor:
         features = []
         for part in observed.parts:
-            usual = config.network if len(part.shape) == 3 else "mlp"
+            usual = config.network if _is_picture(part) else "mlp"
             name: str = config.part_networks.get(part.name) or usual
             own = flat if name == "mlp" else TORSOS[name]((), normalise=config.layer_norm)
             with tf.variable_scope(part_scope(part.name)):
@@ -60,45 +61,42 @@ def recurrent_of(config: DqnConfig) -> Recurrent | None:
     return RECURRENT[config.recurrent](config.recurrent_units) if config.remembers else None
 
 
+def _is_picture(part: Part) -> bool:
+    return len(part.shape) == 3  # [H, W, C]
+
+
 def part_scope(part: str) -> str:
     """Returns the name of a part as that of a variable scope."""
     return re.sub(r"[^\w.-]", "_", part, flags=re.ASCII)
 
 
 def require_parts(config: DqnConfig, observed: Observed) -> None:
-    """Checks that `part_networks` names parts of the observations, and pictures for convolutions.
+    """Checks that `part_networks` names parts, and that convolutions have pictures to look at.
 
     Raises:
-      ConfigError: it does not; or the network is one for pictures, and no part is one.
+      ConfigError: it does not, or they have none; or the network is the user's own.
     """
-    known = [part.name for part in observed.parts]
     if config.part_networks and config.network not in TORSOS:
         raise ConfigError(
             f"part_networks is for networks of ours, and network = {shown(config.network)} is not: "
             "it is given all parts"
         )
-    for name in config.part_networks:
-        if name not in known:
-            has = f"the parts {', '.join(known)}" if known else "one part alone"
+    parts = {part.name: part for part in observed.parts}
+    for name, network in config.part_networks.items():
+        if name not in parts:
+            has = f"the parts {', '.join(parts)}" if parts else "one part alone"
             raise ConfigError(
                 f"part_networks names {shown(name)}, but the observations have {has}"
-                f"{did_you_mean(name, known)}"
+                f"{did_you_mean(name, parts)}"
             )
-    pictures = {part.name: len(part.shape) == 3 for part in observed.parts}
-    for name, network in config.part_networks.items():
-        if network != "mlp" and not pictures[name]:
-            (shape,) = (part.shape for part in observed.parts if part.name == name)
+        if network != "mlp" and not _is_picture(parts[name]):
             raise ConfigError(
                 f"part_networks: {network} needs a picture [H, W, C], got {shown(name)} of shape "
-                f"{list(shape)}"
+                f"{list(parts[name].shape)}"
             )
-    if (
-        config.network in TORSOS
-        and config.network != "mlp"
-        and pictures
-        and not any(pictures.values())
-    ):
-        shapes = ", ".join(f"{part.name} {list(part.shape)}" for part in observed.parts)
+    convolves = config.network in TORSOS and config.network != "mlp"
+    if convolves and parts and not any(map(_is_picture, observed.parts)):
+        shapes = ", ".join(f"{name} {list(part.shape)}" for name, part in parts.items())
         raise ConfigError(
             f"network = {shown(config.network)} needs a part that is a picture [H, W, C], got "
             f'{shapes}; set network = "mlp"'

@@ -19,8 +19,8 @@ from rl_core.control.timetable import Decision, Planned, Timetable
 from rl_core.hyperparameters import Hyperparameters, plain
 
 _now = time.monotonic
-# A poll with cold caches and what waits for one cost 200 us: each 0.02 s it was a third to a half
-# of what a whole run costs beside its bare loop. Each 0.05 s a change is in force within 50 ms.
+# A poll finds nothing of itself in the caches: each 0.02 s it was a third and more of what a whole
+# run costs beside its bare loop. Each 0.05 s a change is in force within 50 ms (`make bench`).
 POLL_SECONDS = 0.05
 
 

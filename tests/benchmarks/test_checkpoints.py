@@ -45,7 +45,7 @@ def test_a_checkpoint_stops_training_for_about_the_copy_of_the_small_variables(m
     pauses, copies = [], []
     for tick in loop:
         if tick.env_step % 1_000 == 0:
-            copies += microseconds(agent.state, 1)
+            copies += microseconds(agent.state.read, 1)
             begin = time.perf_counter()
             checkpoints.take(tick.env_step, tick.env_step, new_host(agent.config))
             pauses.append((time.perf_counter() - begin) * 1e6)
@@ -65,7 +65,7 @@ def test_a_snapshot_beside_a_copy_of_as_many_bytes(made):
     """The issue wants under 50 us for the CartPole network; a clock is printed, not asserted."""
     agent, *_ = made
     agent.state.snapshot()
-    snapshots = microseconds(agent.snapshot, 2_000)
+    snapshots = microseconds(agent.state.snapshot, 2_000)
     variables = agent.state.read().variables.items()
     state = [v for n, v in variables if not n.startswith(("past/", "replay/"))]
     pairs = [(np.empty_like(v), v) for v in state]

@@ -41,6 +41,9 @@ class Nobody:
     def answered(self, entry):
         pass
 
+    def warn(self, text):
+        pass
+
     def report(self):
         return {
             "status": "running",
@@ -62,15 +65,18 @@ def test_control_costs_under_one_percent_of_a_cartpole_run(tmp_path):
     agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
     clock, spent, number, nobody = time.perf_counter, 0.0, 0, Nobody(agent)
     with Steering(agent.hyperparameters, ControlFiles(tmp_path), nobody) as steering:
-        tracer = Tracer(agent, tmp_path / "trace.bin")
-        begin = clock()
+        tracer = Tracer(agent, tmp_path / "trace.bin", nobody.warn)
+        begin, due = clock(), steering.due
         for tick in training_loop(agent, envs):
             t0 = clock()
             number += 1
             if number >= tracer.due:
                 tracer.update(number)
-            nobody.position = Position(number, tick.env_step, agent.updates)
-            steering.safe_point()
+            # As in `LoopRunner`: a safe point without work is passed by.
+            if number >= due.tick or tick.env_step >= due.env_step or time.monotonic() >= due.time:
+                nobody.position = Position(number, tick.env_step, agent.updates)
+                steering.safe_point()
+                due = steering.due
             spent += clock() - t0
         total = clock() - begin
     share = spent / total

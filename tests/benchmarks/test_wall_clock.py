@@ -111,7 +111,16 @@ def test_the_page_has_each_remark_once():
     page = as_markdown(
         [row("ours", n, 9.0, remark=r) for n, r in enumerate(["", "Busy.", "Busy."])]
     )
-    assert "`contains` of the action space.\n\nBusy.\n\n## CartPole-v1" in page
+    assert "`contains` of the actions.\n\nBusy.\n\n## CartPole-v1" in page
+
+
+def test_each_batch_has_its_own_day_commit_and_remark():
+    """What was done beside one of them was not done beside all."""
+    of_two = {"jobs": 2, "date": "2026-02-03", "commit": "fedcba9"}
+    page = as_markdown([row("ours", 0, 9.0, remark="Busy."), row("ours", 0, 9.0, **of_two)])
+    head, batch = page.split("## Several at once: 2")
+    assert "2026-01-02, commit abc1234." in head and "Busy." in head and "2026-02" not in head
+    assert batch.startswith("\n\n2026-02-03, commit fedcba9.\n\n### ")
 
 
 def test_a_batch_ends_with_its_last_process():
@@ -121,7 +130,7 @@ def test_a_batch_ends_with_its_last_process():
     assert "| ours | 3 of 3 | 30.0 s | 30.0 s | 15.0 s |" in as_markdown(rows)
     rows[2] = row("ours", 2, -25.0, jobs=2, began=110.0)
     page = as_markdown(rows)
-    assert "## Several at once: 2\n\n### CartPole-v1, 2 at once\n" in page
+    assert "\n\n### CartPole-v1, 2 at once\n" in page
     assert "| ours | 2 of 3 | never | 35.0 s | 30.0 s |" in page
     assert "wall_clock --jobs 2\n```" in page
     rows[1] = row("ours", 1, 10.0, jobs=2, sitting=8)

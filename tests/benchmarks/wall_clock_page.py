@@ -29,7 +29,7 @@ Made by
 {command}
 ```
 
-on {processors}; {dates}, commit {commits}.
+on {processors}; {conditions}.
 
 Time is that of the wall clock, from the start of a process (its imports and all that it compiles
 count) to the end of the first greedy evaluation whose mean return reaches the env's mark. The
@@ -48,8 +48,8 @@ CleanRL's is a script of our own with that one's network, settings and loop, and
 imports beside JAX; it publishes one set, made for CartPole, which all envs have here. The command
 sets OMP_NUM_THREADS=1 for every process, so torch has one thread, and was not measured with more;
 XLA's threads are not limited by that. The peers' envs are as gymnasium.make makes them; ours has no
-checker, which looks at an env's first step alone, and a quicker `contains` of the action space.
-{remarks}{at_once}"""
+checker, which looks at an env's first step alone, and a quicker `contains` of the actions.{remark}
+{at_once}"""
 _AT_ONCE = """
 *Several at once* is for a batch of seeds: all wait until the last process has ended.
 """
@@ -70,7 +70,7 @@ def as_markdown(rows: Sequence[Row], options: str = "") -> str:
     for env_id, of_env in _by(alone, lambda row: row["asked"]["env_id"]).items():
         parts += [f"## {env_id}", _wanted(of_env), _table(of_env), *_settings(of_env)]
     for jobs, of_jobs in sorted(_by(together, lambda row: row["jobs"]).items()):
-        parts.append(f"## Several at once: {jobs}")
+        parts += [f"## Several at once: {jobs}", f"{_when(of_jobs)}.{_remark(of_jobs)}"]
         for env_id, of_env in _by(of_jobs, lambda row: row["asked"]["env_id"]).items():
             parts += [f"### {env_id}, {jobs} at once", _wanted(of_env), _batches(of_env)]
             parts += _settings(of_env)
@@ -79,14 +79,25 @@ def as_markdown(rows: Sequence[Row], options: str = "") -> str:
 
 def _introduction(rows: Sequence[Row], options: str) -> str:
     by_jobs = _by(rows, lambda row: row["jobs"])
+    alone = by_jobs.get(1, [])
     return _INTRODUCTION.format(
         command="\n".join(_command(jobs, by_jobs[jobs], rows, options) for jobs in sorted(by_jobs)),
         processors="; ".join(_different(rows, "processor")),
-        dates=" to ".join(dict.fromkeys(_different(rows, "date")[i] for i in (0, -1))),
-        commits=", ".join(_different(rows, "commit")),
-        remarks="".join(f"\n{remark}\n" for remark in _different(rows, "remark") if remark),
+        conditions=_when(alone or rows),
+        remark=_remark(alone),
         at_once=_AT_ONCE if by_jobs.keys() - {1} else "",
     ).rstrip("\n")
+
+
+def _when(rows: Sequence[Row]) -> str:
+    dates = _different(rows, "date")
+    span = " to ".join(dict.fromkeys((dates[0], dates[-1])))
+    return f"{span}, commit {', '.join(_different(rows, 'commit'))}"
+
+
+def _remark(rows: Sequence[Row]) -> str:
+    """Returns what was noted of the machine meanwhile, in paragraphs; "" for nothing."""
+    return "".join(f"\n\n{remark}" for remark in _different(rows, "remark") if remark)
 
 
 def _command(jobs: int, own: Sequence[Row], rows: Sequence[Row], options: str) -> str:

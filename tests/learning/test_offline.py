@@ -8,8 +8,10 @@ from agents.data.record import record
 from agents.run.train import train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]
-# The keys were chosen on the seeds 0, 1 and 2.
+# The keys were chosen on the seeds 0, 1 and 2. The number of quantiles was chosen later, on 0 to 4,
+# after 200 of them had failed on SEEDS: so these have seen other seeds.
 SEEDS = range(8_200, 8_203)
+SEEDS_OF_QUANTILES = range(8_210, 8_213)
 SETTINGS = {
     "env_id": "CartPole-v1", "env_steps": 10_000, "hidden": (64, 64), "learn_start": 0,
     "learn_period": 16, "updates_per_learn": 16, "sync_period": 200, "batch_size": 128,
@@ -42,20 +44,24 @@ def replay(run, tmp_path_factory):
     return made.path
 
 
-def returns(data, place, **settings):
+def returns(data, place, seeds=SEEDS, **settings):
     """The mean return of each seed."""
     found = []
-    for seed in SEEDS:
+    for seed in seeds:
         config = DqnConfig(**SETTINGS | {"offline": str(data), "seed": seed} | settings)
         found.append(np.mean(train(config, place / f"{seed}", console=None).returns))
     print(f"\nmean returns {[f'{of:.1f}' for of in found]}")
     return found
 
 
-@pytest.mark.parametrize("head", [{}, {"head": "quantile", "quantiles": 32}], ids=["dqn", "qrdqn"])
-def test_conservative_q_learning_balances_the_pole_with_every_seed(data, tmp_path, head):
+def test_conservative_q_learning_balances_the_pole_with_every_seed(data, tmp_path):
     """Without the penalty, values of actions that the data lack are guesses: see docs/data.md."""
-    assert min(returns(data, tmp_path, **head)) >= 400
+    assert min(returns(data, tmp_path)) >= 400
+
+
+def test_so_does_a_quantile_head(data, tmp_path):
+    quantiles = {"head": "quantile", "quantiles": 32}
+    assert min(returns(data, tmp_path, SEEDS_OF_QUANTILES, **quantiles)) >= 400
 
 
 def test_without_the_penalty_nothing_is_learned_of_a_good_policy(data, tmp_path):
