@@ -35,6 +35,7 @@ trace.py         a checksum of every time step
 repeat.py        runs a recorded run again, and compares
 signals.py       Ctrl-C and SIGTERM as requests
 quiet.py         imports TensorFlow without its log lines, timed
+lazy_tensorflow.py  TensorFlow's API with names that are imported when they are used
 
 Imports: agents.config, agents.controllers, agents.data, agents.dqn, agents.loops, agents.policy,
 agents.remote, agents.saved, envs, rl_core.

@@ -1,0 +1,89 @@
+"""TensorFlow's API with names that are imported when somebody asks for them.
+
+`import tensorflow` imports 2,400 modules. Half of them belong to parts of the API that a run does
+not touch, such as distribution strategies, feature columns and TPUs. The packages of the API are
+generated, and contain nothing but imports: so they can be read instead of run, and each name costs
+no more than the module that defines it.
+
+`importlib.util.LazyLoader` does not serve: it runs the whole of a package for its first name, and
+refuses those in whose place TensorFlow puts a wrapper.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_API = "tensorflow._api.v2"
+# Python looks for these while it imports a package, before it sets them.
+_OF_PYTHON = ("__path__", "__file__", "__cached__")
+
+
+def import_names_lazily() -> None:
+    """From here on the packages of TensorFlow's API wait; call it before TensorFlow is imported."""
+    sys.meta_path.insert(0, _Finder())
+
+
+class _Finder:
+    """Finds the packages of the API, and loads a stand-in for each."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not name.startswith(f"{_API}.") or _more_than_imports(name):
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None:
+            spec.loader = _StandInLoader()
+        return spec
+
+
+def _more_than_imports(package: str) -> bool:
+    return package == f"{_API}.compat" or package.endswith((".v1", ".v2"))
+
+
+class _StandInLoader(Loader):
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _StandIn(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Does nothing: nobody has asked for a name yet."""
+
+
+class _StandIn(ModuleType):
+    """Has the names of a package of the API."""
+
+    def __getattr__(self, name: str) -> Any:
+        place = None if name in _OF_PYTHON else self._places().get(name)
+        if place is None:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        module, there = place
+        if module.startswith(_API):
+            value: Any = import_module(f"{module}.{there}")
+        else:
+            value = getattr(import_module(module), there)
+        setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> list[str]:
+        return [*{**vars(self), **self._places()}]
+
+    def _places(self) -> dict[str, tuple[str, str]]:
+        """Returns module and name of what each of the package's names stands for."""
+        own = vars(self)
+        if "_read" not in own:
+            lines = ast.parse(Path(str(self.__file__)).read_bytes()).body
+            imports = [line for line in lines if isinstance(line, ast.ImportFrom)]
+            own["_read"] = {
+                name.asname or name.name: (str(line.module), name.name)
+                for line in imports
+                for name in line.names
+            }
+        return own["_read"]
