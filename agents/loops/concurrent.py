@@ -11,12 +11,13 @@ other's work, so timing changes nothing: the same seed gives the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
-from agents.dqn.agent import DqnAgent
+from agents.dqn.agent import DqnAgent, LearnStats
 from agents.dqn.step_buffer import RowBuffer
 from agents.loops.plain import LoopState, Tick, telling_env_step, updates_of
 from envs import Envs, Episode, Step
@@ -40,21 +41,39 @@ def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None)
             learned = None
             if state.due_updates:
                 wanted = state.takes_stats(config.log_period)
-                learned = learner.submit(agent.plan(state.due_updates, stats=wanted))
+                learned = _begun(learner, agent.plan(state.due_updates, stats=wanted))
             phase = _Phase(agent, envs)
             try:
                 step, actions = phase.collect(step, state, longest)
             finally:
                 # Even after a failure the replay must hold every env step that was counted.
+                rows = phase.shown.rows() if phase.shown.count else None
                 try:
                     stats = learned.result() if learned else None
                 finally:
-                    if phase.shown.count:
-                        agent.store(phase.shown.rows())
+                    if rows:
+                        agent.store(rows)
             state.due_updates = updates_of(phase.phases_due, state.env_step, config, live)
             yield Tick(
                 state.env_step, tuple(phase.episodes), tuple(phase.ended_at), stats, actions, step
             )
+
+
+def _begun(
+    learner: ThreadPoolExecutor, learn: Callable[[], LearnStats | None]
+) -> Future[LearnStats | None]:
+    """Has the learner make updates, and returns when it has begun."""
+    begun = threading.Event()
+
+    def make() -> LearnStats | None:
+        begun.set()
+        return learn()
+
+    made = learner.submit(make)
+    # A thread that acts leaves the interpreter to others only during calls that are over before
+    # one of them wakes up: the learner would often wait for milliseconds.
+    begun.wait()
+    return made
 
 
 def longest_phase(agent: DqnAgent) -> int:

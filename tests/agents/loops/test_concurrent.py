@@ -2,14 +2,16 @@
 
 import functools
 import itertools
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
-from agents.loops.concurrent import concurrent_loop
+from agents.loops.concurrent import _begun, concurrent_loop
 from agents.loops.plain import LearnClock, LoopState
 from envs import make_envs
 from rl_core.errors import EnvError
@@ -134,6 +136,18 @@ def delay(part, name, rng):
         return real(*args)
 
     setattr(part, name, late)
+
+
+def test_the_envs_step_once_the_learner_has_begun_and_before_it_ends():
+    """While this thread acts, the other one may wait for milliseconds until it can begin."""
+    free, end = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as learner:
+        learner.submit(free.wait)
+        threading.Timer(0.05, free.set).start()
+        made = _begun(learner, end.wait)
+        assert free.is_set()
+        assert not made.done()
+        end.set()
 
 
 def test_a_phase_acts_with_the_weights_it_began_with():
