@@ -61,7 +61,7 @@ def require_whole(name: str, value: object, least: int, *, bits: int = 64) -> No
     """
     # int first: to ask of an abstract class takes longer, and this is asked at every update.
     number = None
-    if isinstance(value, int | numbers.Integral) and not isinstance(value, bool):
+    if isinstance(value, (int, numbers.Integral)) and not isinstance(value, bool):
         number = int(value)
         if least <= number < 2 ** (bits - 1):
             return

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -38,12 +38,17 @@ def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None)
         step = state.step or envs.reset()
         while state.env_step < config.env_steps:
             agent.follow()
-            learned = None
+            learned, begun = None, threading.Event()
             if state.due_updates:
                 wanted = state.takes_stats(config.log_period)
-                learned = _begun(learner, agent.plan(state.due_updates, stats=wanted))
+                learn = agent.plan(state.due_updates, stats=wanted)
+                learned = learner.submit(_telling(begun, learn))
             phase = _Phase(agent, envs)
             try:
+                if learned:
+                    # A thread that acts gives up the interpreter mostly for calls that are over
+                    # before another wakes up: the learner would wait, for 5 ms at worst.
+                    begun.wait()
                 step, actions = phase.collect(step, state, longest)
             finally:
                 # Even after a failure the replay must hold every env step that was counted.
@@ -59,21 +64,16 @@ def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None)
             )
 
 
-def _begun(
-    learner: ThreadPoolExecutor, learn: Callable[[], LearnStats | None]
-) -> Future[LearnStats | None]:
-    """Has the learner make updates, and returns when it has begun."""
-    begun = threading.Event()
+def _telling(
+    begun: threading.Event, learn: Callable[[], LearnStats | None]
+) -> Callable[[], LearnStats | None]:
+    """The same updates, which say that they have begun."""
 
     def make() -> LearnStats | None:
         begun.set()
         return learn()
 
-    made = learner.submit(make)
-    # A thread that acts leaves the interpreter to others only during calls that are over before
-    # one of them wakes up: the learner would often wait for milliseconds.
-    begun.wait()
-    return made
+    return make
 
 
 def longest_phase(agent: DqnAgent) -> int:

@@ -2,8 +2,8 @@
 
 `import tensorflow` imports 2,400 modules. Half of them belong to parts of the API that a run does
 not touch, such as distribution strategies, feature columns and TPUs. The packages of the API are
-generated, and contain nothing but imports: so they can be read instead of run, and each name costs
-no more than the module that defines it.
+generated, and contain imports, and a wrapper that does nothing: so they can be read instead of
+run, and each name costs no more than the module that defines it.
 
 `importlib.util.LazyLoader` does not serve: it runs the whole of a package for its first name, and
 refuses those in whose place TensorFlow puts a wrapper.
@@ -73,7 +73,8 @@ class _StandIn(ModuleType):
         return value
 
     def __dir__(self) -> list[str]:
-        return [*{**vars(self), **self._places()}]
+        places = self._places()
+        return [name for name in {**vars(self), **places} if name != "_read"]
 
     def _places(self) -> dict[str, tuple[str, str]]:
         """Returns module and name of what each of the package's names stands for."""

@@ -76,7 +76,10 @@ def _import_tensorflow() -> float:
 
 @contextlib.contextmanager
 def _no_more_than_needed() -> Iterator[None]:
-    """TensorFlow's import within leaves parts of it for later, and looks for no garbage."""
+    """TensorFlow's import within leaves parts of it for later, and looks for no garbage.
+
+    Nor is any looked for later among what there is by then.
+    """
     from agents.run.lazy_tensorflow import import_names_lazily  # not for `--help`
 
     modules: dict[str, Any] = sys.modules

@@ -2,16 +2,16 @@
 
 import functools
 import itertools
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+import agents.loops.concurrent
 from agents.config.model import DqnConfig
 from agents.dqn.agent import DqnAgent
-from agents.loops.concurrent import _begun, concurrent_loop
+from agents.loops.concurrent import concurrent_loop
 from agents.loops.plain import LearnClock, LoopState
 from envs import make_envs
 from rl_core.errors import EnvError
@@ -138,16 +138,34 @@ def delay(part, name, rng):
     setattr(part, name, late)
 
 
-def test_the_envs_step_once_the_learner_has_begun_and_before_it_ends():
+def test_the_envs_step_once_the_learner_has_begun(monkeypatch):
     """While this thread acts, the other one may wait for milliseconds until it can begin."""
-    free, end = threading.Event(), threading.Event()
-    with ThreadPoolExecutor(1) as learner:
-        learner.submit(free.wait)
-        threading.Timer(0.05, free.set).start()
-        made = _begun(learner, end.wait)
-        assert free.is_set()
-        assert not made.done()
-        end.set()
+    order = []
+
+    class Late(ThreadPoolExecutor):
+        def submit(self, make):
+            def late():
+                time.sleep(0.01)
+                order.append("begun")
+                return make()
+
+            order.append("handed over")
+            return super().submit(late)
+
+    monkeypatch.setattr(agents.loops.concurrent, "ThreadPoolExecutor", Late)
+    agent, envs = made(env_steps=150)
+    step = envs.step
+
+    def stepped(actions):
+        order.append("step")
+        return step(actions)
+
+    envs.step = stepped
+    for _ in concurrent_loop(agent, envs):
+        pass
+    after = [now for before, now in itertools.pairwise(order) if before == "handed over"]
+    assert len(after) > 5
+    assert set(after) == {"begun"}
 
 
 def test_a_phase_acts_with_the_weights_it_began_with():
