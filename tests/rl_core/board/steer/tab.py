@@ -3,7 +3,7 @@
 import time
 
 
-def until(found, seconds=20.0):
+def until(found, seconds=60.0):
     """The first true value that `found` gives; elements come and go meanwhile."""
     from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 
