@@ -12,6 +12,7 @@ refuses those in whose place TensorFlow puts a wrapper.
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -61,7 +62,7 @@ class _StandIn(ModuleType):
     """Has the names of a package of the API."""
 
     def __getattr__(self, name: str) -> Any:
-        place = None if name in _OF_PYTHON else self._places().get(name)
+        place = None if name in _OF_PYTHON else _places(str(self.__file__)).get(name)
         if place is None:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         module, there = place
@@ -73,18 +74,16 @@ class _StandIn(ModuleType):
         return value
 
     def __dir__(self) -> list[str]:
-        places = self._places()
-        return [name for name in {**vars(self), **places} if name != "_read"]
+        return [*{**vars(self), **_places(str(self.__file__))}]
 
-    def _places(self) -> dict[str, tuple[str, str]]:
-        """Returns module and name of what each of the package's names stands for."""
-        own = vars(self)
-        if "_read" not in own:
-            lines = ast.parse(Path(str(self.__file__)).read_bytes()).body
-            imports = [line for line in lines if isinstance(line, ast.ImportFrom)]
-            own["_read"] = {
-                name.asname or name.name: (str(line.module), name.name)
-                for line in imports
-                for name in line.names
-            }
-        return own["_read"]
+
+@functools.cache
+def _places(file: str) -> dict[str, tuple[str, str]]:
+    """Returns module and name of what each name of a package stands for."""
+    lines = ast.parse(Path(file).read_bytes()).body
+    imports = [line for line in lines if isinstance(line, ast.ImportFrom)]
+    return {
+        name.asname or name.name: (str(line.module), name.name)
+        for line in imports
+        for name in line.names
+    }
