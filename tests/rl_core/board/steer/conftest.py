@@ -181,5 +181,6 @@ def browser(chromium):
     chromium.set_window_size(1280, 1000)
     chromium.get_log("browser")  # what was said before is not this test's
     yield chromium
+    print(chromium.find_element("css selector", "body").text)  # shown if the test failed
     chromium.close()
     chromium.switch_to.window(first)

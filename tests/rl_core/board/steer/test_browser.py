@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rl_core.control.client import RunClient
+from rl_core.control.files import ControlFiles
 from rl_core.control.log import read_log
 from tests.rl_core.board.steer.tab import Tab, called, until
 
@@ -237,12 +238,15 @@ def other_run(logdir):
 
 @pytest.mark.thorough
 def test_a_command_that_a_killed_run_never_answered_does_not_stay_pending(
-    browser, board, other_run
+    browser, board, other_run, logdir
 ):
     tab = Tab(browser, board, "other/run")
     other_run.send_signal(signal.SIGSTOP)
     tab.write("sync_period", "44\n")
-    until(lambda: "pending" in tab.knob("sync_period", ".note").text)
+    # The note comes before the request has left: killed by then, the run would be no run to ask.
+    inbox = ControlFiles(logdir / "other" / "run").inbox
+    until(lambda: any(path.suffix == ".json" for path in inbox.iterdir()))
+    assert "pending" in tab.knob("sync_period", ".note").text
     other_run.kill()
     until(lambda: tab.knob("sync_period", ".note").text == "no answer came: the run is killed")
     assert tab.text(".status") == "killed"
