@@ -2,8 +2,11 @@
 
 import time
 
+# Seconds: beside other work TensorBoard takes more than 20 to show a new run's curve.
+PATIENCE = 60.0
 
-def until(found, seconds=60.0):
+
+def until(found, seconds=PATIENCE):
     """The first true value that `found` gives; elements come and go meanwhile."""
     from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 
