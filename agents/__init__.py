@@ -7,28 +7,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rl_core.lazy import lazy_names
+from targetnet.rl_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from agents.config.files import load_config
-    from agents.config.members import Members, load_members
-    from agents.config.model import DqnConfig, FreezeArm
-    from agents.config.own_live import OwnLive
-    from agents.controllers.seen import Controller, Seen
-    from agents.data.record import record
-    from agents.dqn.agent import DqnAgent, LearnStats
-    from agents.loops.evaluation import evaluate
-    from agents.loops.plain import LoopState, Tick, training_loop
-    from agents.policy.export import export
-    from agents.policy.load import LoadedPolicy, load_policy
-    from agents.policy.play import play
-    from agents.population.going import PopulationOutcome
-    from agents.population.repeat import repeat_population as replay_population
-    from agents.population.train import resume_population, train_population
-    from agents.run.outcome import RunOutcome
-    from agents.run.repeat import Verdict
-    from agents.run.repeat import repeat as replay
-    from agents.run.train import resume, train
+    from targetnet.agents.config.files import load_config
+    from targetnet.agents.config.members import Members, load_members
+    from targetnet.agents.config.model import DqnConfig, FreezeArm
+    from targetnet.agents.config.own_live import OwnLive
+    from targetnet.agents.controllers.seen import Controller, Seen
+    from targetnet.agents.data.record import record
+    from targetnet.agents.dqn.agent import DqnAgent, LearnStats
+    from targetnet.agents.loops.evaluation import evaluate
+    from targetnet.agents.loops.plain import LoopState, Tick, training_loop
+    from targetnet.agents.policy.export import export
+    from targetnet.agents.policy.load import LoadedPolicy, load_policy
+    from targetnet.agents.policy.play import play
+    from targetnet.agents.population.going import PopulationOutcome
+    from targetnet.agents.population.repeat import repeat_population as replay_population
+    from targetnet.agents.population.train import resume_population, train_population
+    from targetnet.agents.run.outcome import RunOutcome
+    from targetnet.agents.run.repeat import Verdict
+    from targetnet.agents.run.repeat import repeat as replay
+    from targetnet.agents.run.train import resume, train
 
 _NAMES_OF = {
     "config.model": "DqnConfig FreezeArm",

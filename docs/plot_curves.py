@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
-from rl_core.board.tags import TAGS
+from targetnet.rl_core.board.tags import TAGS
 
 SHOWN = (
     "episode/return",

@@ -11,8 +11,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from rl_core.board.tags import TAGS
 from targetnet import load_config, read_curve, train
+from targetnet.rl_core.board.tags import TAGS
 
 HEALTHY = "cartpole-plain"
 # What each sick run changes in the config `cartpole-plain`.

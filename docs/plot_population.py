@@ -11,10 +11,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from agents.config.members import read_members
-from agents.results.curves import Curve, read_curves
-from rl_core.board.tags import TAGS
-from rl_core.control.population import POPULATION
+from targetnet.agents.config.members import read_members
+from targetnet.agents.results.curves import Curve, read_curves
+from targetnet.rl_core.board.tags import TAGS
+from targetnet.rl_core.control.population import POPULATION
 
 SHOWN = "evaluation/return", "episode/return", "learn/q_mean", "target/distance"
 COLORS = "#d9541a", "#0b7a75", "#3b3b98", "#b8860b", "#7d3c98", "#2e8b57"

@@ -29,12 +29,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rl_core.lazy import lazy_names
+from targetnet.rl_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from envs.factory import Vectorization, make_envs
-    from envs.interface import Envs, Episode, Step
-    from envs.seeding import episode_seed
+    from targetnet.envs.factory import Vectorization, make_envs
+    from targetnet.envs.interface import Envs, Episode, Step
+    from targetnet.envs.seeding import episode_seed
 
 _NAMES_OF = {
     "factory": "Vectorization make_envs",

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from envs.checks import text_of
-from rl_core.errors import EnvError, shown
+from targetnet.envs.checks import text_of
+from targetnet.rl_core.errors import EnvError, shown
 
 # Branches of different sizes, and hidden layers of their own, are operations in the graph for each.
 _MOST_BRANCHES = 1_000

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from envs.checks import require_array_observations
-from envs.observations import (
+from targetnet.envs.checks import require_array_observations
+from targetnet.envs.observations import (
     Writer,
     bits_writer,
     box_writer,
@@ -15,7 +15,7 @@ from envs.observations import (
     one_hot_writer,
     one_hots_writer,
 )
-from rl_core.errors import EnvError, shown
+from targetnet.rl_core.errors import EnvError, shown
 
 FLOAT32 = np.dtype(np.float32)
 # Stored without conversion: in a replay they take a quarter of the memory of float32.

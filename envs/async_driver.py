@@ -1,6 +1,7 @@
 """Driver of single envs in worker processes: the same rows as in a loop, on several cores.
 
-Each worker runs envs.async_worker on a share of the envs and writes their rows into shared memory.
+Each worker runs targetnet.envs.async_worker on a share of the envs and writes their rows into
+shared memory.
 Each worker has a pipe, which carries one message and one reply per step. Workers are new
 interpreters and not forks, because TensorFlow's threads do not survive a fork. Workers do not run
 the main module, so scripts need no `if __name__ == "__main__"` guard, and no worker imports
@@ -20,15 +21,15 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector.utils import CloudpickleWrapper
 
-from envs.async_worker import Share, map_memory, memory_size, place
-from envs.interface import Envs, Episode, Step
-from envs.lanes import blank_step
-from envs.spaces import Spaces
-from envs.wrapping import Making
-from rl_core.errors import EnvError, EnvFault, EnvWorkerLost, RlCoreError, in_one_line
-from rl_core.machine import cores
+from targetnet.envs.async_worker import Share, map_memory, memory_size, place
+from targetnet.envs.interface import Envs, Episode, Step
+from targetnet.envs.lanes import blank_step
+from targetnet.envs.spaces import Spaces
+from targetnet.envs.wrapping import Making
+from targetnet.rl_core.errors import EnvError, EnvFault, EnvWorkerLost, RlCoreError, in_one_line
+from targetnet.rl_core.machine import cores
 
-_MAIN = "from envs.async_worker import main; main()"
+_MAIN = "from targetnet.envs.async_worker import main; main()"
 _SECONDS_TO_END = 10.0  # time for workers to end after their pipe was closed, before a kill
 
 
@@ -120,7 +121,7 @@ class AsyncEnvs(Envs):
         """Returns each worker's reply to `request`, in the order of the envs.
 
         Args:
-          request: name of a method of envs.async_worker's `_Envs`.
+          request: name of a method of targetnet.envs.async_worker's `_Envs`.
           lanes: one value per env, or None.
         """
         if not self._workers:

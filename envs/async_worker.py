@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from envs.drivers import SyncEnvs
-from envs.interface import Step
-from envs.lanes import blank_step
-from envs.registry import make_single
-from envs.spaces import Spaces
-from envs.stacks import spaces_for
-from envs.wrapping import Making
-from rl_core.errors import (
+from targetnet.envs.drivers import SyncEnvs
+from targetnet.envs.interface import Step
+from targetnet.envs.lanes import blank_step
+from targetnet.envs.registry import make_single
+from targetnet.envs.spaces import Spaces
+from targetnet.envs.stacks import spaces_for
+from targetnet.envs.wrapping import Making
+from targetnet.rl_core.errors import (
     EnvContractError,
     EnvError,
     EnvFailed,
@@ -142,7 +142,7 @@ class Failure(NamedTuple):
     Attributes:
       line: the message.
       traceback: traceback of the exception, as text.
-      fault: class name of an EnvFault in rl_core.errors; None for any other EnvError.
+      fault: class name of an EnvFault in targetnet.rl_core.errors; None for any other EnvError.
       env_steps: `env_steps` of an EnvFault, counted within the worker's share of the envs.
     """
 

@@ -11,8 +11,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from envs.observations import as_array, can_store, finite_in_float32, what_came
-from rl_core.errors import EnvError, in_one_line, shown
+from targetnet.envs.observations import as_array, can_store, finite_in_float32, what_came
+from targetnet.rl_core.errors import EnvError, in_one_line, shown
 
 ArraySpaces = (
     gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary

@@ -8,11 +8,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from envs.interface import Envs, Episode, Step
-from envs.lanes import Lane, blank_step
-from envs.masks import write_legal
-from envs.observations import LARGEST, not_finite
-from envs.outcomes import (
+from targetnet.envs.interface import Envs, Episode, Step
+from targetnet.envs.lanes import Lane, blank_step
+from targetnet.envs.masks import write_legal
+from targetnet.envs.observations import LARGEST, not_finite
+from targetnet.envs.outcomes import (
     as_flags,
     as_rewards,
     env_error,
@@ -20,9 +20,9 @@ from envs.outcomes import (
     not_a_step,
     reset_results,
 )
-from envs.seeding import episode_seed
-from envs.spaces import Spaces
-from rl_core.errors import EnvError, EnvFault
+from targetnet.envs.seeding import episode_seed
+from targetnet.envs.spaces import Spaces
+from targetnet.rl_core.errors import EnvError, EnvFault
 
 
 class SyncEnvs(Envs):

@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rl_core.errors import EnvError, shown
+from targetnet.rl_core.errors import EnvError, shown
 
 
 class KeptElements(

@@ -14,23 +14,23 @@ from typing import Any, Literal, get_args
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from envs.arrays import array_space
-from envs.async_driver import AsyncEnvs
-from envs.checks import require_matching_observation
-from envs.drivers import SingleEnv, SyncEnvs, VectorEnvs, frames_per_second
-from envs.interface import Envs
-from envs.masks import finds_masks
-from envs.nests import Leaf, at, leaves
-from envs.outcomes import naming
-from envs.pool import PoolEnv
-from envs.registry import find_spec, make_single, make_vector
-from envs.seeding import episode_seed
-from envs.spaces import Spaces
-from envs.stacks import spaces_for
-from envs.wrapping import Around, Making
-from rl_core.arguments import require_a, require_whole
-from rl_core.errors import ArgumentError, EnvError, did_you_mean, shown
-from rl_core.memory import check_memory, memory_limit, resident_bytes
+from targetnet.envs.arrays import array_space
+from targetnet.envs.async_driver import AsyncEnvs
+from targetnet.envs.checks import require_matching_observation
+from targetnet.envs.drivers import SingleEnv, SyncEnvs, VectorEnvs, frames_per_second
+from targetnet.envs.interface import Envs
+from targetnet.envs.masks import finds_masks
+from targetnet.envs.nests import Leaf, at, leaves
+from targetnet.envs.outcomes import naming
+from targetnet.envs.pool import PoolEnv
+from targetnet.envs.registry import find_spec, make_single, make_vector
+from targetnet.envs.seeding import episode_seed
+from targetnet.envs.spaces import Spaces
+from targetnet.envs.stacks import spaces_for
+from targetnet.envs.wrapping import Around, Making
+from targetnet.rl_core.arguments import require_a, require_whole
+from targetnet.rl_core.errors import ArgumentError, EnvError, did_you_mean, shown
+from targetnet.rl_core.memory import check_memory, memory_limit, resident_bytes
 
 Vectorization = Literal["sync", "async", "vector_entry_point", "envpool"]
 # Least bytes of one env. A CartPole has 5,000; in a vector env most are elements of shared arrays.

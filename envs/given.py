@@ -9,9 +9,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from envs.arrays import array_space
-from envs.nests import Path, leaves, nest_of
-from rl_core.errors import EnvError, shown
+from targetnet.envs.arrays import array_space
+from targetnet.envs.nests import Path, leaves, nest_of
+from targetnet.rl_core.errors import EnvError, shown
 
 
 def wanted_space(env_id: str, space: gym.Space[Any], keys: Sequence[str] = ()) -> gym.Space[Any]:
@@ -74,7 +74,7 @@ def _assembled(
 
 
 def _array(env_id: str, space: gym.Space[Any], stored: np.ndarray) -> np.ndarray:
-    """[T, ...] as `envs.arrays.array_space` says -> [T, ...] of an array's space."""
+    """[T, ...] as `targetnet.envs.arrays.array_space` says -> [T, ...] of an array's space."""
     if isinstance(space, gym.spaces.Discrete):
         return np.argmax(stored, axis=-1) + space.start
     if isinstance(space, gym.spaces.MultiDiscrete):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from envs.spaces import Spaces
+from targetnet.envs.spaces import Spaces
 
 
 class Episode(NamedTuple):

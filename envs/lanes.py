@@ -6,19 +6,19 @@ from zlib import crc32
 import gymnasium as gym
 import numpy as np
 
-from envs.interface import Episode, Step
-from envs.masks import write_legal
-from envs.observations import LARGEST, not_finite
-from envs.outcomes import (
+from targetnet.envs.interface import Episode, Step
+from targetnet.envs.masks import write_legal
+from targetnet.envs.observations import LARGEST, not_finite
+from targetnet.envs.outcomes import (
     as_flag,
     as_number,
     env_error,
     not_a_step,
     reset_results,
 )
-from envs.seeding import episode_seed
-from envs.spaces import Spaces
-from rl_core.errors import EnvFault, in_one_line
+from targetnet.envs.seeding import episode_seed
+from targetnet.envs.spaces import Spaces
+from targetnet.rl_core.errors import EnvFault, in_one_line
 
 _LEAST = -LARGEST
 

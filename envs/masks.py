@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from envs.actions import ActionForm
-from envs.observations import as_array, contract_error
-from rl_core.errors import EnvContractError, in_one_line
+from targetnet.envs.actions import ActionForm
+from targetnet.envs.observations import as_array, contract_error
+from targetnet.rl_core.errors import EnvContractError, in_one_line
 
 NONE = "none, though the first reset gave one"
 

@@ -127,7 +127,7 @@ def _spec(game: str, version: int) -> EnvSpec:
     name = game.title().replace("_", "")
     return EnvSpec(
         f"MinAtar/{name}-v{version}",
-        entry_point="envs.minatar:MinAtarEnv",
+        entry_point="targetnet.envs.minatar:MinAtarEnv",
         max_episode_steps=MAX_EPISODE_STEPS,
         kwargs={"game": game, "use_minimal_action_set": version == 1},
     )

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from envs.arrays import ArraySpace, array_space
-from envs.checks import ArraySpaces
-from envs.observations import Write, Writer, contract_error, what_came
-from rl_core.errors import EnvError, EnvFault, did_you_mean, shown
-from rl_core.packed import Part, placed
+from targetnet.envs.arrays import ArraySpace, array_space
+from targetnet.envs.checks import ArraySpaces
+from targetnet.envs.observations import Write, Writer, contract_error, what_came
+from targetnet.rl_core.errors import EnvError, EnvFault, did_you_mean, shown
+from targetnet.rl_core.packed import Part, placed
 
 Path = tuple[Any, ...]  # keys from the outside to the inside
 

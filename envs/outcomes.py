@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from envs.observations import contract_error, what_came
-from rl_core.errors import EnvError, EnvFailed, EnvFault, in_one_line
+from targetnet.envs.observations import contract_error, what_came
+from targetnet.rl_core.errors import EnvError, EnvFailed, EnvFault, in_one_line
 
 _FLAGS = (bool, np.bool_)
 STEP = "(observation, reward, terminated, truncated, info)"

@@ -15,8 +15,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from envs.registry import quiet_gymnasium
-from rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
+from targetnet.envs.registry import quiet_gymnasium
+from targetnet.rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
 
 # Arguments not allowed in env_kwargs: the driver sets them, or they would change its rows.
 _FIXED = {"num_envs", "batch_size", "seed", "env_seed", "gym_reset_return_info", "max_num_players"}

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from envs.actions import action_form
-from envs.masks import mask_in, write_legal
-from rl_core.errors import EnvContractError
+from targetnet.envs.actions import action_form
+from targetnet.envs.masks import mask_in, write_legal
+from targetnet.rl_core.errors import EnvContractError
 
 _ENDLESS = 2**63
 

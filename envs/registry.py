@@ -11,12 +11,12 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvCreator, EnvSpec, VectorEnvCreator, load_env_creator
 
-from envs import minatar
-from envs.atari import quiet_ale
-from envs.in_graph import table as in_graph
-from envs.spaces import make_contains_quick
-from envs.wrapping import Making, wrapped
-from rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
+from targetnet.envs import minatar
+from targetnet.envs.atari import quiet_ale
+from targetnet.envs.in_graph import table as in_graph
+from targetnet.envs.spaces import make_contains_quick
+from targetnet.envs.wrapping import Making, wrapped
+from targetnet.rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
 
 EntryPoint = EnvCreator | VectorEnvCreator | str | None
 

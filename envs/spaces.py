@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from envs.actions import ActionForm, action_form
-from envs.arrays import array_space
-from envs.nests import Path, inner_writer, leaves, nest_of
-from envs.observations import Writer
-from rl_core.packed import Part
+from targetnet.envs.actions import ActionForm, action_form
+from targetnet.envs.arrays import array_space
+from targetnet.envs.nests import Path, inner_writer, leaves, nest_of
+from targetnet.envs.observations import Writer
+from targetnet.rl_core.packed import Part
 
 
 class Spaces(NamedTuple):
@@ -38,8 +38,8 @@ def read_spaces(
 ) -> Spaces:
     """Returns the agent's form of an env's spaces.
 
-    Arrays become what `envs.arrays.array_space` says. Of a dict or a tuple, if more than one array
-    is wanted, each is a part of a packed row (`rl_core.packed`).
+    Arrays become what `targetnet.envs.arrays.array_space` says. Of a dict or a tuple, if more than
+    one array is wanted, each is a part of a packed row (`targetnet.rl_core.packed`).
 
     Args:
       keys: of a dict or a tuple, those that are wanted; empty: all.

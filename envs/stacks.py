@@ -10,11 +10,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from envs.nests import at, put_at
-from envs.observations import Write
-from envs.spaces import Spaces, read_spaces
-from envs.wrapping import Making
-from rl_core.errors import EnvError, shown
+from targetnet.envs.nests import at, put_at
+from targetnet.envs.observations import Write
+from targetnet.envs.spaces import Spaces, read_spaces
+from targetnet.envs.wrapping import Making
+from targetnet.rl_core.errors import EnvError, shown
 
 
 def frame_shape(shape: tuple[int, ...]) -> tuple[int, ...]:

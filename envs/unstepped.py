@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from envs.interface import Envs, Episode, Step
-from rl_core.errors import EnvError
+from targetnet.envs.interface import Envs, Episode, Step
+from targetnet.rl_core.errors import EnvError
 
 
 class UnsteppedEnvs(Envs):

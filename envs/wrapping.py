@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from rl_core.errors import EnvError, in_one_line, shown
-from rl_core.own_function import MORE, failure, imported
+from targetnet.rl_core.errors import EnvError, in_one_line, shown
+from targetnet.rl_core.own_function import MORE, failure, imported
 
 # Name in a config -> function, and the package to install for it.
 SHIPPED = {
-    "atari": ("envs.atari:preprocessed", "targetnet[atari]"),
-    "elements": ("envs.elements:KeptElements", ""),
+    "atari": ("targetnet.envs.atari:preprocessed", "targetnet[atari]"),
+    "elements": ("targetnet.envs.elements:KeptElements", ""),
 }
 Around = Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from rl_core.lazy import ONEDNN_VARIABLE, choose_log_level, lazy_names
+from targetnet.rl_core.lazy import ONEDNN_VARIABLE, choose_log_level, lazy_names
 
 if TYPE_CHECKING:
-    from rl_core.board.events import EventWriter
-    from rl_core.board.read_events import Curve, read_curve
-    from rl_core.branches import by_branch
-    from rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore
-    from rl_core.control.changes import Refused
-    from rl_core.control.client import NotRunning, RunClient
-    from rl_core.control.steering import Steering
-    from rl_core.digest import Digest
-    from rl_core.errors import (
+    from targetnet.rl_core.board.events import EventWriter
+    from targetnet.rl_core.board.read_events import Curve, read_curve
+    from targetnet.rl_core.branches import by_branch
+    from targetnet.rl_core.checkpoint.store import Checkpoint, CheckpointError, CheckpointStore
+    from targetnet.rl_core.control.changes import Refused
+    from targetnet.rl_core.control.client import NotRunning, RunClient
+    from targetnet.rl_core.control.steering import Steering
+    from targetnet.rl_core.digest import Digest
+    from targetnet.rl_core.errors import (
         ArgumentError,
         BoundsError,
         ConfigError,
@@ -35,54 +35,67 @@ if TYPE_CHECKING:
         StaticHyperparameter,
         UnknownName,
     )
-    from rl_core.exploration import boltzmann, branching_epsilon_greedy, epsilon_greedy
-    from rl_core.graph.engine import Engine
-    from rl_core.graph.layers import conv2d, dense, dropout, layer_norm, noisy_dense
-    from rl_core.graph.past import PastStates
-    from rl_core.graph.saver import Saver
-    from rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
-    from rl_core.graph.snapshots import Snapshots
-    from rl_core.graph.sync import copy_vars, paired_variables
-    from rl_core.graph.weights import ScopeWeights, VariableValues, variables_to_restore
-    from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
-    from rl_core.losses.branching import branching_target
-    from rl_core.losses.categorical import categorical_projection, categorical_q_learning, support
-    from rl_core.losses.hl_gauss import gaussian_histogram, hl_gauss
-    from rl_core.losses.masking import legal_only
-    from rl_core.losses.munchausen import (
+    from targetnet.rl_core.exploration import boltzmann, branching_epsilon_greedy, epsilon_greedy
+    from targetnet.rl_core.graph.engine import Engine
+    from targetnet.rl_core.graph.layers import conv2d, dense, dropout, layer_norm, noisy_dense
+    from targetnet.rl_core.graph.past import PastStates
+    from targetnet.rl_core.graph.saver import Saver
+    from targetnet.rl_core.graph.scopes import blocks_of, stop_gradient_getter, variables_in
+    from targetnet.rl_core.graph.snapshots import Snapshots
+    from targetnet.rl_core.graph.sync import copy_vars, paired_variables
+    from targetnet.rl_core.graph.weights import ScopeWeights, VariableValues, variables_to_restore
+    from targetnet.rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
+    from targetnet.rl_core.losses.branching import branching_target
+    from targetnet.rl_core.losses.categorical import (
+        categorical_projection,
+        categorical_q_learning,
+        support,
+    )
+    from targetnet.rl_core.losses.hl_gauss import gaussian_histogram, hl_gauss
+    from targetnet.rl_core.losses.masking import legal_only
+    from targetnet.rl_core.losses.munchausen import (
         log_policy,
         munchausen_bonus,
         munchausen_q_learning,
         munchausen_quantile,
         soft_bootstrap,
     )
-    from rl_core.losses.quantile import quantile_huber, quantile_midpoints, quantile_q_learning
-    from rl_core.losses.returns import lambda_returns
-    from rl_core.losses.stillness import blend, functional_penalty
-    from rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
-    from rl_core.networks.heads import (
+    from targetnet.rl_core.losses.quantile import (
+        quantile_huber,
+        quantile_midpoints,
+        quantile_q_learning,
+    )
+    from targetnet.rl_core.losses.returns import lambda_returns
+    from targetnet.rl_core.losses.stillness import blend, functional_penalty
+    from targetnet.rl_core.losses.td import TdLoss, double_q_learning, huber, q_learning, squared
+    from targetnet.rl_core.networks.heads import (
         Streams,
         categorical_head,
         implicit_head,
         q_head,
         quantile_head,
     )
-    from rl_core.networks.network import Conditions, Values, q_network
-    from rl_core.networks.torsos import impala_torso, minatar_torso, mlp_torso, nature_torso
-    from rl_core.optimizers.freeze import AllExempt, ApplyOps
-    from rl_core.optimizers.freeze_schedule import Arm, FreezeSchedule
-    from rl_core.optimizers.fused import fused_updates
-    from rl_core.optimizers.phase import PhaseCalls
-    from rl_core.random import Draws, Stream
-    from rl_core.replay.contents import ReplayContents
-    from rl_core.replay.epochs import EpochSampler
-    from rl_core.replay.items import NStepTransitions, Transitions
-    from rl_core.replay.memory import ReplayMemory
-    from rl_core.replay.prioritized import PrioritizedSampler
-    from rl_core.replay.rows import Column, Rows, transition_columns
-    from rl_core.replay.samplers import UniformSampler
-    from rl_core.replay.valid_rows import ValidRows
-    from rl_core.schedules import Constant, Geometric, Linear, Piecewise, Schedule
+    from targetnet.rl_core.networks.network import Conditions, Values, q_network
+    from targetnet.rl_core.networks.torsos import (
+        impala_torso,
+        minatar_torso,
+        mlp_torso,
+        nature_torso,
+    )
+    from targetnet.rl_core.optimizers.freeze import AllExempt, ApplyOps
+    from targetnet.rl_core.optimizers.freeze_schedule import Arm, FreezeSchedule
+    from targetnet.rl_core.optimizers.fused import fused_updates
+    from targetnet.rl_core.optimizers.phase import PhaseCalls
+    from targetnet.rl_core.random import Draws, Stream
+    from targetnet.rl_core.replay.contents import ReplayContents
+    from targetnet.rl_core.replay.epochs import EpochSampler
+    from targetnet.rl_core.replay.items import NStepTransitions, Transitions
+    from targetnet.rl_core.replay.memory import ReplayMemory
+    from targetnet.rl_core.replay.prioritized import PrioritizedSampler
+    from targetnet.rl_core.replay.rows import Column, Rows, transition_columns
+    from targetnet.rl_core.replay.samplers import UniformSampler
+    from targetnet.rl_core.replay.valid_rows import ValidRows
+    from targetnet.rl_core.schedules import Constant, Geometric, Linear, Piecewise, Schedule
 
 # TensorFlow reads this variable once, at import. oneDNN's kernels cost 5 us more per small matrix
 # product, which doubles the time of acting; small networks learn as fast with the plain kernels.

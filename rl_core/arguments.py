@@ -7,7 +7,7 @@ import numbers
 import os
 from pathlib import Path
 
-from rl_core.errors import ArgumentError, BoundsError, shown
+from targetnet.rl_core.errors import ArgumentError, BoundsError, shown
 
 
 def path_of(name: str, path: object) -> Path:

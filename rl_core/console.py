@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rl_core.errors import escaped
+from targetnet.rl_core.errors import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console

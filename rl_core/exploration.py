@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.branches import by_branch
-from rl_core.losses.munchausen import log_policy
-from rl_core.losses.td import require_shapes
+from targetnet.rl_core.branches import by_branch
+from targetnet.rl_core.losses.munchausen import log_policy
+from targetnet.rl_core.losses.td import require_shapes
 
 _SMALLEST = np.finfo(np.float32).tiny
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from rl_core.errors import RlCoreError
+from targetnet.rl_core.errors import RlCoreError
 
 
 def require_package(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from rl_core.errors import (
+from targetnet.rl_core.errors import (
     ArgumentError,
     BoundsError,
     RlCoreError,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rl_core.errors import MemoryLimitError
+from targetnet.rl_core.errors import MemoryLimitError
 
 _CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),

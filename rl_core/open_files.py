@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 
-from rl_core.errors import RlCoreError
+from targetnet.rl_core.errors import RlCoreError
 
 _SPARE = 100  # for what opens and closes meanwhile: checkpoints, states, letters
 

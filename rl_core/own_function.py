@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rl_core.errors import ConfigError, did_you_mean, in_one_line
+from targetnet.rl_core.errors import ConfigError, did_you_mean, in_one_line
 
 MORE = "; TARGETNET_DEBUG=1 shows all"
 

@@ -23,7 +23,7 @@ class OutsideStream:
         """Computes the numbers of the counters first, ..., first + count - 1.
 
         Returns:
-          [count, *shape] float32 in [0, 1), the bits of `rl_core.random.Stream.uniform`.
+          [count, *shape] float32 in [0, 1), the bits of `targetnet.rl_core.random.Stream.uniform`.
         """
         size = math.prod(shape)
         groups = np.arange(-(-size // 4), dtype=np.uint64)[None, :]

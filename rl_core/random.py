@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from rl_core.graph.xla import compiled
-from rl_core.philox import OutsideStream, stream_key
+from targetnet.rl_core.graph.xla import compiled
+from targetnet.rl_core.philox import OutsideStream, stream_key
 
 _PHILOX = 1  # tf.random.Algorithm.PHILOX
 

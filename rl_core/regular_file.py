@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from rl_core.errors import RunDirError, reason_of
+from targetnet.rl_core.errors import RunDirError, reason_of
 
 
 def open_regular(path: Path, *, most: int | None = None, follow: bool = False) -> io.BufferedReader:

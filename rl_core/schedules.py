@@ -25,8 +25,8 @@ from pydantic import (
     model_validator,
 )
 
-from rl_core.errors import ConfigError
-from rl_core.validation import Model
+from targetnet.rl_core.errors import ConfigError
+from targetnet.rl_core.validation import Model
 
 _EnvStep = Annotated[int, Field(ge=0, lt=2**63)]
 _Share = Annotated[FiniteFloat, Field(ge=0, le=1)]

@@ -18,7 +18,8 @@ from typing import Any
 _KEY = "seal"
 # The seal is the first line, because a truncated file loses its end.
 _LINE = re.compile(rb'(.*), "seal": "([0-9a-f]{16})"\}', re.DOTALL)
-_FIRST_LINE = re.compile(r"# sha256 of what follows: ([0-9a-f]{64})\n")
+SEAL_LINE = "# sha256 of what follows: "  # how a sealed text begins
+_FIRST_LINE = re.compile(SEAL_LINE + r"([0-9a-f]{64})\n")
 _DAMAGE = "it is damaged: not what was written"
 
 
@@ -47,7 +48,7 @@ def unsealed_json(data: bytes) -> dict[str, Any]:
 
 def sealed_text(text: str) -> str:
     """Returns the text after a first line with its seal; the line is a comment in TOML."""
-    return f"# sha256 of what follows: {_sha256(text)}\n{text}"
+    return f"{SEAL_LINE}{_sha256(text)}\n{text}"
 
 
 def is_sealed_text(text: str) -> bool:

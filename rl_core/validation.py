@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
+from targetnet.rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
 
 _A_TABLE = re.compile(r"a dictionary or instance of \w+")
 _MAX_CHARACTERS = 400  # characters of an error's reason, which may quote a value of 200

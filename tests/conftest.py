@@ -105,7 +105,7 @@ class Budget:
 @pytest.fixture
 def engine():
     """A fresh engine: build in `with engine.building():`, then `engine.start()`."""
-    from rl_core import Engine
+    from targetnet.rl_core import Engine
 
     engine = Engine()
     yield engine

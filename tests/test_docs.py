@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
-from agents.config import keys
-from agents.config.live_values import as_markdown
-from agents.config.model import NETWORKS, DqnConfig
-from agents.config.pbt import PbtKeys
-from rl_core.errors import ConfigError
-from rl_core.hyperparameters import ANY
+from targetnet.agents.config import keys
+from targetnet.agents.config.live_values import as_markdown
+from targetnet.agents.config.model import NETWORKS, DqnConfig
+from targetnet.agents.config.pbt import PbtKeys
+from targetnet.rl_core.errors import ConfigError
+from targetnet.rl_core.hyperparameters import ANY
 
 ROOT = Path(__file__).parents[1]
 BUILT = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
@@ -80,7 +80,7 @@ def homes(path):
 
 def file_of(module):
     """The file of one of our modules, else None."""
-    path = module.replace(".", "/")
+    path = module.removeprefix("targetnet.").replace(".", "/")
     return next((f for f in (f"{path}.py", f"{path}/__init__.py") if (ROOT / f).exists()), None)
 
 

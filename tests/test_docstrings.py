@@ -60,7 +60,7 @@ def test_no_docstring_begins_with_a_word_that_hides_its_subject():
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_and_its_public_methods_have_a_docstring(package):
-    module = importlib.import_module(package)
+    module = importlib.import_module(f"targetnet.{package}")
     public = {name: getattr(module, name) for name in module.__all__}
     assert len(public) > 5
     assert [f for name, value in public.items() for f in undocumented(name, value)] == []

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import agents
-import envs
-import rl_core
 import targetnet
+from targetnet import agents, envs, rl_core
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = """
@@ -81,18 +79,39 @@ def test_the_import_loads_neither_tensorflow_nor_gymnasium(tmp_path):
     assert python(code, tmp_path).stdout == "set()\n"
 
 
-@pytest.mark.parametrize("hidden", ["envs.py", "agents/__init__.py"])
-def test_a_module_of_the_users_own_that_hides_a_package_is_named(tmp_path, hidden):
+CORRIDOR = """
+import gymnasium as gym
+
+class Corridor(gym.Env):
+    observation_space = gym.spaces.Box(0, 9, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.low, {}
+
+    def step(self, action):
+        return self.observation_space.low, 0.0, True, False, {}
+
+gym.register("Corridor-v0", Corridor)
+"""
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_packages_of_the_users_own_may_have_the_names_of_our_folders(tmp_path, vectorization):
     """`sys.path` begins with the folder of a user's script."""
-    path = tmp_path / hidden
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("")
-    done = python(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import targetnet", tmp_path)
-    name = Path(hidden).parts[0].removesuffix(".py")
-    assert done.stderr.splitlines()[-1] == (
-        f"ImportError: targetnet needs its package {name}, but {path} hides it: "
-        "rename that file, or run Python where it is not found first"
-    )
+    for name in ("agents", "configs", "envs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"MINE = {name!r}")
+    (tmp_path / "rl_core.py").write_text("MINE = 'rl_core'")
+    (tmp_path / "envs/corridor.py").write_text(CORRIDOR)
+    code = "import sys, targetnet, agents, configs, envs, rl_core\n"
+    how = f"2, seed=1, vectorization={vectorization!r}"
+    code += f"made = targetnet.make_envs('envs.corridor:Corridor-v0', {how})"
+    code += "\nprint(made.reset().observation.shape, len(targetnet.agents.__all__)); made.close()"
+    code += "\nprint(agents.MINE, configs.MINE, envs.MINE, rl_core.MINE)"
+    done = python(code, tmp_path)
+    shown = [f"(2, 1) {len(agents.__all__)}", "agents configs envs rl_core"]
+    assert done.stdout.splitlines() == shown, done.stderr
 
 
 @pytest.mark.slow  # mypy reads all of pydantic and numpy

@@ -1,6 +1,7 @@
 """What may import what, and what may not be written at all: read from the source, never run.
 
-`rl_core` <- `envs` <- `agents` <- `targetnet`; `configs` is data.
+`rl_core` <- `envs` <- `agents` <- `targetnet`; `configs` is data. Here a package is called
+after its folder; its modules are imported as `targetnet.…` alone.
 """
 
 import ast
@@ -17,7 +18,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("rl_core", "envs", "agents", "targetnet")
-FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+# The links in targetnet/ lead to the other three.
+FILES = sorted(
+    path
+    for package in PACKAGES
+    for path in (ROOT / package).glob("*.py" if package == "targetnet" else "**/*.py")
+)
 # What each package may import beside itself, of ours.
 MAY_IMPORT = {
     "rl_core": set(),
@@ -71,9 +77,14 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+def by_folder(names: Iterable[str]) -> set[str]:
+    """targetnet.rl_core.errors -> rl_core.errors."""
+    return {re.sub(rf"^targetnet\.(?=(?:{'|'.join(PACKAGES)})\b)", "", name) for name in names}
+
+
 @functools.cache
 def imports_of(path: Path) -> frozenset[str]:
-    return frozenset(imports(parsed(path), package_of(path)))
+    return frozenset(by_folder(imports(parsed(path), package_of(path))))
 
 
 def tops(names: Iterable[str]) -> set[str]:
@@ -93,6 +104,18 @@ def test_the_source_is_where_these_tests_look():
     assert len(FILES) > 30 and len(WITHOUT_TENSORFLOW) > 6
     assert sum(map(in_core, FILES)) > 20
     assert all(path.exists() for path in WITHOUT_TENSORFLOW)
+
+
+def test_a_module_of_ours_has_one_name():
+    """`import agents` would work in a checkout, and make a second module of the same file."""
+    files = [*FILES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").rglob("*.py")]
+    bare = {"rl_core", "envs", "agents", "configs"}
+    assert offenders(files, lambda path: tops(imports(parsed(path), package_of(path))) & bare) == {}
+    code = "import sys; from targetnet.agents.cli.main import main; main(['configs'])\n"
+    code += "import targetnet.agents.run.train\n"
+    code += f"print({bare} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1] == "set()", done.stderr
 
 
 def test_imports_go_one_way():
@@ -201,7 +224,7 @@ def test_what_must_start_quickly_imports_no_module_of_ours_that_does():
                 return None if ast.unparse(node.test) == "TYPE_CHECKING" else node
 
         tree = NoTypeChecking().visit(ast.parse(path.read_text()))
-        return set(imports(tree, module_of(path.parent)))
+        return by_folder(imports(tree, module_of(path.parent)))
 
     by_module = {module_of(path): path for path in FILES}
     waiting, seen = list(WITHOUT_TENSORFLOW), set()
@@ -217,7 +240,7 @@ def test_what_must_start_quickly_imports_no_module_of_ours_that_does():
 
 
 def test_importing_all_of_it_imports_no_tensorflow_through_others():
-    names = [module_of(p) for p in WITHOUT_TENSORFLOW if p.name != "__main__.py"]
+    names = [f"targetnet.{module_of(p)}" for p in WITHOUT_TENSORFLOW if p.name != "__main__.py"]
     code = f"import sys, {', '.join(names)}; print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == "False", done.stderr

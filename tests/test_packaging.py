@@ -4,12 +4,13 @@ import json
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from rl_core.control.commands import ACTIONS
+from targetnet.rl_core.control.commands import ACTIONS
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,7 +32,8 @@ def installed(tmp_path_factory):
 
 def run(installed: Path, *arguments: str) -> str:
     """`targetnet ARGUMENTS` from the unpacked wheel, not from the clone."""
-    code = f"import sys; sys.path.insert(0, {str(installed)!r}); import agents.cli.main as c; "
+    code = f"import sys; sys.path.insert(0, {str(installed)!r})\n"
+    code += "import targetnet.agents.cli.main as c; "
     code += "assert c.__file__.startswith(sys.path[0]); sys.exit(c.main(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-I", "-c", code, *arguments],
@@ -46,7 +48,7 @@ def run(installed: Path, *arguments: str) -> str:
 HELPS = """
 import contextlib, io, json, sys
 sys.path.insert(0, sys.argv[1])
-import agents.cli.main as cli
+import targetnet.agents.cli.main as cli
 said = {}
 for name in sys.argv[2:]:
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
@@ -65,15 +67,67 @@ def helps(installed: Path, commands: list[str]) -> dict[str, str]:
 
 def test_the_wheel_has_every_room_and_none_of_the_clone_is_needed(installed):
     # By its files: what it lacks, an editable install would give the command from the clone.
-    for room in ("agents", "configs", "envs", "rl_core", "targetnet"):
-        assert (installed / room / "__init__.py").exists(), room
+    for room in ("", "agents", "configs", "envs", "rl_core"):
+        assert (installed / "targetnet" / room / "__init__.py").exists(), room
+
+
+def test_the_wheel_holds_one_package(installed):
+    """So no other package, such as openai-agents with its `agents`, can overwrite a part of it."""
+    names = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
+    assert names == {"targetnet"}
+    assert not [path for path in installed.rglob("*") if path.is_symlink()]
+
+
+@pytest.mark.slow
+def test_a_wheel_of_the_source_distribution_is_the_same(installed, tmp_path):
+    """A source distribution has no links, so the wheel must not depend on them."""
+    build = [sys.executable, "-m", "hatchling", "build", "-d", tmp_path]
+    subprocess.run([*build, "-t", "sdist"], cwd=ROOT, check=True, capture_output=True)
+    (source,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(source) as file:
+        file.extractall(tmp_path, filter="data")
+    folder = tmp_path / source.name.removesuffix(".tar.gz")
+    subprocess.run([*build, "-t", "wheel"], cwd=folder, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    of_tree = {str(p.relative_to(installed)) for p in installed.rglob("*") if p.is_file()}
+    assert {*zipfile.ZipFile(wheel).namelist()} == of_tree
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ours_first", [True, False])
+def test_openai_agents_may_be_installed_and_removed_beside_it(installed, tmp_path, ours_first):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    python = tmp_path / "env/bin/python"
+
+    def pip(*arguments: object) -> None:
+        command = [sys.executable, "-m", "pip", "--python", python, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if "openai-agents" in arguments and "No matching distribution" in done.stderr:
+            pytest.skip("there is no package index to install openai-agents from")
+        assert done.returncode == 0, done.stderr
+
+    (wheel,) = installed.parent.glob("*.whl")
+    order = (wheel, "openai-agents") if ours_first else ("openai-agents", wheel)
+    for package in order:
+        pip("install", "--no-deps", package)
+    (packages,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    theirs = packages / "agents/__init__.py"
+    assert "targetnet" not in theirs.read_text()
+    alone = [python, "-c", "import targetnet; print(targetnet.agents.__file__)"]
+    said = subprocess.run(alone, capture_output=True, text=True, cwd=tmp_path, check=True).stdout
+    assert said.strip() == str(packages / "targetnet/agents/__init__.py")
+    pip("uninstall", "--yes", "targetnet")
+    assert theirs.exists() and not (packages / "targetnet").exists()
+    pip("install", "--no-deps", wheel)
+    pip("uninstall", "--yes", "openai-agents")
+    subprocess.run(alone, capture_output=True, cwd=tmp_path, check=True)
 
 
 def test_the_shipped_configs_come_with_the_wheel(installed):
     listed = run(installed, "configs")
     for config in (ROOT / "configs").glob("*.toml"):
         assert config.stem in listed
-        assert (installed / "configs" / config.name).exists()
+        assert (installed / "targetnet/configs" / config.name).exists()
 
 
 def test_a_page_that_a_help_text_names_is_in_the_wheel(installed):
@@ -95,16 +149,20 @@ def test_the_help_of_do_explains_each_action(installed):
 
 def test_the_wheel_declares_the_command_and_nothing_of_the_tests(installed):
     (entry_points,) = installed.glob("targetnet-*.dist-info/entry_points.txt")
-    assert "targetnet = agents.cli.main:main" in entry_points.read_text()
+    assert "targetnet = targetnet.agents.cli.main:main" in entry_points.read_text()
     assert not (installed / "tests").exists()
 
 
 def test_the_steer_tab_comes_with_its_page(installed):
     (entry_points,) = installed.glob("targetnet-*.dist-info/entry_points.txt")
-    assert "targetnet_steer = rl_core.board.steer.entry:SteerLoader" in entry_points.read_text()
+    assert (
+        "targetnet_steer = targetnet.rl_core.board.steer.entry:SteerLoader"
+        in entry_points.read_text()
+    )
     static = ROOT / "rl_core" / "board" / "steer" / "static"
     names = {path.name for path in static.iterdir()}
     assert {"index.js", "style.css"} <= names
     assert {
-        p.name for p in (installed / "rl_core" / "board" / "steer" / "static").iterdir()
+        p.name
+        for p in (installed / "targetnet" / "rl_core" / "board" / "steer" / "static").iterdir()
     } == names

@@ -26,16 +26,16 @@ from typing import NamedTuple
 
 import pytest
 
-from agents.cli.main import _COMMANDS, _parse, main
-from agents.compare.plan import EnvPart, Plan, Section, load_plan
-from agents.config.files import config_name, read_config
-from agents.config.members import load_members
-from agents.config.model import DqnConfig
-from agents.config.pbt import PbtKeys
-from rl_core.control.files import ControlFiles, is_alive
-from rl_core.control.population import is_population
-from rl_core.control.state import read_state
-from rl_core.errors import RunDirError
+from targetnet.agents.cli.main import _COMMANDS, _parse, main
+from targetnet.agents.compare.plan import EnvPart, Plan, Section, load_plan
+from targetnet.agents.config.files import config_name, read_config
+from targetnet.agents.config.members import load_members
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.pbt import PbtKeys
+from targetnet.rl_core.control.files import ControlFiles, is_alive
+from targetnet.rl_core.control.population import is_population
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.errors import RunDirError
 
 ROOT = Path(__file__).parents[1]
 PAGES = {path.name: path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
@@ -313,7 +313,7 @@ class Session:
     def _ran(self, command):
         words = shlex.split(command)
         if "$(" in command:
-            targetnet = f'targetnet() {{ {sys.executable} -m agents.cli "$@"; }}\n'
+            targetnet = f'targetnet() {{ {sys.executable} -m targetnet.agents.cli "$@"; }}\n'
             done = subprocess.run(
                 ["bash", "-c", targetnet + command], capture_output=True, text=True
             )
@@ -345,7 +345,15 @@ class Session:
         # What the page sets itself, it sets for a reason: exchanges want evaluations before them.
         named = {word.partition("=")[0] for word in words if "=" in word}
         small = [setting for setting in SMALL if setting.partition("=")[0] not in named]
-        command = [sys.executable, "-m", "agents.cli", *words[1:], "--set", *small, ENDLESS]
+        command = [
+            sys.executable,
+            "-m",
+            "targetnet.agents.cli",
+            *words[1:],
+            "--set",
+            *small,
+            ENDLESS,
+        ]
         with output.open("w") as file:
             self._runs.append(subprocess.Popen(command, stdout=file, stderr=file))
         deadline = time.monotonic() + 200

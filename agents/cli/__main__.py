@@ -1,7 +1,7 @@
-"""`python -m agents.cli`: the `targetnet` command of this interpreter."""
+"""`python -m targetnet.agents.cli`: the `targetnet` command of this interpreter."""
 
 import sys
 
-from agents.cli.main import main
+from targetnet.agents.cli.main import main
 
 sys.exit(main())

@@ -15,16 +15,16 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictFloat, StrictInt, StrictStr
 
-from agents.cli.steer_commands import number_or_text
-from rl_core.board.read_events import read_curve
-from rl_core.board.steer.runs import LogDirectory, Runs
-from rl_core.board.tags import TAGS
-from rl_core.control.client import RunClient, ago
-from rl_core.control.commands import ACTIONS
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import Entry, LogTail
-from rl_core.control.state import LIVE, RunState, read_state, require_answers
-from rl_core.errors import RlCoreError, RunDirError, did_you_mean, in_one_line, shown
+from targetnet.agents.cli.steer_commands import number_or_text
+from targetnet.rl_core.board.read_events import read_curve
+from targetnet.rl_core.board.steer.runs import LogDirectory, Runs
+from targetnet.rl_core.board.tags import TAGS
+from targetnet.rl_core.control.client import RunClient, ago
+from targetnet.rl_core.control.commands import ACTIONS
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import Entry, LogTail
+from targetnet.rl_core.control.state import LIVE, RunState, read_state, require_answers
+from targetnet.rl_core.errors import RlCoreError, RunDirError, did_you_mean, in_one_line, shown
 
 _MOST_RUNS, _MOST_ENTRIES, _MOST_POINTS, _MOST_ITEMS = 200, 200, 1_000, 100
 _MOST_CHARACTERS, _MOST_OF_ENTRY = 300, 600

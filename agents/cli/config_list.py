@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from agents.config.files import load_config, shipped_configs
+from targetnet.agents.config.files import load_config, shipped_configs
 
 
 def config_list() -> Group:

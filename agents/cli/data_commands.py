@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from agents.run.quiet import quiet_import
-from rl_core.errors import escaped
+from targetnet.agents.run.quiet import quiet_import
+from targetnet.rl_core.errors import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,11 +39,11 @@ class Record:
     """Write the replay memory of the last checkpoint instead of new episodes."""
 
     def __call__(self, console: Console) -> int:
-        from agents.saved.directory import RunDir
+        from targetnet.agents.saved.directory import RunDir
 
         config = RunDir.open(self.run).config()
         with console.status("importing TensorFlow"), quiet_import(onednn=config.onednn):
-            from agents.data.record import record
+            from targetnet.agents.data.record import record
 
         with console.status("recording"):
             made = record(

@@ -25,9 +25,9 @@ from typing import Annotated, Any, NamedTuple
 import tyro
 from tyro.conf import arg, subcommand
 
-from agents.cli import INTERRUPTED
-from agents.run.quiet import process_began
-from rl_core.errors import EnvFailed, RlCoreError, did_you_mean, reason_of, shown
+from targetnet.agents.cli import INTERRUPTED
+from targetnet.agents.run.quiet import process_began
+from targetnet.rl_core.errors import EnvFailed, RlCoreError, did_you_mean, reason_of, shown
 
 _SHOWN_WITH_IT = ("tensorflow", "gymnasium", "numpy", "tensorboard")
 USER_MISTAKE = RlCoreError.exit_code
@@ -46,9 +46,9 @@ class _NotNamed:
     """Placeholder for a command that was not imported."""
 
 
-_TRAIN = "agents.cli.train_commands"
-_POLICY = "agents.cli.policy_commands"
-_STEER = "agents.cli.steer_commands"
+_TRAIN = "targetnet.agents.cli.train_commands"
+_POLICY = "targetnet.agents.cli.policy_commands"
+_STEER = "targetnet.agents.cli.steer_commands"
 _COMMANDS = {
     "train": _Command(
         _TRAIN,
@@ -70,23 +70,23 @@ _COMMANDS = {
         _POLICY, "Export", "Write a run's greedy policy to files that do not need this project."
     ),
     "record": _Command(
-        "agents.cli.data_commands",
+        "targetnet.agents.cli.data_commands",
         "Record",
         "Write episodes of a run's policy, or its replay memory, as a Minari dataset.",
     ),
     "configs": _Command(_TRAIN, "Configs", "List the shipped configs."),
     "results": _Command(
-        "agents.results.command",
+        "targetnet.agents.results.command",
         "Results",
         "Train configs with many seeds and write a page with statistics and curves.",
     ),
     "compare": _Command(
-        "agents.compare.command",
+        "targetnet.agents.compare.command",
         "Compare",
         "Compare arms that differ in some keys, on several envs, by paired seeds; write a page.",
     ),
     "sweep": _Command(
-        "agents.sweep.command",
+        "targetnet.agents.sweep.command",
         "Sweep",
         "Search keys of a config; train the best again with seeds that chose nothing.",
     ),
@@ -109,7 +109,7 @@ _COMMANDS = {
         _TRAIN, "Board", "Show curves in TensorBoard; without TensorFlow it starts in a second."
     ),
     "mcp": _Command(
-        "agents.cli.mcp_command",
+        "targetnet.agents.cli.mcp_command",
         "Mcp",
         "Let an assistant look at runs and steer them, over standard input and output.",
     ),
@@ -241,7 +241,7 @@ def _parsed(kind: Any, arguments: Sequence[str]) -> Any:
             )
     except SystemExit as exit_:
         if exit_.code == USER_MISTAKE:
-            from agents.cli.mistakes import mistake_in
+            from targetnet.agents.cli.mistakes import mistake_in
 
             command = " ".join(("targetnet", *(one for one in arguments[:1] if one in _COMMANDS)))
             raise RlCoreError(mistake_in(complaint.getvalue(), command)) from None

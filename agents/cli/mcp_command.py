@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from agents.cli import INTERRUPTED
-from rl_core.errors import RlCoreError, RunDirError, in_one_line, reason_of, shown
-from rl_core.extras import require_package
+from targetnet.agents.cli import INTERRUPTED
+from targetnet.rl_core.errors import RlCoreError, RunDirError, in_one_line, reason_of, shown
+from targetnet.rl_core.extras import require_package
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +57,7 @@ def server(runs: Path, *, read_only: bool = False) -> Any:
     from mcp.server import MCPServer
     from mcp.types import ToolAnnotations
 
-    from agents.cli.assistant import READING, STEERING, Tools
+    from targetnet.agents.cli.assistant import READING, STEERING, Tools
 
     made = MCPServer("targetnet", instructions=_INSTRUCTIONS, log_level="ERROR")
     tools = Tools(runs)

@@ -9,13 +9,13 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from agents.population.directory import PopulationDir
-from rl_core.control.exchanges import ExchangeRecord
-from rl_core.errors import in_one_line
-from rl_core.hyperparameters import as_text
+from targetnet.agents.population.directory import PopulationDir
+from targetnet.rl_core.control.exchanges import ExchangeRecord
+from targetnet.rl_core.errors import in_one_line
+from targetnet.rl_core.hyperparameters import as_text
 
 if TYPE_CHECKING:
-    from agents.population.going import PopulationOutcome
+    from targetnet.agents.population.going import PopulationOutcome
 
 
 def members_table(outcome: PopulationOutcome) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rl_core.errors import in_one_line
+from targetnet.rl_core.errors import in_one_line
 
 _MOST = 400  # characters; tyro may quote the whole command line
 # Where a complaint ends, and a help text of what it is about begins.

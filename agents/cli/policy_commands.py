@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from agents.run.quiet import quiet_import
-from rl_core.errors import RlCoreError, escaped, shown
+from targetnet.agents.run.quiet import quiet_import
+from targetnet.rl_core.errors import RlCoreError, escaped, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,15 +36,15 @@ class Eval:
     """Print one JSON object: episodes, mean, std, min, max, and how many were cut off."""
 
     def __call__(self, console: Console) -> int:
-        from agents.saved.directory import RunDir
+        from targetnet.agents.saved.directory import RunDir
 
         _require_episodes(self.episodes, self.seed)
         config = RunDir.open(self.run).config()
         with quiet_import(onednn=config.onednn):
-            from agents.loops.evaluation import cut_note, evaluate
-            from agents.policy.load import load_policy
-            from agents.run.outcome import summary
-            from agents.run.screen import evaluation_shown
+            from targetnet.agents.loops.evaluation import cut_note, evaluate
+            from targetnet.agents.policy.load import load_policy
+            from targetnet.agents.run.outcome import summary
+            from targetnet.agents.run.screen import evaluation_shown
         with (
             load_policy(self.run, averaged=self.ema, best=self.best) as policy,
             evaluation_shown(_stderr_console(), self.episodes) as watch,
@@ -84,14 +84,14 @@ class Play:
     """Also show the first frames in the Images tab of TensorBoard."""
 
     def __call__(self, console: Console) -> int:
-        from agents.saved.directory import RunDir
+        from targetnet.agents.saved.directory import RunDir
 
         _require_episodes(self.episodes, self.seed)
         config = RunDir.open(self.run).config()
         with console.status("importing TensorFlow"), quiet_import(onednn=config.onednn):
-            from agents.loops.evaluation import cut_note
-            from agents.policy.play import play
-            from agents.run.screen import evaluation_shown
+            from targetnet.agents.loops.evaluation import cut_note
+            from targetnet.agents.policy.play import play
+            from targetnet.agents.run.screen import evaluation_shown
 
         with evaluation_shown(_stderr_console(), self.episodes) as watch:
             returns = play(
@@ -128,11 +128,11 @@ class Export:
     """Write the weights of the checkpoint with the best evaluation."""
 
     def __call__(self, console: Console) -> int:
-        from agents.saved.directory import RunDir
+        from targetnet.agents.saved.directory import RunDir
 
         onednn = RunDir.open(self.run).config().onednn
         with console.status("importing TensorFlow"), quiet_import(onednn=onednn):
-            from agents.policy.export import export
+            from targetnet.agents.policy.export import export
 
         with console.status(f"writing {self.to}"):
             out = export(self.run, self.to, self.dir, averaged=self.ema, best=self.best)

@@ -16,12 +16,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from rl_core.control.client import ago
-from rl_core.control.exchanges import ExchangeRecord
-from rl_core.control.files import ControlFiles
-from rl_core.control.state import LIVE, RunState, read_state
-from rl_core.errors import RunDirError, in_one_line
-from rl_core.hyperparameters import as_text
+from targetnet.rl_core.control.client import ago
+from targetnet.rl_core.control.exchanges import ExchangeRecord
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.state import LIVE, RunState, read_state
+from targetnet.rl_core.errors import RunDirError, in_one_line
+from targetnet.rl_core.hyperparameters import as_text
 
 _DEPTH = 4  # levels of directories that are searched below the first one
 DAMAGED = "damaged"

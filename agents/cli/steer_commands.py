@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from agents.cli import INTERRUPTED
-from rl_core.console import say
-from rl_core.control.client import NotRunning, RunClient
-from rl_core.control.commands import ACTIONS, Command, do_command, set_command
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import Entry, LogTail
-from rl_core.control.many import begin_all
-from rl_core.control.population import is_population, member_dirs, name_a_member
-from rl_core.control.state import read_state, require_answers
-from rl_core.errors import RlCoreError, RunDirError, in_one_line, shown
+from targetnet.agents.cli import INTERRUPTED
+from targetnet.rl_core.console import say
+from targetnet.rl_core.control.client import NotRunning, RunClient
+from targetnet.rl_core.control.commands import ACTIONS, Command, do_command, set_command
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import Entry, LogTail
+from targetnet.rl_core.control.many import begin_all
+from targetnet.rl_core.control.population import is_population, member_dirs, name_a_member
+from targetnet.rl_core.control.state import read_state, require_answers
+from targetnet.rl_core.errors import RlCoreError, RunDirError, in_one_line, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agents.run.repeat import Verdict
+    from targetnet.agents.run.repeat import Verdict
 
 DIFFERENT = 1  # exit code of a repetition that is not identical
 _MAX_CHARACTERS = 600  # characters of a log entry, which may quote two values of 200 and a name
@@ -107,7 +107,7 @@ class Status:
             return 0
         from rich.live import Live
 
-        from agents.cli.run_tables import status_table
+        from targetnet.agents.cli.run_tables import status_table
 
         if is_population(self.run):
             return self._of_members(console)
@@ -133,7 +133,7 @@ class Status:
     def _of_members(self, console: Console) -> int:
         from rich.live import Live
 
-        from agents.cli.run_tables import Found, find_runs, last_copies, runs_table
+        from targetnet.agents.cli.run_tables import Found, find_runs, last_copies, runs_table
 
         def members() -> list[Found]:
             found = sorted(find_runs(self.run), key=lambda run: run.path)
@@ -202,7 +202,7 @@ class Ls:
     """Print one JSON object per line."""
 
     def __call__(self, console: Console) -> int:
-        from agents.cli.run_tables import DAMAGED, find_runs, runs_table
+        from targetnet.agents.cli.run_tables import DAMAGED, find_runs, runs_table
 
         if not _is_directory(self.dir):
             raise RunDirError(f"no such directory: {shown(str(self.dir))}")
@@ -231,7 +231,7 @@ class Digest:
     """A run directory."""
 
     def __call__(self, console: Console) -> int:
-        from agents.saved.directory import RunDir
+        from targetnet.agents.saved.directory import RunDir
 
         end = RunDir.open(self.run).load_digest()
         print(f"env step {end.env_step:,}, update {end.update:,}: {in_one_line(end.digest)}")
@@ -248,23 +248,23 @@ class Replay:
     """Keep the repetition as a new run directory."""
 
     def __call__(self, console: Console) -> int:
-        from agents.run.quiet import quiet_import
-        from agents.saved.directory import RunDir
+        from targetnet.agents.run.quiet import quiet_import
+        from targetnet.agents.saved.directory import RunDir
 
         if is_population(self.run):
             return self._of_members(console)
         onednn = RunDir.open(self.run).config().onednn
         with console.status("importing TensorFlow"), quiet_import(onednn=onednn):
-            from agents.run.repeat import repeat
+            from targetnet.agents.run.repeat import repeat
         return _tell(repeat(self.run, self.to, console=console), console)
 
     def _of_members(self, console: Console) -> int:
-        from agents.population.directory import PopulationDir
-        from agents.run.quiet import quiet_import
+        from targetnet.agents.population.directory import PopulationDir
+        from targetnet.agents.run.quiet import quiet_import
 
         members = PopulationDir.open(self.run).members()
         with console.status("importing TensorFlow"), quiet_import(onednn=members.base.onednn):
-            from agents.population.repeat import repeat_population
+            from targetnet.agents.population.repeat import repeat_population
         verdicts = repeat_population(self.run, self.to, console=console)
         for name in members.configs:
             if name not in verdicts:

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from agents.run.quiet import Startup, quiet_import
-from rl_core.console import say
-from rl_core.control.population import is_population
-from rl_core.errors import RlCoreError, escaped
+from targetnet.agents.run.quiet import Startup, quiet_import
+from targetnet.rl_core.console import say
+from targetnet.rl_core.control.population import is_population
+from targetnet.rl_core.errors import RlCoreError, escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agents.config.members import Members
-    from agents.config.model import DqnConfig
-    from agents.population.directory import PopulationDir
-    from agents.population.going import PopulationOutcome
-    from agents.run.making import Initial
-    from agents.run.outcome import RunOutcome
-    from agents.saved.directory import RunDir
+    from targetnet.agents.config.members import Members
+    from targetnet.agents.config.model import DqnConfig
+    from targetnet.agents.population.directory import PopulationDir
+    from targetnet.agents.population.going import PopulationOutcome
+    from targetnet.agents.run.making import Initial
+    from targetnet.agents.run.outcome import RunOutcome
+    from targetnet.agents.saved.directory import RunDir
 
     Directory = RunDir | PopulationDir
     T = TypeVar("T", RunOutcome, PopulationOutcome)
@@ -80,8 +80,8 @@ class Train:
     default Ray starts on this machine."""
 
     def __call__(self, console: Console, began: float) -> int:
-        from agents.config.files import config_name, load_config
-        from agents.config.members import load_members
+        from targetnet.agents.config.files import config_name, load_config
+        from targetnet.agents.config.members import load_members
 
         changes = words_of("--set", self.set, "NAME=VALUE ..., as in sync_period=50")
         if self.seed is not None:
@@ -109,7 +109,7 @@ class Train:
             if (self.run / "config.toml").exists():
                 return self._go_on(config, console, began)
         with _importing(console, config.onednn) as importing:
-            from agents.run.train import train
+            from targetnet.agents.run.train import train
         startup, initial = Startup(began, importing), self._initial()
         name = config_name(self.config)
         return _with_board(
@@ -128,12 +128,12 @@ class Train:
         )
 
     def _train_members(self, members: Members, console: Console, began: float) -> int:
-        from agents.config.files import config_name
+        from targetnet.agents.config.files import config_name
 
         if self.resume and self.run is not None and is_population(self.run):
             return self._members_go_on(members, console, began)
         with _importing(console, members.base.onednn) as importing:
-            from agents.population.train import train_population
+            from targetnet.agents.population.train import train_population
         startup, initial = Startup(began, importing), self._initial()
         name = config_name(self.config)
         return _with_board(
@@ -152,7 +152,7 @@ class Train:
         )
 
     def _members_go_on(self, members: Members, console: Console, began: float) -> int:
-        from agents.population.directory import PopulationDir
+        from targetnet.agents.population.directory import PopulationDir
 
         assert self.run is not None
         if PopulationDir.open(self.run).is_finished(members):
@@ -164,20 +164,20 @@ class Train:
         """Returns the weights of --init-from; call it once TensorFlow is imported."""
         if self.init_from is None:
             return None
-        from agents.policy.warm_start import fitted, weights_from
+        from targetnet.agents.policy.warm_start import fitted, weights_from
 
         given = weights_from(self.init_from)
         return partial(fitted, given, rename=[*chain(*self.rename)], blocks=[*chain(*self.blocks)])
 
     def _go_on(self, config: DqnConfig, console: Console, began: float) -> int:
-        from agents.config.files import require_can_go_on
-        from agents.saved.directory import RunDir
+        from targetnet.agents.config.files import require_can_go_on
+        from targetnet.agents.saved.directory import RunDir
 
         assert self.run is not None
         directory = RunDir.open(self.run)
         before = directory.config()
         if config.offline or config.begin_with:
-            from agents.data.run_dataset import as_kept
+            from targetnet.agents.data.run_dataset import as_kept
 
             config = as_kept(before, config)
         require_can_go_on(before, config)
@@ -205,8 +205,8 @@ class Resume:
     """Ray cluster of the actors of loop = "remote", as for train."""
 
     def __call__(self, console: Console, began: float) -> int:
-        from agents.config.files import changed_config
-        from agents.saved.directory import RunDir
+        from targetnet.agents.config.files import changed_config
+        from targetnet.agents.saved.directory import RunDir
 
         changes = words_of("--set", self.set, "NAME=VALUE ..., as in sync_period=50")
         changes += _log_to(self.log_to)
@@ -224,7 +224,7 @@ class Configs:
     """List the shipped configs."""
 
     def __call__(self, console: Console) -> int:
-        from agents.cli.config_list import config_list
+        from targetnet.agents.cli.config_list import config_list
 
         console.print(config_list())
         return 0
@@ -246,7 +246,7 @@ class Board:
     """Host name under which browsers may use the Steer tab, besides localhost."""
 
     def __call__(self, console: Console) -> int:
-        from rl_core.board.launcher import serve
+        from targetnet.rl_core.board.launcher import serve
 
         names = words_of("--allow-host", self.allow_host, "a host name")
         allowed = [f"--steer_allow_host={name}" for name in names]
@@ -292,7 +292,7 @@ def _resume(
     ray: str | None = None,
 ) -> int:
     with _importing(console, config.onednn) as importing:
-        from agents.run.train import resume
+        from targetnet.agents.run.train import resume
     startup = Startup(began, importing)
     return _with_board(
         lambda on_start: resume(
@@ -318,14 +318,14 @@ def _resume_members(
     began: float,
     changes: Sequence[str] = (),
 ) -> int:
-    from agents.config.files import changed_config
-    from agents.population.directory import PopulationDir
+    from targetnet.agents.config.files import changed_config
+    from targetnet.agents.population.directory import PopulationDir
 
     before = PopulationDir.open(run).members()
     for config in before.configs.values():  # before TensorFlow is imported, which takes seconds
         changed_config(config, changes)
     with _importing(console, before.base.onednn) as importing:
-        from agents.population.train import resume_population
+        from targetnet.agents.population.train import resume_population
     startup = Startup(began, importing)
     return _with_board(
         lambda on_start: resume_population(
@@ -344,7 +344,7 @@ def _resume_members(
 
 
 def _show_members(console: Console, outcome: PopulationOutcome) -> None:
-    from agents.cli.members_table import members_table
+    from targetnet.agents.cli.members_table import members_table
 
     console.print(members_table(outcome))
     outcome.require_all()
@@ -384,7 +384,7 @@ def _with_board(
 
 
 def _start_board(logdir: Path, beside: contextlib.ExitStack, console: Console) -> None:
-    from rl_core.board.launcher import BoardError, start_beside
+    from targetnet.rl_core.board.launcher import BoardError, start_beside
 
     try:
         board = start_beside(logdir)

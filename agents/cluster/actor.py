@@ -6,12 +6,12 @@ import contextlib
 from threading import Event
 from typing import Any
 
-from agents.cluster.connect import ClusterError
-from agents.cluster.messages import About
-from agents.cluster.nodes import PACKAGES, looker
-from agents.cluster.portable import Portable
-from agents.cluster.usable import NoNodeLeft, UsableNodes
-from rl_core.errors import in_one_line
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.agents.cluster.messages import About
+from targetnet.agents.cluster.nodes import PACKAGES, looker
+from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.cluster.usable import NoNodeLeft, UsableNodes
+from targetnet.rl_core.errors import in_one_line
 
 _WAIT_SECONDS = 0.2  # between two looks whether home still wants an answer
 _END_SECONDS = 10.0  # until a node has removed what a job left
@@ -133,7 +133,7 @@ def _resident() -> type:
 
         def call(self, method: str, *arguments: Any, **more: Any) -> Any:
             if self._worker is None:
-                from agents.cluster.worker import Worker
+                from targetnet.agents.cluster.worker import Worker
 
                 self._worker = Worker(self._name)
             return getattr(self._worker, method)(*arguments, **more)

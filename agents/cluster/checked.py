@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agents.cluster.connect import ClusterError
-from agents.cluster.nodes import Node, alive, differing_processors, differing_versions, nodes_of
-from rl_core.machine import processor
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.agents.cluster.nodes import (
+    Node,
+    alive,
+    differing_processors,
+    differing_versions,
+    nodes_of,
+)
+from targetnet.rl_core.machine import processor
 
 
 class CheckedNodes:

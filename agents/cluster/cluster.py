@@ -6,11 +6,17 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from agents.cluster.connect import ClusterError, connected
-from agents.cluster.errand import Errand
-from agents.cluster.nodes import Node, alive, all_nodes, differing_processors, require_same_versions
-from agents.cluster.portable import Portable
-from agents.cluster.usable import UsableNodes
+from targetnet.agents.cluster.connect import ClusterError, connected
+from targetnet.agents.cluster.errand import Errand
+from targetnet.agents.cluster.nodes import (
+    Node,
+    alive,
+    all_nodes,
+    differing_processors,
+    require_same_versions,
+)
+from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.cluster.usable import UsableNodes
 
 
 class Cluster:

@@ -14,8 +14,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from rl_core.errors import RlCoreError, in_one_line, reason_of, shown
-from rl_core.extras import require_package
+from targetnet.rl_core.errors import RlCoreError, in_one_line, reason_of, shown
+from targetnet.rl_core.extras import require_package
 
 _SECONDS = 40.0  # for a whole try; Ray itself would try for minutes
 _KNOCK_SECONDS = 5.0  # until a machine answers at all
@@ -139,7 +139,7 @@ def _require_address(address: str) -> None:
 
 def _probed(address: str) -> str:
     """Tries in another process, which Ray may keep waiting or end; returns the head's address."""
-    command = [sys.executable, "-P", "-m", "agents.cluster.probe", address]
+    command = [sys.executable, "-P", "-m", "targetnet.agents.cluster.probe", address]
     try:
         tried = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, text=True

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agents.cluster.actor import Actor, GivenUp, NodeLost
-from agents.cluster.connect import ClusterError
-from agents.cluster.home import Home
-from agents.cluster.home_runs import HomeRuns
-from agents.cluster.portable import Portable
-from agents.cluster.usable import NoNodeLeft, UsableNodes
-from agents.cluster.visit import Visit
-from rl_core.errors import RlCoreError, in_one_line, reason_of
+from targetnet.agents.cluster.actor import Actor, GivenUp, NodeLost
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.agents.cluster.home import Home
+from targetnet.agents.cluster.home_runs import HomeRuns
+from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.cluster.usable import NoNodeLeft, UsableNodes
+from targetnet.agents.cluster.visit import Visit
+from targetnet.rl_core.errors import RlCoreError, in_one_line, reason_of
 
 MOST_DEATHS = 3  # of nodes, without a new checkpoint in between
 _INTERRUPTED = 130

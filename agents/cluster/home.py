@@ -15,13 +15,13 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
-from agents.cluster import tree
-from agents.cluster.connect import ClusterError
-from agents.cluster.messages import PIECE, Have, Piece
-from agents.cluster.node_files import sha256_of
-from rl_core.checkpoint.store import CheckpointStore, FileRecord, read_manifest
-from rl_core.errors import in_one_line, shown
-from rl_core.regular_file import open_regular, writing
+from targetnet.agents.cluster import tree
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.agents.cluster.messages import PIECE, Have, Piece
+from targetnet.agents.cluster.node_files import sha256_of
+from targetnet.rl_core.checkpoint.store import CheckpointStore, FileRecord, read_manifest
+from targetnet.rl_core.errors import in_one_line, shown
+from targetnet.rl_core.regular_file import open_regular, writing
 
 Read = Callable[[str, int], bytes]  # (name, offset) -> the next bytes of a file that is held
 _ARRIVING = ".arriving.tmp"

@@ -7,12 +7,12 @@ import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from agents.saved.directory import CONFIG, MACHINES
-from rl_core.control.commands import MAX_BYTES
-from rl_core.control.files import ControlFiles, RunLock
-from rl_core.control.inbox import is_letter
-from rl_core.control.standing import NOTE_OF_NEW, note_of_move
-from rl_core.regular_file import read_regular
+from targetnet.agents.saved.directory import CONFIG, MACHINES
+from targetnet.rl_core.control.commands import MAX_BYTES
+from targetnet.rl_core.control.files import ControlFiles, RunLock
+from targetnet.rl_core.control.inbox import is_letter
+from targetnet.rl_core.control.standing import NOTE_OF_NEW, note_of_move
+from targetnet.rl_core.regular_file import read_regular
 
 
 class HomeRuns:

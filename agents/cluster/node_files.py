@@ -10,12 +10,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agents.cluster import tree
-from agents.cluster.messages import PIECE, Have, Piece
-from agents.saved.directory import RESULT
-from rl_core.checkpoint.store import CheckpointError, read_manifest
-from rl_core.control.files import ControlFiles
-from rl_core.regular_file import open_regular
+from targetnet.agents.cluster import tree
+from targetnet.agents.cluster.messages import PIECE, Have, Piece
+from targetnet.agents.saved.directory import RESULT
+from targetnet.rl_core.checkpoint.store import CheckpointError, read_manifest
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.regular_file import open_regular
 
 
 class NodeFiles:

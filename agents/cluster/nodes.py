@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents.cluster.connect import ClusterError
-from rl_core.errors import in_one_line
-from rl_core.machine import processor
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.rl_core.errors import in_one_line
+from targetnet.rl_core.machine import processor
 
 # What has to be the same everywhere, beside Python's own version.
 PACKAGES = ("targetnet", "tensorflow", "numpy", "gymnasium", "ray")
@@ -174,7 +174,7 @@ def looker() -> Callable[[Sequence[str]], dict[str, Any]]:
             except importlib.metadata.PackageNotFoundError:
                 found[package] = "none"
         try:
-            from rl_core.machine import processor
+            from targetnet.rl_core.machine import processor
         except ImportError:
             return {"versions": found, "processor": ""}
         return {"versions": found, "processor": processor()}

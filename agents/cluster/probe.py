@@ -1,6 +1,7 @@
-"""Tries to join a cluster in a process of its own: `python -m agents.cluster.probe ADDRESS`.
+"""Tries to join a cluster in a process of its own.
 
-Prints one JSON object: the address of the head, or why it cannot be joined.
+`python -m targetnet.agents.cluster.probe ADDRESS` prints one JSON object: the address of the
+head, or why it cannot be joined.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 
-from agents.cluster.connect import join
+from targetnet.agents.cluster.connect import join
 
 
 def main(address: str) -> None:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from agents.cluster.connect import ClusterError
+from targetnet.agents.cluster.connect import ClusterError
 
 _LOCK = "lock"
 

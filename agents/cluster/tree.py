@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from agents.saved.directory import MACHINES, OF_ITS_END
-from rl_core.checkpoint.store import is_checkpoint_file
-from rl_core.control.population import CHANGE, is_member_name
-from rl_core.errors import RunDirError
+from targetnet.agents.saved.directory import MACHINES, OF_ITS_END
+from targetnet.rl_core.checkpoint.store import is_checkpoint_file
+from targetnet.rl_core.control.population import CHANGE, is_member_name
+from targetnet.rl_core.errors import RunDirError
 
 LOG, STATE = "control/log.jsonl", "control/state.json"
 CHECKPOINTS = "checkpoints"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 
-from agents.cluster.connect import ClusterError
-from rl_core.errors import in_one_line
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.rl_core.errors import in_one_line
 
 _MOST_SHOWN = 600  # characters of all faults together
 

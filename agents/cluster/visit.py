@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agents.cluster.actor import Actor
-from agents.cluster.connect import ClusterError
-from agents.cluster.home import Home
-from agents.cluster.home_runs import HomeRuns
-from agents.cluster.messages import PIECE, About, Look
-from agents.cluster.nodes import differing_versions
-from agents.cluster.portable import Portable, file_name
-from agents.cluster.tree import is_number
-from agents.saved.machines import add_machine
-from rl_core.checkpoint.store import CheckpointError
-from rl_core.errors import shown
+from targetnet.agents.cluster.actor import Actor
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.agents.cluster.home import Home
+from targetnet.agents.cluster.home_runs import HomeRuns
+from targetnet.agents.cluster.messages import PIECE, About, Look
+from targetnet.agents.cluster.nodes import differing_versions
+from targetnet.agents.cluster.portable import Portable, file_name
+from targetnet.agents.cluster.tree import is_number
+from targetnet.agents.saved.machines import add_machine
+from targetnet.rl_core.checkpoint.store import CheckpointError
+from targetnet.rl_core.errors import shown
 
 _LOOK_SECONDS = 0.5  # between two looks at the node
 _MOST_COMPARED = 5  # times that files are compared for one checkpoint

@@ -14,12 +14,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agents.cluster.connect import ClusterError
-from agents.cluster.messages import PIECE, Have, Look
-from agents.cluster.node_files import NodeFiles
-from agents.cluster.process import last_line, start_child
-from agents.cluster.scratch import Scratch
-from rl_core.control.files import ControlFiles, write_whole
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.agents.cluster.messages import PIECE, Have, Look
+from targetnet.agents.cluster.node_files import NodeFiles
+from targetnet.agents.cluster.process import last_line, start_child
+from targetnet.agents.cluster.scratch import Scratch
+from targetnet.rl_core.control.files import ControlFiles, write_whole
 
 _PROBED = 1 << 20  # bytes
 _OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)

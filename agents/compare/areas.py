@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from agents.compare.kept import KeptSeed
+from targetnet.agents.compare.kept import KeptSeed
 
 Score = Callable[[KeptSeed], float]
 

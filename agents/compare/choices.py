@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.compare.areas import area
-from agents.compare.kept import Kept
-from agents.compare.plan import Arm, Loaded, Wanted
+from targetnet.agents.compare.areas import area
+from targetnet.agents.compare.kept import Kept
+from targetnet.agents.compare.plan import Arm, Loaded, Wanted
 
 _DRAWS = 2_000  # of tuning seeds, for how firm a choice is
 # Env -> numbers of tuning seeds [R, n], of R choices: the seeds themselves, or draws of them.

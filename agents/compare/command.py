@@ -11,17 +11,22 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from agents.results.choice import place_for
-from agents.results.command_parts import held, require_at_least, require_page, say_interrupted
-from agents.results.jobs import Ended, run_jobs
-from rl_core.console import say
-from rl_core.regular_file import writing
+from targetnet.agents.results.choice import place_for
+from targetnet.agents.results.command_parts import (
+    held,
+    require_at_least,
+    require_page,
+    say_interrupted,
+)
+from targetnet.agents.results.jobs import Ended, run_jobs
+from targetnet.rl_core.console import say
+from targetnet.rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agents.compare.kept import Kept
-    from agents.compare.plan import Loaded, Wanted
+    from targetnet.agents.compare.kept import Kept
+    from targetnet.agents.compare.plan import Loaded, Wanted
 
 
 @dataclass(frozen=True)
@@ -49,11 +54,11 @@ class Compare:
     """Train this run again, alone, and compare its digest; do nothing else."""
 
     def __call__(self, console: Console) -> int:
-        from agents.compare.kept import load_kept
-        from agents.compare.plan import LOCK, load_plan
-        from agents.compare.verify import wanted_run
-        from agents.results.differences import require_scipy
-        from agents.results.pictures import require_matplotlib
+        from targetnet.agents.compare.kept import load_kept
+        from targetnet.agents.compare.plan import LOCK, load_plan
+        from targetnet.agents.compare.verify import wanted_run
+        from targetnet.agents.results.differences import require_scipy
+        from targetnet.agents.results.pictures import require_matplotlib
 
         require_at_least("--jobs", self.jobs)
         require_page(self.page)
@@ -77,7 +82,7 @@ class Compare:
         return ended.exit_code
 
     def _verified(self, loaded: Loaded, kept: Kept, run: Wanted, console: Console) -> Ended:
-        from agents.compare.verify import verify
+        from targetnet.agents.compare.verify import verify
 
         said, configs = partial(say, console), [loaded.config(*run)]
         with place_for(self.ray, self.jobs, configs, said) as (place, _):
@@ -85,7 +90,7 @@ class Compare:
 
     def _train(self, loaded: Loaded, kept: Kept, console: Console) -> Ended:
         """Trains the tuning seeds, then, once arms are chosen, the fresh ones."""
-        from agents.compare.scores import Scores
+        from targetnet.agents.compare.scores import Scores
 
         scores = Scores(loaded, kept)
         ended = self._run(loaded, kept, scores.choices.tuning(), console)
@@ -95,7 +100,7 @@ class Compare:
         return self._run(loaded, kept, scores.fresh(), console)
 
     def _run(self, loaded: Loaded, kept: Kept, wanted: Iterable[Wanted], console: Console) -> Ended:
-        from agents.compare.populations import jobs_for
+        from targetnet.agents.compare.populations import jobs_for
 
         jobs = jobs_for(loaded, wanted, kept, self.out)
         configs = [*loaded.configs.values()]
@@ -103,8 +108,8 @@ class Compare:
             return run_jobs(jobs, at_once, console, place=place)
 
     def _write(self, loaded: Loaded, kept: Kept, console: Console) -> None:
-        from agents.compare.page import write_page
-        from agents.compare.scores import Scores
+        from targetnet.agents.compare.page import write_page
+        from targetnet.agents.compare.scores import Scores
 
         scores = Scores(loaded, kept)
         scores.require(scores.choices.tuning())

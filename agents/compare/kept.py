@@ -12,18 +12,18 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
-from agents.compare.plan import Arm, Loaded
-from agents.config.model import DqnConfig
-from agents.results.curves import Curve, read_curves
-from agents.results.kept import require_same_settings, settings_of
-from agents.results.scores import Seed, read_result, run_seed
-from agents.results.table import versions
-from agents.saved.directory import RunDir, write_file
-from agents.saved.machines import processor_of
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import read_log
-from rl_core.control.timetable import RESUMED_ACTIONS, is_repeated
-from rl_core.errors import RunDirError
+from targetnet.agents.compare.plan import Arm, Loaded
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.results.curves import Curve, read_curves
+from targetnet.agents.results.kept import require_same_settings, settings_of
+from targetnet.agents.results.scores import Seed, read_result, run_seed
+from targetnet.agents.results.table import versions
+from targetnet.agents.saved.directory import RunDir, write_file
+from targetnet.agents.saved.machines import processor_of
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.timetable import RESUMED_ACTIONS, is_repeated
+from targetnet.rl_core.errors import RunDirError
 
 # Curves that somebody who looks at a run sees, and may go by.
 SIGNS = (

@@ -8,14 +8,14 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from agents.compare.areas import Score, area, final
-from agents.compare.kept import Kept
-from agents.compare.pictures import Line, draw
-from agents.compare.plan import Loaded, Section
-from agents.compare.scores import Scores
-from agents.compare.tables import SCORES, Tables
-from agents.results.markdown import folded
-from rl_core.control.files import write_whole
+from targetnet.agents.compare.areas import Score, area, final
+from targetnet.agents.compare.kept import Kept
+from targetnet.agents.compare.pictures import Line, draw
+from targetnet.agents.compare.plan import Loaded, Section
+from targetnet.agents.compare.scores import Scores
+from targetnet.agents.compare.tables import SCORES, Tables
+from targetnet.agents.results.markdown import folded
+from targetnet.rl_core.control.files import write_whole
 
 _LONGEST = 200  # bytes of a picture's name
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.results.pictures import save
-from agents.results.statistics import Estimate
+from targetnet.agents.results.pictures import save
+from targetnet.agents.results.statistics import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

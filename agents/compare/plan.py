@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from agents.config.files import config_of, read_toml, read_values
-from agents.config.model import DqnConfig
-from agents.config.settings import Settings, parse
-from agents.results.seeds import FIRST_FRESH_SEED
-from rl_core.errors import ConfigError, did_you_mean, shown
+from targetnet.agents.config.files import config_of, read_toml, read_values
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.settings import Settings, parse
+from targetnet.agents.results.seeds import FIRST_FRESH_SEED
+from targetnet.rl_core.errors import ConfigError, did_you_mean, shown
 
 _LONGEST = 80  # bytes of a name
 LOCK = "lock"  # a file beside the directories of envs

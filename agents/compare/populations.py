@@ -10,16 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from agents.compare.kept import Kept
-from agents.compare.plan import Arm, Loaded, Wanted
-from agents.config.files import dump_config
-from agents.config.live_values import live_knobs
-from agents.config.members import load_members, names_for, population_text
-from agents.config.model import DqnConfig
-from agents.results.jobs import Job
-from agents.results.seeds import TRAIN, env_steps_of_all, portable
-from agents.saved.directory import write_file
-from rl_core.errors import RlCoreError, RunDirError
+from targetnet.agents.compare.kept import Kept
+from targetnet.agents.compare.plan import Arm, Loaded, Wanted
+from targetnet.agents.config.files import dump_config
+from targetnet.agents.config.live_values import live_knobs
+from targetnet.agents.config.members import load_members, names_for, population_text
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.results.jobs import Job
+from targetnet.agents.results.seeds import TRAIN, env_steps_of_all, portable
+from targetnet.agents.saved.directory import write_file
+from targetnet.rl_core.errors import RlCoreError, RunDirError
 
 
 def jobs_for(loaded: Loaded, wanted: Iterable[Wanted], kept: Kept, out: Path) -> list[Job]:

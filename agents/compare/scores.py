@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from agents.compare.areas import Score
-from agents.compare.choices import Choices
-from agents.compare.kept import Kept, KeptSeed
-from agents.compare.plan import Arm, Loaded, Wanted
-from agents.results.differences import Difference, mean, paired
-from agents.results.statistics import Estimate
-from rl_core.errors import RlCoreError
+from targetnet.agents.compare.areas import Score
+from targetnet.agents.compare.choices import Choices
+from targetnet.agents.compare.kept import Kept, KeptSeed
+from targetnet.agents.compare.plan import Arm, Loaded, Wanted
+from targetnet.agents.results.differences import Difference, mean, paired
+from targetnet.agents.results.statistics import Estimate
+from targetnet.rl_core.errors import RlCoreError
 
 
 class Scores:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from agents.compare.areas import Score, area, final, quarter, second_half
-from agents.compare.kept import SIGNS
-from agents.compare.plan import Arm, Loaded
-from agents.compare.scores import Scores
-from agents.results.differences import Difference, holm
-from agents.results.markdown import Format, estimate_cells, markdown_table, number_format
-from agents.results.statistics import Estimate
+from targetnet.agents.compare.areas import Score, area, final, quarter, second_half
+from targetnet.agents.compare.kept import SIGNS
+from targetnet.agents.compare.plan import Arm, Loaded
+from targetnet.agents.compare.scores import Scores
+from targetnet.agents.results.differences import Difference, holm
+from targetnet.agents.results.markdown import Format, estimate_cells, markdown_table, number_format
+from targetnet.agents.results.statistics import Estimate
 
 SCORES: dict[str, Score] = {"area": area, "final": final}
 _EARLY = 1  # the second quarter of a run: late enough to see something, early enough to change it

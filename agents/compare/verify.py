@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.compare.kept import Kept
-from agents.compare.plan import Loaded, Wanted
-from agents.results.again import Before, train_again
-from agents.results.jobs import Ended
-from agents.results.places import Place
-from rl_core.errors import RlCoreError, did_you_mean, shown
+from targetnet.agents.compare.kept import Kept
+from targetnet.agents.compare.plan import Loaded, Wanted
+from targetnet.agents.results.again import Before, train_again
+from targetnet.agents.results.jobs import Ended
+from targetnet.agents.results.places import Place
+from targetnet.rl_core.errors import RlCoreError, did_you_mean, shown
 
 if TYPE_CHECKING:
     from rich.console import Console

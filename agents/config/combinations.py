@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rl_core.hyperparameters import LARGEST_INT32
+from targetnet.rl_core.hyperparameters import LARGEST_INT32
 
 if TYPE_CHECKING:
-    from agents.config.model import DqnConfig
+    from targetnet.agents.config.model import DqnConfig
 
 # Weights of other ways to hold a target still than copies; 0 turns each off.
 STILLNESS = ("online_weight", "min_weight", "functional_weight", "proximal_weight")

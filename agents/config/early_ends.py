@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agents.config.live_values import configured_values
-from agents.config.model import DqnConfig, ExplorationKeys
-from rl_core.schedules import Geometric, Linear, Piecewise
+from targetnet.agents.config.live_values import configured_values
+from targetnet.agents.config.model import DqnConfig, ExplorationKeys
+from targetnet.rl_core.schedules import Geometric, Linear, Piecewise
 
 _WithEnd = Linear | Geometric | Piecewise
 _EARLY = 0.5  # share of the run

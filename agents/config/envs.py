@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from envs import Envs, Vectorization, make_envs
-from envs.unstepped import UnsteppedEnvs
-from rl_core.packed import Part
+from targetnet.agents.config.model import DqnConfig
+from targetnet.envs import Envs, Vectorization, make_envs
+from targetnet.envs.unstepped import UnsteppedEnvs
+from targetnet.rl_core.packed import Part
 
 if TYPE_CHECKING:
-    from envs.wrapping import Around
-    from rl_core.networks import Observed
+    from targetnet.envs.wrapping import Around
+    from targetnet.rl_core.networks import Observed
 
 
 def training_envs(config: DqnConfig) -> Envs:
@@ -27,8 +27,8 @@ def training_envs(config: DqnConfig) -> Envs:
         return unstepped_envs(config)
     if config.loop == "compiled":
         # Imports TensorFlow, which actors do without.
-        from envs.in_graph.resident import ResidentEnvs
-        from envs.in_graph.table import make_rules
+        from targetnet.envs.in_graph.resident import ResidentEnvs
+        from targetnet.envs.in_graph.table import make_rules
 
         rules = make_rules(config.env_id, config.env_kwargs)
         return ResidentEnvs(config.env_id, rules, config.num_envs, config.frame_stack)
@@ -61,7 +61,7 @@ def unstepped_envs(config: DqnConfig) -> Envs:
 def observed(config: DqnConfig, envs: Envs) -> Observed:
     """Returns the form of the envs' observations, as networks read them."""
     # Imports TensorFlow, which actors do without.
-    from rl_core.networks import Observed
+    from targetnet.rl_core.networks import Observed
 
     return Observed.of(byte_bounds(config, envs), parts_of(config, envs))
 

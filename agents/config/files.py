@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,14 +15,14 @@ from typing import Any
 import tomli_w
 from pydantic import BaseModel
 
-from agents.config.live_values import live_names
-from agents.config.model import DqnConfig
-from agents.config.settings import parse
-from rl_core.arguments import require_a
-from rl_core.errors import ArgumentError, ConfigError, did_you_mean, in_one_line, shown
-from rl_core.regular_file import read_regular
-from rl_core.seal import is_sealed_text
-from rl_core.validation import require_known
+from targetnet.agents.config.live_values import live_names
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.settings import parse
+from targetnet.rl_core.arguments import require_a
+from targetnet.rl_core.errors import ArgumentError, ConfigError, did_you_mean, in_one_line, shown
+from targetnet.rl_core.regular_file import read_regular
+from targetnet.rl_core.seal import SEAL_LINE, is_sealed_text, sealed_text
+from targetnet.rl_core.validation import require_known
 
 # Keys that may change when a run is resumed: nothing in its past depends on them.
 MAY_CHANGE = (
@@ -37,8 +38,12 @@ MAY_CHANGE = (
     "offline",  # where the dataset is; it stays the same one
     "begin_with",  # likewise
 )
-MEMBERS = "members"  # lists those of a population, see agents.config.members
-PBT = "pbt"  # the table of population-based training, see agents.config.pbt
+MEMBERS = "members"  # lists those of a population, see targetnet.agents.config.members
+WRITTEN_BY = "targetnet"  # the version that wrote a run's config
+# Until 0.2 our packages were at the top level, where no package of the user's could be.
+_OUR_MODULE = re.compile(r"^(?:agents|envs|rl_core)(?=[.:])")
+_NAMES_A_MODULE = ("env_id", "env_wrapper", "network", "controller")
+PBT = "pbt"  # the table of population-based training, see targetnet.agents.config.pbt
 # The end of a message about such a table where one run is trained.
 PBT_ALONE = f"has the table [{PBT}], which is for a population: list members, or give --members"
 _MOST_BYTES = 1 << 20  # largest config file; a real one has a few thousand
@@ -52,7 +57,7 @@ _ENV_ID = re.compile(r"(?:[\w.-]{1,100}[:/]){0,3}[\w.-]{1,100}-v\d{1,9}")
 
 def shipped_configs() -> dict[str, str]:
     """Returns the TOML text of every config in the package, by name."""
-    found = [f for f in resources.files("configs").iterdir() if f.name.endswith(".toml")]
+    found = [f for f in resources.files("targetnet.configs").iterdir() if f.name.endswith(".toml")]
     return {f.name.removesuffix(".toml"): f.read_text() for f in sorted(found, key=_name)}
 
 
@@ -125,10 +130,37 @@ def read_sealed(path: Path) -> dict[str, Any]:
     """
     text = _text_of(path, follow=False)
     try:
-        is_sealed_text(text)
+        is_sealed = is_sealed_text(text)
     except ValueError as error:
         raise ConfigError(f"cannot use {path}: {error}") from None
-    return _with_base(_parse_toml(text, str(path)), str(path))
+    values = _parse_toml(text, str(path))
+    if not is_sealed and WRITTEN_BY in values:
+        raise ConfigError(
+            f"cannot use {path}: its first line, which shows whether the rest was changed, is "
+            "missing; to train a changed config, copy it out of the run's directory"
+        )
+    return _with_base(_as_of_now(values), str(path))
+
+
+def stored_text(values: Mapping[str, Any]) -> str:
+    """Returns a sealed TOML text that `read_sealed` reads back, with the version that wrote it."""
+    return sealed_text(tomli_w.dumps({WRITTEN_BY: version("targetnet"), **values}))
+
+
+def _as_of_now(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns the values of a stored file with the module names of this version."""
+    is_older = WRITTEN_BY not in values
+    now = {name: value for name, value in values.items() if name != WRITTEN_BY}
+    return _renamed(now) if is_older else now
+
+
+def _renamed(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _renamed(inner, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_renamed(inner, name) for inner in value]
+    names_a_module = name in _NAMES_A_MODULE and isinstance(value, str)
+    return _OUR_MODULE.sub(r"targetnet.\g<0>", value) if names_a_module else value
 
 
 def read_config(path: Path, absent: Mapping[str, Any] = MappingProxyType({})) -> DqnConfig:
@@ -273,7 +305,10 @@ def _read(source: str) -> tuple[dict[str, Any], str]:
     if _ENV_ID.fullmatch(source) and not os.path.exists(source):  # noqa: PTH110
         raise ConfigError(_with_env(source))
     if _is_path(source):
-        return _parse_toml(_text_of(Path(source), follow=True), source), source
+        text = _text_of(Path(source), follow=True)
+        values = _parse_toml(text, source)
+        is_stored = WRITTEN_BY in values or text.startswith(SEAL_LINE)
+        return _as_of_now(values) if is_stored else values, source
     shipped = shipped_configs()
     if source not in shipped:
         raise ConfigError(

@@ -1,6 +1,6 @@
 """Docs page of all keys of a config.
 
-`python -m agents.config.keys` prints docs/config.md.
+`python -m targetnet.agents.config.keys` prints docs/config.md.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from agents.config.combinations import PREPARED
-from agents.config.model import DqnConfig
-from agents.config.pbt import PbtKeys
-from agents.config.settings import Settings
-from rl_core.hyperparameters import Knob
-from rl_core.schedules import SCHEDULES
+from targetnet.agents.config.combinations import PREPARED
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.pbt import PbtKeys
+from targetnet.agents.config.settings import Settings
+from targetnet.rl_core.hyperparameters import Knob
+from targetnet.rl_core.schedules import SCHEDULES
 
 
 class Paper(NamedTuple):

@@ -1,6 +1,6 @@
 """Live values of a DQN agent: its config's live fields, the exempt set, the arms' lengths.
 
-`python -m agents.config.live_values` prints docs/live.md.
+`python -m targetnet.agents.config.live_values` prints docs/live.md.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agents.config.model import DqnConfig
-from rl_core.control.commands import ACTIONS
-from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.control.commands import ACTIONS
+from targetnet.rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
 
 if TYPE_CHECKING:
-    from rl_core.optimizers.freeze import ApplyOps
-    from rl_core.optimizers.freeze_schedule import FreezeSchedule
+    from targetnet.rl_core.optimizers.freeze import ApplyOps
+    from targetnet.rl_core.optimizers.freeze_schedule import FreezeSchedule
 
 
 def live_values(config: DqnConfig, freeze: FreezeSchedule, ops: ApplyOps) -> Hyperparameters:

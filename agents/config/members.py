@@ -8,7 +8,7 @@ A file lists them, each with what it has of its own:
     [[members]]
     sync_period = 50
 
-A table [pbt] says how they copy one another (agents.config.pbt).
+A table [pbt] says how they copy one another (targetnet.agents.config.pbt).
 
 Or they are given as texts, each with the values of one key: ["sync_period=25,50"].
 """
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
-from agents.config.files import (
+from targetnet.agents.config.files import (
     MAY_CHANGE,
     MEMBERS,
     PBT,
@@ -36,13 +36,13 @@ from agents.config.files import (
     load_toml,
     read_sealed,
     read_values,
+    stored_text,
 )
-from agents.config.live_values import live_knobs
-from agents.config.model import DqnConfig
-from agents.config.own_live import OwnLive
-from agents.config.pbt import PbtKeys, checked_pbt, pbt_of
-from rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
-from rl_core.seal import sealed_text
+from targetnet.agents.config.live_values import live_knobs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.own_live import OwnLive
+from targetnet.agents.config.pbt import PbtKeys, checked_pbt, pbt_of
+from targetnet.rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
 
 _MOST = 1_000
 
@@ -159,7 +159,7 @@ def members_text(members: Members) -> str:
     values = members.base.model_dump(exclude_none=True)
     if members.pbt is not None:
         values[PBT] = members.pbt.model_dump()
-    return sealed_text(tomli_w.dumps(values | {MEMBERS: list(members.own.values())}))
+    return stored_text(values | {MEMBERS: list(members.own.values())})
 
 
 def population_text(configs: Sequence[DqnConfig]) -> str:

@@ -8,15 +8,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from agents.config.combinations import PREPARED, check_combinations, without_effect
-from agents.config.own_live import OwnLive, check_names
-from agents.config.settings import LiveFloat, LiveInt, Settings, key, live, require_toml
-from agents.config.weight_actions import WeightAction
-from rl_core.errors import did_you_mean, shown
-from rl_core.schedules import Linear
+from targetnet.agents.config.combinations import PREPARED, check_combinations, without_effect
+from targetnet.agents.config.own_live import OwnLive, check_names
+from targetnet.agents.config.settings import LiveFloat, LiveInt, Settings, key, live, require_toml
+from targetnet.agents.config.weight_actions import WeightAction
+from targetnet.rl_core.errors import did_you_mean, shown
+from targetnet.rl_core.schedules import Linear
 
 Size = Annotated[int, Field(ge=1)]
-# Default `hidden` of each network in rl_core.networks, from its paper.
+# Default `hidden` of each network in targetnet.rl_core.networks, from its paper.
 _HIDDEN = {"mlp": (256, 256), "minatar": (128,), "nature": (512,), "impala": (256,)}
 NETWORKS = tuple(_HIDDEN)
 # Those of agents/controllers; a user's own is named "module:function".

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import FiniteFloat, field_validator, model_validator
 
-from agents.config.settings import LiveFloat, Settings, schedule_in_shares
-from rl_core.errors import in_one_line, shown
-from rl_core.hyperparameters import Knob
-from rl_core.schedules import SCHEDULES
+from targetnet.agents.config.settings import LiveFloat, Settings, schedule_in_shares
+from targetnet.rl_core.errors import in_one_line, shown
+from targetnet.rl_core.hyperparameters import Knob
+from targetnet.rl_core.schedules import SCHEDULES
 
 MOST = 64  # own live values of one config
 _LONGEST_UNIT, _LONGEST_MEANING = 20, 200

@@ -14,13 +14,13 @@ from typing import Any, Literal
 
 from pydantic import FiniteFloat, field_validator
 
-from agents.config.files import PBT, load_toml, parsed_changes
-from agents.config.live_values import configured_values, number_knobs
-from agents.config.model import DqnConfig
-from agents.config.settings import Settings, key, parse
-from rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
-from rl_core.hyperparameters import Knob
-from rl_core.schedules import SCHEDULES
+from targetnet.agents.config.files import PBT, load_toml, parsed_changes
+from targetnet.agents.config.live_values import configured_values, number_knobs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.settings import Settings, key, parse
+from targetnet.rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
+from targetnet.rl_core.hyperparameters import Knob
+from targetnet.rl_core.schedules import SCHEDULES
 
 _FLAG = "--pbt"
 _LISTS = ("perturb", "factors")

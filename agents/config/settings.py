@@ -17,10 +17,10 @@ from pydantic import (
     model_validator,
 )
 
-from rl_core.errors import BoundsError, ConfigError, did_you_mean, in_one_line, shown
-from rl_core.hyperparameters import LARGEST_FLOAT32, LARGEST_INT64, Knob
-from rl_core.schedules import SCHEDULES, Constant, Geometric, Linear, Piecewise, Schedule
-from rl_core.validation import Model, first_error, require_known
+from targetnet.rl_core.errors import BoundsError, ConfigError, did_you_mean, in_one_line, shown
+from targetnet.rl_core.hyperparameters import LARGEST_FLOAT32, LARGEST_INT64, Knob
+from targetnet.rl_core.schedules import SCHEDULES, Constant, Geometric, Linear, Piecewise, Schedule
+from targetnet.rl_core.validation import Model, first_error, require_known
 
 _SCHEDULE: TypeAdapter[Schedule] = TypeAdapter(Schedule)
 _SCHEDULE_NAMES = [s.model_fields["schedule"].default for s in SCHEDULES]

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field, FiniteFloat, model_validator
 
-from agents.config.settings import Settings
-from rl_core.control.timetable import Planned
-from rl_core.control.weight_actions import Words, as_value, words_of
-from rl_core.errors import did_you_mean, shown
+from targetnet.agents.config.settings import Settings
+from targetnet.rl_core.control.timetable import Planned
+from targetnet.rl_core.control.weight_actions import Words, as_value, words_of
+from targetnet.rl_core.errors import did_you_mean, shown
 
 _NUMBERS = {"factor": "perturb", "threshold": "recycle"}
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agents.controllers.seen import Seen
-from rl_core.errors import ConfigError, shown
+from targetnet.agents.controllers.seen import Seen
+from targetnet.rl_core.errors import ConfigError, shown
 
 PERIODS = (30, 100, 300, 1_000)
 WINDOW, BONUS = 40, 1.0

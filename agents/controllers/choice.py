@@ -6,11 +6,16 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from agents.config.model import CONTROLLERS, DqnConfig
-from agents.controllers.bandit import period_bandit, require_bandit
-from agents.controllers.copies import copy_when_far, copy_when_fit, require_copies, unmeasured
-from rl_core.errors import ConfigError, did_you_mean, shown
-from rl_core.own_function import imported
+from targetnet.agents.config.model import CONTROLLERS, DqnConfig
+from targetnet.agents.controllers.bandit import period_bandit, require_bandit
+from targetnet.agents.controllers.copies import (
+    copy_when_far,
+    copy_when_fit,
+    require_copies,
+    unmeasured,
+)
+from targetnet.rl_core.errors import ConfigError, did_you_mean, shown
+from targetnet.rl_core.own_function import imported
 
 _SHIPPED = (copy_when_fit, copy_when_far, period_bandit)
 _MEASURED_BY = {"copy_when_fit": "sync_fit", "copy_when_far": "sync_distance"}

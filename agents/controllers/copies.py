@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from agents.controllers.seen import Fit, Seen
-from rl_core.errors import ConfigError, shown
+from targetnet.agents.controllers.seen import Fit, Seen
+from targetnet.rl_core.errors import ConfigError, shown
 
 _SYNC = {"do": "sync"}
 

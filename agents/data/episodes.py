@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from agents.config.envs import envs_beside
-from agents.config.model import DqnConfig
-from agents.data.minari_files import DataError
-from agents.dqn.exploring import EpsilonGreedy
-from agents.loops.evaluation import Greedy, TooLong, Watch, playing
-from agents.saved.host import read_host, split_newest
-from envs.given import given_back, wanted_space
-from envs.recorder import Recorded, Recorder
-from rl_core.checkpoint.store import Checkpoint, CheckpointStore, chunk_end
-from rl_core.philox import OutsideStream
+from targetnet.agents.config.envs import envs_beside
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.data.minari_files import DataError
+from targetnet.agents.dqn.exploring import EpsilonGreedy
+from targetnet.agents.loops.evaluation import Greedy, TooLong, Watch, playing
+from targetnet.agents.saved.host import read_host, split_newest
+from targetnet.envs.given import given_back, wanted_space
+from targetnet.envs.recorder import Recorded, Recorder
+from targetnet.rl_core.checkpoint.store import Checkpoint, CheckpointStore, chunk_end
+from targetnet.rl_core.philox import OutsideStream
 
 _AT_ONCE = 10  # envs; one call into the graph acts for all of them
 Columns = dict[str, np.ndarray]

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from envs.recorder import Recorded
-from rl_core.errors import RlCoreError, did_you_mean, in_one_line, shown
+from targetnet.envs.recorder import Recorded
+from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line, shown
 
 # Older versions can store pictures as JPEG alone, which loses what they show.
 _LEAST = (0, 5, 4)

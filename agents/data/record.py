@@ -11,22 +11,29 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from agents.config.envs import envs_beside
-from agents.config.files import dump_config
-from agents.config.model import DqnConfig
-from agents.data.episodes import Wanted, of_replay, played
-from agents.data.minari_files import Counted, DataError, Form, id_of, require_minari, write
-from agents.loops.evaluation import Watch
-from agents.policy.load import LoadedPolicy
-from agents.policy.trained import Trained, trained
-from agents.saved.directory import RunDir
-from agents.saved.new_directory import new_directory, require_new
-from envs.given import wanted_space
-from envs.recorder import Recorded
-from rl_core.arguments import path_of, require_whole
-from rl_core.checkpoint.store import Checkpoint, CheckpointStore
-from rl_core.digest import Digest
-from rl_core.errors import BoundsError, shown
+from targetnet.agents.config.envs import envs_beside
+from targetnet.agents.config.files import dump_config
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.data.episodes import Wanted, of_replay, played
+from targetnet.agents.data.minari_files import (
+    Counted,
+    DataError,
+    Form,
+    id_of,
+    require_minari,
+    write,
+)
+from targetnet.agents.loops.evaluation import Watch
+from targetnet.agents.policy.load import LoadedPolicy
+from targetnet.agents.policy.trained import Trained, trained
+from targetnet.agents.saved.directory import RunDir
+from targetnet.agents.saved.new_directory import new_directory, require_new
+from targetnet.envs.given import wanted_space
+from targetnet.envs.recorder import Recorded
+from targetnet.rl_core.arguments import path_of, require_whole
+from targetnet.rl_core.checkpoint.store import Checkpoint, CheckpointStore
+from targetnet.rl_core.digest import Digest
+from targetnet.rl_core.errors import BoundsError, shown
 
 EPISODES = 100  # by default
 _SEED_OFFSET = 3_000_017  # keeps the seeds apart from training, evaluation and play

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from agents.data.minari_files import DataError, Dataset
-from agents.data.streams import Columns, Streams
-from envs import Envs
-from envs.masks import write_legal
-from envs.observations import ADVICE, LARGEST
-from envs.spaces import Spaces, read_spaces
-from envs.stacks import frame_shape
-from rl_core.digest import Digest
-from rl_core.errors import EnvError, EnvFault, in_one_line, shown
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.data.minari_files import DataError, Dataset
+from targetnet.agents.data.streams import Columns, Streams
+from targetnet.envs import Envs
+from targetnet.envs.masks import write_legal
+from targetnet.envs.observations import ADVICE, LARGEST
+from targetnet.envs.spaces import Spaces, read_spaces
+from targetnet.envs.stacks import frame_shape
+from targetnet.rl_core.digest import Digest
+from targetnet.rl_core.errors import EnvError, EnvFault, in_one_line, shown
 
 _LEARNED_FROM = ("observations", "actions", "rewards", "terminations", "truncations")
 

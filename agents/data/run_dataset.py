@@ -8,15 +8,15 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from agents.config.envs import unstepped_envs
-from agents.config.model import DqnConfig
-from agents.data.minari_files import DataError, Dataset, directory_of
-from agents.data.rows import DatasetRows, Found
-from envs.registry import find_spec
-from rl_core.errors import in_one_line
+from targetnet.agents.config.envs import unstepped_envs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.data.minari_files import DataError, Dataset, directory_of
+from targetnet.agents.data.rows import DatasetRows, Found
+from targetnet.envs.registry import find_spec
+from targetnet.rl_core.errors import in_one_line
 
 if TYPE_CHECKING:  # it imports TensorFlow
-    from agents.dqn.agent import DqnAgent
+    from targetnet.agents.dqn.agent import DqnAgent
 
 _AT_ONCE, _BYTES_AT_ONCE = 4096, 1 << 24  # rows that are stored by one call
 

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 import tensorflow.compat.v1 as tf
 
-from agents.dqn.choosing import Exploration, GreedyPolicy
-from agents.dqn.live_feeds import OwnFeeds
-from agents.dqn.networks import Networks
-from agents.dqn.normalizing import Normalizer
-from agents.dqn.remembering import RecurrentState
-from rl_core.graph.engine import Call, Engine
-from rl_core.graph.feeds import feed_check
-from rl_core.graph.members import Binding
-from rl_core.networks import STATELESS, Conditions
-from rl_core.replay import ReplayMemory, Rows, newest_frame
+from targetnet.agents.dqn.choosing import Exploration, GreedyPolicy
+from targetnet.agents.dqn.live_feeds import OwnFeeds
+from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.normalizing import Normalizer
+from targetnet.agents.dqn.remembering import RecurrentState
+from targetnet.rl_core.graph.engine import Call, Engine
+from targetnet.rl_core.graph.feeds import feed_check
+from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.networks import STATELESS, Conditions
+from targetnet.rl_core.replay import ReplayMemory, Rows, newest_frame
 
 
 class ActingCalls:

@@ -7,15 +7,15 @@ from functools import partial
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from agents.dqn.acting_calls import ActingCalls
-from agents.dqn.choosing import Exploration, GreedyPolicy, Policy
-from agents.dqn.joining import Joined
-from agents.dqn.live_feeds import OwnFeeds
-from agents.dqn.step_buffer import RowBuffer
-from rl_core.errors import ArgumentError, BoundsError, RlCoreError
-from rl_core.hyperparameters import Hyperparameters
-from rl_core.replay import ReplayMemory, Rows, newest_frame
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.acting_calls import ActingCalls
+from targetnet.agents.dqn.choosing import Exploration, GreedyPolicy, Policy
+from targetnet.agents.dqn.joining import Joined
+from targetnet.agents.dqn.live_feeds import OwnFeeds
+from targetnet.agents.dqn.step_buffer import RowBuffer
+from targetnet.rl_core.errors import ArgumentError, BoundsError, RlCoreError
+from targetnet.rl_core.hyperparameters import Hyperparameters
+from targetnet.rl_core.replay import ReplayMemory, Rows, newest_frame
 
 # Time steps that may wait to be stored, their bytes, and how many make the wait worth it.
 _WAITING_AT_MOST = 64

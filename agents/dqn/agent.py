@@ -1,8 +1,8 @@
 """The DQN agent: one graph in which acting, storing, learning and syncing happen.
 
-    step   writes what the envs showed into the replay and returns the actions (agents.dqn.actor)
+    step   writes what the envs showed into the replay and returns the actions (`actor`)
     learn  makes K updates: sample, TD loss, gradients of the trained blocks, sync by target age
-           (agents.dqn.learner)
+           (`learner`)
 
 Every number that may change is a feed; everything with state is a variable. Each part is built by
 a module of its own; `agents.dqn.parts` puts them together.
@@ -16,21 +16,21 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.actor import Acting
-from agents.dqn.choosing import GreedyPolicy
-from agents.dqn.copies import Inspection
-from agents.dqn.joining import Joint
-from agents.dqn.needs import require_memory
-from agents.dqn.parts import AgentGraph, Parts
-from agents.dqn.update import LearnStats
-from envs.in_graph.interface import InGraphEnv
-from rl_core.errors import RlCoreError
-from rl_core.graph.engine import Engine
-from rl_core.graph.scopes import root_scope
-from rl_core.networks import Observed
-from rl_core.packed import Part
-from rl_core.replay import Rows
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.actor import Acting
+from targetnet.agents.dqn.choosing import GreedyPolicy
+from targetnet.agents.dqn.copies import Inspection
+from targetnet.agents.dqn.joining import Joint
+from targetnet.agents.dqn.needs import require_memory
+from targetnet.agents.dqn.parts import AgentGraph, Parts
+from targetnet.agents.dqn.update import LearnStats
+from targetnet.envs.in_graph.interface import InGraphEnv
+from targetnet.rl_core.errors import RlCoreError
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.scopes import root_scope
+from targetnet.rl_core.networks import Observed
+from targetnet.rl_core.packed import Part
+from targetnet.rl_core.replay import Rows
 
 
 class DqnAgent:
@@ -51,7 +51,7 @@ class DqnAgent:
       byte_bounds, parts, branches: as `Envs` has them; without bounds uint8 is divided by 255.
       engine: one that has not started; whoever made it starts it. None makes and starts one.
       scope: variable scope of everything that is the agent's own; empty opens none.
-      members: how many agents take turns on the graph; see `agents.dqn.population`.
+      members: how many agents take turns on the graph; see `targetnet.agents.dqn.population`.
 
     Attributes:
       hyperparameters: the live values; read and set them by name.
@@ -116,7 +116,7 @@ class DqnAgent:
         self.hyperparameters, self.state, self.q_values = parts.values, parts.state, parts.q_values
 
     def member(self, number: int, config: DqnConfig, joint: Joint | None = None) -> DqnAgent:
-        """Returns a member that begins; see `agents.dqn.population.Population`.
+        """Returns a member that begins; see `targetnet.agents.dqn.population.Population`.
 
         Args:
           number: from 0 to the number of members that this agent was built for.

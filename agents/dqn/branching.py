@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.heads import HeadKind, Terms, head_of
-from rl_core.branches import by_branch
-from rl_core.errors import ConfigError
-from rl_core.losses import TdLoss, branching_target
-from rl_core.networks import Values
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.heads import HeadKind, Terms, head_of
+from targetnet.rl_core.branches import by_branch
+from targetnet.rl_core.errors import ConfigError
+from targetnet.rl_core.losses import TdLoss, branching_target
+from targetnet.rl_core.networks import Values
 
 
 def branching_loss(
@@ -23,10 +23,10 @@ def branching_loss(
         loss        = mean_d loss(td_error[d])
         priority    = sum_d |td_error[d]|
 
-    with the target of `rl_core.losses.branching_target`. Tavakoli, Pardo & Kormushev (2018),
-    https://arxiv.org/abs/1711.08946; the loss of each branch is the head's. They also scale the
-    gradient of what the branches share down, by 1 / (D + 1), which Adam's steps do not depend on
-    where `max_grad_norm` does not clip, and clip each variable alone.
+    with the target of `targetnet.rl_core.losses.branching_target`. Tavakoli, Pardo & Kormushev
+    (2018), https://arxiv.org/abs/1711.08946; the loss of each branch is the head's. They also scale
+    the gradient of what the branches share down, by 1 / (D + 1), which Adam's steps do not depend
+    on where `max_grad_norm` does not clip, and clip each variable alone.
 
     Args:
       head: learns numbers (`HeadKind.towards`).

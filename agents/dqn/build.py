@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.heads import head_of
-from agents.dqn.normalizing import NORMALIZE, normalized
-from agents.dqn.own_network import OwnNetwork
-from agents.dqn.torso import TORSOS, recurrent_of, require_parts, torso_of
-from rl_core.networks import (
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.heads import head_of
+from targetnet.agents.dqn.normalizing import NORMALIZE, normalized
+from targetnet.agents.dqn.own_network import OwnNetwork
+from targetnet.agents.dqn.torso import TORSOS, recurrent_of, require_parts, torso_of
+from targetnet.rl_core.networks import (
     ONE_ARRAY,
     PLAIN,
     STATELESS,
@@ -26,8 +26,8 @@ from rl_core.networks import (
     Streams,
     Values,
 )
-from rl_core.networks.network import Head
-from rl_core.replay import Sequences
+from targetnet.rl_core.networks.network import Head
+from targetnet.rl_core.replay import Sequences
 
 _RECURRENT = "recurrent"  # the block
 # Observations [B, ...] and conditions -> features [B, F], in scopes of their own.

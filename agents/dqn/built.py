@@ -6,11 +6,11 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.build import Chain
-from rl_core.graph.scopes import stop_gradient_getter
-from rl_core.networks import Conditions, State, Values
-from rl_core.replay import Sequences
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.build import Chain
+from targetnet.rl_core.graph.scopes import stop_gradient_getter
+from targetnet.rl_core.networks import Conditions, State, Values
+from targetnet.rl_core.replay import Sequences
 
 
 class Built:

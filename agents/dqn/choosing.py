@@ -9,18 +9,18 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.live_values import live_knobs
-from agents.config.model import DqnConfig
-from agents.dqn.exploring import EpsilonGreedy
-from agents.dqn.live_feeds import OwnFeeds
-from rl_core.branches import by_branch
-from rl_core.exploration import boltzmann, branching_epsilon_greedy, epsilon_greedy
-from rl_core.graph.engine import Call, Engine
-from rl_core.graph.members import Binding
-from rl_core.losses import legal_only
-from rl_core.networks import STATELESS, State, Values
-from rl_core.random import Draws, Keys, Stream
-from rl_core.replay import STATE, Rows
+from targetnet.agents.config.live_values import live_knobs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.exploring import EpsilonGreedy
+from targetnet.agents.dqn.live_feeds import OwnFeeds
+from targetnet.rl_core.branches import by_branch
+from targetnet.rl_core.exploration import boltzmann, branching_epsilon_greedy, epsilon_greedy
+from targetnet.rl_core.graph.engine import Call, Engine
+from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.losses import legal_only
+from targetnet.rl_core.networks import STATELESS, State, Values
+from targetnet.rl_core.random import Draws, Keys, Stream
+from targetnet.rl_core.replay import STATE, Rows
 
 # Live values that a choice of actions reads, and columns of the replay that it fills. Outside the
 # graph only a choice is made that reads epsilon alone and fills `action` alone.

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.chunks import Chunk, ChunkFeeds, LoopCounts
-from agents.dqn.diverging import DivergedInChunk
-from agents.dqn.in_graph_loop import InGraphLoop
-from agents.dqn.learner import Learner
-from agents.dqn.live_feeds import LiveFeeds
-from rl_core.errors import ConfigError
-from rl_core.graph.engine import Engine
-from rl_core.graph.members import Binding
-from rl_core.graph.xla import why_not_compiled
-from rl_core.hyperparameters import Hyperparameters
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.chunks import Chunk, ChunkFeeds, LoopCounts
+from targetnet.agents.dqn.diverging import DivergedInChunk
+from targetnet.agents.dqn.in_graph_loop import InGraphLoop
+from targetnet.agents.dqn.learner import Learner
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.rl_core.errors import ConfigError
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.xla import why_not_compiled
+from targetnet.rl_core.hyperparameters import Hyperparameters
 
 
 class ChunkRunner:

@@ -13,7 +13,7 @@ class LoopCounts(NamedTuple):
 
     env_step: Any
     new_steps: Any  # transitions of the last time step
-    learn_age: Any  # as `agents.loops.plain.LearnClock.age`
+    learn_age: Any  # as `targetnet.agents.loops.plain.LearnClock.age`
 
 
 class Chunk(NamedTuple):

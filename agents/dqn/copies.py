@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from agents.dqn.networks import Networks
-from agents.dqn.target_clock import TargetClock
-from rl_core.graph.engine import Call, Engine
+from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.target_clock import TargetClock
+from targetnet.rl_core.graph.engine import Call, Engine
 
 
 class Inspection(NamedTuple):

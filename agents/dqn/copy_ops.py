@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.build import is_learned, link_name, taken_whole
-from rl_core.graph.sync import copy_vars, paired_variables
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.build import is_learned, link_name, taken_whole
+from targetnet.rl_core.graph.sync import copy_vars, paired_variables
 
 
 class CopyOps:

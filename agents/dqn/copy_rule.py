@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.combinations import SYNC_RULES
-from agents.config.model import DqnConfig
-from agents.dqn.live_feeds import LiveFeeds
-from agents.dqn.networks import Networks
-from rl_core.graph.engine import Engine
-from rl_core.graph.finite import where
-from rl_core.graph.members import Binding
-from rl_core.graph.xla import sum_of_squares
+from targetnet.agents.config.combinations import SYNC_RULES
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.agents.dqn.networks import Networks
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.finite import where
+from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.xla import sum_of_squares
 
 _LONGEST = 1e15  # updates; a period that grows stays a number of float32 and of int64
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from rl_core.replay import ValidRows
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.replay import ValidRows
 
 
 class Demonstrations:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from agents.dqn.chunks import Chunk
-from rl_core.errors import Diverged
-from rl_core.graph.finite import LARGEST_RATE
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.chunks import Chunk
+from targetnet.rl_core.errors import Diverged
+from targetnet.rl_core.graph.finite import LARGEST_RATE
 
 _NAMES = ("loss", "gradient norm")
 
@@ -32,7 +32,7 @@ def diverged(
     """The error about an update that was not made.
 
     Args:
-      signs: of the update, as `rl_core.graph.finite.signs_of` gives them.
+      signs: of the update, as `targetnet.rl_core.graph.finite.signs_of` gives them.
       updates: how many were made before.
     """
     found = [f"the {name} is {value:g}" for name, value in zip(_NAMES, signs, strict=False)

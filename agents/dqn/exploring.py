@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from rl_core.philox import OutsideStream
+from targetnet.rl_core.philox import OutsideStream
 
 LOWEST = np.finfo(np.float32).min  # of a choice that is none, or illegal
 _DRAWN_AT_ONCE = 256  # time steps
 
 
 class EpsilonGreedy:
-    """`rl_core.exploration.epsilon_greedy` with the same random numbers, drawn for many time steps.
+    """The graph's epsilon-greedy with the same random numbers, drawn for many time steps.
 
-    With branches it is `branching_epsilon_greedy`.
+    See `targetnet.rl_core.exploration.epsilon_greedy`, and with branches
+    `branching_epsilon_greedy`.
 
     Args:
       stream: of [2, N] numbers at each time step, with branches [1 + D, N]. If the graph draws from
@@ -88,7 +89,7 @@ class EpsilonGreedy:
 
 
 def by_branch(values: np.ndarray, sizes: Sequence[int], fill: Any) -> np.ndarray:
-    """`rl_core.branches.by_branch` of an array: [M, A] -> [M, D, n]."""
+    """`targetnet.rl_core.branches.by_branch` of an array: [M, A] -> [M, D, n]."""
     apart = np.full((len(values), len(sizes), max(sizes)), fill, values.dtype)
     apart[:, np.arange(max(sizes)) < np.array(sizes)[:, np.newaxis]] = values
     return apart

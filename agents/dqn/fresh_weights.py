@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from agents.dqn.networks import Networks
-from agents.dqn.own_network import ancestors
-from rl_core.graph.engine import Engine
-from rl_core.graph.scopes import Root, variables_in
-from rl_core.philox import stream_key
+from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.own_network import ancestors
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.scopes import Root, variables_in
+from targetnet.rl_core.philox import stream_key
 
 
 class FreshWeights:

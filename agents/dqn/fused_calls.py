@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.update import Update, UpdateOutputs
-from rl_core.graph.finite import checked
-from rl_core.optimizers.freeze_schedule import Exempt, FreezeSchedule
-from rl_core.optimizers.fused import fused_updates
-from rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
-from rl_core.optimizers.phase import Fused
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.update import Update, UpdateOutputs
+from targetnet.rl_core.graph.finite import checked
+from targetnet.rl_core.optimizers.freeze_schedule import Exempt, FreezeSchedule
+from targetnet.rl_core.optimizers.fused import fused_updates
+from targetnet.rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
+from targetnet.rl_core.optimizers.phase import Fused
 
 # Networks of whole frames.
 FRAMES = ("nature", "impala")

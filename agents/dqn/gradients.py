@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.dqn.live_feeds import LiveFeeds
-from agents.dqn.networks import Networks
-from rl_core.graph.engine import Engine
-from rl_core.graph.members import Binding
-from rl_core.graph.scopes import variables_in
-from rl_core.optimizers.freeze import ApplyOps
-from rl_core.replay import ReplayMemory
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.agents.dqn.networks import Networks
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.scopes import variables_in
+from targetnet.rl_core.optimizers.freeze import ApplyOps
+from targetnet.rl_core.replay import ReplayMemory
 
 
 class Gradients:

@@ -1,7 +1,7 @@
 """Heads of a network, one line each: how it is built, and how its values are learned.
 
-A head is added here, as a function that builds it (rl_core.networks) and one for its TD loss
-(rl_core.losses), and to the key `head` of the config.
+A head is added here, as a function that builds it (targetnet.rl_core.networks) and one for its TD
+loss (targetnet.rl_core.losses), and to the key `head` of the config.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.live_feeds import LiveFeeds
-from rl_core.losses import (
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.rl_core.losses import (
     TdLoss,
     blend,
     categorical_q_learning,
@@ -29,8 +29,8 @@ from rl_core.losses import (
     support,
     unscaled,
 )
-from rl_core.losses.td import at_action, at_best
-from rl_core.networks import (
+from targetnet.rl_core.losses.td import at_action, at_best
+from targetnet.rl_core.networks import (
     Streams,
     Values,
     categorical_head,
@@ -38,8 +38,8 @@ from rl_core.networks import (
     q_head,
     quantile_head,
 )
-from rl_core.networks.network import Head
-from rl_core.replay import Transitions
+from targetnet.rl_core.networks.network import Head
+from targetnet.rl_core.replay import Transitions
 
 
 class Terms(NamedTuple):
@@ -72,7 +72,7 @@ class HeadKind(NamedTuple):
         distance of distributions.
       average: the mean of several targets' values of the same observations and fractions.
       blend: the values that bootstrap, of the target's, the online network's, and two weights; see
-        `rl_core.losses.blend`.
+        `targetnet.rl_core.losses.blend`.
       towards: the TD loss of given targets, numbers [B]; None where targets are distributions.
       numbers: key of the config that says how many numbers it has for each action; empty for one.
       blocks: scopes that it has beside those of the streams.

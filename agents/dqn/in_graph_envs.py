@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from agents.config.model import DqnConfig
-from envs.in_graph.interface import InGraphEnv
-from envs.stacks import frame_shape
-from rl_core.random import Draws, Keys
+from targetnet.agents.config.model import DqnConfig
+from targetnet.envs.in_graph.interface import InGraphEnv
+from targetnet.envs.stacks import frame_shape
+from targetnet.rl_core.random import Draws, Keys
 
 
 class EnvState(NamedTuple):

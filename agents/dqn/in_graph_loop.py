@@ -2,7 +2,7 @@
 
 Everything the plain loop does from one time step to the next is one iteration of a loop that XLA
 compiles (or a loop of plain operations, with xla = false); Python is back after many. The order
-within an iteration is that of `agents.loops.plain.training_loop`.
+within an iteration is that of `targetnet.agents.loops.plain.training_loop`.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from agents.config.model import DqnConfig
-from agents.dqn.choosing import Exploration
-from agents.dqn.chunks import Chunk, LoopCounts, chunk_placeholders
-from agents.dqn.in_graph_envs import EnvsInGraph, EnvState
-from agents.dqn.learner import Learner
-from agents.dqn.live_feeds import LiveFeeds
-from agents.dqn.normalizing import Normalizer
-from agents.dqn.remembering import RecurrentState
-from agents.dqn.update import UpdateOutputs
-from envs.in_graph.interface import InGraphEnv
-from rl_core.graph.packing import pack, unpacked
-from rl_core.graph.xla import built_for_xla
-from rl_core.networks import Conditions
-from rl_core.optimizers.packed_adam import LoopAdam, Moments
-from rl_core.random import Draws, Keys
-from rl_core.replay import ReplayMemory, newest_frame
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.choosing import Exploration
+from targetnet.agents.dqn.chunks import Chunk, LoopCounts, chunk_placeholders
+from targetnet.agents.dqn.in_graph_envs import EnvsInGraph, EnvState
+from targetnet.agents.dqn.learner import Learner
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.agents.dqn.normalizing import Normalizer
+from targetnet.agents.dqn.remembering import RecurrentState
+from targetnet.agents.dqn.update import UpdateOutputs
+from targetnet.envs.in_graph.interface import InGraphEnv
+from targetnet.rl_core.graph.packing import pack, unpacked
+from targetnet.rl_core.graph.xla import built_for_xla
+from targetnet.rl_core.networks import Conditions
+from targetnet.rl_core.optimizers.packed_adam import LoopAdam, Moments
+from targetnet.rl_core.random import Draws, Keys
+from targetnet.rl_core.replay import ReplayMemory, newest_frame
 
 
 class _UpdateCarry(NamedTuple):

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from agents.dqn.choosing import GreedyPolicy, Policy
-from agents.dqn.joint_calls import JointCalls
-from agents.dqn.live_feeds import OwnFeeds
+from targetnet.agents.dqn.choosing import GreedyPolicy, Policy
+from targetnet.agents.dqn.joint_calls import JointCalls
+from targetnet.agents.dqn.live_feeds import OwnFeeds
 
 
 class AskedAction(NamedTuple):

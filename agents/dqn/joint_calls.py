@@ -7,20 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.choosing import Exploration, GreedyPolicy
-from agents.dqn.fused_calls import FRAMES
-from agents.dqn.learner import Learner
-from agents.dqn.live_feeds import LiveFeeds, OwnFeeds
-from agents.dqn.networks import Networks
-from rl_core.graph.engine import Engine
-from rl_core.graph.members import Seat
-from rl_core.graph.scopes import Root
-from rl_core.graph.stand_ins import used_by
-from rl_core.graph.xla import built_for_xla
-from rl_core.optimizers.joint import joint_updates
-from rl_core.optimizers.packed_adam import LoopAdam
-from rl_core.replay import ReplayMemory
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.choosing import Exploration, GreedyPolicy
+from targetnet.agents.dqn.fused_calls import FRAMES
+from targetnet.agents.dqn.learner import Learner
+from targetnet.agents.dqn.live_feeds import LiveFeeds, OwnFeeds
+from targetnet.agents.dqn.networks import Networks
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.members import Seat
+from targetnet.rl_core.graph.scopes import Root
+from targetnet.rl_core.graph.stand_ins import used_by
+from targetnet.rl_core.graph.xla import built_for_xla
+from targetnet.rl_core.optimizers.joint import joint_updates
+from targetnet.rl_core.optimizers.packed_adam import LoopAdam
+from targetnet.rl_core.replay import ReplayMemory
 
 _GREEDY, _STORE, _UPDATE = range(3)
 
@@ -39,7 +39,7 @@ class JointCalls:
         replay, [K, N, ...] each.
       update: makes one update of each of some members: fed [P] int64 members, how many of them
         count, and `LiveFeeds.tensors` of all members, [P, ...] each; returns signs [P, 3], see
-        `rl_core.graph.finite`.
+        `targetnet.rl_core.graph.finite`.
       read: what an update may change of a member, whose number it is fed.
     """
 

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
-from agents.dqn.actor import Acting
-from agents.dqn.learner import Learner
-from rl_core.errors import ScopeMismatch
-from rl_core.graph.weights import VariableValues
+from targetnet.agents.dqn.actor import Acting
+from targetnet.agents.dqn.learner import Learner
+from targetnet.rl_core.errors import ScopeMismatch
+from targetnet.rl_core.graph.weights import VariableValues
 
 
 class Learned:

@@ -7,33 +7,33 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.live_values import arm_name
-from agents.config.model import DqnConfig
-from agents.dqn.build import is_learned
-from agents.dqn.copies import Copies, Inspection
-from agents.dqn.diverging import diverged
-from agents.dqn.fused_calls import fused_calls
-from agents.dqn.gradients import Gradients
-from agents.dqn.live_feeds import LiveFeeds
-from agents.dqn.networks import Networks
-from agents.dqn.proximal import proximal_pull
-from agents.dqn.target_clock import target_clock
-from agents.dqn.update import LearnStats, Update
-from rl_core.arguments import require_whole
-from rl_core.errors import BoundsError, Diverged, RlCoreError
-from rl_core.graph.engine import Engine
-from rl_core.graph.finite import NotFinite
-from rl_core.graph.members import Binding
-from rl_core.graph.scopes import blocks_of
-from rl_core.graph.xla import when
-from rl_core.hyperparameters import Hyperparameters
-from rl_core.optimizers.adam import Adam
-from rl_core.optimizers.freeze import ApplyOps
-from rl_core.optimizers.freeze_schedule import Arm, Exempt, FreezeSchedule
-from rl_core.optimizers.packed_adam import Applied, LoopMoments
-from rl_core.optimizers.phase import Jointly, PhaseCalls
-from rl_core.random import Keys
-from rl_core.replay import ReplayMemory
+from targetnet.agents.config.live_values import arm_name
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.build import is_learned
+from targetnet.agents.dqn.copies import Copies, Inspection
+from targetnet.agents.dqn.diverging import diverged
+from targetnet.agents.dqn.fused_calls import fused_calls
+from targetnet.agents.dqn.gradients import Gradients
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.proximal import proximal_pull
+from targetnet.agents.dqn.target_clock import target_clock
+from targetnet.agents.dqn.update import LearnStats, Update
+from targetnet.rl_core.arguments import require_whole
+from targetnet.rl_core.errors import BoundsError, Diverged, RlCoreError
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.finite import NotFinite
+from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.scopes import blocks_of
+from targetnet.rl_core.graph.xla import when
+from targetnet.rl_core.hyperparameters import Hyperparameters
+from targetnet.rl_core.optimizers.adam import Adam
+from targetnet.rl_core.optimizers.freeze import ApplyOps
+from targetnet.rl_core.optimizers.freeze_schedule import Arm, Exempt, FreezeSchedule
+from targetnet.rl_core.optimizers.packed_adam import Applied, LoopMoments
+from targetnet.rl_core.optimizers.phase import Jointly, PhaseCalls
+from targetnet.rl_core.random import Keys
+from targetnet.rl_core.replay import ReplayMemory
 
 
 class Learner:

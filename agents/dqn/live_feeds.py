@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from rl_core.graph.xla import compiled
-from rl_core.hyperparameters import Hyperparameters, Knob
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.graph.xla import compiled
+from targetnet.rl_core.hyperparameters import Hyperparameters, Knob
 
 # Live values whose 0 means no limit are fed as infinity then, so that no operation asks for it.
 _LIMITS = ("reward_clip",)

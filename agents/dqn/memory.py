@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.live_feeds import LiveFeeds
-from agents.dqn.torso import recurrent_of
-from rl_core.replay import (
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.agents.dqn.torso import recurrent_of
+from targetnet.rl_core.replay import (
     STATE,
     Column,
     EpochSampler,

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agents.config.model import NETWORKS, DqnConfig
-from agents.dqn.heads import head_of
-from agents.dqn.torso import recurrent_of
-from rl_core.arguments import require_a, require_whole
-from rl_core.errors import ArgumentError, shown
-from rl_core.memory import Need, check_needs
-from rl_core.networks import COSINES, IMPALA, MINATAR, NATURE, RECURRENT
+from targetnet.agents.config.model import NETWORKS, DqnConfig
+from targetnet.agents.dqn.heads import head_of
+from targetnet.agents.dqn.torso import recurrent_of
+from targetnet.rl_core.arguments import require_a, require_whole
+from targetnet.rl_core.errors import ArgumentError, shown
+from targetnet.rl_core.memory import Need, check_needs
+from targetnet.rl_core.networks import COSINES, IMPALA, MINATAR, NATURE, RECURRENT
 
 _FLOAT = 4  # bytes
 

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.build import Chain
-from agents.dqn.built import Built
-from agents.dqn.copy_ops import CopyOps
-from agents.dqn.live_feeds import OwnFeeds
-from rl_core.graph.layers import layers_built
-from rl_core.graph.scopes import root_scope, stop_gradient_getter, variables_in
-from rl_core.graph.sync import copy_vars
-from rl_core.networks import (
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.build import Chain
+from targetnet.agents.dqn.built import Built
+from targetnet.agents.dqn.copy_ops import CopyOps
+from targetnet.agents.dqn.live_feeds import OwnFeeds
+from targetnet.rl_core.graph.layers import layers_built
+from targetnet.rl_core.graph.scopes import root_scope, stop_gradient_getter, variables_in
+from targetnet.rl_core.graph.sync import copy_vars
+from targetnet.rl_core.networks import (
     ONE_ARRAY,
     STATELESS,
     Conditions,
@@ -32,7 +32,7 @@ from rl_core.networks import (
     State,
     Values,
 )
-from rl_core.networks.hidden import hidden_layers
+from targetnet.rl_core.networks.hidden import hidden_layers
 
 
 class Networks:

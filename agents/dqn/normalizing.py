@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.torso import part_scope
-from rl_core.errors import ConfigError
-from rl_core.graph.scopes import variables_in
-from rl_core.networks import Observed
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.torso import part_scope
+from targetnet.rl_core.errors import ConfigError
+from targetnet.rl_core.graph.scopes import variables_in
+from targetnet.rl_core.networks import Observed
 
 NORMALIZE = "normalize"  # the block
 _LARGEST = 10.0  # standard deviations that a network sees at most

@@ -8,22 +8,22 @@ from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.branching import branching_loss
-from agents.dqn.demonstrations import Demonstrations
-from agents.dqn.heads import Terms, head_of
-from agents.dqn.live_feeds import LiveFeeds
-from agents.dqn.networks import Networks
-from rl_core.losses import (
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.branching import branching_loss
+from targetnet.agents.dqn.demonstrations import Demonstrations
+from targetnet.agents.dqn.heads import Terms, head_of
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.agents.dqn.networks import Networks
+from targetnet.rl_core.losses import (
     TdLoss,
     conservative_penalty,
     functional_penalty,
     large_margin,
     legal_only,
 )
-from rl_core.networks import Conditions, Values
-from rl_core.random import Draws, Keys
-from rl_core.replay import Transitions
+from targetnet.rl_core.networks import Conditions, Values
+from targetnet.rl_core.random import Draws, Keys
+from targetnet.rl_core.replay import Transitions
 
 # What for -> conditions under which a network is called, with random numbers of their own.
 InConditions = Callable[[str], Conditions]
@@ -42,7 +42,7 @@ class Regression(NamedTuple):
 class Objective:
     """Builds the regression of a batch: Q-learning, or its soft form (Munchausen).
 
-    The branches of an action have one target for all of them (`agents.dqn.branching`).
+    The branches of an action have one target for all of them (`targetnet.agents.dqn.branching`).
 
     The networks of a chain have a regression each, on the copy of the one before, and their losses
     are added up: Vincent et al. (2024), https://arxiv.org/abs/2403.02107.

@@ -16,13 +16,20 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from agents.config.own_live import OwnLive
-from rl_core.errors import ConfigError, ShapeError, UnknownName, did_you_mean, in_one_line, shown
-from rl_core.graph.scopes import root_scope, stop_gradient_getter, variables_in
-from rl_core.networks import Conditions
-from rl_core.networks.network import LiveScalars
-from rl_core.own_function import MORE, failure, imported
-from rl_core.random import Draws
+from targetnet.agents.config.own_live import OwnLive
+from targetnet.rl_core.errors import (
+    ConfigError,
+    ShapeError,
+    UnknownName,
+    did_you_mean,
+    in_one_line,
+    shown,
+)
+from targetnet.rl_core.graph.scopes import root_scope, stop_gradient_getter, variables_in
+from targetnet.rl_core.networks import Conditions
+from targetnet.rl_core.networks.network import LiveScalars
+from targetnet.rl_core.own_function import MORE, failure, imported
+from targetnet.rl_core.random import Draws
 
 _BATCH = 3  # observations that it is tried out on
 _SCOPED = (
@@ -44,8 +51,8 @@ class OwnNetwork:
 
       live: the config's own live values by name, float32 scalars.
       training: bool scalar tensor, true in updates.
-      draws: random numbers of an update (rl_core.random.Draws); None outside updates, and where
-        the config says `noisy` those of acting too.
+      draws: random numbers of an update (targetnet.rl_core.random.Draws); None outside updates, and
+        where the config says `noisy` those of acting too.
 
     Args:
       name: of the function, as in the config.

@@ -8,33 +8,33 @@ from dataclasses import dataclass
 
 import tensorflow.compat.v1 as tf
 
-from agents.config.live_values import live_knobs, live_values
-from agents.config.model import DqnConfig
-from agents.dqn.acting_calls import ActingCalls
-from agents.dqn.actor import Acting
-from agents.dqn.branching import require_branching
-from agents.dqn.build import torsos
-from agents.dqn.choosing import KNOBS, Exploration
-from agents.dqn.chunk_runner import ChunkRunner
-from agents.dqn.in_graph_loop import InGraphLoop
-from agents.dqn.joining import Joined, Joint
-from agents.dqn.joint_calls import JointCalls, can_join
-from agents.dqn.learner import Learner
-from agents.dqn.live_feeds import LiveFeeds, OwnFeeds
-from agents.dqn.memory import build_memory
-from agents.dqn.networks import Networks
-from agents.dqn.normalizing import Normalizer, require_numbers
-from agents.dqn.q_values import QValues
-from agents.dqn.remembering import RecurrentState
-from agents.dqn.renewal import Renewal
-from agents.dqn.state import AgentState
-from envs.in_graph.interface import InGraphEnv
-from rl_core.graph.engine import Call, Engine
-from rl_core.graph.members import Binding, Seat
-from rl_core.graph.scopes import Root
-from rl_core.hyperparameters import Hyperparameters
-from rl_core.networks import Observed
-from rl_core.random import Keys
+from targetnet.agents.config.live_values import live_knobs, live_values
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.acting_calls import ActingCalls
+from targetnet.agents.dqn.actor import Acting
+from targetnet.agents.dqn.branching import require_branching
+from targetnet.agents.dqn.build import torsos
+from targetnet.agents.dqn.choosing import KNOBS, Exploration
+from targetnet.agents.dqn.chunk_runner import ChunkRunner
+from targetnet.agents.dqn.in_graph_loop import InGraphLoop
+from targetnet.agents.dqn.joining import Joined, Joint
+from targetnet.agents.dqn.joint_calls import JointCalls, can_join
+from targetnet.agents.dqn.learner import Learner
+from targetnet.agents.dqn.live_feeds import LiveFeeds, OwnFeeds
+from targetnet.agents.dqn.memory import build_memory
+from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.normalizing import Normalizer, require_numbers
+from targetnet.agents.dqn.q_values import QValues
+from targetnet.agents.dqn.remembering import RecurrentState
+from targetnet.agents.dqn.renewal import Renewal
+from targetnet.agents.dqn.state import AgentState
+from targetnet.envs.in_graph.interface import InGraphEnv
+from targetnet.rl_core.graph.engine import Call, Engine
+from targetnet.rl_core.graph.members import Binding, Seat
+from targetnet.rl_core.graph.scopes import Root
+from targetnet.rl_core.hyperparameters import Hyperparameters
+from targetnet.rl_core.networks import Observed
+from targetnet.rl_core.random import Keys
 
 # Live values of the loop, the curves and the choice of an action; updates are fed all others.
 _NOT_OF_UPDATES = (*KNOBS, "learn_period", "updates_per_learn", "histograms")
@@ -85,7 +85,7 @@ class AgentGraph:
       parts: of the agent.
       joint: makes updates of several members together; None where nobody could, or would gain.
       copy_learned: copies what one member has learned to another one, in the graph; they are ready
-        for it (`agents.dqn.learned`). None without members.
+        for it (`targetnet.agents.dqn.learned`). None without members.
     """
 
     def __init__(

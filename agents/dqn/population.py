@@ -3,7 +3,8 @@
     population = Population(configs, envs.observation_shape, envs.observation_dtype, 2)
     actions = population.members[3].step(observation, reward, terminated, autoreset)
 
-A member is a `DqnAgent`. They take turns on the variables of one graph (`rl_core.graph.members`).
+A member is a `DqnAgent`. They take turns on the variables of one graph
+(`targetnet.rl_core.graph.members`).
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.members import require_one_form
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from rl_core.errors import Diverged
+from targetnet.agents.config.members import require_one_form
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.rl_core.errors import Diverged
 
 # To try whether joint updates are exact: time steps, which are random, and updates. The target is
 # copied several times, so that its older copies differ.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.live_feeds import LiveFeeds
-from agents.dqn.networks import Networks
-from rl_core.optimizers.adam import Pull
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.agents.dqn.networks import Networks
+from targetnet.rl_core.optimizers.adam import Pull
 
 
 def proximal_pull(config: DqnConfig, live: LiveFeeds, networks: Networks) -> Pull | None:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from agents.dqn.live_feeds import OwnFeeds
-from agents.dqn.networks import Networks
-from agents.dqn.state import AgentState
-from rl_core.arguments import require_a
-from rl_core.errors import RlCoreError, UnknownName, did_you_mean, shown
-from rl_core.graph.engine import Engine
-from rl_core.graph.members import Binding
+from targetnet.agents.dqn.live_feeds import OwnFeeds
+from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.state import AgentState
+from targetnet.rl_core.arguments import require_a
+from targetnet.rl_core.errors import RlCoreError, UnknownName, did_you_mean, shown
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.members import Binding
 
 _PAST = "past/"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from agents.dqn.networks import Networks
-from rl_core.networks import STATELESS, Conditions, State, Values
-from rl_core.replay import STATE, Rows
+from targetnet.agents.dqn.networks import Networks
+from targetnet.rl_core.networks import STATELESS, Conditions, State, Values
+from targetnet.rl_core.replay import STATE, Rows
 
 
 class RecurrentState:

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from agents.dqn.build import is_learned
-from agents.dqn.fresh_weights import FreshWeights
-from agents.dqn.learner import Learner
-from agents.dqn.live_feeds import OwnFeeds
-from agents.dqn.networks import Networks
-from agents.dqn.state import AgentState
-from rl_core.control.weight_actions import ALL_BLOCKS, THRESHOLD
-from rl_core.errors import (
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.build import is_learned
+from targetnet.agents.dqn.fresh_weights import FreshWeights
+from targetnet.agents.dqn.learner import Learner
+from targetnet.agents.dqn.live_feeds import OwnFeeds
+from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.state import AgentState
+from targetnet.rl_core.control.weight_actions import ALL_BLOCKS, THRESHOLD
+from targetnet.rl_core.errors import (
     BoundsError,
     ConfigError,
     RlCoreError,
@@ -29,9 +29,9 @@ from rl_core.errors import (
     did_you_mean,
     shown,
 )
-from rl_core.graph.engine import Engine
-from rl_core.graph.members import Binding
-from rl_core.graph.scopes import Root, variables_in
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.scopes import Root, variables_in
 
 _LEAST = 1e-9  # added to the mean activation of a layer, all of whose units may give 0
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.heads import Terms, head_of
-from agents.dqn.live_feeds import LiveFeeds
-from agents.dqn.memory import learned_rewards
-from agents.dqn.networks import Networks
-from agents.dqn.objective import Regression
-from rl_core.graph.large import large_variable, write_at
-from rl_core.graph.xla import when
-from rl_core.losses import lambda_returns, legal_only
-from rl_core.networks import Conditions
-from rl_core.random import Draws, Keys
-from rl_core.replay import ReplayMemory, Transitions
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.heads import Terms, head_of
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.agents.dqn.memory import learned_rewards
+from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.objective import Regression
+from targetnet.rl_core.graph.large import large_variable, write_at
+from targetnet.rl_core.graph.xla import when
+from targetnet.rl_core.losses import lambda_returns, legal_only
+from targetnet.rl_core.networks import Conditions
+from targetnet.rl_core.random import Draws, Keys
+from targetnet.rl_core.replay import ReplayMemory, Transitions
 
 
 class RolloutObjective:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import tensorflow.compat.v1 as tf
 
-from agents.dqn.live_feeds import LiveFeeds
-from agents.dqn.networks import Networks
-from agents.dqn.objective import Average, BatchValues, InConditions, Objective, Regression
-from rl_core.networks import Values
-from rl_core.replay import Sequences
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.objective import Average, BatchValues, InConditions, Objective, Regression
+from targetnet.rl_core.networks import Values
+from targetnet.rl_core.replay import Sequences
 
 
 class SequenceObjective:

@@ -8,22 +8,22 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.actor import Acting
-from agents.dqn.learned import Learned
-from agents.dqn.learner import Learner
-from agents.dqn.networks import Networks
-from rl_core.arguments import require_whole
-from rl_core.digest import Digest
-from rl_core.errors import RlCoreError
-from rl_core.graph.engine import Engine
-from rl_core.graph.members import Binding
-from rl_core.graph.scopes import Root
-from rl_core.graph.snapshots import Snapshots
-from rl_core.graph.weights import ScopeWeights, VariableValues
-from rl_core.hyperparameters import Hyperparameters, plain
-from rl_core.random import Keys
-from rl_core.replay import ReplayContents, ReplayMemory, Rows
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.actor import Acting
+from targetnet.agents.dqn.learned import Learned
+from targetnet.agents.dqn.learner import Learner
+from targetnet.agents.dqn.networks import Networks
+from targetnet.rl_core.arguments import require_whole
+from targetnet.rl_core.digest import Digest
+from targetnet.rl_core.errors import RlCoreError
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.scopes import Root
+from targetnet.rl_core.graph.snapshots import Snapshots
+from targetnet.rl_core.graph.weights import ScopeWeights, VariableValues
+from targetnet.rl_core.hyperparameters import Hyperparameters, plain
+from targetnet.rl_core.random import Keys
+from targetnet.rl_core.replay import ReplayContents, ReplayMemory, Rows
 
 
 class Owner(Protocol):

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from rl_core.replay import Rows
+from targetnet.rl_core.replay import Rows
 
 _NAMES = ("observation", "action", "reward", "terminated", "autoreset", "legal")
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.copy_rule import CopyRule, CopyWatch, copy_rule
-from agents.dqn.live_feeds import LiveFeeds
-from agents.dqn.networks import Networks
-from rl_core.graph.engine import Engine
-from rl_core.graph.xla import when
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.copy_rule import CopyRule, CopyWatch, copy_rule
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.agents.dqn.networks import Networks
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.xla import when
 
 # Copies that nobody has asked for yet: a run asks many times a second.
 _MOST_COPIES = 4_096

@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from rl_core.errors import ConfigError, did_you_mean, shown
-from rl_core.networks import (
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.errors import ConfigError, did_you_mean, shown
+from targetnet.rl_core.networks import (
     RECURRENT,
     Observed,
     Recurrent,
@@ -19,8 +19,8 @@ from rl_core.networks import (
     mlp_torso,
     nature_torso,
 )
-from rl_core.networks.network import Torso
-from rl_core.packed import Part
+from targetnet.rl_core.networks.network import Torso
+from targetnet.rl_core.packed import Part
 
 TORSOS: dict[str, Callable[..., Torso]] = {
     "mlp": mlp_torso,

@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.build import taken_whole
-from agents.dqn.demonstrations import Demonstrations
-from agents.dqn.live_feeds import LiveFeeds
-from agents.dqn.networks import Networks
-from agents.dqn.objective import Objective, Regression
-from agents.dqn.rollout import RolloutObjective
-from agents.dqn.sequence_objective import SequenceObjective
-from agents.dqn.target_clock import TargetClock
-from rl_core.graph.finite import where
-from rl_core.graph.sync import copy_vars
-from rl_core.optimizers.packed_adam import Applied, LoopAdam, Moments
-from rl_core.random import Keys, Stream
-from rl_core.replay import ReplayMemory
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.build import taken_whole
+from targetnet.agents.dqn.demonstrations import Demonstrations
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.agents.dqn.networks import Networks
+from targetnet.agents.dqn.objective import Objective, Regression
+from targetnet.agents.dqn.rollout import RolloutObjective
+from targetnet.agents.dqn.sequence_objective import SequenceObjective
+from targetnet.agents.dqn.target_clock import TargetClock
+from targetnet.rl_core.graph.finite import where
+from targetnet.rl_core.graph.sync import copy_vars
+from targetnet.rl_core.optimizers.packed_adam import Applied, LoopAdam, Moments
+from targetnet.rl_core.random import Keys, Stream
+from targetnet.rl_core.replay import ReplayMemory
 
 # Applies the gradients of a loss [].
 Apply = Callable[[tf.Tensor], Applied]
@@ -47,7 +47,7 @@ class UpdateOutputs(NamedTuple):
     target: Any  # [B], [B, D] with branches, or [B L] with a memory
     td_error: Any  # the same
     q_tm1: Any  # [B, A], or [B L, A] with a memory
-    signs: Any  # [3] of `rl_core.graph.finite`
+    signs: Any  # [3] of `targetnet.rl_core.graph.finite`
 
     def stats(self) -> LearnStats:
         # In a compiled loop each mean would be made in every update, for the last one alone.

@@ -1,24 +1,24 @@
 """The loop of a config, by its key `loop`, or without envs if it names a dataset.
 
-plain       one tick per time step, exactly the classical order      agents.loops.plain
-concurrent  one thread steps the envs, another makes the updates      agents.loops.concurrent
-compiled    envs in the graph, many time steps in one call            agents.loops.compiled
-remote      actors step the envs, perhaps on other machines           agents.loops.remote
-offline     updates from a dataset, without envs                      agents.loops.offline
+plain       one tick per time step, exactly the classical order    targetnet.agents.loops.plain
+concurrent  one thread steps the envs, another makes the updates   targetnet.agents.loops.concurrent
+compiled    envs in the graph, many time steps in one call         targetnet.agents.loops.compiled
+remote      actors step the envs, perhaps on other machines        targetnet.agents.loops.remote
+offline     updates from a dataset, without envs                   targetnet.agents.loops.offline
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.loops.compiled import compiled_loop, longest_chunk
-from agents.loops.concurrent import concurrent_loop, longest_phase
-from agents.loops.offline import offline_loop
-from agents.loops.plain import LoopState, Tick, training_loop
-from agents.loops.remote import remote_loop
-from envs import Envs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.loops.compiled import compiled_loop, longest_chunk
+from targetnet.agents.loops.concurrent import concurrent_loop, longest_phase
+from targetnet.agents.loops.offline import offline_loop
+from targetnet.agents.loops.plain import LoopState, Tick, training_loop
+from targetnet.agents.loops.remote import remote_loop
+from targetnet.envs import Envs
 
 Loop = Callable[[DqnAgent, Envs, LoopState | None], Iterator[Tick]]
 LOOPS: dict[str, Loop] = {

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from agents.dqn.agent import DqnAgent, LearnStats
-from agents.dqn.chunks import Chunk, LoopCounts
-from agents.dqn.diverging import DivergedInChunk
-from agents.loops.plain import NO_ACTIONS, LoopState, Tick
-from envs import Envs, Episode
+from targetnet.agents.dqn.agent import DqnAgent, LearnStats
+from targetnet.agents.dqn.chunks import Chunk, LoopCounts
+from targetnet.agents.dqn.diverging import DivergedInChunk
+from targetnet.agents.loops.plain import NO_ACTIONS, LoopState, Tick
+from targetnet.envs import Envs, Episode
 
 
 class DivergedInLoop(DivergedInChunk):

@@ -17,11 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from agents.dqn.agent import DqnAgent, LearnStats
-from agents.dqn.step_buffer import RowBuffer
-from agents.loops.plain import LoopState, Tick, telling_env_step, updates_of
-from envs import Envs, Episode, Step
-from rl_core.replay import newest_frame
+from targetnet.agents.dqn.agent import DqnAgent, LearnStats
+from targetnet.agents.dqn.step_buffer import RowBuffer
+from targetnet.agents.loops.plain import LoopState, Tick, telling_env_step, updates_of
+from targetnet.envs import Envs, Episode, Step
+from targetnet.rl_core.replay import newest_frame
 
 
 def concurrent_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:

@@ -8,13 +8,13 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from agents.config.envs import envs_beside
-from agents.config.files import as_config
-from agents.config.model import DqnConfig
-from agents.dqn.choosing import Playing, Policy
-from envs import Envs, Episode, Step
-from rl_core.arguments import require_a, require_function, require_whole
-from rl_core.errors import EnvFault
+from targetnet.agents.config.envs import envs_beside
+from targetnet.agents.config.files import as_config
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.choosing import Playing, Policy
+from targetnet.envs import Envs, Episode, Step
+from targetnet.rl_core.arguments import require_a, require_function, require_whole
+from targetnet.rl_core.errors import EnvFault
 
 Watch = Callable[[int, int], None]  # (episodes done, env steps)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agents.dqn.agent import DqnAgent
-from agents.loops.plain import NO_ACTIONS, LoopState, Tick
-from envs import Envs
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.loops.plain import NO_ACTIONS, LoopState, Tick
+from targetnet.envs import Envs
 
 
 def offline_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:

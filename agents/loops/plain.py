@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent, LearnStats
-from envs import Envs, Episode, Step
-from rl_core.arguments import require_a
-from rl_core.errors import EnvFault
-from rl_core.schedules import next_multiple
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent, LearnStats
+from targetnet.envs import Envs, Episode, Step
+from targetnet.rl_core.arguments import require_a
+from targetnet.rl_core.errors import EnvFault
+from targetnet.rl_core.schedules import next_multiple
 
 NO_ACTIONS = np.zeros(0, np.int32)  # of a tick, where Python steps no envs
 

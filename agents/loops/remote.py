@@ -20,15 +20,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent, LearnStats
-from agents.loops.plain import NO_ACTIONS, LoopState, Tick, telling_env_step, updates_of
-from agents.remote.deliveries import Delivery, delivered, sent_beside_epsilon
-from agents.remote.fleet import Fleet
-from agents.remote.remote_envs import RemoteEnvs
-from agents.remote.replacing import StoppedWaiting
-from envs import Envs, Episode
-from rl_core.arguments import require_a
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent, LearnStats
+from targetnet.agents.loops.plain import NO_ACTIONS, LoopState, Tick, telling_env_step, updates_of
+from targetnet.agents.remote.deliveries import Delivery, delivered, sent_beside_epsilon
+from targetnet.agents.remote.fleet import Fleet
+from targetnet.agents.remote.remote_envs import RemoteEnvs
+from targetnet.agents.remote.replacing import StoppedWaiting
+from targetnet.envs import Envs, Episode
+from targetnet.rl_core.arguments import require_a
 
 
 def remote_loop(agent: DqnAgent, envs: Envs, state: LoopState | None = None) -> Iterator[Tick]:

@@ -21,19 +21,19 @@ from typing import NamedTuple
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 
-from agents.config.envs import envs_beside
-from agents.config.model import DqnConfig
-from agents.dqn.build import of_first
-from agents.policy.graph import NEXT_STATE, SCOPE, STATE, PolicyTensors, build_policy
-from agents.policy.trained import Trained, trained
-from agents.saved.directory import RunDir
-from agents.saved.new_directory import new_directory
-from rl_core.arguments import path_of
-from rl_core.checkpoint.weights_file import weights_bytes
-from rl_core.errors import RlCoreError, did_you_mean, in_one_line, shown
-from rl_core.graph.scopes import variables_in
-from rl_core.graph.weights import require_same_kinds
-from rl_core.networks import STATELESS
+from targetnet.agents.config.envs import envs_beside
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.build import of_first
+from targetnet.agents.policy.graph import NEXT_STATE, SCOPE, STATE, PolicyTensors, build_policy
+from targetnet.agents.policy.trained import Trained, trained
+from targetnet.agents.saved.directory import RunDir
+from targetnet.agents.saved.new_directory import new_directory
+from targetnet.rl_core.arguments import path_of
+from targetnet.rl_core.checkpoint.weights_file import weights_bytes
+from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line, shown
+from targetnet.rl_core.graph.scopes import variables_in
+from targetnet.rl_core.graph.weights import require_same_kinds
+from targetnet.rl_core.networks import STATELESS
 
 MASK = "action_mask"
 _OUTPUTS = {

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.envs import observed
-from agents.config.model import DqnConfig
-from agents.dqn.build import build_network
-from agents.dqn.torso import recurrent_of
-from envs import Envs
-from rl_core.branches import by_branch
-from rl_core.losses import legal_only
-from rl_core.networks import STATELESS, Conditions, State
+from targetnet.agents.config.envs import observed
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.build import build_network
+from targetnet.agents.dqn.torso import recurrent_of
+from targetnet.envs import Envs
+from targetnet.rl_core.branches import by_branch
+from targetnet.rl_core.losses import legal_only
+from targetnet.rl_core.networks import STATELESS, Conditions, State
 
 SCOPE = "online"  # of the weights
 INPUT = "observation"

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from agents.config.envs import envs_beside
-from agents.config.model import DqnConfig
-from agents.dqn.build import of_first
-from agents.dqn.choosing import GreedyPolicy
-from agents.policy.graph import SCOPE, build_policy
-from agents.policy.trained import Trained, trained
-from agents.saved.directory import RunDir
-from envs.masks import write_legal
-from envs.nests import at
-from envs.observations import ADVICE, what_came
-from rl_core.arguments import path_of
-from rl_core.errors import (
+from targetnet.agents.config.envs import envs_beside
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.build import of_first
+from targetnet.agents.dqn.choosing import GreedyPolicy
+from targetnet.agents.policy.graph import SCOPE, build_policy
+from targetnet.agents.policy.trained import Trained, trained
+from targetnet.agents.saved.directory import RunDir
+from targetnet.envs.masks import write_legal
+from targetnet.envs.nests import at
+from targetnet.envs.observations import ADVICE, what_came
+from targetnet.rl_core.arguments import path_of
+from targetnet.rl_core.errors import (
     BoundsError,
     EnvContractError,
     EnvNotFinite,
@@ -31,9 +31,9 @@ from rl_core.errors import (
     RlCoreError,
     ShapeError,
 )
-from rl_core.graph.engine import Engine
-from rl_core.graph.weights import ScopeWeights
-from rl_core.networks import Values
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.weights import ScopeWeights
+from targetnet.rl_core.networks import Values
 
 
 class LoadedPolicy:

@@ -12,18 +12,18 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from agents.config.envs import envs_beside
-from agents.config.model import DqnConfig
-from agents.dqn.choosing import Playing
-from agents.loops.evaluation import Returns, TooLong, Watch
-from agents.policy.load import load_policy
-from agents.saved.directory import PLAYED, RunDir
-from envs import Envs, Episode
-from rl_core.arguments import path_of, require_function, require_whole
-from rl_core.board.events import write_apart
-from rl_core.board.once import animation_event
-from rl_core.control.files import is_alive
-from rl_core.errors import EnvError, RlCoreError, in_one_line
+from targetnet.agents.config.envs import envs_beside
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.choosing import Playing
+from targetnet.agents.loops.evaluation import Returns, TooLong, Watch
+from targetnet.agents.policy.load import load_policy
+from targetnet.agents.saved.directory import PLAYED, RunDir
+from targetnet.envs import Envs, Episode
+from targetnet.rl_core.arguments import path_of, require_function, require_whole
+from targetnet.rl_core.board.events import write_apart
+from targetnet.rl_core.board.once import animation_event
+from targetnet.rl_core.control.files import is_alive
+from targetnet.rl_core.errors import EnvError, RlCoreError, in_one_line
 
 _SEED_OFFSET = 2_000_003  # keeps the seeds of play apart from training and evaluation
 _BOARD_FRAMES, _BOARD_SIDE = 300, 240  # length and side in pixels of the animation in TensorBoard

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agents.config.live_values import own_values
-from agents.saved.directory import EndDigest, RunDir
-from agents.saved.host import read_host
-from rl_core.checkpoint.store import Checkpoint, CheckpointStore
-from rl_core.errors import RlCoreError, RunDirError
+from targetnet.agents.config.live_values import own_values
+from targetnet.agents.saved.directory import EndDigest, RunDir
+from targetnet.agents.saved.host import read_host
+from targetnet.rl_core.checkpoint.store import Checkpoint, CheckpointStore
+from targetnet.rl_core.errors import RlCoreError, RunDirError
 
 
 class Trained(NamedTuple):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.policy.trained import trained
-from agents.saved.directory import RunDir
-from rl_core.checkpoint.weights_file import read_weights
-from rl_core.errors import (
+from targetnet.agents.policy.trained import trained
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.checkpoint.weights_file import read_weights
+from targetnet.rl_core.errors import (
     ConfigError,
     RunDirError,
     ScopeMismatch,

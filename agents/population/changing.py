@@ -15,19 +15,19 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from agents.config.files import MAY_CHANGE, changed_config
-from agents.config.members import Members
-from agents.config.model import DqnConfig
-from agents.population.directory import PopulationDir
-from agents.run.going_on import GoingOn
-from agents.saved.directory import write_file
-from rl_core.control.commands import SetCommand
-from rl_core.control.exchanges import Member
-from rl_core.control.population import CHANGE
-from rl_core.errors import RunDirError, in_one_line, reason_of
-from rl_core.regular_file import read_regular, sync_directory, writing
-from rl_core.seal import sealed_json, unsealed_json
-from rl_core.validation import first_error
+from targetnet.agents.config.files import MAY_CHANGE, changed_config
+from targetnet.agents.config.members import Members
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.population.directory import PopulationDir
+from targetnet.agents.run.going_on import GoingOn
+from targetnet.agents.saved.directory import write_file
+from targetnet.rl_core.control.commands import SetCommand
+from targetnet.rl_core.control.exchanges import Member
+from targetnet.rl_core.control.population import CHANGE
+from targetnet.rl_core.errors import RunDirError, in_one_line, reason_of
+from targetnet.rl_core.regular_file import read_regular, sync_directory, writing
+from targetnet.rl_core.seal import sealed_json, unsealed_json
+from targetnet.rl_core.validation import first_error
 
 _MOST_BYTES = 1 << 24  # a member takes about 600, and 200 for each live value
 

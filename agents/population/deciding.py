@@ -10,10 +10,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from agents.config.pbt import PbtKeys
-from rl_core.errors import BoundsError
-from rl_core.hyperparameters import Knob
-from rl_core.random import Stream
+from targetnet.agents.config.pbt import PbtKeys
+from targetnet.rl_core.errors import BoundsError
+from targetnet.rl_core.hyperparameters import Knob
+from targetnet.rl_core.random import Stream
 
 
 class MemberScore(NamedTuple):

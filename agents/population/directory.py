@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.config.files import require_can_go_on
-from agents.config.members import Members, members_text, read_members
-from agents.config.model import DqnConfig
-from agents.config.pbt import PbtKeys
-from agents.run.initial_weights import INITIAL, load_initial, save_initial
-from agents.saved.directory import (
+from targetnet.agents.config.files import require_can_go_on
+from targetnet.agents.config.members import Members, members_text, read_members
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.pbt import PbtKeys
+from targetnet.agents.run.initial_weights import INITIAL, load_initial, save_initial
+from targetnet.agents.saved.directory import (
     CONFIG,
     RUNS,
     RunDir,
@@ -25,11 +25,11 @@ from agents.saved.directory import (
     require_free,
     write_file,
 )
-from rl_core.control.exchanges import ExchangeRecord
-from rl_core.control.files import clear_unfinished, is_unfinished
-from rl_core.control.population import POPULATION, is_population
-from rl_core.errors import ConfigError, RunDirError
-from rl_core.regular_file import writing
+from targetnet.rl_core.control.exchanges import ExchangeRecord
+from targetnet.rl_core.control.files import clear_unfinished, is_unfinished
+from targetnet.rl_core.control.population import POPULATION, is_population
+from targetnet.rl_core.errors import ConfigError, RunDirError
+from targetnet.rl_core.regular_file import writing
 
 # Member -> weights that it begins with.
 Weights = Mapping[str, Mapping[str, np.ndarray]]

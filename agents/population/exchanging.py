@@ -12,18 +12,18 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 
-from agents.config.members import Members
-from agents.config.pbt import PbtKeys, knobs_of
-from agents.dqn.population import Population
-from agents.population.deciding import Chosen, MemberScore, decided
-from agents.population.directory import PopulationDir
-from agents.population.meeting import Meeting
-from agents.run.exchanging import Exchanged
-from agents.run.screen import Screen
-from agents.run.signals import StopRequest
-from agents.saved.copies import clear_copies, require_copies, save_copy
-from agents.saved.directory import RunDir
-from rl_core.control.exchanges import (
+from targetnet.agents.config.members import Members
+from targetnet.agents.config.pbt import PbtKeys, knobs_of
+from targetnet.agents.dqn.population import Population
+from targetnet.agents.population.deciding import Chosen, MemberScore, decided
+from targetnet.agents.population.directory import PopulationDir
+from targetnet.agents.population.meeting import Meeting
+from targetnet.agents.run.exchanging import Exchanged
+from targetnet.agents.run.screen import Screen
+from targetnet.agents.run.signals import StopRequest
+from targetnet.agents.saved.copies import clear_copies, require_copies, save_copy
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.control.exchanges import (
     CopyOf,
     Exchange,
     ExchangeRecord,
@@ -31,11 +31,11 @@ from rl_core.control.exchanges import (
     MemberRecord,
     number_in,
 )
-from rl_core.control.log import Entry, read_log
-from rl_core.control.retry import Retried
-from rl_core.control.steering import Due
-from rl_core.errors import RunDirError
-from rl_core.hyperparameters import as_text
+from targetnet.rl_core.control.log import Entry, read_log
+from targetnet.rl_core.control.retry import Retried
+from targetnet.rl_core.control.steering import Due
+from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.hyperparameters import as_text
 
 _LOOK_SECONDS = 0.2  # between two looks at who is missing, and two attempts on a full disk
 
@@ -209,7 +209,7 @@ class Exchanging:
 
 
 class MemberExchanges:
-    """The exchanges as the run of one member sees them; see `agents.run.exchanging.Exchanges`."""
+    """The exchanges as the run of one member sees them: its `Exchanges`."""
 
     def __init__(
         self, of_all: Exchanging, name: str, stop: StopRequest, missing: Sequence[Entry]

@@ -9,26 +9,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from agents.config.envs import training_envs
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.dqn.population import Population
-from agents.population.directory import PopulationDir
-from agents.population.turns import Turns
-from agents.run.exchanging import Exchanges
-from agents.run.loop_runner import OnTick
-from agents.run.making import arguments_for
-from agents.run.outcome import RunOutcome
-from agents.run.quiet import Startup
-from agents.run.run import Run
-from agents.run.screen import Screen
-from agents.run.signals import StopRequest, stop_on_interrupt
-from agents.run.terminal import Display
-from agents.saved.directory import RunDir
-from envs import Envs
-from rl_core.errors import RlCoreError
-from rl_core.open_files import make_room_for_files
-from rl_core.replay import format_bytes
+from targetnet.agents.config.envs import training_envs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.population import Population
+from targetnet.agents.population.directory import PopulationDir
+from targetnet.agents.population.turns import Turns
+from targetnet.agents.run.exchanging import Exchanges
+from targetnet.agents.run.loop_runner import OnTick
+from targetnet.agents.run.making import arguments_for
+from targetnet.agents.run.outcome import RunOutcome
+from targetnet.agents.run.quiet import Startup
+from targetnet.agents.run.run import Run
+from targetnet.agents.run.screen import Screen
+from targetnet.agents.run.signals import StopRequest, stop_on_interrupt
+from targetnet.agents.run.terminal import Display
+from targetnet.agents.saved.directory import RunDir
+from targetnet.envs import Envs
+from targetnet.rl_core.errors import RlCoreError
+from targetnet.rl_core.open_files import make_room_for_files
+from targetnet.rl_core.replay import format_bytes
 
 _FILES_OF_A_RUN = 4  # curves, log, trace, lock
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from agents.dqn.population import Population
-from agents.run.exchanging import Exchanged, copy_from_file, keep_copy
-from agents.saved.directory import RunDir
-from rl_core.control.exchanges import CopyOf
+from targetnet.agents.dqn.population import Population
+from targetnet.agents.run.exchanging import Exchanged, copy_from_file, keep_copy
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.control.exchanges import CopyOf
 
 
 class Meeting:

@@ -9,25 +9,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from agents.config.members import Members
-from agents.dqn.population import Population
-from agents.population.directory import PopulationDir, require_free_for
-from agents.population.going import Going, envs_of, population_of
-from agents.population.meeting import Meeting
-from agents.run.exchanging import Exchanged, Exchanges
-from agents.run.initial_weights import load_initial
-from agents.run.making import give_weights
-from agents.run.repeat import NothingRecorded, Recording, Verdict
-from agents.run.screen import ConsoleChoice, Screen, console_for
-from agents.run.signals import StopRequest
-from agents.saved.copies import require_copies
-from agents.saved.directory import RunDir
-from rl_core.arguments import path_of
-from rl_core.control.exchanges import CopyOf, ExchangeRecord, number_in
-from rl_core.control.files import is_alive
-from rl_core.control.log import Entry
-from rl_core.control.steering import Due
-from rl_core.errors import RunDirError
+from targetnet.agents.config.members import Members
+from targetnet.agents.dqn.population import Population
+from targetnet.agents.population.directory import PopulationDir, require_free_for
+from targetnet.agents.population.going import Going, envs_of, population_of
+from targetnet.agents.population.meeting import Meeting
+from targetnet.agents.run.exchanging import Exchanged, Exchanges
+from targetnet.agents.run.initial_weights import load_initial
+from targetnet.agents.run.making import give_weights
+from targetnet.agents.run.repeat import NothingRecorded, Recording, Verdict
+from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for
+from targetnet.agents.run.signals import StopRequest
+from targetnet.agents.saved.copies import require_copies
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.arguments import path_of
+from targetnet.rl_core.control.exchanges import CopyOf, ExchangeRecord, number_in
+from targetnet.rl_core.control.files import is_alive
+from targetnet.rl_core.control.log import Entry
+from targetnet.rl_core.control.steering import Due
+from targetnet.rl_core.errors import RunDirError
 
 
 def repeat_population(
@@ -118,7 +118,7 @@ class _Met(NamedTuple):
 
 
 class RepeatedExchanges:
-    """The exchanges of a population that is run again; see `agents.run.exchanging.Exchanges`.
+    """The exchanges of a population that is run again: its `Exchanges`.
 
     Args:
       population: the agents.

@@ -8,25 +8,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agents.config.early_ends import actions_at_the_end, early_ends
-from agents.config.members import Members, as_members, require_one_form
-from agents.config.model import DqnConfig
-from agents.controllers.choice import controller_of
-from agents.population.changing import Change
-from agents.population.directory import PopulationDir, require_free_for
-from agents.population.exchanging import Exchanging, PastExchanges
-from agents.population.going import Going, PopulationOutcome, envs_of, population_of
-from agents.run.going_on import Finished, GoingOn
-from agents.run.loop_runner import OnTick
-from agents.run.making import Initial, give_weights, initial_weights
-from agents.run.quiet import Startup
-from agents.run.screen import ConsoleChoice, Screen, console_for
-from agents.run.sink_choice import require_sinks
-from agents.run.train import require_functions, run_name, warn
-from rl_core.arguments import path_of, require_function
-from rl_core.control.commands import Who
-from rl_core.control.files import RunLock
-from rl_core.errors import RunDirError
+from targetnet.agents.config.early_ends import actions_at_the_end, early_ends
+from targetnet.agents.config.members import Members, as_members, require_one_form
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.controllers.choice import controller_of
+from targetnet.agents.population.changing import Change
+from targetnet.agents.population.directory import PopulationDir, require_free_for
+from targetnet.agents.population.exchanging import Exchanging, PastExchanges
+from targetnet.agents.population.going import Going, PopulationOutcome, envs_of, population_of
+from targetnet.agents.run.going_on import Finished, GoingOn
+from targetnet.agents.run.loop_runner import OnTick
+from targetnet.agents.run.making import Initial, give_weights, initial_weights
+from targetnet.agents.run.quiet import Startup
+from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for
+from targetnet.agents.run.sink_choice import require_sinks
+from targetnet.agents.run.train import require_functions, run_name, warn
+from targetnet.rl_core.arguments import path_of, require_function
+from targetnet.rl_core.control.commands import Who
+from targetnet.rl_core.control.files import RunLock
+from targetnet.rl_core.errors import RunDirError
 
 OnPopulation = Callable[[PopulationDir], None]
 
@@ -62,7 +62,7 @@ def train_population(
         texts such as "period=5000".
       on_tick: called after every tick of each member's loop, with its agent.
       on_start: called once all directories exist and everything is built.
-      name, console, initial, startup: as for `agents.train`.
+      name, console, initial, startup: as for `targetnet.agents.train`.
 
     Raises:
       RlCoreError: a mistake that the user can mend; nothing is left on disk. What ends a single
@@ -114,13 +114,15 @@ def resume_population(
     Args:
       run: directory of the population.
       config: its members with changed keys; see `require_can_go_on`.
-      changes: as for `agents.resume`, for every member.
-      console, on_start, on_tick, startup, who: as for `train_population` and `agents.resume`.
+      changes: as for `targetnet.agents.resume`, for every member.
+      console, on_start, on_tick, startup, who: as for `train_population` and
+        `targetnet.agents.resume`.
 
     Raises:
       RunDirError: there is no such population, a member is alive, all are finished, or files are
         damaged.
-      CheckpointError, ConfigError, BoundsError, StaticHyperparameter: as for `agents.resume`.
+      CheckpointError, ConfigError, BoundsError, StaticHyperparameter: as for
+        `targetnet.agents.resume`.
     """
     screen = Screen(console_for(console))
     require_functions(on_start, on_tick)
@@ -182,7 +184,8 @@ def _going_on(
 
     Raises:
       RunDirError: a member is alive, all are finished, or files are damaged.
-      CheckpointError, ConfigError, BoundsError, StaticHyperparameter: as for `agents.resume`.
+      CheckpointError, ConfigError, BoundsError, StaticHyperparameter: as for
+        `targetnet.agents.resume`.
     """
     found: dict[str, GoingOn] = {}
     locks: dict[str, RunLock] = {}

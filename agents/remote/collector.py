@@ -7,15 +7,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from agents.config.envs import byte_bounds
-from agents.config.model import DqnConfig
-from agents.dqn.exploring import LOWEST, EpsilonGreedy, best
-from agents.remote.deliveries import Answer, Delivery, Request, Weights, fault_of, kind_of
-from agents.remote.numpy_policy import NumpyPolicy, can_serve
-from agents.remote.priorities import td_errors
-from envs import Envs, Episode, Step, make_envs
-from rl_core.errors import RlCoreError
-from rl_core.philox import OutsideStream
+from targetnet.agents.config.envs import byte_bounds
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.exploring import LOWEST, EpsilonGreedy, best
+from targetnet.agents.remote.deliveries import Answer, Delivery, Request, Weights, fault_of, kind_of
+from targetnet.agents.remote.numpy_policy import NumpyPolicy, can_serve
+from targetnet.agents.remote.priorities import td_errors
+from targetnet.envs import Envs, Episode, Step, make_envs
+from targetnet.rl_core.errors import RlCoreError
+from targetnet.rl_core.philox import OutsideStream
 
 
 class ValuePolicy(Protocol):
@@ -187,6 +187,6 @@ def _policy(config: DqnConfig, envs: Envs, actor: int) -> ValuePolicy:
     if can_serve(config) and not envs.spaces.parts:
         return NumpyPolicy(config, envs.num_actions, byte_bounds(config, envs), envs.branches)
     # Imports TensorFlow.
-    from agents.remote.graph_policy import GraphPolicy
+    from targetnet.agents.remote.graph_policy import GraphPolicy
 
     return GraphPolicy(config, envs, actor)

@@ -8,11 +8,11 @@ from zlib import crc32
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from agents.remote.priorities import LIVE
-from envs import Envs, Episode
-from rl_core import errors
-from rl_core.errors import EnvError, EnvFault, RlCoreError, in_one_line, shown
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.remote.priorities import LIVE
+from targetnet.envs import Envs, Episode
+from targetnet.rl_core import errors
+from targetnet.rl_core.errors import EnvError, EnvFault, RlCoreError, in_one_line, shown
 
 Weights = Mapping[str, np.ndarray]  # name -> array
 
@@ -88,7 +88,7 @@ class Fault(NamedTuple):
 
     Attributes:
       actor, number: as of a delivery.
-      kind: name of the error's class, or of the nearest one above it in rl_core.errors.
+      kind: name of the error's class, or of the nearest one above it in targetnet.rl_core.errors.
       text: its message.
       env_steps: transitions of this delivery up to and including the faulty one.
     """

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from agents.remote.deliveries import Answer, Delivery, Request, Weights
-from agents.remote.known import Known
-from agents.remote.replacing import Replacing
-from agents.remote.transport import Transport
+from targetnet.agents.remote.deliveries import Answer, Delivery, Request, Weights
+from targetnet.agents.remote.known import Known
+from targetnet.agents.remote.replacing import Replacing
+from targetnet.agents.remote.transport import Transport
 
 
 class Fleet:

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from agents.config.envs import observed
-from agents.config.model import DqnConfig
-from agents.dqn.build import build_network
-from agents.remote.deliveries import Weights
-from envs import Envs
-from rl_core.graph.engine import Engine
-from rl_core.graph.weights import ScopeWeights
-from rl_core.networks import Conditions
-from rl_core.random import Draws
+from targetnet.agents.config.envs import observed
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.build import build_network
+from targetnet.agents.remote.deliveries import Weights
+from targetnet.envs import Envs
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.weights import ScopeWeights
+from targetnet.rl_core.networks import Conditions
+from targetnet.rl_core.random import Draws
 
 _SCOPE = "online"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 
-from agents.config.model import DqnConfig
-from agents.remote.collector import Collector
-from agents.remote.deliveries import Answer, Back, Request, Weights, fault_of
-from agents.remote.transport import Since
-from rl_core.errors import RlCoreError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.remote.collector import Collector
+from targetnet.agents.remote.deliveries import Answer, Back, Request, Weights, fault_of
+from targetnet.agents.remote.transport import Since
+from targetnet.rl_core.errors import RlCoreError
 
 
 class InProcess:

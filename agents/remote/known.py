@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.remote.deliveries import Delivery, Request
-from agents.remote.transport import Since
+from targetnet.agents.remote.deliveries import Delivery, Request
+from targetnet.agents.remote.transport import Since
 
 
 @dataclass

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from agents.remote.deliveries import Weights
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.remote.deliveries import Weights
 
 _EPSILON = np.float32(1e-5)  # of a layer norm
 _HEADS = ("scalar", "categorical", "quantile")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from agents.remote.deliveries import Delivery, delivered
-from agents.remote.fleet import Fleet
-from rl_core.control.arrivals import Arrival, ArrivalsFile
-from rl_core.control.retry import Retried
+from targetnet.agents.remote.deliveries import Delivery, delivered
+from targetnet.agents.remote.fleet import Fleet
+from targetnet.rl_core.control.arrivals import Arrival, ArrivalsFile
+from targetnet.rl_core.control.retry import Retried
 
 
 class Order:

@@ -21,16 +21,16 @@ def td_errors(
 
         |r_t + discount_t * max_a q[destination, a] - q[t, action]|
 
-    with r_t, discount_t and the destination as in `rl_core.replay.items.n_step_span`. Horgan et
-    al. (2018), https://arxiv.org/abs/1803.00933, algorithm 1: the actor's network stands for the
-    target too.
+    with r_t, discount_t and the destination as in `targetnet.rl_core.replay.items.n_step_span`.
+    Horgan et al. (2018), https://arxiv.org/abs/1803.00933, algorithm 1: the actor's network stands
+    for the target too.
 
     Args:
       q: [T + 1, M, A] action values, the lowest float where an action is illegal.
       rows: of a delivery, [T + 1, M, ...].
       live: the values of `LIVE`.
-      value_rescaling: the values are h of returns, as in `rl_core.losses.rescaling`: the error is
-        |h(r_t + discount_t * h^-1(max_a q[destination, a])) - q[t, action]|.
+      value_rescaling: the values are h of returns, as in `targetnet.rl_core.losses.rescaling`: the
+        error is |h(r_t + discount_t * h^-1(max_a q[destination, a])) - q[t, action]|.
 
     Returns:
       [T + 1, M] float32; 0 in the last row, which begins no step.
@@ -65,14 +65,14 @@ def td_errors(
 
 
 def _rescaled(x: np.ndarray) -> np.ndarray:
-    """`rl_core.losses.rescaling.rescaled` without TensorFlow, which actors do not need."""
+    """`rescaled` of `rl_core/losses/rescaling.py` without TensorFlow, which actors do not need."""
     size = np.abs(x)
     value: np.ndarray = np.sign(x) * size / (np.sqrt(size + 1) + 1) + _EPSILON * x
     return value
 
 
 def _unscaled(y: np.ndarray) -> np.ndarray:
-    """`rl_core.losses.rescaling.unscaled` without TensorFlow."""
+    """`unscaled` of the same file without TensorFlow."""
     size, linear = np.abs(y), np.float32(1) + 2 * _EPSILON
     s = 2 * size / (linear + np.sqrt(linear * linear + 4 * _EPSILON * size))
     value: np.ndarray = np.sign(y) * s * (s + 2)

@@ -13,15 +13,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from agents.cluster.checked import CheckedNodes
-from agents.cluster.connect import ClusterError, connected, started_here
-from agents.cluster.nodes import all_nodes, differing_processors, require_same_versions
-from agents.config.model import DqnConfig
-from agents.remote.collector import Collector
-from agents.remote.deliveries import ActorLost, Answer, Back, Request, Weights, fault_of
-from agents.remote.transport import Since
-from rl_core.errors import RlCoreError, in_one_line
-from rl_core.lazy import ONEDNN_VARIABLE
+from targetnet.agents.cluster.checked import CheckedNodes
+from targetnet.agents.cluster.connect import ClusterError, connected, started_here
+from targetnet.agents.cluster.nodes import all_nodes, differing_processors, require_same_versions
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.remote.collector import Collector
+from targetnet.agents.remote.deliveries import ActorLost, Answer, Back, Request, Weights, fault_of
+from targetnet.agents.remote.transport import Since
+from targetnet.rl_core.errors import RlCoreError, in_one_line
+from targetnet.rl_core.lazy import ONEDNN_VARIABLE
 
 _START_SECONDS = 300.0  # until the process of an actor is there
 _CLOSE_SECONDS = 10.0  # until all actors have closed their envs, when the run ends

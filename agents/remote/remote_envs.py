@@ -7,13 +7,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from agents.config.envs import envs_beside
-from agents.config.model import DqnConfig
-from agents.remote.deliveries import Request, kind_of
-from agents.remote.fleet import Fleet
-from agents.remote.order import Order
-from agents.remote.transport import Transport
-from envs import Envs, Episode, Step
+from targetnet.agents.config.envs import envs_beside
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.remote.deliveries import Request, kind_of
+from targetnet.agents.remote.fleet import Fleet
+from targetnet.agents.remote.order import Order
+from targetnet.agents.remote.transport import Transport
+from targetnet.envs import Envs, Episode, Step
 
 
 class RemoteEnvs(Envs):

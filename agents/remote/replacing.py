@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from agents.remote.deliveries import ActorLost, Answer, Back
-from agents.remote.known import Known
-from agents.remote.transport import Transport
-from rl_core.errors import EnvError, EnvWorkerLost, in_one_line
+from targetnet.agents.remote.deliveries import ActorLost, Answer, Back
+from targetnet.agents.remote.known import Known
+from targetnet.agents.remote.transport import Transport
+from targetnet.rl_core.errors import EnvError, EnvWorkerLost, in_one_line
 
 _MOST_LOSSES = 5  # of one actor, without a delivery between them
 _LOOK_SECONDS = 0.1  # between two looks whether the run was asked to stop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from agents.remote.deliveries import Answer, Back, Request, Weights
+from targetnet.agents.remote.deliveries import Answer, Back, Request, Weights
 
 # Deliveries that were taken, and the state of the envs after them, as `Collector.restore` wants.
 Since = tuple[int, list[dict[str, Any]]]

@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from agents.results.jobs import Ended, Job, run_jobs
-from agents.results.places import HERE, Place
-from agents.results.seeds import TRAIN, env_steps_of, portable
-from rl_core.control.files import ControlFiles
-from rl_core.errors import RlCoreError
-from rl_core.regular_file import writing
+from targetnet.agents.results.jobs import Ended, Job, run_jobs
+from targetnet.agents.results.places import HERE, Place
+from targetnet.agents.results.seeds import TRAIN, env_steps_of, portable
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.errors import RlCoreError
+from targetnet.rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agents.config.model import DqnConfig
+    from targetnet.agents.config.model import DqnConfig
 
 
 class NotTheSame(RlCoreError):
@@ -62,8 +62,8 @@ def train_again(
       NotTheSame: one has another digest.
       RlCoreError: training failed, or `directory` cannot be written.
     """
-    from agents.saved.directory import RunDir
-    from agents.saved.machines import processor_of
+    from targetnet.agents.saved.directory import RunDir
+    from targetnet.agents.saved.machines import processor_of
 
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
@@ -90,8 +90,8 @@ def train_again(
 
 
 def _job(run: Before, path: Path) -> Job:
-    from agents.config.files import dump_config
-    from agents.saved.directory import write_file
+    from targetnet.agents.config.files import dump_config
+    from targetnet.agents.saved.directory import write_file
 
     file, text = path.with_suffix(".toml"), dump_config(run.config).encode()
     write_file(file, text)

@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from agents.results.places import HERE, Place
-from rl_core.errors import ConfigError
-from rl_core.machine import cores
+from targetnet.agents.results.places import HERE, Place
+from targetnet.rl_core.errors import ConfigError
+from targetnet.rl_core.machine import cores
 
 if TYPE_CHECKING:
-    from agents.config.model import DqnConfig
+    from targetnet.agents.config.model import DqnConfig
 
 
 @contextlib.contextmanager
@@ -42,7 +42,7 @@ def place_for(
                 f"--ray: log_to = {[*config.log_to]} would report from the nodes, into files that "
                 "are removed with the job there: train with log_to = []"
             )
-    from agents.cluster.cluster import joined
+    from targetnet.agents.cluster.cluster import joined
 
     with joined(ray, say) as cluster:
         room = cluster.at_once(max(config.threads for config in configs))

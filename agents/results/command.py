@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from agents.results.choice import place_for
-from agents.results.command_parts import require_at_least, require_page, say_interrupted
-from agents.results.jobs import Ended, run_jobs
-from agents.results.places import Place
-from agents.results.seeds import ConfigSeeds, PeerSeeds
-from rl_core.console import say
-from rl_core.control.files import write_whole
-from rl_core.errors import RlCoreError, in_one_line
-from rl_core.hyperparameters import LARGEST_INT64
-from rl_core.machine import cores
-from rl_core.regular_file import writing
+from targetnet.agents.results.choice import place_for
+from targetnet.agents.results.command_parts import require_at_least, require_page, say_interrupted
+from targetnet.agents.results.jobs import Ended, run_jobs
+from targetnet.agents.results.places import Place
+from targetnet.agents.results.seeds import ConfigSeeds, PeerSeeds
+from targetnet.rl_core.console import say
+from targetnet.rl_core.control.files import write_whole
+from targetnet.rl_core.errors import RlCoreError, in_one_line
+from targetnet.rl_core.hyperparameters import LARGEST_INT64
+from targetnet.rl_core.machine import cores
+from targetnet.rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agents.results.scores import Row
-    from agents.results.table import Made, Summary
+    from targetnet.agents.results.scores import Row
+    from targetnet.agents.results.table import Made, Summary
 
 _MOST_SEEDS = 10_000
 
@@ -73,8 +73,8 @@ class Results:
     """Train nothing; write the page of the seeds that are finished."""
 
     def __call__(self, console: Console) -> int:
-        from agents.results.differences import require_scipy
-        from agents.results.pictures import require_matplotlib
+        from targetnet.agents.results.differences import require_scipy
+        from targetnet.agents.results.pictures import require_matplotlib
 
         ours = self._ours()
         require_matplotlib()
@@ -132,7 +132,7 @@ class Results:
 
     def _peers(self, ours: Sequence[ConfigSeeds]) -> list[PeerSeeds]:
         """Returns the peer's seeds on each env for which it has settings."""
-        from agents.results.peer import is_known
+        from targetnet.agents.results.peer import is_known
 
         if self.peer and self.ray:
             raise RlCoreError(
@@ -159,7 +159,7 @@ class Results:
         at_once: int,
         console: Console,
     ) -> Ended:
-        from agents.results.peer import venv_jobs, venv_python
+        from targetnet.agents.results.peer import venv_jobs, venv_python
 
         jobs = [job for seeds in ours for job in seeds.jobs()]
         missing = [seeds for seeds in peers if seeds.missing]
@@ -180,7 +180,7 @@ class Results:
         return Ended(made.failed + ended.failed, ended.signal)
 
     def _write(self, rows: list[Row], at_once: int, console: Console) -> None:
-        from agents.results.table import made_by, summarize
+        from targetnet.agents.results.table import made_by, summarize
 
         page = self.page or self.out / "results.md"
         with console.status("statistics and pictures"):
@@ -194,9 +194,9 @@ class Results:
 
     def _write_files(self, summaries: list[Summary], made: Made, page: Path) -> None:
         """Writes the pictures, the table and the page that shows both."""
-        from agents.results.page import as_markdown, file_name
-        from agents.results.pictures import draw
-        from agents.results.table import as_json, by_env
+        from targetnet.agents.results.page import as_markdown, file_name
+        from targetnet.agents.results.pictures import draw
+        from targetnet.agents.results.table import as_json, by_env
 
         # Where every seed was finished before, nothing has made it yet.
         self.out.mkdir(parents=True, exist_ok=True)

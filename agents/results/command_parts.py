@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rl_core.console import say
-from rl_core.control.files import FileLock
-from rl_core.errors import RlCoreError
-from rl_core.regular_file import writing
+from targetnet.rl_core.console import say
+from targetnet.rl_core.control.files import FileLock
+from targetnet.rl_core.errors import RlCoreError
+from targetnet.rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,8 +10,8 @@ from tensorboard.compat.proto import event_pb2
 from tensorboard.compat.tensorflow_stub import errors
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New
 
-from agents.saved.directory import EVENTS
-from rl_core.errors import RunDirError
+from targetnet.agents.saved.directory import EVENTS
+from targetnet.rl_core.errors import RunDirError
 
 Curve = list[tuple[int, float]]  # (env step, value) in the order of writing
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agents.results.statistics import CONFIDENCE, Estimate, Interval
-from rl_core.extras import require_package
+from targetnet.agents.results.statistics import CONFIDENCE, Estimate, Interval
+from targetnet.rl_core.extras import require_package
 
 _ROUNDING = 1e-12  # of the largest value: what differs by less does not vary
 

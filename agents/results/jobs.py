@@ -10,12 +10,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agents.cluster.portable import Portable
-from agents.cluster.process import last_line
-from agents.results.jobs_display import JobsDisplay, Progressed
-from agents.results.places import HERE, Place
-from agents.run.signals import stop_on_interrupt
-from rl_core.errors import RlCoreError, in_one_line
+from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.cluster.process import last_line
+from targetnet.agents.results.jobs_display import JobsDisplay, Progressed
+from targetnet.agents.results.places import HERE, Place
+from targetnet.agents.run.signals import stop_on_interrupt
+from targetnet.rl_core.errors import RlCoreError, in_one_line
 
 _FAILED = 1
 # Exit codes of a command that a signal ended, and that has saved.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from rl_core.console import say
+from targetnet.rl_core.console import say
 
 _REFRESH_SECONDS = 0.5  # between two queries of the jobs' progress
 

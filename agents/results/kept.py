@@ -10,12 +10,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat
 
-from agents.config.model import DqnConfig
-from agents.results.scores import Row, Seed, read_result, run_seed
-from agents.results.table import versions
-from agents.saved.directory import write_file
-from agents.saved.machines import processor_of
-from rl_core.errors import RunDirError, shown
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.results.scores import Row, Seed, read_result, run_seed
+from targetnet.agents.results.table import versions
+from targetnet.agents.saved.directory import write_file
+from targetnet.agents.saved.machines import processor_of
+from targetnet.rl_core.errors import RunDirError, shown
 
 # Settings that change no score.
 _OF_THE_MACHINE = (

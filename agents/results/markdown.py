@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agents.results.statistics import Estimate
+from targetnet.agents.results.statistics import Estimate
 
 Format = Callable[[float], str]
 

@@ -7,11 +7,17 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from agents.results.differences import holm
-from agents.results.markdown import Format, estimate_cells, folded, markdown_table, number_format
-from agents.results.scores import TRAINING_EPISODES
-from agents.results.statistics import RESAMPLES
-from agents.results.table import Made, Summary, by_env, differences
+from targetnet.agents.results.differences import holm
+from targetnet.agents.results.markdown import (
+    Format,
+    estimate_cells,
+    folded,
+    markdown_table,
+    number_format,
+)
+from targetnet.agents.results.scores import TRAINING_EPISODES
+from targetnet.agents.results.statistics import RESAMPLES
+from targetnet.agents.results.table import Made, Summary, by_env, differences
 
 _FOR_IQM = 4  # seeds: with fewer none is left out, and it is the mean
 # Of how many seeds, in how many of a hundred cases an interval of 95 % holds the mean of normal

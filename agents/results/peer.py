@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents.cluster.process import last_line
-from agents.results.jobs import Job
-from agents.results.jobs_display import Progressed
-from agents.results.peers.sb3_worker import SETTINGS
-from rl_core.machine import processor
+from targetnet.agents.cluster.process import last_line
+from targetnet.agents.results.jobs import Job
+from targetnet.agents.results.jobs_display import Progressed
+from targetnet.agents.results.peers.sb3_worker import SETTINGS
+from targetnet.rl_core.machine import processor
 
 NAME = "SB3 DQN"
 _WORKER = Path(__file__).parent / "peers" / "sb3_worker.py"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.results.page import file_name
-from agents.results.table import Summary
-from rl_core.extras import require_package
+from targetnet.agents.results.page import file_name
+from targetnet.agents.results.table import Summary
+from targetnet.rl_core.extras import require_package
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

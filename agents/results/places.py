@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from agents.cluster.portable import Portable
-from agents.cluster.process import start_child
-from rl_core.errors import RlCoreError
+from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.cluster.process import start_child
+from targetnet.rl_core.errors import RlCoreError
 
 
 class Running(Protocol):

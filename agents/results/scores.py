@@ -11,11 +11,11 @@ from typing import TypeVar
 import numpy as np
 from pydantic import BaseModel
 
-from agents.results.curves import Curve, read_curves
-from agents.saved.directory import RESULT, RunResult
-from rl_core.errors import RunDirError, reason_of
-from rl_core.regular_file import read_regular
-from rl_core.seal import unsealed_json
+from targetnet.agents.results.curves import Curve, read_curves
+from targetnet.agents.saved.directory import RESULT, RunResult
+from targetnet.rl_core.errors import RunDirError, reason_of
+from targetnet.rl_core.regular_file import read_regular
+from targetnet.rl_core.seal import unsealed_json
 
 TRAINING_EPISODES = 100  # last training episodes that `--training` averages
 EVALUATION, _EPISODE = "evaluation/return", "episode/return"

@@ -8,21 +8,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.cluster.portable import Portable
-from agents.results.jobs import Job
-from agents.results.jobs_display import Progressed
-from rl_core.control.files import ControlFiles
-from rl_core.control.state import read_state
-from rl_core.errors import RlCoreError, RunDirError
+from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.results.jobs import Job
+from targetnet.agents.results.jobs_display import Progressed
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.errors import RlCoreError, RunDirError
 
 if TYPE_CHECKING:
-    from agents.config.model import DqnConfig
-    from agents.results.scores import Row
+    from targetnet.agents.config.model import DqnConfig
+    from targetnet.agents.results.scores import Row
 
 # Seeds below are for tuning, those from here on for scores that nothing was chosen by.
 FIRST_FRESH_SEED = 1_000
 # -P: a package of the user's in the current directory must not come before ours.
-TRAIN = [sys.executable, "-P", "-m", "agents.cli", "train"]
+TRAIN = [sys.executable, "-P", "-m", "targetnet.agents.cli", "train"]
 
 
 class ConfigSeeds:
@@ -42,7 +42,7 @@ class ConfigSeeds:
     """
 
     def __init__(self, config: str, seeds: range, out: Path, rows: Path, together: int = 1) -> None:
-        from agents.config.files import config_name, load_config
+        from targetnet.agents.config.files import config_name, load_config
 
         self._config, self._seeds, self._out, self._together = config, seeds, out, together
         self.name, self.config = config_name(config), load_config(config)
@@ -55,7 +55,7 @@ class ConfigSeeds:
         Raises:
           RunDirError: one was not.
         """
-        from agents.results.kept import require_same_config
+        from targetnet.agents.results.kept import require_same_config
 
         for seed, path in self._files.items():
             if path.exists():
@@ -80,8 +80,8 @@ class ConfigSeeds:
 
     def keep_finished(self, say: Callable[[str], None]) -> None:
         """Keeps the finished runs that have no file yet, but for those that another config made."""
-        from agents.config.files import require_can_go_on
-        from agents.saved.directory import RunDir
+        from targetnet.agents.config.files import require_can_go_on
+        from targetnet.agents.saved.directory import RunDir
 
         runs = self._all_runs()
         for seed, path in self._files.items():
@@ -97,7 +97,7 @@ class ConfigSeeds:
 
     def row(self) -> Row:
         """Returns the row of the seeds with a file."""
-        from agents.results.kept import kept_row
+        from targetnet.agents.results.kept import kept_row
 
         return kept_row(self.env_id, self.name, self._files)
 
@@ -118,8 +118,8 @@ class ConfigSeeds:
 
     def _populations(self) -> dict[Path, dict[int, Path]]:
         """Returns the directories of the populations that there are, with the run of each seed."""
-        from agents.config.members import read_members
-        from rl_core.control.population import POPULATION, is_population
+        from targetnet.agents.config.members import read_members
+        from targetnet.rl_core.control.population import POPULATION, is_population
 
         found = {}
         for path in sorted(self._runs.glob("population-*")):
@@ -129,12 +129,12 @@ class ConfigSeeds:
         return found
 
     def _with_seed(self, seed: int) -> DqnConfig:
-        from agents.config.files import load_config
+        from targetnet.agents.config.files import load_config
 
         return load_config(self._config, [f"seed={seed}"])
 
     def _job(self, seed: int) -> Job:
-        from agents.config.files import dump_config
+        from targetnet.agents.config.files import dump_config
 
         run = self._run(seed)
         return Job(
@@ -150,9 +150,9 @@ class ConfigSeeds:
 
     def _population_job(self, path: Path, seeds: Sequence[int]) -> Job:
         """Returns the job of a population, and writes its config."""
-        from agents.config.files import load_config
-        from agents.config.members import members_text, with_seeds
-        from agents.saved.directory import write_file
+        from targetnet.agents.config.files import load_config
+        from targetnet.agents.config.members import members_text, with_seeds
+        from targetnet.agents.saved.directory import write_file
 
         members, file = with_seeds(load_config(self._config), seeds), path.with_suffix(".toml")
         runs = dict(zip(seeds, (path / name for name in members.configs), strict=True))
@@ -175,7 +175,7 @@ class ConfigSeeds:
         )
 
     def _keep(self, seed: int, run: Path) -> None:
-        from agents.results.kept import keep
+        from targetnet.agents.results.kept import keep
 
         if not self._files[seed].exists():
             keep(self._files[seed], run, self._with_seed(seed))
@@ -190,7 +190,7 @@ class PeerSeeds:
     """
 
     def __init__(self, env_id: str, seeds: range, out: Path, rows: Path) -> None:
-        from agents.results.page import file_name
+        from targetnet.agents.results.page import file_name
 
         self._env_id, self._logs = env_id, out / "logs" / "sb3" / env_id
         self._files = {seed: rows / f"sb3-{file_name(env_id)}" / f"{seed}.json" for seed in seeds}
@@ -202,7 +202,7 @@ class PeerSeeds:
 
     def jobs(self, python: Path) -> list[Job]:
         """Returns the jobs that train the seeds without a file, with the peer's interpreter."""
-        from agents.results.peer import peer_job
+        from targetnet.agents.results.peer import peer_job
 
         return [
             peer_job(python, self._env_id, seed, path, self._logs / f"{seed}.log")
@@ -211,8 +211,8 @@ class PeerSeeds:
 
     def row(self) -> Row:
         """Returns the row of the seeds with a file."""
-        from agents.results.kept import kept_row
-        from agents.results.peer import NAME
+        from targetnet.agents.results.kept import kept_row
+        from targetnet.agents.results.peer import NAME
 
         return kept_row(self._env_id, NAME, self._files, peer=True)
 

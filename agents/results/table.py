@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from agents.results.differences import Difference, independent
-from agents.results.scores import Row, Seed
-from agents.results.statistics import Estimate, Statistic, iqm, stratified_bootstrap
+from targetnet.agents.results.differences import Difference, independent
+from targetnet.agents.results.scores import Row, Seed
+from targetnet.agents.results.statistics import Estimate, Statistic, iqm, stratified_bootstrap
 
 
 @dataclass(frozen=True)

@@ -8,25 +8,25 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from agents.config.envs import envs_beside, training_envs
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.dqn.branching import require_branching
-from agents.dqn.needs import on_the_way, require_memory
-from agents.remote.deliveries import Weights, sent_beside_epsilon
-from agents.remote.in_process import InProcess
-from agents.remote.order import Order
-from agents.remote.ray_actors import RayActors
-from agents.remote.remote_envs import RemoteEnvs
-from agents.saved.host import ActorsPart, RequestPart, Resumed, RunHost
-from envs import Envs
-from rl_core.arguments import require_a
-from rl_core.checkpoint.store import CheckpointError
-from rl_core.control.arrivals import Arrival, ArrivalsFile, read_arrivals
-from rl_core.control.files import ControlFiles
-from rl_core.errors import ArgumentError, RlCoreError, RunDirError, shown
-from rl_core.memory import Need
-from rl_core.replay import format_bytes
+from targetnet.agents.config.envs import envs_beside, training_envs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.branching import require_branching
+from targetnet.agents.dqn.needs import on_the_way, require_memory
+from targetnet.agents.remote.deliveries import Weights, sent_beside_epsilon
+from targetnet.agents.remote.in_process import InProcess
+from targetnet.agents.remote.order import Order
+from targetnet.agents.remote.ray_actors import RayActors
+from targetnet.agents.remote.remote_envs import RemoteEnvs
+from targetnet.agents.saved.host import ActorsPart, RequestPart, Resumed, RunHost
+from targetnet.envs import Envs
+from targetnet.rl_core.arguments import require_a
+from targetnet.rl_core.checkpoint.store import CheckpointError
+from targetnet.rl_core.control.arrivals import Arrival, ArrivalsFile, read_arrivals
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.errors import ArgumentError, RlCoreError, RunDirError, shown
+from targetnet.rl_core.memory import Need
+from targetnet.rl_core.replay import format_bytes
 
 _WEIGHTS = re.compile(r"actors/(\d{1,18})/(.+)")  # of requests, among a checkpoint's variables
 
@@ -37,7 +37,7 @@ def envs_of_run(
     """Makes the envs to train on.
 
     Args:
-      ray: where the actors of a remote loop live, as for `agents.run.train.train`.
+      ray: where the actors of a remote loop live, as for `targetnet.agents.run.train.train`.
       say: shows one line about these actors.
 
     Raises:

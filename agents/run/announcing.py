@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.run.actors import memory_on_the_way
-from agents.run.loop_runner import Repeat
-from agents.run.terminal import Display
-from agents.saved.directory import RunDir
-from envs import Envs
-from rl_core.replay import format_bytes
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.run.actors import memory_on_the_way
+from targetnet.agents.run.loop_runner import Repeat
+from targetnet.agents.run.terminal import Display
+from targetnet.agents.saved.directory import RunDir
+from targetnet.envs import Envs
+from targetnet.rl_core.replay import format_bytes
 
 
 def announce(

@@ -13,23 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.dqn.state import SavedAgent
-from agents.run.actors import split_variables
-from agents.saved.host import NEWEST, Resumed, RunHost, read_host, split_newest
-from rl_core.checkpoint.store import (
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.state import SavedAgent
+from targetnet.agents.run.actors import split_variables
+from targetnet.agents.saved.host import NEWEST, Resumed, RunHost, read_host, split_newest
+from targetnet.rl_core.checkpoint.store import (
     Checkpoint,
     CheckpointError,
     CheckpointStore,
     FileRecord,
     chunk_end,
 )
-from rl_core.control.retry import Retried
-from rl_core.control.steering import Due
-from rl_core.errors import RunDirError
-from rl_core.replay import Rows
-from rl_core.schedules import next_multiple
+from targetnet.rl_core.control.retry import Retried
+from targetnet.rl_core.control.steering import Due
+from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.replay import Rows
+from targetnet.rl_core.schedules import next_multiple
 
 _CHUNK_BYTES = 1 << 26
 _PENDING = "envs/reward"  # of envs in the graph: not in the replay yet

@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.dqn.agent import DqnAgent
-from agents.dqn.copy_rule import next_copy
-from agents.loops.plain import LoopState
-from agents.run.signals import StopRequest
-from rl_core.control.changes import Refused
-from rl_core.control.log import Entry
-from rl_core.control.recorder import Position
-from rl_core.control.state import RunStatus
-from rl_core.control.timetable import PBT
-from rl_core.control.weight_actions import words_of
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.copy_rule import next_copy
+from targetnet.agents.loops.plain import LoopState
+from targetnet.agents.run.signals import StopRequest
+from targetnet.rl_core.control.changes import Refused
+from targetnet.rl_core.control.log import Entry
+from targetnet.rl_core.control.recorder import Position
+from targetnet.rl_core.control.state import RunStatus
+from targetnet.rl_core.control.timetable import PBT
+from targetnet.rl_core.control.weight_actions import words_of
 
 
 @dataclass
 class RunControl:
-    """One run, as its `Steering` sees it (rl_core.control.changes.Steered).
+    """One run, as its `Steering` sees it (targetnet.rl_core.control.changes.Steered).
 
     It knows the agent, the loop's counts and a few callables, not the run: several agents in one
     process can each have one, and are then steered one by one.

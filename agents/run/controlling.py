@@ -9,21 +9,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from agents.config.model import DqnConfig
-from agents.controllers.choice import controller_of
-from agents.controllers.seen import Fit, Seen
-from agents.dqn.agent import DqnAgent
-from agents.dqn.copy_rule import RuleNumbers
-from agents.loops.plain import LoopState
-from agents.run.curves import Reporter
-from agents.run.terminal import Display
-from agents.saved.host import ControllerPart
-from rl_core.control.commands import do_command, set_command
-from rl_core.control.timetable import Decision
-from rl_core.errors import ControllerFault, RlCoreError, in_one_line, shown
-from rl_core.hyperparameters import plain
-from rl_core.own_function import MORE, failure
-from rl_core.schedules import next_multiple
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.controllers.choice import controller_of
+from targetnet.agents.controllers.seen import Fit, Seen
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.copy_rule import RuleNumbers
+from targetnet.agents.loops.plain import LoopState
+from targetnet.agents.run.curves import Reporter
+from targetnet.agents.run.terminal import Display
+from targetnet.agents.saved.host import ControllerPart
+from targetnet.rl_core.control.commands import do_command, set_command
+from targetnet.rl_core.control.timetable import Decision
+from targetnet.rl_core.errors import ControllerFault, RlCoreError, in_one_line, shown
+from targetnet.rl_core.hyperparameters import plain
+from targetnet.rl_core.own_function import MORE, failure
+from targetnet.rl_core.schedules import next_multiple
 
 _DO = "do"
 # Curves that tell of the machine, and those whose points depend on when somebody looked.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from agents.dqn.agent import DqnAgent
-from agents.dqn.copy_rule import Looked
-from agents.dqn.target_clock import Copy
-from agents.run.points import Points
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.copy_rule import Looked
+from targetnet.agents.dqn.target_clock import Copy
+from targetnet.agents.run.points import Points
 
 _PER_POINT = 10  # copies that are drawn for each point of other curves
 

@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from agents.config.files import dump_config
-from agents.dqn.agent import DqnAgent
-from agents.dqn.copy_rule import Looked
-from agents.loops.evaluation import Returns
-from agents.loops.plain import Tick
-from agents.run.clock import Speed, TrainingClock
-from agents.run.copies_drawn import CopiesDrawn
-from agents.run.histograms import Histograms, histogram_tags
-from agents.run.points import Points
-from agents.run.sink_choice import open_sinks
-from agents.run.sinks import OwnSink, SinkStart
-from agents.saved.host import ReporterPart
-from rl_core.board.tags import TAGS, control_tag, live_tag
-from rl_core.control.exchanges import copy_of
-from rl_core.control.log import Entry
-from rl_core.graph.picture import picture
-from rl_core.hyperparameters import Hyperparameters
-from rl_core.schedules import next_multiple
+from targetnet.agents.config.files import dump_config
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.copy_rule import Looked
+from targetnet.agents.loops.evaluation import Returns
+from targetnet.agents.loops.plain import Tick
+from targetnet.agents.run.clock import Speed, TrainingClock
+from targetnet.agents.run.copies_drawn import CopiesDrawn
+from targetnet.agents.run.histograms import Histograms, histogram_tags
+from targetnet.agents.run.points import Points
+from targetnet.agents.run.sink_choice import open_sinks
+from targetnet.agents.run.sinks import OwnSink, SinkStart
+from targetnet.agents.saved.host import ReporterPart
+from targetnet.rl_core.board.tags import TAGS, control_tag, live_tag
+from targetnet.rl_core.control.exchanges import copy_of
+from targetnet.rl_core.control.log import Entry
+from targetnet.rl_core.graph.picture import picture
+from targetnet.rl_core.hyperparameters import Hyperparameters
+from targetnet.rl_core.schedules import next_multiple
 
 
 class Reporter:

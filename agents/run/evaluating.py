@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.dqn.choosing import Policy
-from agents.loops.evaluation import Returns, cut_note, evaluate
-from agents.run.clock import TrainingClock
-from agents.run.control import RunControl
-from agents.run.curves import Reporter
-from agents.run.terminal import Display
-from agents.saved.host import RunHost
-from rl_core.errors import EnvFault, RlCoreError
-from rl_core.schedules import next_multiple
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.choosing import Policy
+from targetnet.agents.loops.evaluation import Returns, cut_note, evaluate
+from targetnet.agents.run.clock import TrainingClock
+from targetnet.agents.run.control import RunControl
+from targetnet.agents.run.curves import Reporter
+from targetnet.agents.run.terminal import Display
+from targetnet.agents.saved.host import RunHost
+from targetnet.rl_core.errors import EnvFault, RlCoreError
+from targetnet.rl_core.schedules import next_multiple
 
 
 def due_from(host: RunHost, config: DqnConfig, env_step: int) -> int:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from agents.run.sinks import SinkStart, as_params
-from rl_core.board.events import EventWriter
-from rl_core.board.once import charts_event, graph_event, hparams_event
-from rl_core.control.retry import Retried
+from targetnet.agents.run.sinks import SinkStart, as_params
+from targetnet.rl_core.board.events import EventWriter
+from targetnet.rl_core.board.once import charts_event, graph_event, hparams_event
+from targetnet.rl_core.control.retry import Retried
 
 
 class EventFiles:

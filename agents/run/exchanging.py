@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from agents.config.members import read_members
-from agents.dqn.agent import DqnAgent
-from agents.run.control import RunControl
-from agents.run.curves import Reporter
-from agents.run.terminal import Display
-from agents.saved.copies import load_copy, save_copy
-from agents.saved.directory import RunDir
-from rl_core.control.exchanges import CopyOf
-from rl_core.control.log import Entry
-from rl_core.control.population import POPULATION, is_member_name, is_population
-from rl_core.control.steering import Due, Steering
-from rl_core.errors import RunDirError
+from targetnet.agents.config.members import read_members
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.run.control import RunControl
+from targetnet.agents.run.curves import Reporter
+from targetnet.agents.run.terminal import Display
+from targetnet.agents.saved.copies import load_copy, save_copy
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.control.exchanges import CopyOf
+from targetnet.rl_core.control.log import Entry
+from targetnet.rl_core.control.population import POPULATION, is_member_name, is_population
+from targetnet.rl_core.control.steering import Due, Steering
+from targetnet.rl_core.errors import RunDirError
 
 
 @dataclass

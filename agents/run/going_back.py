@@ -6,17 +6,17 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from agents.dqn.agent import DqnAgent
-from agents.run.actors import require_actors_fit
-from agents.saved.directory import OF_ITS_END, RunDir
-from agents.saved.host import Resumed, RunHost
-from envs import Envs
-from rl_core.checkpoint.store import CheckpointError
-from rl_core.control.arrivals import require_arrivals
-from rl_core.control.log import read_log, require_length
-from rl_core.control.state import require_answers
-from rl_core.control.trace import require_trace
-from rl_core.errors import RunDirError
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.run.actors import require_actors_fit
+from targetnet.agents.saved.directory import OF_ITS_END, RunDir
+from targetnet.agents.saved.host import Resumed, RunHost
+from targetnet.envs import Envs
+from targetnet.rl_core.checkpoint.store import CheckpointError
+from targetnet.rl_core.control.arrivals import require_arrivals
+from targetnet.rl_core.control.log import read_log, require_length
+from targetnet.rl_core.control.state import require_answers
+from targetnet.rl_core.control.trace import require_trace
+from targetnet.rl_core.errors import RunDirError
 
 
 def require_as_it_was(run: RunDir, host: RunHost | None) -> list[str]:

@@ -8,24 +8,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agents.config.early_ends import early_ends
-from agents.config.files import as_config, changed_config, require_can_go_on
-from agents.config.model import DqnConfig
-from agents.data.run_dataset import as_kept, fill, with_dataset
-from agents.dqn.agent import DqnAgent
-from agents.run.actors import split_variables
-from agents.run.checkpoints import restore_agent
-from agents.run.going_back import go_back, remove_end, require_as_it_was, require_fits
-from agents.run.initial_weights import load_initial
-from agents.run.making import give_weights
-from agents.saved.directory import RunDir
-from agents.saved.host import Resumed, read_host
-from agents.saved.machines import note_return
-from envs import Envs
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control.commands import SetCommand, Who, set_command
-from rl_core.control.files import submit
-from rl_core.errors import ConfigError, RunDirError
+from targetnet.agents.config.early_ends import early_ends
+from targetnet.agents.config.files import as_config, changed_config, require_can_go_on
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.data.run_dataset import as_kept, fill, with_dataset
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.run.actors import split_variables
+from targetnet.agents.run.checkpoints import restore_agent
+from targetnet.agents.run.going_back import go_back, remove_end, require_as_it_was, require_fits
+from targetnet.agents.run.initial_weights import load_initial
+from targetnet.agents.run.making import give_weights
+from targetnet.agents.saved.directory import RunDir
+from targetnet.agents.saved.host import Resumed, read_host
+from targetnet.agents.saved.machines import note_return
+from targetnet.envs import Envs
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.control.commands import SetCommand, Who, set_command
+from targetnet.rl_core.control.files import submit
+from targetnet.rl_core.errors import ConfigError, RunDirError
 
 _INEXACT = "a new episode begins there: not the same bits from here on"
 Say = Callable[[str], None]
@@ -68,7 +68,7 @@ class GoingOn:
         """Reads the run; changes nothing.
 
         Args:
-          config, changes, who: as for `agents.run.train.resume`.
+          config, changes, who: as for `targetnet.agents.run.train.resume`.
 
         Raises:
           Finished: the run is.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agents.dqn.agent import DqnAgent
-from agents.run.points import Points
-from rl_core.board.tags import Tag, gradients_tag, weights_tag
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.run.points import Points
+from targetnet.rl_core.board.tags import Tag, gradients_tag, weights_tag
 
 
 class Histograms:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from agents.saved.directory import RunDir, write_file
-from rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_bytes
-from rl_core.errors import RunDirError
+from targetnet.agents.saved.directory import RunDir, write_file
+from targetnet.rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_bytes
+from targetnet.rl_core.errors import RunDirError
 
 INITIAL = "initial.safetensors"
 

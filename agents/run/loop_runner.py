@@ -10,24 +10,24 @@ from typing import Protocol
 
 import numpy as np
 
-from agents.dqn.agent import DqnAgent
-from agents.loops.choice import loop_of
-from agents.loops.compiled import DivergedInLoop
-from agents.loops.plain import LoopState, Tick
-from agents.run.clock import TrainingClock
-from agents.run.control import RunControl
-from agents.run.controlling import Controlling
-from agents.run.curves import Reporter
-from agents.run.evaluating import Evaluations, next_due
-from agents.run.exchanging import Exchanges
-from agents.run.saving import RunSaver
-from agents.run.terminal import Display
-from agents.run.trace import Tracer, Untraced
-from agents.saved.directory import RunDir
-from envs import Envs
-from rl_core.control.arrivals import Arrival
-from rl_core.control.log import Entry
-from rl_core.control.steering import Due, Steering
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.loops.choice import loop_of
+from targetnet.agents.loops.compiled import DivergedInLoop
+from targetnet.agents.loops.plain import LoopState, Tick
+from targetnet.agents.run.clock import TrainingClock
+from targetnet.agents.run.control import RunControl
+from targetnet.agents.run.controlling import Controlling
+from targetnet.agents.run.curves import Reporter
+from targetnet.agents.run.evaluating import Evaluations, next_due
+from targetnet.agents.run.exchanging import Exchanges
+from targetnet.agents.run.saving import RunSaver
+from targetnet.agents.run.terminal import Display
+from targetnet.agents.run.trace import Tracer, Untraced
+from targetnet.agents.saved.directory import RunDir
+from targetnet.envs import Envs
+from targetnet.rl_core.control.arrivals import Arrival
+from targetnet.rl_core.control.log import Entry
+from targetnet.rl_core.control.steering import Due, Steering
 
 OnTick = Callable[[DqnAgent, Tick], None]
 _PAUSE_SECONDS = 0.05  # between two looks into the inbox while paused

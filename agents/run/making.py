@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from agents.config.envs import byte_bounds, parts_of
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from envs import Envs
-from envs.in_graph.resident import ResidentEnvs
-from rl_core.arguments import require_a
+from targetnet.agents.config.envs import byte_bounds, parts_of
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.envs import Envs
+from targetnet.envs.in_graph.resident import ResidentEnvs
+from targetnet.rl_core.arguments import require_a
 
 # The network's random weights -> the weights that replace some of them.
 Initial = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]

@@ -15,8 +15,8 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
-from agents.run.sinks import SinkStart, as_params
-from rl_core.board.read_events import Row
+from targetnet.agents.run.sinks import SinkStart, as_params
+from targetnet.rl_core.board.read_events import Row
 
 _EXPERIMENT = "targetnet"
 _TAG = "targetnet.id"  # of our id; MLflow chooses an id of its own

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from agents.run.sinks import failures_of
-from rl_core.board.read_events import Row, read_scalars
-from rl_core.control.retry import Retried
+from targetnet.agents.run.sinks import failures_of
+from targetnet.rl_core.board.read_events import Row, read_scalars
+from targetnet.rl_core.control.retry import Retried
 
 _PERIOD = 1.0  # seconds between two deliveries
 _LONGEST_PAUSE = 30.0  # seconds between two attempts while the store fails

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.loops.evaluation import Returns
-from agents.policy.load import LoadedPolicy, load_policy
+from targetnet.agents.loops.evaluation import Returns
+from targetnet.agents.policy.load import LoadedPolicy, load_policy
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rl_core.lazy import ONEDNN_VARIABLE, without_log_lines
+from targetnet.rl_core.lazy import ONEDNN_VARIABLE, without_log_lines
 
 # TensorFlow imports Keras last, and with it pandas and matplotlib if they are installed; without
 # Keras it works as well. Nothing here uses Keras, and leaving it out saves 1.7 s.
@@ -80,7 +80,7 @@ def _no_more_than_needed() -> Iterator[None]:
 
     Nor is any looked for later among what there is by then.
     """
-    from agents.run.lazy_tensorflow import import_names_lazily  # not for `--help`
+    from targetnet.agents.run.lazy_tensorflow import import_names_lazily  # not for `--help`
 
     modules: dict[str, Any] = sys.modules
     absent, collecting = _KERAS not in modules, gc.isenabled()

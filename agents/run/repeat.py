@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.run.actors import recorded_order
-from agents.run.initial_weights import load_initial
-from agents.run.outcome import RunOutcome
-from agents.run.screen import ConsoleChoice
-from agents.run.train import train
-from agents.saved.copies import require_copies
-from agents.saved.directory import RunDir
-from rl_core.arguments import path_of
-from rl_core.control.files import is_alive
-from rl_core.control.log import read_log
-from rl_core.control.trace import read_trace, require_trace
-from rl_core.errors import RunDirError
+from targetnet.agents.run.actors import recorded_order
+from targetnet.agents.run.initial_weights import load_initial
+from targetnet.agents.run.outcome import RunOutcome
+from targetnet.agents.run.screen import ConsoleChoice
+from targetnet.agents.run.train import train
+from targetnet.agents.saved.copies import require_copies
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.arguments import path_of
+from targetnet.rl_core.control.files import is_alive
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.trace import read_trace, require_trace
+from targetnet.rl_core.errors import RunDirError
 
 
 @dataclass(frozen=True)

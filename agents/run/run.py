@@ -6,37 +6,37 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agents.dqn.agent import DqnAgent
-from agents.loops.choice import longest_tick
-from agents.loops.evaluation import Returns
-from agents.loops.plain import LoopState
-from agents.run.actors import keep_order
-from agents.run.announcing import announce
-from agents.run.checkpoints import Checkpoints
-from agents.run.clock import TrainingClock
-from agents.run.control import RunControl
-from agents.run.controlling import Controlling, Watched
-from agents.run.curves import Reporter
-from agents.run.evaluating import Evaluations, due_from
-from agents.run.exchanging import Alone, Exchanged, Exchanges
-from agents.run.loop_runner import LoopRunner, NoScheduler, OnTick, Repeat, Scheduler
-from agents.run.outcome import RunOutcome, summary
-from agents.run.saving import RunSaver
-from agents.run.signals import StopRequest
-from agents.run.sinks import OwnSink
-from agents.run.terminal import Display
-from agents.run.trace import Tracer, Untraced
-from agents.saved.directory import RunDir, RunResult
-from agents.saved.host import Resumed, new_host
-from envs import Envs
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control.exchanges import copy_of
-from rl_core.control.files import RunLock
-from rl_core.control.log import entries_to_do
-from rl_core.control.standing import Standing, standing_orders
-from rl_core.control.state import RunStatus
-from rl_core.control.steering import Steering
-from rl_core.errors import ControllerFault, Diverged, EnvFault
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.loops.choice import longest_tick
+from targetnet.agents.loops.evaluation import Returns
+from targetnet.agents.loops.plain import LoopState
+from targetnet.agents.run.actors import keep_order
+from targetnet.agents.run.announcing import announce
+from targetnet.agents.run.checkpoints import Checkpoints
+from targetnet.agents.run.clock import TrainingClock
+from targetnet.agents.run.control import RunControl
+from targetnet.agents.run.controlling import Controlling, Watched
+from targetnet.agents.run.curves import Reporter
+from targetnet.agents.run.evaluating import Evaluations, due_from
+from targetnet.agents.run.exchanging import Alone, Exchanged, Exchanges
+from targetnet.agents.run.loop_runner import LoopRunner, NoScheduler, OnTick, Repeat, Scheduler
+from targetnet.agents.run.outcome import RunOutcome, summary
+from targetnet.agents.run.saving import RunSaver
+from targetnet.agents.run.signals import StopRequest
+from targetnet.agents.run.sinks import OwnSink
+from targetnet.agents.run.terminal import Display
+from targetnet.agents.run.trace import Tracer, Untraced
+from targetnet.agents.saved.directory import RunDir, RunResult
+from targetnet.agents.saved.host import Resumed, new_host
+from targetnet.envs import Envs
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.control.exchanges import copy_of
+from targetnet.rl_core.control.files import RunLock
+from targetnet.rl_core.control.log import entries_to_do
+from targetnet.rl_core.control.standing import Standing, standing_orders
+from targetnet.rl_core.control.state import RunStatus
+from targetnet.rl_core.control.steering import Steering
+from targetnet.rl_core.errors import ControllerFault, Diverged, EnvFault
 
 
 class Run:

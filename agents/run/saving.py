@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.dqn.agent import DqnAgent
-from agents.run.actors import actors_part, requested_weights
-from agents.run.checkpoints import Checkpoints
-from agents.run.clock import TrainingClock
-from agents.run.control import RunControl
-from agents.run.controlling import Controlling
-from agents.run.curves import Reporter
-from agents.run.evaluating import Evaluations
-from agents.run.terminal import Display
-from agents.run.trace import Tracer, Untraced
-from agents.saved.directory import EndDigest, RunDir
-from agents.saved.host import LogPart, LoopPart, RunHost
-from envs import Envs
-from rl_core.control.steering import Steering
-from rl_core.errors import RunDirError
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.run.actors import actors_part, requested_weights
+from targetnet.agents.run.checkpoints import Checkpoints
+from targetnet.agents.run.clock import TrainingClock
+from targetnet.agents.run.control import RunControl
+from targetnet.agents.run.controlling import Controlling
+from targetnet.agents.run.curves import Reporter
+from targetnet.agents.run.evaluating import Evaluations
+from targetnet.agents.run.terminal import Display
+from targetnet.agents.run.trace import Tracer, Untraced
+from targetnet.agents.saved.directory import EndDigest, RunDir
+from targetnet.agents.saved.host import LogPart, LoopPart, RunHost
+from targetnet.envs import Envs
+from targetnet.rl_core.control.steering import Steering
+from targetnet.rl_core.errors import RunDirError
 
 
 @dataclass

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from agents.loops.evaluation import Watch
-from rl_core.console import say
-from rl_core.errors import ArgumentError, shown
+from targetnet.agents.loops.evaluation import Watch
+from targetnet.rl_core.console import say
+from targetnet.rl_core.errors import ArgumentError, shown
 
 _REFRESHES = 400  # of the bar, over the whole run
 _LINES = 10  # about the progress where there is no bar, over the whole run

@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agents.run.event_files import EventFiles
-from agents.run.outbox import Closing, Outbox, Store
-from agents.run.sinks import Guarded, MetricSink, OwnSink, SinkStart
-from agents.saved.directory import RunDir
-from rl_core.errors import ConfigError, RunDirError, shown
+from targetnet.agents.run.event_files import EventFiles
+from targetnet.agents.run.outbox import Closing, Outbox, Store
+from targetnet.agents.run.sinks import Guarded, MetricSink, OwnSink, SinkStart
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.errors import ConfigError, RunDirError, shown
 
 
 class Package(NamedTuple):
@@ -26,19 +26,19 @@ class Package(NamedTuple):
 
 
 def _mlflow(start: SinkStart, sink_id: str) -> Store:
-    from agents.run.mlflow_store import MlflowStore
+    from targetnet.agents.run.mlflow_store import MlflowStore
 
     return MlflowStore(start, sink_id)
 
 
 def _wandb(start: SinkStart, sink_id: str) -> Store:
-    from agents.run.wandb_store import WandbStore
+    from targetnet.agents.run.wandb_store import WandbStore
 
     return WandbStore(start, sink_id)
 
 
 def _trackio(start: SinkStart, sink_id: str) -> Store:
-    from agents.run.trackio_store import TrackioStore
+    from targetnet.agents.run.trackio_store import TrackioStore
 
     return TrackioStore(start, sink_id)
 

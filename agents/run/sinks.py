@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from rl_core.board.tags import Tag
-from rl_core.control.retry import Retried
-from rl_core.errors import RunDirError, in_one_line
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.board.tags import Tag
+from targetnet.rl_core.control.retry import Retried
+from targetnet.rl_core.errors import RunDirError, in_one_line
 
 
 @dataclass(frozen=True)

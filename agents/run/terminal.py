@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from agents.dqn.agent import DqnAgent
-from agents.loops.evaluation import Watch
-from agents.loops.plain import Tick
-from agents.run.quiet import Startup
-from agents.run.screen import Screen
-from rl_core.schedules import next_multiple
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.loops.evaluation import Watch
+from targetnet.agents.loops.plain import Tick
+from targetnet.agents.run.quiet import Startup
+from targetnet.agents.run.screen import Screen
+from targetnet.rl_core.schedules import next_multiple
 
 _RECENT = 20  # episodes whose mean return is shown
 _COMPILED = 1.0  # seconds: a first call that takes longer has compiled, a line says
@@ -33,7 +33,7 @@ class Display:
     Attributes:
       due: env step at which the progress is shown next.
       recent_returns: of the last episodes.
-      all others: see `agents.run.screen.Shown`.
+      all others: see `targetnet.agents.run.screen.Shown`.
     """
 
     def __init__(

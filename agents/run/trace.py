@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.dqn.agent import DqnAgent
-from agents.saved.host import TracePosition
-from rl_core.control.retry import Retried
-from rl_core.control.trace import TraceFile, checksums
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.saved.host import TracePosition
+from targetnet.rl_core.control.retry import Retried
+from targetnet.rl_core.control.trace import TraceFile, checksums
 
 # (index of the first time step, its checksums [T], env steps after each [T]).
 Compare = Callable[[int, np.ndarray, np.ndarray], None]

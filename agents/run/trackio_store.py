@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 
 from trackio.sqlite_storage import SQLiteStorage
 
-from agents.run.sinks import SinkStart, as_params
-from rl_core.board.read_events import Row
+from targetnet.agents.run.sinks import SinkStart, as_params
+from targetnet.rl_core.board.read_events import Row
 
 _PROJECT = "targetnet"
 _OF_TRACKIO = {"timestamp", "step"}  # beside the metrics of a row

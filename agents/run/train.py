@@ -10,31 +10,31 @@ from typing import Any
 
 from rich.console import Console
 
-from agents.config.early_ends import actions_at_the_end, early_ends
-from agents.config.files import as_config, config_name
-from agents.config.model import DqnConfig
-from agents.controllers.choice import controller_of
-from agents.data.run_dataset import fill, with_dataset
-from agents.run.actors import envs_of_run, stop_with
-from agents.run.exchanging import require_alone
-from agents.run.going_on import GoingOn
-from agents.run.initial_weights import save_initial
-from agents.run.loop_runner import OnTick, Repeat
-from agents.run.making import Initial, agent_for, give_weights, initial_weights
-from agents.run.outcome import RunOutcome
-from agents.run.quiet import Startup
-from agents.run.run import Run
-from agents.run.screen import ConsoleChoice, Screen, console_for
-from agents.run.signals import stop_on_interrupt
-from agents.run.sink_choice import require_sinks
-from agents.run.sinks import OwnSink
-from agents.run.terminal import Display
-from agents.saved.directory import RunDir, require_free
-from rl_core.arguments import path_of, require_function
-from rl_core.console import say
-from rl_core.control.commands import Who
-from rl_core.control.files import RunLock
-from rl_core.errors import ArgumentError, shown
+from targetnet.agents.config.early_ends import actions_at_the_end, early_ends
+from targetnet.agents.config.files import as_config, config_name
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.controllers.choice import controller_of
+from targetnet.agents.data.run_dataset import fill, with_dataset
+from targetnet.agents.run.actors import envs_of_run, stop_with
+from targetnet.agents.run.exchanging import require_alone
+from targetnet.agents.run.going_on import GoingOn
+from targetnet.agents.run.initial_weights import save_initial
+from targetnet.agents.run.loop_runner import OnTick, Repeat
+from targetnet.agents.run.making import Initial, agent_for, give_weights, initial_weights
+from targetnet.agents.run.outcome import RunOutcome
+from targetnet.agents.run.quiet import Startup
+from targetnet.agents.run.run import Run
+from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for
+from targetnet.agents.run.signals import stop_on_interrupt
+from targetnet.agents.run.sink_choice import require_sinks
+from targetnet.agents.run.sinks import OwnSink
+from targetnet.agents.run.terminal import Display
+from targetnet.agents.saved.directory import RunDir, require_free
+from targetnet.rl_core.arguments import path_of, require_function
+from targetnet.rl_core.console import say
+from targetnet.rl_core.control.commands import Who
+from targetnet.rl_core.control.files import RunLock
+from targetnet.rl_core.errors import ArgumentError, shown
 
 
 def train(
@@ -66,8 +66,8 @@ def train(
       on_tick: called after every tick of the loop; values that it sets are logged.
       repeat: applies a recorded run's changes instead of new ones, without evaluating.
       initial: gives the weights to begin with, for all or some variables, from the random ones
-        (see `agents.policy.warm_start`). They are kept in the run directory, so that the run can
-        be repeated.
+        (see `targetnet.agents.policy.warm_start`). They are kept in the run directory, so that the
+        run can be repeated.
       startup: how long the start took, shown at the first env step.
       sinks: objects of your own that take curves, by `scalars(values, env_step)` and `close()`;
         docs/sinks.md has an example.

@@ -16,7 +16,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from wandb.proto import wandb_internal_pb2
 
-from rl_core.regular_file import open_regular
+from targetnet.rl_core.regular_file import open_regular
 
 _MAGIC = b":W&B"
 _HEADER = 7  # bytes, of the file

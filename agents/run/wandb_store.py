@@ -13,9 +13,9 @@ from pathlib import Path
 
 import wandb
 
-from agents.run.sinks import SinkStart, as_params
-from agents.run.wandb_file import read_history
-from rl_core.board.read_events import Row
+from targetnet.agents.run.sinks import SinkStart, as_params
+from targetnet.agents.run.wandb_file import read_history
+from targetnet.rl_core.board.read_events import Row
 
 _PROJECT = "targetnet"
 _STEP = "env_step"  # the x axis of all curves

@@ -21,15 +21,15 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agents.config.files import dump_config, read_config
-from agents.config.model import DqnConfig
-from agents.saved.new_directory import parents_to_make, remove_empty
-from rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_bytes
-from rl_core.control.files import ControlFiles, write_whole
-from rl_core.control.population import is_population, name_a_member
-from rl_core.errors import RunDirError, reason_of
-from rl_core.regular_file import read_regular, writing
-from rl_core.seal import sealed_json, sealed_text, unsealed_json
+from targetnet.agents.config.files import read_config, stored_text
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.saved.new_directory import parents_to_make, remove_empty
+from targetnet.rl_core.checkpoint.weights_file import WeightsError, read_weights, weights_bytes
+from targetnet.rl_core.control.files import ControlFiles, write_whole
+from targetnet.rl_core.control.population import is_population, name_a_member
+from targetnet.rl_core.errors import RunDirError, reason_of
+from targetnet.rl_core.regular_file import read_regular, writing
+from targetnet.rl_core.seal import sealed_json, unsealed_json
 
 CONFIG, _WEIGHTS, RESULT, DIGEST = (
     "config.toml", "weights.safetensors", "result.json", "digest.json",
@@ -153,7 +153,7 @@ class RunDir:
         return (self.path / RESULT).exists()
 
     def change_config(self, config: DqnConfig) -> None:
-        write_file(self.path / CONFIG, sealed_text(dump_config(config)).encode())
+        write_file(self.path / CONFIG, stored_text(config.model_dump(exclude_none=True)).encode())
 
     @classmethod
     def open(cls, path: Path) -> RunDir:

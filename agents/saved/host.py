@@ -1,8 +1,8 @@
 """The host state of a checkpoint: everything that is kept beside the variables and the rows.
 
-On disk it is one JSON object; rl_core.checkpoint does not look into it. Here each part has a type,
-so a host state that is damaged, or that somebody else has written, is refused in one line. Fields
-with a default are missing in files of version 0.1.
+On disk it is one JSON object; targetnet.rl_core.checkpoint does not look into it. Here each part
+has a type, so a host state that is damaged, or that somebody else has written, is refused in one
+line. Fields with a default are missing in files of version 0.1.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
 
-from agents.config.model import DqnConfig
-from envs import Step
-from rl_core.checkpoint.store import Checkpoint, CheckpointError
-from rl_core.validation import first_error
+from targetnet.agents.config.model import DqnConfig
+from targetnet.envs import Step
+from targetnet.rl_core.checkpoint.store import Checkpoint, CheckpointError
+from targetnet.rl_core.validation import first_error
 
 # Before names of columns, among a checkpoint's variables: those of the newest time step, whose
 # outcome is not known yet.

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agents.saved.directory import MACHINES, write_file
-from rl_core.errors import RunDirError, in_one_line, reason_of
-from rl_core.machine import processor
-from rl_core.regular_file import read_regular
-from rl_core.seal import sealed_json, unsealed_json
+from targetnet.agents.saved.directory import MACHINES, write_file
+from targetnet.rl_core.errors import RunDirError, in_one_line, reason_of
+from targetnet.rl_core.machine import processor
+from targetnet.rl_core.regular_file import read_regular
+from targetnet.rl_core.seal import sealed_json, unsealed_json
 
 _MOST_BYTES = 1 << 20
 

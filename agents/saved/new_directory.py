@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from rl_core.errors import RlCoreError
+from targetnet.rl_core.errors import RlCoreError
 
 
 def require_new(out: Path, failure: Callable[[str], RlCoreError]) -> None:

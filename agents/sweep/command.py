@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from agents.results.choice import place_for
-from agents.results.command_parts import held, require_page, say_interrupted
-from agents.results.jobs import Ended, run_jobs
-from agents.results.places import Place
-from agents.results.seeds import FIRST_FRESH_SEED
-from rl_core.console import say
-from rl_core.errors import RlCoreError, RunDirError
-from rl_core.regular_file import writing
+from targetnet.agents.results.choice import place_for
+from targetnet.agents.results.command_parts import held, require_page, say_interrupted
+from targetnet.agents.results.jobs import Ended, run_jobs
+from targetnet.agents.results.places import Place
+from targetnet.agents.results.seeds import FIRST_FRESH_SEED
+from targetnet.rl_core.console import say
+from targetnet.rl_core.errors import RlCoreError, RunDirError
+from targetnet.rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agents.config.model import DqnConfig
-    from agents.sweep.fresh import Fresh
-    from agents.sweep.plan import Plan
-    from agents.sweep.study import Study
+    from targetnet.agents.config.model import DqnConfig
+    from targetnet.agents.sweep.fresh import Fresh
+    from targetnet.agents.sweep.plan import Plan
+    from targetnet.agents.sweep.study import Study
 
 SWEEPS = Path("sweeps")
 _PLAN, _STUDY, _LOCK = "sweep.toml", "study.log", "lock"
@@ -82,9 +82,9 @@ class Sweep:
     """Train the winner again, with its tuning seeds, and compare digests; search nothing."""
 
     def __call__(self, console: Console) -> int:
-        from agents.config.files import load_config
-        from agents.results.pictures import require_matplotlib
-        from agents.sweep.study import Study, require_optuna
+        from targetnet.agents.config.files import load_config
+        from targetnet.agents.results.pictures import require_matplotlib
+        from targetnet.agents.sweep.study import Study, require_optuna
 
         self._require_numbers()
         require_optuna()
@@ -130,7 +130,7 @@ class Sweep:
         require_page(self.page)
 
     def _directory(self) -> Path:
-        from agents.config.files import config_name
+        from targetnet.agents.config.files import config_name
 
         return self.dir or SWEEPS / config_name(self.config)
 
@@ -140,7 +140,7 @@ class Sweep:
         Raises:
           RlCoreError: an argument cannot be used, or the directory holds another sweep.
         """
-        from agents.sweep.plan import Plan, read_plan
+        from targetnet.agents.sweep.plan import Plan, read_plan
 
         before = read_plan(directory / _PLAN) if (directory / _PLAN).exists() else None
         over = [*chain(*self.over)]
@@ -170,7 +170,7 @@ class Sweep:
     # The search, and what comes after it.
 
     def _search(self, plan: Plan, study: Study, directory: Path, work: _Work) -> Ended:
-        from agents.sweep.trials import Trials
+        from targetnet.agents.sweep.trials import Trials
 
         most = plan.most_trials()
         wanted = -(-self.trials // plan.together) * plan.together
@@ -185,7 +185,7 @@ class Sweep:
         return ended
 
     def _fresh(self, plan: Plan, study: Study, directory: Path) -> Fresh:
-        from agents.sweep.fresh import Fresh
+        from targetnet.agents.sweep.fresh import Fresh
 
         seeds = range(self.first_fresh_seed, self.first_fresh_seed + self.fresh_seeds)
         together = plan.together * plan.seeds  # as many runs of a process as in the search
@@ -194,15 +194,15 @@ class Sweep:
     def _verified(
         self, plan: Plan, study: Study, directory: Path, place: Place, console: Console
     ) -> Ended:
-        from agents.sweep.verify import verify
+        from targetnet.agents.sweep.verify import verify
 
         return verify(plan, study, directory, console, partial(say, console), place)
 
     def _write(
         self, plan: Plan, study: Study, fresh: Fresh, directory: Path, console: Console
     ) -> None:
-        from agents.sweep.fresh import WINNER
-        from agents.sweep.page import write_page
+        from targetnet.agents.sweep.fresh import WINNER
+        from targetnet.agents.sweep.page import write_page
 
         page = self.page or directory / "sweep.md"
         with console.status("statistics and pictures"):
@@ -253,7 +253,7 @@ def _held(directory: Path, plan: Plan) -> Iterator[None]:
     Raises:
       RunDirError: another process holds it, or it cannot be written, or holds something else.
     """
-    from agents.saved.directory import write_file
+    from targetnet.agents.saved.directory import write_file
 
     path = directory / _PLAN
     with writing(directory):

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from agents.config.files import dump_config
-from agents.results.jobs import Job
-from agents.results.seeds import ConfigSeeds
-from agents.results.table import Summary, summarize
-from agents.saved.directory import write_file
-from agents.sweep.plan import Plan
+from targetnet.agents.config.files import dump_config
+from targetnet.agents.results.jobs import Job
+from targetnet.agents.results.seeds import ConfigSeeds
+from targetnet.agents.results.table import Summary, summarize
+from targetnet.agents.saved.directory import write_file
+from targetnet.agents.sweep.plan import Plan
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

@@ -8,24 +8,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.cluster.portable import Portable
-from agents.config.files import dump_config
-from agents.config.members import names_for, population_text
-from agents.results.jobs_display import Progressed
-from agents.results.seeds import TRAIN, env_steps_of_all, portable
-from agents.saved.directory import write_file
-from agents.sweep.plan import Plan
-from agents.sweep.trial import Trial
-from rl_core.control.client import NotRunning, RunClient
-from rl_core.control.commands import do_command
-from rl_core.control.files import ControlFiles, is_alive
-from rl_core.control.population import is_population
-from rl_core.errors import ConfigError, RunDirError
+from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.config.files import dump_config
+from targetnet.agents.config.members import names_for, population_text
+from targetnet.agents.results.jobs_display import Progressed
+from targetnet.agents.results.seeds import TRAIN, env_steps_of_all, portable
+from targetnet.agents.saved.directory import write_file
+from targetnet.agents.sweep.plan import Plan
+from targetnet.agents.sweep.trial import Trial
+from targetnet.rl_core.control.client import NotRunning, RunClient
+from targetnet.rl_core.control.commands import do_command
+from targetnet.rl_core.control.files import ControlFiles, is_alive
+from targetnet.rl_core.control.population import is_population
+from targetnet.rl_core.errors import ConfigError, RunDirError
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-    from agents.config.model import DqnConfig
+    from targetnet.agents.config.model import DqnConfig
 
 _SAVING_SECONDS = 60.0
 _LOOK_SECONDS = 0.1

@@ -13,9 +13,9 @@ from typing import Any, cast
 
 from optuna.storages.journal import JournalFileBackend
 
-from rl_core.errors import RunDirError, reason_of
-from rl_core.regular_file import open_regular, writing
-from rl_core.seal import sealed_line, unsealed_line
+from targetnet.rl_core.errors import RunDirError, reason_of
+from targetnet.rl_core.regular_file import open_regular, writing
+from targetnet.rl_core.seal import sealed_line, unsealed_line
 
 
 class Journal(JournalFileBackend):

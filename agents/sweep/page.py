@@ -8,15 +8,15 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from agents.results.markdown import estimate_cells, folded, markdown_table
-from agents.results.statistics import RESAMPLES
-from agents.results.table import versions
-from agents.sweep.fresh import WINNER, Retrained
-from agents.sweep.pictures import draw
-from agents.sweep.plan import Plan
-from agents.sweep.space import Axis, Range
-from agents.sweep.study import Study
-from rl_core.control.files import write_whole
+from targetnet.agents.results.markdown import estimate_cells, folded, markdown_table
+from targetnet.agents.results.statistics import RESAMPLES
+from targetnet.agents.results.table import versions
+from targetnet.agents.sweep.fresh import WINNER, Retrained
+from targetnet.agents.sweep.pictures import draw
+from targetnet.agents.sweep.plan import Plan
+from targetnet.agents.sweep.space import Axis, Range
+from targetnet.agents.sweep.study import Study
+from targetnet.rl_core.control.files import write_whole
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agents.sweep.fresh import Retrained
-from agents.sweep.plan import Plan
-from agents.sweep.space import Range
+from targetnet.agents.sweep.fresh import Retrained
+from targetnet.agents.sweep.plan import Plan
+from targetnet.agents.sweep.space import Range
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,17 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import tomli_w
 from pydantic import Field
 
-from agents.config.files import read_sealed
-from agents.config.live_values import live_knobs
-from agents.config.model import DqnConfig
-from agents.config.settings import Settings, parse
-from agents.results.seeds import FIRST_FRESH_SEED
-from agents.sweep.space import Param, Range, Space
-from rl_core.errors import ConfigError, RunDirError, shown
-from rl_core.seal import sealed_text
+from targetnet.agents.config.files import read_sealed, stored_text
+from targetnet.agents.config.live_values import live_knobs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.settings import Settings, parse
+from targetnet.agents.results.seeds import FIRST_FRESH_SEED
+from targetnet.agents.sweep.space import Param, Range, Space
+from targetnet.rl_core.errors import ConfigError, RunDirError, shown
 
 
 class Plan(Settings):
@@ -100,7 +98,7 @@ class Plan(Settings):
 
     def text(self) -> str:
         """Returns the text of a file that `read_plan` reads back."""
-        return sealed_text(tomli_w.dumps(self.model_dump()))
+        return stored_text(self.model_dump())
 
     def differences(self, other: Plan) -> Iterator[str]:
         """Yields what another plan of the same directory has differently, in words."""

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.config.files import MAY_CHANGE, change_value, config_of, load_toml
-from agents.config.live_values import live_knobs
-from agents.config.model import DqnConfig
-from rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
+from targetnet.agents.config.files import MAY_CHANGE, change_value, config_of, load_toml
+from targetnet.agents.config.live_values import live_knobs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
 
 # What Optuna stores of a value: a number, a truth value or a text.
 Param = bool | int | float | str

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agents.sweep.plan import Plan
-from agents.sweep.space import Axis, Range
-from rl_core.errors import RunDirError
-from rl_core.extras import require_package
+from targetnet.agents.sweep.plan import Plan
+from targetnet.agents.sweep.space import Axis, Range
+from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.extras import require_package
 
 if TYPE_CHECKING:
     import optuna
@@ -52,7 +52,7 @@ class Study:
         optuna = _optuna()
         from optuna.storages import JournalStorage
 
-        from agents.sweep.journal import Journal
+        from targetnet.agents.sweep.journal import Journal
 
         self._plan = plan
         self._axes = {name: _distribution(axis) for name, axis in plan.space.axes.items()}

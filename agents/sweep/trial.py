@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agents.results.curves import read_curves
-from agents.results.scores import EVALUATION, read_result
-from agents.saved.directory import EVENTS, RESULT, RunDir, RunResult
-from agents.saved.machines import processor_of
-from rl_core.control.files import ControlFiles, is_alive
+from targetnet.agents.results.curves import read_curves
+from targetnet.agents.results.scores import EVALUATION, read_result
+from targetnet.agents.saved.directory import EVENTS, RESULT, RunDir, RunResult
+from targetnet.agents.saved.machines import processor_of
+from targetnet.rl_core.control.files import ControlFiles, is_alive
 
 
 @dataclass

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from agents.results.jobs import Job
-from agents.sweep.groups import Group, make_group
-from agents.sweep.plan import Plan
-from agents.sweep.study import Study
-from agents.sweep.trial import Trial
-from rl_core.errors import RlCoreError
+from targetnet.agents.results.jobs import Job
+from targetnet.agents.sweep.groups import Group, make_group
+from targetnet.agents.sweep.plan import Plan
+from targetnet.agents.sweep.study import Study
+from targetnet.agents.sweep.trial import Trial
+from targetnet.rl_core.errors import RlCoreError
 
 _TRIES = 3  # that a process is killed, by a system without memory for instance
 _HOPELESS = 3  # trials from the first on that fail: then all would

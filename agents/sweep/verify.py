@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.results.again import Before, train_again
-from agents.results.jobs import Ended
-from agents.results.places import Place
-from agents.sweep.plan import Plan
-from agents.sweep.study import Study
-from rl_core.errors import RlCoreError
+from targetnet.agents.results.again import Before, train_again
+from targetnet.agents.results.jobs import Ended
+from targetnet.agents.results.places import Place
+from targetnet.agents.sweep.plan import Plan
+from targetnet.agents.sweep.study import Study
+from targetnet.rl_core.errors import RlCoreError
 
 if TYPE_CHECKING:
     from rich.console import Console

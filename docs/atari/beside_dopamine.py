@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from agents.results.markdown import markdown_table
+from targetnet.agents.results.markdown import markdown_table
 
 HERE = Path(__file__).parent
 FRAMES = 4  # of an env step

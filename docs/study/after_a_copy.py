@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.compare.kept import load_kept
-from agents.compare.plan import load_plan
-from agents.config.members import read_members
-from agents.results.curves import read_curves
-from agents.results.markdown import markdown_table
-from agents.saved.directory import RunDir
-from rl_core.control.population import POPULATION
+from targetnet.agents.compare.kept import load_kept
+from targetnet.agents.compare.plan import load_plan
+from targetnet.agents.config.members import read_members
+from targetnet.agents.results.curves import read_curves
+from targetnet.agents.results.markdown import markdown_table
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.control.population import POPULATION
 
 HERE = Path(__file__).parent
 ENVS = "CartPole", "Acrobot", "Catch", "Breakout"

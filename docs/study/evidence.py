@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
-from agents.compare.areas import area, final, quarter, second_half
-from agents.compare.kept import load_kept
-from agents.compare.plan import Arm, load_plan
-from agents.compare.scores import Scores
-from agents.results.differences import paired
-from agents.results.markdown import markdown_table
+from targetnet.agents.compare.areas import area, final, quarter, second_half
+from targetnet.agents.compare.kept import load_kept
+from targetnet.agents.compare.plan import Arm, load_plan
+from targetnet.agents.compare.scores import Scores
+from targetnet.agents.results.differences import paired
+from targetnet.agents.results.markdown import markdown_table
 
 QUARTERS = "first quarter", "second", "third", "last"
 # 1 or -1 at the end of an episode, or at each step. Of other envs no start value can be told.

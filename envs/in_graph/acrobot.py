@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from envs.in_graph.interface import InGraphEnv, Moved, float32_columns
-from envs.in_graph.trigonometry import cos_sin
+from targetnet.envs.in_graph.interface import InGraphEnv, Moved, float32_columns
+from targetnet.envs.in_graph.trigonometry import cos_sin
 
 GRAVITY = 9.8
 SECONDS = 0.2  # between two steps

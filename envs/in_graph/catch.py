@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from envs.in_graph.interface import InGraphEnv, Moved
+from targetnet.envs.in_graph.interface import InGraphEnv, Moved
 
 ROWS, COLUMNS = 10, 5
 

@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from envs.in_graph.interface import InGraphEnv
-from envs.in_graph.table import make_rules
-from envs.minatar import CELL, PALETTE
-from rl_core.graph.engine import Engine
-from rl_core.random import Draws
+from targetnet.envs.in_graph.interface import InGraphEnv
+from targetnet.envs.in_graph.table import make_rules
+from targetnet.envs.minatar import CELL, PALETTE
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.random import Draws
 
 
 class InGraphGymEnv(gym.Env[Any, Any]):

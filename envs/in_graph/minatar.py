@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from envs.in_graph.interface import InGraphEnv
-from envs.minatar import MAX_EPISODE_STEPS
+from targetnet.envs.in_graph.interface import InGraphEnv
+from targetnet.envs.minatar import MAX_EPISODE_STEPS
 
 SIDE = 10  # rows, and columns
 LANES = 8  # rows 1 .. 8, in which objects cross the board from one side to the other
@@ -17,9 +17,9 @@ class MinAtarGame(InGraphEnv):
     """One of the five games of MinAtar, Young & Tian (2019), https://arxiv.org/abs/1903.03176.
 
     The rules are those of the package MinAtar 1.0.15, with its order of events in a step, and equal
-    MinAtar/<game>-v1 of envs.minatar: only the actions with an effect in the game, difficulty
-    ramping, and sticky actions. If the first draw of a step is below 0.1, the previous action is
-    repeated; before the first action of an episode, the previous action is "do nothing".
+    MinAtar/<game>-v1 of targetnet.envs.minatar: only the actions with an effect in the game,
+    difficulty ramping, and sticky actions. If the first draw of a step is below 0.1, the previous
+    action is repeated; before the first action of an episode, the previous action is "do nothing".
 
     Observations are planes [10, 10, C]: row, column and kind of object, in the package's order.
     """

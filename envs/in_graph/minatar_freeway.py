@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from envs.in_graph.interface import Moved
-from envs.in_graph.minatar import (
+from targetnet.envs.in_graph.interface import Moved
+from targetnet.envs.in_graph.minatar import (
     LANES,
     SIDE,
     MinAtarGame,

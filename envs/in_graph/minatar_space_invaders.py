@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from envs.in_graph.interface import Moved
-from envs.in_graph.minatar import (
+from targetnet.envs.in_graph.interface import Moved
+from targetnet.envs.in_graph.minatar import (
     SIDE,
     MinAtarGame,
     cell,

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from envs.in_graph.interface import InGraphEnv, Moved, float32_columns
-from envs.in_graph.trigonometry import cos_sin
+from targetnet.envs.in_graph.interface import InGraphEnv, Moved, float32_columns
+from targetnet.envs.in_graph.trigonometry import cos_sin
 
 FORCE = 0.001
 GRAVITY = 0.0025

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from envs.actions import ActionForm
-from envs.in_graph.interface import InGraphEnv
-from envs.spaces import Spaces
-from envs.stacks import stacked
-from envs.unstepped import UnsteppedEnvs
+from targetnet.envs.actions import ActionForm
+from targetnet.envs.in_graph.interface import InGraphEnv
+from targetnet.envs.spaces import Spaces
+from targetnet.envs.stacks import stacked
+from targetnet.envs.unstepped import UnsteppedEnvs
 
 
 class ResidentEnvs(UnsteppedEnvs):

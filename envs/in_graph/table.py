@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gymnasium.envs.registration import EnvSpec
 
-from envs.minatar import MAX_EPISODE_STEPS
-from rl_core.errors import EnvError, did_you_mean, shown
+from targetnet.envs.minatar import MAX_EPISODE_STEPS
+from targetnet.rl_core.errors import EnvError, did_you_mean, shown
 
 if TYPE_CHECKING:
-    from envs.in_graph.interface import InGraphEnv
+    from targetnet.envs.in_graph.interface import InGraphEnv
 
 
 class TableEntry(NamedTuple):
@@ -24,13 +24,15 @@ class TableEntry(NamedTuple):
 
 
 RULES = {
-    "InGraph/CartPole-v1": TableEntry("envs.in_graph.cartpole:CartPole", 500),
-    "InGraph/MountainCar-v0": TableEntry("envs.in_graph.mountain_car:MountainCar", 200),
-    "InGraph/Acrobot-v1": TableEntry("envs.in_graph.acrobot:Acrobot", 500),
-    "InGraph/Catch-v0": TableEntry("envs.in_graph.catch:Catch", None),  # always ends after 9 steps
+    "InGraph/CartPole-v1": TableEntry("targetnet.envs.in_graph.cartpole:CartPole", 500),
+    "InGraph/MountainCar-v0": TableEntry("targetnet.envs.in_graph.mountain_car:MountainCar", 200),
+    "InGraph/Acrobot-v1": TableEntry("targetnet.envs.in_graph.acrobot:Acrobot", 500),
+    "InGraph/Catch-v0": TableEntry(
+        "targetnet.envs.in_graph.catch:Catch", None
+    ),  # always ends after 9 steps
     **{
         f"InGraph/MinAtar-{name}-v1": TableEntry(
-            f"envs.in_graph.{module}:{name}", MAX_EPISODE_STEPS
+            f"targetnet.envs.in_graph.{module}:{name}", MAX_EPISODE_STEPS
         )
         for name, module in (
             ("Asterix", "minatar_asterix"),
@@ -46,7 +48,7 @@ RULES = {
 SPECS = {
     env_id: EnvSpec(
         env_id,
-        entry_point="envs.in_graph.gymnasium_env:InGraphGymEnv",
+        entry_point="targetnet.envs.in_graph.gymnasium_env:InGraphGymEnv",
         max_episode_steps=entry.max_episode_steps,
         kwargs={"rules": env_id},
     )

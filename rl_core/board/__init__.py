@@ -6,7 +6,7 @@
     read_events.py  reads scalars back
     tags.py       the table of tags, with unit and meaning
     hparams_tab.py  the order of columns in the HParams tab of the launcher
-    launcher.py   quick start of TensorBoard for a run directory; `python -m rl_core.board`
+    launcher.py   quick start of TensorBoard for a run, `python -m targetnet.rl_core.board`
     steer/        the Steer tab
 
 Imports: rl_core.arguments, rl_core.control, rl_core.errors, rl_core.hyperparameters,

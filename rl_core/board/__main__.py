@@ -1,4 +1,4 @@
-"""`python -m rl_core.board LOGDIR`: quick TensorBoard from a terminal or beside a run."""
+"""`python -m targetnet.rl_core.board LOGDIR`: quick TensorBoard from a terminal or beside a run."""
 
 import argparse
 import ctypes
@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from rl_core.board.launcher import DEFAULT_PORT, BoardError, serve
+from targetnet.rl_core.board.launcher import DEFAULT_PORT, BoardError, serve
 
 PR_SET_PDEATHSIG = 1
 
@@ -33,7 +33,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m rl_core.board",
+        prog="python -m targetnet.rl_core.board",
         description="TensorBoard without TensorFlow. TensorBoard gets all other arguments.",
         allow_abbrev=False,
     )

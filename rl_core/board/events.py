@@ -5,7 +5,7 @@ together: one batch takes a tenth of the time of many single conversions between
 graph. There is no flushing thread: each addition checks how long the oldest value has waited, so a
 caller that pauses must call `flush()`.
 
-`python -m rl_core.board.events` prints the docs page of all tags.
+`python -m targetnet.rl_core.board.events` prints the docs page of all tags.
 """
 
 import functools
@@ -28,10 +28,10 @@ from tensorboard.plugins.scalar import metadata as scalar_plugin
 from tensorboard.plugins.text import metadata as text_plugin
 from tensorboard.util.tensor_util import make_tensor_proto
 
-from rl_core.arguments import path_of
-from rl_core.board.records import records
-from rl_core.board.tags import TAGS, Kind, Tag, as_markdown, tag_named
-from rl_core.errors import RunDirError
+from targetnet.rl_core.arguments import path_of
+from targetnet.rl_core.board.records import records
+from targetnet.rl_core.board.tags import TAGS, Kind, Tag, as_markdown, tag_named
+from targetnet.rl_core.errors import RunDirError
 
 __all__ = ["TAGS", "EventWriter", "Tag"]
 
@@ -132,7 +132,7 @@ class EventWriter:
         self._described["text"].update(new)
 
     def add(self, event: event_pb2.Event) -> None:
-        """Adds a whole event, such as those of `rl_core.board.once`."""
+        """Adds a whole event, such as those of `targetnet.rl_core.board.once`."""
         self._add(event.ByteSize(), lambda: event)
 
     def flush(self) -> None:

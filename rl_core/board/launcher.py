@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from rl_core.errors import RlCoreError
+from targetnet.rl_core.errors import RlCoreError
 
 DEFAULT_PORT = 6006
 START_SECONDS = 20.0
@@ -104,7 +104,14 @@ def start_beside(
       BoardError: TensorBoard did not start; the message says why, and no process is left.
     """
     # -P: a package of the user's in the current directory must not come before ours.
-    command = [sys.executable, "-P", "-m", "rl_core.board", str(logdir), f"--parent={os.getpid()}"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "targetnet.rl_core.board",
+        str(logdir),
+        f"--parent={os.getpid()}",
+    ]
     command += [f"--host={host}", *([] if port is None else [f"--port={port}"]), *arguments]
     with tempfile.TemporaryFile() as stderr:
         try:
@@ -158,7 +165,7 @@ def _configured(argv: list[str]) -> Any:
     from tensorboard.plugins.base_plugin import FlagsError
     from tensorboard.plugins.hparams.hparams_plugin import HParamsPlugin
 
-    from rl_core.board.hparams_tab import ReturnsFirst
+    from targetnet.rl_core.board.hparams_tab import ReturnsFirst
 
     # Hides a note about the fast loader. The name is private: if it disappears, the note returns.
     program._DATA_SERVER_ADVISORY_MESSAGE = ""

@@ -11,7 +11,7 @@ from tensorboard.plugins.custom_scalar import metadata as layout_plugin
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.util.tensor_util import make_tensor_proto
 
-from rl_core.board.tags import tag_named
+from targetnet.rl_core.board.tags import tag_named
 
 # Charts of the Custom Scalars tab: title, tags of its curves.
 CHARTS = (

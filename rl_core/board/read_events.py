@@ -17,8 +17,8 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 from tensorboard.compat.proto import event_pb2
 
-from rl_core.board.records import checksum
-from rl_core.regular_file import open_regular
+from targetnet.rl_core.board.records import checksum
+from targetnet.rl_core.regular_file import open_regular
 
 _MOST_BYTES = 1 << 24  # of a record; the largest real one is a GIF of `targetnet play --to-board`
 _EVENTS = "events.out.tfevents.*"

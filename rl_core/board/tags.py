@@ -1,7 +1,7 @@
 """The table of all TensorBoard tags (name, unit, meaning, kind) and its docs page.
 
-rl_core.board.events refuses a tag that is not in the table, so every curve on a board has a unit
-and a description. The x axis of every tag is the env step.
+targetnet.rl_core.board.events refuses a tag that is not in the table, so every curve on a board has
+a unit and a description. The x axis of every tag is the env step.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from rl_core.errors import UnknownName, did_you_mean
+from targetnet.rl_core.errors import UnknownName, did_you_mean
 
 Kind = Literal["scalar", "histogram", "text", "image"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from rl_core.errors import RunDirError, reason_of
-from rl_core.regular_file import open_regular, writing
+from targetnet.rl_core.errors import RunDirError, reason_of
+from targetnet.rl_core.regular_file import open_regular, writing
 
 _RECORD, _SEAL = struct.Struct("<IQI"), struct.Struct("<I")
 _BYTES = _RECORD.size + _SEAL.size

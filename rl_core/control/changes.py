@@ -6,17 +6,17 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from rl_core.control.log import Entry
-from rl_core.control.recorder import LogWriter, Position
-from rl_core.control.timetable import (
+from targetnet.rl_core.control.log import Entry
+from targetnet.rl_core.control.recorder import LogWriter, Position
+from targetnet.rl_core.control.timetable import (
     CONTROLLER,
     REPEATED_ACTIONS,
     SCHEDULE,
     Decision,
     Timetable,
 )
-from rl_core.errors import RlCoreError
-from rl_core.hyperparameters import Hyperparameters, plain
+from targetnet.rl_core.errors import RlCoreError
+from targetnet.rl_core.hyperparameters import Hyperparameters, plain
 
 
 class Refused(RlCoreError, ValueError):

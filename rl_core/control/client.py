@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rl_core.arguments import path_of, require_a
-from rl_core.control.commands import Command, Who, do_command, set_command
-from rl_core.control.files import ControlFiles, is_alive, submit
-from rl_core.control.log import Entry, LogTail
-from rl_core.control.state import LIVE, read_state
-from rl_core.errors import RlCoreError, RunDirError, in_one_line
+from targetnet.rl_core.arguments import path_of, require_a
+from targetnet.rl_core.control.commands import Command, Who, do_command, set_command
+from targetnet.rl_core.control.files import ControlFiles, is_alive, submit
+from targetnet.rl_core.control.log import Entry, LogTail
+from targetnet.rl_core.control.state import LIVE, read_state
+from targetnet.rl_core.errors import RlCoreError, RunDirError, in_one_line
 
 _LOOK_SECONDS = 0.01
 _GRACE_SECONDS = 0.5

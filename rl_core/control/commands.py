@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from rl_core.control.weight_actions import WEIGHT_ACTIONS, words_of
-from rl_core.errors import BoundsError, RlCoreError, did_you_mean, in_one_line, shown
+from targetnet.rl_core.control.weight_actions import WEIGHT_ACTIONS, words_of
+from targetnet.rl_core.errors import BoundsError, RlCoreError, did_you_mean, in_one_line, shown
 
 Action = Literal[
     "sync", "snapshot", "rewind", "reset", "perturb", "recycle", "checkpoint", "evaluate", "pause",
@@ -80,7 +80,7 @@ class DoCommand(_Command):
 
     Attributes:
       value: number of snapshots for `rewind`; for an action on the weights what
-        `rl_core.control.weight_actions` parses; None for all others.
+        `targetnet.rl_core.control.weight_actions` parses; None for all others.
     """
 
     do: Action

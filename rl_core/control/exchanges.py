@@ -15,14 +15,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from rl_core.control.files import clear_unfinished, write_whole
-from rl_core.control.log import Entry
-from rl_core.control.population import MEMBER
-from rl_core.control.timetable import PBT
-from rl_core.errors import RunDirError, in_one_line, reason_of
-from rl_core.regular_file import read_regular, sync_directory, writing
-from rl_core.seal import sealed_json, unsealed_json
-from rl_core.validation import first_error
+from targetnet.rl_core.control.files import clear_unfinished, write_whole
+from targetnet.rl_core.control.log import Entry
+from targetnet.rl_core.control.population import MEMBER
+from targetnet.rl_core.control.timetable import PBT
+from targetnet.rl_core.errors import RunDirError, in_one_line, reason_of
+from targetnet.rl_core.regular_file import read_regular, sync_directory, writing
+from targetnet.rl_core.seal import sealed_json, unsealed_json
+from targetnet.rl_core.validation import first_error
 
 _DIRECTORY = "exchanges"
 _MOST_BYTES = 1 << 22  # of one exchange; a member takes about 400

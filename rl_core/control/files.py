@@ -12,9 +12,9 @@ import stat
 import time
 from pathlib import Path
 
-from rl_core.control.commands import Command, dump
-from rl_core.errors import RunDirError, in_one_line, reason_of
-from rl_core.regular_file import open_regular, writing
+from targetnet.rl_core.control.commands import Command, dump
+from targetnet.rl_core.errors import RunDirError, in_one_line, reason_of
+from targetnet.rl_core.regular_file import open_regular, writing
 
 _UNFINISHED = re.compile(r"\..+\.\d+\.tmp")
 _instant, _sent_in_it = 0, 0

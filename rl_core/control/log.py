@@ -22,12 +22,12 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from rl_core.control.commands import require_shallow
-from rl_core.control.weight_actions import WEIGHT_ACTIONS
-from rl_core.errors import RunDirError, reason_of
-from rl_core.hyperparameters import as_text
-from rl_core.regular_file import open_regular, writing
-from rl_core.seal import sealed_line, unsealed_line
+from targetnet.rl_core.control.commands import require_shallow
+from targetnet.rl_core.control.weight_actions import WEIGHT_ACTIONS
+from targetnet.rl_core.errors import RunDirError, reason_of
+from targetnet.rl_core.hyperparameters import as_text
+from targetnet.rl_core.regular_file import open_regular, writing
+from targetnet.rl_core.seal import sealed_line, unsealed_line
 
 _BLOCK = 1 << 16  # bytes per read when the file is read backwards from its end
 _Moment = Annotated[float, Field(ge=0, le=1e11)]  # seconds that a calendar can show

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from rl_core.control.client import Asked, NotRunning, RunClient
-from rl_core.control.commands import Command
-from rl_core.errors import RunDirError
+from targetnet.rl_core.control.client import Asked, NotRunning, RunClient
+from targetnet.rl_core.control.commands import Command
+from targetnet.rl_core.errors import RunDirError
 
 
 class AskedOfMany(NamedTuple):

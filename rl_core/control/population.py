@@ -2,7 +2,7 @@
 
     runs/cartpole-1/population.toml
     runs/cartpole-1/m00/config.toml ...
-    runs/cartpole-1/exchanges/0001.json ...   see rl_core.control.exchanges
+    runs/cartpole-1/exchanges/0001.json ...   see targetnet.rl_core.control.exchanges
     runs/cartpole-1/change.json               while a resume changes its members
 
 `population.toml` is written before any member's config, and after the weights that members begin

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from rl_core.control.inbox import Inbox, Letter
-from rl_core.control.log import ControlLog, Entry
-from rl_core.control.retry import Retried
+from targetnet.rl_core.control.inbox import Inbox, Letter
+from targetnet.rl_core.control.log import ControlLog, Entry
+from targetnet.rl_core.control.retry import Retried
 
 
 class Position(NamedTuple):

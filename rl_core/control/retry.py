@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from rl_core.errors import RunDirError
+from targetnet.rl_core.errors import RunDirError
 
 
 class Retried:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import Entry, read_log
-from rl_core.errors import RunDirError, reason_of
-from rl_core.regular_file import open_regular, read_regular
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import Entry, read_log
+from targetnet.rl_core.errors import RunDirError, reason_of
+from targetnet.rl_core.regular_file import open_regular, read_regular
 
 NOTE_OF_NEW = b"0"  # the content of `control/moved` for a run that begins: all its orders hold
 _ORDERS = ("pause", "resume", "stop")

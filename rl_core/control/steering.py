@@ -7,16 +7,16 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from rl_core.control.changes import Changes, Steered
-from rl_core.control.commands import ACTIONS, set_command
-from rl_core.control.files import ControlFiles, RunLock, clear_leftovers, submit
-from rl_core.control.inbox import Inbox, Letter
-from rl_core.control.log import ControlLog, Entry
-from rl_core.control.recorder import LogWriter
-from rl_core.control.retry import Retried
-from rl_core.control.state import RunStatus, StatePublisher
-from rl_core.control.timetable import Decision, Planned, Timetable
-from rl_core.hyperparameters import Hyperparameters, plain
+from targetnet.rl_core.control.changes import Changes, Steered
+from targetnet.rl_core.control.commands import ACTIONS, set_command
+from targetnet.rl_core.control.files import ControlFiles, RunLock, clear_leftovers, submit
+from targetnet.rl_core.control.inbox import Inbox, Letter
+from targetnet.rl_core.control.log import ControlLog, Entry
+from targetnet.rl_core.control.recorder import LogWriter
+from targetnet.rl_core.control.retry import Retried
+from targetnet.rl_core.control.state import RunStatus, StatePublisher
+from targetnet.rl_core.control.timetable import Decision, Planned, Timetable
+from targetnet.rl_core.hyperparameters import Hyperparameters, plain
 
 _now = time.monotonic
 # A poll finds nothing of itself in the caches: each 0.02 s it was a third and more of what a whole

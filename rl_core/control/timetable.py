@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
-from rl_core.control.log import Entry
-from rl_core.control.weight_actions import WEIGHT_ACTIONS
-from rl_core.hyperparameters import Hyperparameters
-from rl_core.schedules import next_multiple
+from targetnet.rl_core.control.log import Entry
+from targetnet.rl_core.control.weight_actions import WEIGHT_ACTIONS
+from targetnet.rl_core.hyperparameters import Hyperparameters
+from targetnet.rl_core.schedules import next_multiple
 
 SCHEDULE = "schedule"  # who makes the changes that the config plans
 CONTROLLER = "controller"  # who makes the changes of a controller

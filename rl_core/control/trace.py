@@ -14,8 +14,8 @@ from zlib import crc32
 
 import numpy as np
 
-from rl_core.errors import RunDirError, reason_of
-from rl_core.regular_file import open_regular, writing
+from targetnet.rl_core.errors import RunDirError, reason_of
+from targetnet.rl_core.regular_file import open_regular, writing
 
 _BYTES = 4  # per checksum
 _ODD = 2_654_435_761  # odd factors: if exactly one word differs, the sum differs

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from rl_core.errors import BoundsError, shown
+from targetnet.rl_core.errors import BoundsError, shown
 
 WEIGHT_ACTIONS = ("reset", "perturb", "recycle")
 ALL_BLOCKS = "all"

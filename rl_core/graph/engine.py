@@ -20,11 +20,11 @@ import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 from tensorflow.core.protobuf import config_pb2
 
-from rl_core.errors import BoundsError, RlCoreError
-from rl_core.graph.feeds import explain_feeds, feed_check
-from rl_core.graph.saver import SavedVariables, Saver
-from rl_core.lazy import ONEDNN_VARIABLE, XLA_FLAGS
-from rl_core.memory import give_back_memory
+from targetnet.rl_core.errors import BoundsError, RlCoreError
+from targetnet.rl_core.graph.feeds import explain_feeds, feed_check
+from targetnet.rl_core.graph.saver import SavedVariables, Saver
+from targetnet.rl_core.lazy import ONEDNN_VARIABLE, XLA_FLAGS
+from targetnet.rl_core.memory import give_back_memory
 
 try:
     from tensorflow.python.eager import context as _eager_context

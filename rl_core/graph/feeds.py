@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import FeedError
+from targetnet.rl_core.errors import FeedError
 
 _KIND = operator.attrgetter("shape", "dtype")
 # Of one call that are remembered as good: a batch may come in many sizes.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import RlCoreError
+from targetnet.rl_core.errors import RlCoreError
 
 LARGEST_RATE = 1e18
 _NOT_FINITE = "an update was not made: its loss or gradient norm is not finite"

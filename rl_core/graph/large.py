@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.scopes import MemberSlots, current_root
+from targetnet.rl_core.graph.scopes import MemberSlots, current_root
 
 
 class MemberSlice:

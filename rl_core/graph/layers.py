@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.arguments import require_whole
-from rl_core.errors import BoundsError, ScopeMismatch, ShapeError, shown
-from rl_core.graph.scopes import current_root
-from rl_core.graph.xla import add_bias, convolve, product
-from rl_core.random import Draws
+from targetnet.rl_core.arguments import require_whole
+from targetnet.rl_core.errors import BoundsError, ScopeMismatch, ShapeError, shown
+from targetnet.rl_core.graph.scopes import current_root
+from targetnet.rl_core.graph.xla import add_bias, convolve, product
+from targetnet.rl_core.random import Draws
 
 
 class Layer(NamedTuple):

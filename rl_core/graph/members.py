@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.engine import Call, Engine
-from rl_core.graph.scopes import MemberSlots, Root
-from rl_core.graph.stand_ins import StandIns, Used
+from targetnet.rl_core.graph.engine import Call, Engine
+from targetnet.rl_core.graph.scopes import MemberSlots, Root
+from targetnet.rl_core.graph.stand_ins import StandIns, Used
 
 T = TypeVar("T")
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.arguments import require_whole
-from rl_core.errors import BoundsError, shown
-from rl_core.graph.engine import Engine
-from rl_core.graph.scopes import stop_gradient_getter, variables_in
-from rl_core.graph.sync import copy_vars
+from targetnet.rl_core.arguments import require_whole
+from targetnet.rl_core.errors import BoundsError, shown
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.scopes import stop_gradient_getter, variables_in
+from targetnet.rl_core.graph.sync import copy_vars
 
 
 class PastStates:

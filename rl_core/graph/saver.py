@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.arguments import path_of
-from rl_core.errors import (
+from targetnet.rl_core.arguments import path_of
+from targetnet.rl_core.errors import (
     ArgumentError,
     RlCoreError,
     ScopeMismatch,
@@ -27,11 +27,11 @@ from rl_core.errors import (
     reason_of,
     shown,
 )
-from rl_core.graph.weights import require_same_kinds
-from rl_core.regular_file import open_regular
+from targetnet.rl_core.graph.weights import require_same_kinds
+from targetnet.rl_core.regular_file import open_regular
 
 if TYPE_CHECKING:
-    from rl_core.graph.engine import Engine
+    from targetnet.rl_core.graph.engine import Engine
 
 # As the `var_list` of `tf.train.Saver`.
 SavedVariables = Mapping[str, tf.Variable] | Iterable[tf.Variable] | None

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.arguments import require_whole
-from rl_core.graph.engine import Engine
-from rl_core.graph.large import LargeVariable, large_variable, rows_in
+from targetnet.rl_core.arguments import require_whole
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.large import LargeVariable, large_variable, rows_in
 
 
 class Snapshots:

@@ -1,7 +1,7 @@
 """Tensors that stand in for variables while something is built.
 
 What reads and assigns variables can so be built once more, on values that are kept elsewhere: those
-of one of several agents, in a row of a matrix (`rl_core.graph.members`).
+of one of several agents, in a row of a matrix (`targetnet.rl_core.graph.members`).
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import BoundsError, ScopeMismatch
-from rl_core.graph.finite import where
-from rl_core.graph.scopes import variables_in
+from targetnet.rl_core.errors import BoundsError, ScopeMismatch
+from targetnet.rl_core.graph.finite import where
+from targetnet.rl_core.graph.scopes import variables_in
 
 
 def copy_vars(

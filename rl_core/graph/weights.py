@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import ScopeMismatch
-from rl_core.graph.scopes import variables_in
-from rl_core.graph.sync import paired_variables
+from targetnet.rl_core.errors import ScopeMismatch
+from targetnet.rl_core.graph.scopes import variables_in
+from targetnet.rl_core.graph.sync import paired_variables
 
 if TYPE_CHECKING:
-    from rl_core.graph.engine import Engine
+    from targetnet.rl_core.graph.engine import Engine
 
 
 class VariableValues:

@@ -19,7 +19,7 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.stand_ins import standing_in
+from targetnet.rl_core.graph.stand_ins import standing_in
 
 _COMPILED = contextvars.ContextVar("compiled", default=False)
 # Measured with batches of 64 and layers of 64. Up to _FEW_COLUMNS columns, one product with a

@@ -10,8 +10,8 @@ import numbers
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import BoundsError, shown
-from rl_core.losses.td import TdLoss, at_action, at_best, require_shapes
+from targetnet.rl_core.errors import BoundsError, shown
+from targetnet.rl_core.losses.td import TdLoss, at_action, at_best, require_shapes
 
 
 def support(v_min: float, v_max: float, atoms: int) -> np.ndarray:

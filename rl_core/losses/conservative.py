@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.losses.masking import legal_only
-from rl_core.losses.td import at_action, require_shapes
+from targetnet.rl_core.losses.masking import legal_only
+from targetnet.rl_core.losses.td import at_action, require_shapes
 
 
 def conservative_penalty(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.losses.td import TdLoss, at_action, require_shapes
+from targetnet.rl_core.losses.td import TdLoss, at_action, require_shapes
 
 
 def gaussian_histogram(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.losses.td import require_shapes
+from targetnet.rl_core.losses.td import require_shapes
 
 
 def legal_only(q: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.losses.masking import legal_only
-from rl_core.losses.quantile import quantile_one_step
-from rl_core.losses.td import TdLoss, one_step, require_shapes
+from targetnet.rl_core.losses.masking import legal_only
+from targetnet.rl_core.losses.quantile import quantile_one_step
+from targetnet.rl_core.losses.td import TdLoss, one_step, require_shapes
 
 
 def log_policy(

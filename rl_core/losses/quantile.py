@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.losses.td import TdLoss, at_action, at_best, huber, require_shapes
+from targetnet.rl_core.losses.td import TdLoss, at_action, at_best, huber, require_shapes
 
 
 def quantile_midpoints(n: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.losses.td import require_shapes
+from targetnet.rl_core.losses.td import require_shapes
 
 
 def lambda_returns(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import ShapeError
+from targetnet.rl_core.errors import ShapeError
 
 
 class TdLoss(NamedTuple):

@@ -14,7 +14,7 @@ Imports: rl_core.branches, rl_core.errors, rl_core.graph, rl_core.losses, rl_cor
 rl_core.random.
 """
 
-from rl_core.networks.heads import (
+from targetnet.rl_core.networks.heads import (
     COSINES,
     Streams,
     categorical_head,
@@ -22,7 +22,7 @@ from rl_core.networks.heads import (
     q_head,
     quantile_head,
 )
-from rl_core.networks.network import (
+from targetnet.rl_core.networks.network import (
     ONE_ARRAY,
     PLAIN,
     STATELESS,
@@ -37,8 +37,8 @@ from rl_core.networks.network import (
     scaled_bytes,
     unpacked,
 )
-from rl_core.networks.recurrent import RECURRENT, Recurrent
-from rl_core.networks.torsos import (
+from targetnet.rl_core.networks.recurrent import RECURRENT, Recurrent
+from targetnet.rl_core.networks.torsos import (
     IMPALA,
     MINATAR,
     NATURE,

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.branches import centred
-from rl_core.graph.layers import dense, noisy_dense
-from rl_core.losses.quantile import quantile_midpoints
-from rl_core.networks.network import Head, Values
-from rl_core.random import Draws
+from targetnet.rl_core.branches import centred
+from targetnet.rl_core.graph.layers import dense, noisy_dense
+from targetnet.rl_core.losses.quantile import quantile_midpoints
+from targetnet.rl_core.networks.network import Head, Values
+from targetnet.rl_core.random import Draws
 
 COSINES = 64  # in the embedding of a fraction
 

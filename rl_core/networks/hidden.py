@@ -1,8 +1,8 @@
 """Hidden layers of rectified units in a network that was built: what feeds a unit, what it feeds.
 
 Nothing is added to the graph. A layer is found if it is sure which weights are a unit's own: built
-by rl_core.graph.layers, perhaps normalised, then rectified, and read by nothing but other such
-layers, perhaps flattened or multiplied elementwise on the way.
+by targetnet.rl_core.graph.layers, perhaps normalised, then rectified, and read by nothing but other
+such layers, perhaps flattened or multiplied elementwise on the way.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.layers import Layer
+from targetnet.rl_core.graph.layers import Layer
 
 _PRODUCTS = ("Mul", "RealDiv")
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.packed import Part
-from rl_core.random import Draws
+from targetnet.rl_core.packed import Part
+from targetnet.rl_core.random import Draws
 
 
 class Values(NamedTuple):

@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.layers import dense
-from rl_core.graph.xla import add_bias, product
+from targetnet.rl_core.graph.layers import dense
+from targetnet.rl_core.graph.xla import add_bias, product
 
 
 class Recurrent(ABC):

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import ShapeError
-from rl_core.graph.layers import conv2d, dense, layer_norm
-from rl_core.networks.network import Torso
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.graph.layers import conv2d, dense, layer_norm
+from targetnet.rl_core.networks.network import Torso
 
 # Convolutions: (filters, kernel, stride).
 MINATAR = (16, 3, 1)

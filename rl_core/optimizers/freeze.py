@@ -15,19 +15,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import (
+from targetnet.rl_core.errors import (
     RlCoreError,
     ScopeMismatch,
     UnknownName,
     did_you_mean,
     in_one_line,
 )
-from rl_core.graph.engine import Engine
-from rl_core.graph.finite import checked, signs_of
-from rl_core.graph.members import Binding
-from rl_core.graph.stand_ins import read_as
-from rl_core.graph.xla import sum_of_squares
-from rl_core.optimizers.freeze_schedule import NONE_EXEMPT, Exempt
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.finite import checked, signs_of
+from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.stand_ins import read_as
+from targetnet.rl_core.graph.xla import sum_of_squares
+from targetnet.rl_core.optimizers.freeze_schedule import NONE_EXEMPT, Exempt
 
 Blocks = Mapping[str, Sequence[tf.Variable]]
 
@@ -62,7 +62,7 @@ class ApplyOps:
         gradients are scaled down together (Pascanu et al. 2013,
         https://arxiv.org/abs/1211.5063). A number, a scalar tensor, or None for no clipping.
       learning_rate: the optimizers' learning rate, scalar tensor. If given, the check also
-        guarantees finite weights: see `rl_core.graph.finite`.
+        guarantees finite weights: see `targetnet.rl_core.graph.finite`.
 
     Attributes:
       done: int32 scalar, always 0, computed after every trained block was applied. Put an op that

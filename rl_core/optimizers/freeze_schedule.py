@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rl_core.errors import BoundsError
+from targetnet.rl_core.errors import BoundsError
 
 Exempt = frozenset[str]
 NONE_EXEMPT: Exempt = frozenset()

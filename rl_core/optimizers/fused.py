@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from rl_core.graph.finite import where
-from rl_core.graph.xla import built_for_xla
+from targetnet.rl_core.graph.finite import where
+from targetnet.rl_core.graph.xla import built_for_xla
 
 # Builds one update from the carried values. Returns tensors, the new carried values, the op that
 # ends the update, and a bool tensor: the update was made (None: it always is).

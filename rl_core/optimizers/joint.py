@@ -1,8 +1,8 @@
 """One update of each of several members in one call, compiled by XLA.
 
 An update in a call of its own spends more time on the call than on the work. Members that share a
-graph (`rl_core.graph.members`) share the call too: a loop over rows of the matrices in which their
-values are kept. Nobody sits down for it.
+graph (`targetnet.rl_core.graph.members`) share the call too: a loop over rows of the matrices in
+which their values are kept. Nobody sits down for it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from rl_core.graph.members import Kept
-from rl_core.graph.xla import built_for_xla
+from targetnet.rl_core.graph.members import Kept
+from targetnet.rl_core.graph.xla import built_for_xla
 
 
 def joint_updates(

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.engine import Engine
-from rl_core.graph.finite import all_finite, signs_of, where
-from rl_core.graph.members import Binding
-from rl_core.graph.xla import flat, sum_of_squares
-from rl_core.optimizers.adam import Adam
-from rl_core.optimizers.freeze import ApplyOps, block_gradients, clip_scale, scaled
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.finite import all_finite, signs_of, where
+from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.xla import flat, sum_of_squares
+from targetnet.rl_core.optimizers.adam import Adam
+from targetnet.rl_core.optimizers.freeze import ApplyOps, block_gradients, clip_scale, scaled
 
 
 class Moments(NamedTuple):
@@ -28,7 +28,7 @@ class Moments(NamedTuple):
 class Applied(NamedTuple):
     """Results of one update."""
 
-    signs: Any  # [3] of `rl_core.graph.finite`
+    signs: Any  # [3] of `targetnet.rl_core.graph.finite`
     made: Any  # [] bool: False if a sign is not finite, then nothing changed; None: errors raise
     moments: Any  # `Moments` after the update, if a loop carries them
     end: Any  # op that has run when the update is complete

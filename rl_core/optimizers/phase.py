@@ -8,20 +8,20 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.engine import Engine
-from rl_core.graph.finite import NotFinite, was_not_finite
-from rl_core.graph.members import Binding
-from rl_core.graph.xla import why_not_compiled
-from rl_core.optimizers.freeze import ApplyOps
-from rl_core.optimizers.freeze_schedule import Exempt
-from rl_core.optimizers.packed_adam import LoopMoments
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.graph.finite import NotFinite, was_not_finite
+from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.xla import why_not_compiled
+from targetnet.rl_core.optimizers.freeze import ApplyOps
+from targetnet.rl_core.optimizers.freeze_schedule import Exempt
+from targetnet.rl_core.optimizers.packed_adam import LoopMoments
 
 
 class Fused(NamedTuple):
-    """Updates in one call, as `rl_core.optimizers.fused.fused_updates` builds them."""
+    """Updates in one call, as `targetnet.rl_core.optimizers.fused.fused_updates` builds them."""
 
     stats: Any  # (named) tuple of tensors of the last one
-    end: tf.Operation  # raises as `rl_core.graph.finite.checked`
+    end: tf.Operation  # raises as `targetnet.rl_core.graph.finite.checked`
     updates: tf.Tensor | None  # how many: int32, is fed; None if it is always one
 
 

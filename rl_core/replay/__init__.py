@@ -13,16 +13,22 @@
 Imports: rl_core.errors, rl_core.graph, rl_core.memory, rl_core.random.
 """
 
-from rl_core.memory import check_memory, format_bytes
-from rl_core.replay.contents import ReplayContents
-from rl_core.replay.epochs import EpochSampler
-from rl_core.replay.items import Items, NStepTransitions, Transitions
-from rl_core.replay.memory import ReplayMemory
-from rl_core.replay.prioritized import PrioritizedSampler
-from rl_core.replay.rows import Column, Rows, joined_frames, newest_frame, transition_columns
-from rl_core.replay.samplers import Drawn, Sampler, UniformSampler
-from rl_core.replay.sequences import STATE, Sequences, StoredSequences
-from rl_core.replay.valid_rows import ValidRows
+from targetnet.rl_core.memory import check_memory, format_bytes
+from targetnet.rl_core.replay.contents import ReplayContents
+from targetnet.rl_core.replay.epochs import EpochSampler
+from targetnet.rl_core.replay.items import Items, NStepTransitions, Transitions
+from targetnet.rl_core.replay.memory import ReplayMemory
+from targetnet.rl_core.replay.prioritized import PrioritizedSampler
+from targetnet.rl_core.replay.rows import (
+    Column,
+    Rows,
+    joined_frames,
+    newest_frame,
+    transition_columns,
+)
+from targetnet.rl_core.replay.samplers import Drawn, Sampler, UniformSampler
+from targetnet.rl_core.replay.sequences import STATE, Sequences, StoredSequences
+from targetnet.rl_core.replay.valid_rows import ValidRows
 
 __all__ = [
     "STATE",

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import ScopeMismatch
-from rl_core.graph.engine import Engine
-from rl_core.replay.memory import ReplayMemory
-from rl_core.replay.rows import Rows
+from targetnet.rl_core.errors import ScopeMismatch
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.replay.memory import ReplayMemory
+from targetnet.rl_core.replay.rows import Rows
 
 _CHUNK_BYTES = 1 << 20
 

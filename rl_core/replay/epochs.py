@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.large import large_variable
-from rl_core.graph.xla import when
-from rl_core.random import Stream
-from rl_core.replay.samplers import Drawn, KeepsNothing
-from rl_core.replay.valid_rows import ValidRows
+from targetnet.rl_core.graph.large import large_variable
+from targetnet.rl_core.graph.xla import when
+from targetnet.rl_core.random import Stream
+from targetnet.rl_core.replay.samplers import Drawn, KeepsNothing
+from targetnet.rl_core.replay.valid_rows import ValidRows
 
 _KEYS = np.int64(2**31 - 1)
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.replay.rows import Ring
-from rl_core.replay.valid_rows import ValidRows
+from targetnet.rl_core.replay.rows import Ring
+from targetnet.rl_core.replay.valid_rows import ValidRows
 
 # Stored rewards [B] -> rewards that are learned from.
 RewardTransform = Callable[[tf.Tensor], tf.Tensor]

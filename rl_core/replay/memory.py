@@ -8,13 +8,13 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.memory import check_memory
-from rl_core.random import Stream
-from rl_core.replay.items import Items, Transitions
-from rl_core.replay.rows import Rows
-from rl_core.replay.samplers import Sampler
-from rl_core.replay.sequences import Sequences
-from rl_core.replay.valid_rows import ValidRows
+from targetnet.rl_core.memory import check_memory
+from targetnet.rl_core.random import Stream
+from targetnet.rl_core.replay.items import Items, Transitions
+from targetnet.rl_core.replay.rows import Rows
+from targetnet.rl_core.replay.samplers import Sampler
+from targetnet.rl_core.replay.sequences import Sequences
+from targetnet.rl_core.replay.valid_rows import ValidRows
 
 
 class ReplayMemory:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.finite import where
-from rl_core.graph.large import large_variable, rows_in, write_at
-from rl_core.random import Stream
-from rl_core.replay.samplers import Drawn
-from rl_core.replay.sum_tree import SumTree
-from rl_core.replay.valid_rows import ValidRows
+from targetnet.rl_core.graph.finite import where
+from targetnet.rl_core.graph.large import large_variable, rows_in, write_at
+from targetnet.rl_core.random import Stream
+from targetnet.rl_core.replay.samplers import Drawn
+from targetnet.rl_core.replay.sum_tree import SumTree
+from targetnet.rl_core.replay.valid_rows import ValidRows
 
 # Added to every priority: a row whose error is 0 must not vanish for good.
 _LEAST = 1e-6

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.large import large_variable, write_at
+from targetnet.rl_core.graph.large import large_variable, write_at
 
 # Column name -> values [M, ...]: tensors, variables or arrays; in the order of the columns.
 Rows = dict[str, Any]

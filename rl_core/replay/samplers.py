@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.random import Stream
-from rl_core.replay.valid_rows import ValidRows
+from targetnet.rl_core.random import Stream
+from targetnet.rl_core.replay.valid_rows import ValidRows
 
 
 class Drawn(NamedTuple):
@@ -45,7 +45,7 @@ class Sampler(Protocol):
         leaving: tf.Tensor | None = None,
         priority: tf.Tensor | None = None,
     ) -> list[tf.Operation]:
-        """Takes in P time steps that are written; see `rl_core.replay.valid_rows.AlsoWrites`.
+        """Takes in P time steps that are written, as `AlsoWrites` of `valid_rows.py`.
 
         Args:
           priority: [P N] float32 of the rows `written`, as for `update`; None: not known.

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.replay.items import NStepTransitions, Span, Transitions
-from rl_core.replay.valid_rows import ValidRows
+from targetnet.rl_core.replay.items import NStepTransitions, Span, Transitions
+from targetnet.rl_core.replay.valid_rows import ValidRows
 
 STATE = "state"  # the column: what the network that acted remembered before the row
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.large import LargeVariable, large_variable, rows_in
+from targetnet.rl_core.graph.large import LargeVariable, large_variable, rows_in
 
 # Measured: searching wider blocks, or a wider top, costs more than another level does.
 _BITS = 4

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import ConfigError
-from rl_core.graph.large import large_variable, write_at
-from rl_core.memory import check_memory
-from rl_core.replay.rows import Column, Ring, Rows
+from targetnet.rl_core.errors import ConfigError
+from targetnet.rl_core.graph.large import large_variable, write_at
+from targetnet.rl_core.memory import check_memory
+from targetnet.rl_core.replay.rows import Column, Ring, Rows
 
 # What else is written with P time steps: (before [N], written [P N], entering [P N], leaving [L])
 # -> operations, where `before` are the rows of the time step before the first, `written` those of
@@ -102,7 +102,8 @@ class ValidRows:
           now: [1] `rows_written`, as it was read.
           also: what else is written with it.
 
-        With stand-ins for K members (`rl_core.graph.members`) everything has a first axis K more.
+        With stand-ins for K members (`targetnet.rl_core.graph.members`) everything has a first axis
+        K more.
         """
         tail = self.queue_tail.read_value()
         numbers, before = self.ring.numbers(now), self.ring.numbers(now - 1)

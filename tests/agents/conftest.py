@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.run.checkpoints import Checkpoints
-from rl_core.graph.scopes import variables_in
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.run.checkpoints import Checkpoints
+from targetnet.rl_core.graph.scopes import variables_in
 from tests.agents.pool import POOL
 
 SMALL = {

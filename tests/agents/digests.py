@@ -80,7 +80,15 @@ def main() -> int:
         for number, (name, settings) in enumerate(KINDS.items()):
             run = Path(folder) / str(number)
             changes = [f"{key}={value}" for key, value in {**COMMON, **settings}.items()]
-            command = [sys.executable, "-m", "agents.cli", "train", str(base), "--run", str(run)]
+            command = [
+                sys.executable,
+                "-m",
+                "targetnet.agents.cli",
+                "train",
+                str(base),
+                "--run",
+                str(run),
+            ]
             done = subprocess.run(
                 [*command, "--set", *changes], capture_output=True, text=True, check=False
             )

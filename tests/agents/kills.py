@@ -27,12 +27,12 @@ from pathlib import Path
 
 from rich.progress import Progress, track
 
-from rl_core.control.client import RunClient
-from rl_core.control.commands import do_command, set_command
-from rl_core.control.files import ControlFiles, submit
-from rl_core.control.log import read_log
-from rl_core.control.state import read_state
-from rl_core.errors import RunDirError
+from targetnet.rl_core.control.client import RunClient
+from targetnet.rl_core.control.commands import do_command, set_command
+from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.errors import RunDirError
 from tests.agents.data.datasets import random_dataset
 
 CALLS = ("write", "pwrite", "fsync", "rename", "unlink", "replace", "rmdir", "mkdir", "truncate")
@@ -299,7 +299,7 @@ def wait_for_answers(run, ids):
 
 
 def replay_of(run):
-    from agents.run.repeat import repeat
+    from targetnet.agents.run.repeat import repeat
 
     return repeat(run).identical
 
@@ -362,8 +362,8 @@ def child(run, *, begin, die_at=None, settings=SETTINGS, on_tick=None):
     """Forks a process that begins or resumes the run; it may kill itself at a system call."""
 
     def work():
-        from agents.config.model import DqnConfig
-        from agents.run.train import resume, train
+        from targetnet.agents.config.model import DqnConfig
+        from targetnet.agents.run.train import resume, train
 
         if die_at:
             count_down(die_at)
@@ -431,7 +431,7 @@ def main():
     arguments = parser.parse_args()
     if not any(arguments.only in name for name in KINDS):
         parser.error(f"no kind has {arguments.only!r} in its name: {', '.join(KINDS)}")
-    import agents.run.train  # noqa: F401 - once, for all forks
+    import targetnet.agents.run.train  # noqa: F401 - once, for all forks
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)

@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.run.run import Run
-from rl_core.graph.engine import Call, Engine
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.run.run import Run
+from targetnet.rl_core.graph.engine import Call, Engine
 
 _AT_MOST = 40  # that nobody has; the one that waited longest is closed first
 _BYTES_AT_MOST = 2_000_000  # of variables: a larger agent is not kept
@@ -49,8 +49,9 @@ _LIVE = (
 _ADDED_BY_PYTHON = ("__annotations__", "__slotnames__")
 _NOT_KEPT = (Engine, Call)  # calls of the graph stay made
 _BUILDING = (
-    "agents.config.live", "agents.dqn", "rl_core.exploration", "rl_core.graph", "rl_core.hyper",
-    "rl_core.losses", "rl_core.networks", "rl_core.random", "rl_core.replay",
+    "targetnet.agents.config.live", "targetnet.agents.dqn", "targetnet.rl_core.exploration",
+    "targetnet.rl_core.graph", "targetnet.rl_core.hyper", "targetnet.rl_core.losses",
+    "targetnet.rl_core.networks", "targetnet.rl_core.random", "targetnet.rl_core.replay",
 )  # fmt: skip
 
 
@@ -143,9 +144,9 @@ class _First:
             inside = [thing.__self__]
         elif isinstance(thing, functools.partial):
             inside = [thing.func, *thing.args, *thing.keywords.values()]
-        elif type(thing).__module__.startswith(("agents.", "rl_core.")) and not isinstance(
-            thing, _NOT_KEPT
-        ):
+        elif type(thing).__module__.startswith(
+            ("targetnet.agents.", "targetnet.rl_core.")
+        ) and not isinstance(thing, _NOT_KEPT):
             inside = [vars(thing)] if hasattr(thing, "__dict__") else []
         for one in inside:
             self._walk(one, seen)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.loops.plain import training_loop
-from envs import make_envs
-from rl_core import Engine, Stream, copy_vars
-from rl_core.schedules import Linear
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.loops.plain import training_loop
+from targetnet.envs import make_envs
+from targetnet.rl_core import Engine, Stream, copy_vars
+from targetnet.rl_core.schedules import Linear
 from tests.rl_core.replay.memories import named, uniform
 
 

@@ -5,8 +5,8 @@ import copy
 import numpy as np
 import pytest
 
-from agents.run.train import train
-from rl_core.replay import UniformSampler
+from targetnet.agents.run.train import train
+from targetnet.rl_core.replay import UniformSampler
 from tests.agents.pool import Pool
 
 KINDS = {
@@ -107,10 +107,10 @@ def test_where_something_that_builds_was_replaced_the_agent_is_built(lending, la
     lab.agent()
     lending.take_back()
     with monkeypatch.context() as patch:
-        patch.setattr("rl_core.losses.td.squared", lambda td_error: td_error)
+        patch.setattr("targetnet.rl_core.losses.td.squared", lambda td_error: td_error)
         lab.agent()
     with monkeypatch.context() as patch:
-        patch.setattr("rl_core.replay.UniformSampler.rebuild", lambda sampler: None)
+        patch.setattr("targetnet.rl_core.replay.UniformSampler.rebuild", lambda sampler: None)
         lab.agent()
     assert (lending.built, lending.lent_again) == (1, 0)
     lab.agent()

@@ -53,8 +53,8 @@ class _Clock:
 
 
 def _trained(on_tick: Any, **settings: Any) -> None:
-    from agents.config.model import DqnConfig
-    from agents.run.train import train
+    from targetnet.agents.config.model import DqnConfig
+    from targetnet.agents.run.train import train
 
     with tempfile.TemporaryDirectory() as folder:
         config = DqnConfig(**(_SLEEPING | settings))
@@ -75,7 +75,7 @@ def sleeping(rounds: int) -> None:
 
 def learner(rounds: int) -> None:
     """Prints the time of an update while no actor, two and four are at work."""
-    from agents.dqn.agent import DqnAgent
+    from targetnet.agents.dqn.agent import DqnAgent
 
     learn = DqnAgent.learn
     for actors in (2, 4):
@@ -107,10 +107,10 @@ def _of_an_update(times: list[tuple[float, int]]) -> float:
 
 def _alone() -> float:
     """Microseconds of an update with no actor, in phases of the same size."""
-    from agents.config.model import DqnConfig
-    from agents.remote.in_process import InProcess
-    from agents.remote.remote_envs import RemoteEnvs
-    from agents.run.making import agent_for
+    from targetnet.agents.config.model import DqnConfig
+    from targetnet.agents.remote.in_process import InProcess
+    from targetnet.agents.remote.remote_envs import RemoteEnvs
+    from targetnet.agents.run.making import agent_for
 
     config = DqnConfig(**(_SLEEPING | {"actors": 1}))
     envs = RemoteEnvs(config, InProcess(config))
@@ -128,8 +128,8 @@ def _alone() -> float:
 
 
 def _deliveries(config: Any, count: int) -> list[Any]:
-    from agents.remote.collector import Collector
-    from agents.remote.deliveries import Request
+    from targetnet.agents.remote.collector import Collector
+    from targetnet.agents.remote.deliveries import Request
 
     collector = Collector(config, 0)
     try:
@@ -170,9 +170,9 @@ def _taking() -> float:
     """Seconds of the learner for a delivery of CartPole: to take it, to publish weights, to ask."""
     import numpy as np
 
-    from agents.config.model import DqnConfig
-    from agents.remote.fleet import Fleet
-    from agents.remote.ray_actors import RayActors
+    from targetnet.agents.config.model import DqnConfig
+    from targetnet.agents.remote.fleet import Fleet
+    from targetnet.agents.remote.ray_actors import RayActors
 
     config = DqnConfig(loop="remote", actors=2, actor_pace="free", hidden=(64, 64))
     fleet = Fleet(RayActors(config, None, 10_000_000), 2, 1)
@@ -200,8 +200,8 @@ def _storing(shape: tuple[int, ...], dtype: str) -> float:
     """Seconds to store a delivery of 50 time steps of one env."""
     import numpy as np
 
-    from agents.config.model import DqnConfig
-    from agents.dqn.agent import DqnAgent
+    from targetnet.agents.config.model import DqnConfig
+    from targetnet.agents.dqn.agent import DqnAgent
 
     config = DqnConfig(hidden=(8,), replay_capacity=5_000, past_states=0, xla=False)
     agent = DqnAgent(config, shape, np.dtype(dtype), 2)
@@ -223,9 +223,9 @@ def _collecting() -> float:
     """Env steps per second of one actor of CartPole, half of whose actions are greedy."""
     import numpy as np
 
-    from agents.config.model import DqnConfig
-    from agents.remote.collector import Collector
-    from agents.remote.deliveries import Request
+    from targetnet.agents.config.model import DqnConfig
+    from targetnet.agents.remote.collector import Collector
+    from targetnet.agents.remote.deliveries import Request
 
     config = DqnConfig(loop="remote", actors=1, hidden=(64, 64))
     collector = Collector(config, 0)

@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rl_core.machine import processor
+from targetnet.rl_core.machine import processor
 from tests.agents.cluster.nodes import Nodes
 
 _ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ def one(seeds: int, place: Path, more: list[str]) -> tuple[float, float, dict[st
     words = ["results", str(config), "--seeds", str(seeds), "--out", str(place / "out"), *more]
     began = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "agents.cli", *words], cwd=_ROOT, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "targetnet.agents.cli", *words], cwd=_ROOT, stdout=subprocess.DEVNULL
     )
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

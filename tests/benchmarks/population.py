@@ -58,17 +58,17 @@ class _Window:
 
 def work(members: int, steps: int) -> None:
     """Trains a population, or a single run if `members` is 0; prints its figures as JSON."""
-    import agents
+    import targetnet
 
-    config = agents.DqnConfig(**_SETTINGS, env_steps=steps)
+    config = targetnet.DqnConfig(**_SETTINGS, env_steps=steps)
     window = _Window(members or 1, steps)
     with tempfile.TemporaryDirectory() as room:
         path = Path(room) / "run"
         if members:
             how: dict[str, Any] = {"seeds": members, "on_tick": window.on_tick, "console": None}
-            agents.train_population(config, path, **how)
+            targetnet.train_population(config, path, **how)
         else:
-            agents.train(config, path, on_tick=window.on_tick, console=None)
+            targetnet.train(config, path, on_tick=window.on_tick, console=None)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"us": window.of_a_step, "mib": most}))
 

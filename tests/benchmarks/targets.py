@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_core.machine import processor
+from targetnet.rl_core.machine import processor
 
 _SHAPE: dict[str, Any] = {
     "hidden": (64, 64), "batch_size": 64, "replay_capacity": 20_000, "past_states": 0,
@@ -43,8 +43,8 @@ class _Agent:
     """Makes updates of one kind."""
 
     def __init__(self, fused: int, settings: dict[str, Any]) -> None:
-        from agents.config.model import DqnConfig
-        from agents.dqn.agent import DqnAgent
+        from targetnet.agents.config.model import DqnConfig
+        from targetnet.agents.dqn.agent import DqnAgent
 
         config = DqnConfig(updates_per_learn=fused, **(_SHAPE | settings))
         self._agent, self._fused = DqnAgent(config, (4,), np.float32, 2), fused

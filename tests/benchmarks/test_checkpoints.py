@@ -9,13 +9,13 @@ import time
 import numpy as np
 import pytest
 
-from agents.config.files import load_config
-from agents.dqn.agent import DqnAgent
-from agents.loops.plain import training_loop
-from agents.run.checkpoints import Checkpoints
-from agents.saved.host import new_host
-from envs import make_envs
-from rl_core.checkpoint.store import CheckpointStore
+from targetnet.agents.config.files import load_config
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.loops.plain import training_loop
+from targetnet.agents.run.checkpoints import Checkpoints
+from targetnet.agents.saved.host import new_host
+from targetnet.envs import make_envs
+from targetnet.rl_core.checkpoint.store import CheckpointStore
 
 pytestmark = pytest.mark.benchmark
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Engine, dense
+from targetnet.rl_core import Engine, dense
 from tests.benchmarks.timing import interleaved, ratio, seconds_of
 
 pytestmark = pytest.mark.benchmark

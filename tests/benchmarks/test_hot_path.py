@@ -11,12 +11,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents.config.files import load_config
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.loops.plain import training_loop
-from agents.run.curves import Reporter
-from envs import make_envs
+from targetnet.agents.config.files import load_config
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.loops.plain import training_loop
+from targetnet.agents.run.curves import Reporter
+from targetnet.envs import make_envs
 from tests.benchmarks.timing import interleaved, ratio
 
 pytestmark = pytest.mark.benchmark

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agents.config.model import DqnConfig
-from rl_core.errors import RlCoreError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.errors import RlCoreError
 from tests.benchmarks import readme_tables
 from tests.benchmarks.performance import VENVS, Performance, vectors
 from tests.benchmarks.performance_page import as_markdown, as_sitting, bar_cells

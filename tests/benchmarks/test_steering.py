@@ -11,16 +11,16 @@ import time
 import numpy as np
 import pytest
 
-from agents.config.files import load_config
-from agents.dqn.agent import DqnAgent
-from agents.loops.plain import training_loop
-from agents.run.trace import Tracer
-from envs import make_envs
-from rl_core.control.client import RunClient
-from rl_core.control.files import ControlFiles, is_alive
-from rl_core.control.recorder import Position
-from rl_core.control.state import read_state
-from rl_core.control.steering import Steering
+from targetnet.agents.config.files import load_config
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.loops.plain import training_loop
+from targetnet.agents.run.trace import Tracer
+from targetnet.envs import make_envs
+from targetnet.rl_core.control.client import RunClient
+from targetnet.rl_core.control.files import ControlFiles, is_alive
+from targetnet.rl_core.control.recorder import Position
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.control.steering import Steering
 
 pytestmark = pytest.mark.benchmark
 
@@ -87,7 +87,7 @@ def test_control_costs_under_one_percent_of_a_cartpole_run(tmp_path):
 def test_a_change_is_in_force_within_50_ms_of_its_file(tmp_path):
     """Median over 100 changes, from before the file is written to after the log has it."""
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "agents.cli", "train", "cartpole", "--run", str(run)]
+    command = [sys.executable, "-m", "targetnet.agents.cli", "train", "cartpole", "--run", str(run)]
     with subprocess.Popen([*command, "--set", "env_steps=1000000"], stdout=subprocess.DEVNULL) as p:
         try:
             files = ControlFiles(run)

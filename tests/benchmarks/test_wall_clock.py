@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from agents.config.files import load_config
-from agents.results.peers.sb3_worker import SETTINGS
-from agents.run.quiet import process_began
-from rl_core.errors import RlCoreError
+from targetnet.agents.config.files import load_config
+from targetnet.agents.results.peers.sb3_worker import SETTINGS
+from targetnet.agents.run.quiet import process_began
+from targetnet.rl_core.errors import RlCoreError
 from tests.benchmarks import numpy_jax, wall_clock
 from tests.benchmarks.performance import VENVS
 from tests.benchmarks.wall_clock import ENVS, LIBRARIES, WallClock

@@ -25,10 +25,10 @@ import gymnasium
 import numpy as np
 import pytest
 
-from agents.config.files import load_config
-from agents.config.model import DqnConfig
-from envs.registry import make_single
-from envs.wrapping import Making
+from targetnet.agents.config.files import load_config
+from targetnet.agents.config.model import DqnConfig
+from targetnet.envs.registry import make_single
+from targetnet.envs.wrapping import Making
 from tests.benchmarks import numpy_jax
 from tests.benchmarks.scenarios import SCENARIOS
 
@@ -730,7 +730,7 @@ def test_tianshous_replay_is_full_of_the_rows_of_one_env(mocked, load):
 def test_ours_is_the_same_member_of_the_family(name):
     import tensorflow.compat.v1 as tf  # after ours, which says how it is to be imported
 
-    from agents.dqn.build import build_network
+    from targetnet.agents.dqn.build import build_network
 
     member, (kind, _) = FAMILY[name], FAMILY[name].agent
     told = learner_setup(name, "Tianshou")["config"]

@@ -22,14 +22,14 @@ from typing import Any, NamedTuple
 import tyro
 from rich.console import Console
 
-from agents.config.files import load_config
-from agents.config.model import DqnConfig
-from agents.results.jobs import Job, run_jobs
-from agents.results.peer import progress_in, venv_python
-from agents.results.peers.sb3_worker import SETTINGS, SOURCE
-from rl_core.control.files import write_whole
-from rl_core.errors import RlCoreError, did_you_mean, in_one_line
-from rl_core.machine import processor
+from targetnet.agents.config.files import load_config
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.results.jobs import Job, run_jobs
+from targetnet.agents.results.peer import progress_in, venv_python
+from targetnet.agents.results.peers.sb3_worker import SETTINGS, SOURCE
+from targetnet.rl_core.control.files import write_whole
+from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line
+from targetnet.rl_core.machine import processor
 from tests.benchmarks.performance import commit, make_venvs
 from tests.benchmarks.wall_clock_page import NAMES, as_markdown
 

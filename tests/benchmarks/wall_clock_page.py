@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from agents.results.page import in_toml
-from rl_core.errors import RlCoreError
+from targetnet.agents.results.page import in_toml
+from targetnet.rl_core.errors import RlCoreError
 
 Row = Mapping[str, Any]
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.results.jobs import last_line
-from rl_core.errors import RlCoreError, in_one_line
-from rl_core.lazy import XLA_FLAGS
+from targetnet.agents.results.jobs import last_line
+from targetnet.rl_core.errors import RlCoreError, in_one_line
+from targetnet.rl_core.lazy import XLA_FLAGS
 from tests.benchmarks.scenarios.kinds import ALL, Setting, Worker
 
 ROOT = Path(__file__).parents[2]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.config.files import load_config, read_config, shipped_configs
-from agents.config.model import DqnConfig
+from targetnet.agents.config.files import load_config, read_config, shipped_configs
+from targetnet.agents.config.model import DqnConfig
 
 ROOT = Path(__file__).parents[2]
 CONFIGS, ATARI = ROOT / "configs", ROOT / "docs" / "atari"
@@ -34,7 +34,7 @@ def test_a_shipped_config_begins_with_a_line_about_it(name):
 
 
 def made_envs(config):
-    from agents.config.envs import envs_beside
+    from targetnet.agents.config.envs import envs_beside
 
     return envs_beside(config, config.num_envs)
 
@@ -55,7 +55,7 @@ SOME = {"minatar-breakout"}
     "name", [pytest.param(n, marks=() if n in SOME else pytest.mark.slow) for n in NAMES]
 )
 def test_a_shipped_configs_env_and_network_can_be_made(name):
-    from agents.dqn.agent import DqnAgent
+    from targetnet.agents.dqn.agent import DqnAgent
 
     # What is compiled is left out: it costs more than all the rest. oneDNN is a process's choice.
     plain = {"updates_per_learn": 1, "xla": False, "onednn": False}

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
-from envs import make_envs
-from envs.actions import action_form
-from rl_core.errors import EnvContractError, EnvError
+from targetnet.envs import make_envs
+from targetnet.envs.actions import action_form
+from targetnet.rl_core.errors import EnvContractError, EnvError
 from tests.agents.lamps import Levers
 
 NEXT_STEP = gym.vector.AutoresetMode.NEXT_STEP

@@ -14,8 +14,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from envs import Envs, Step, async_driver, make_envs
-from rl_core.errors import EnvError, EnvFailed, EnvFault
+from targetnet.envs import Envs, Step, async_driver, make_envs
+from targetnet.rl_core.errors import EnvError, EnvFailed, EnvFault
 
 ROOT = Path(__file__).parents[2]
 # Each with its env_kwargs and steps: some episodes terminate, some are cut off, Taxi has masks,
@@ -381,7 +381,7 @@ def test_a_wrong_number_of_actions_is_an_error(made, wrong):
 SCRIPT = """
 import sys
 import gymnasium as gym, numpy as np
-from envs import make_envs
+from targetnet.envs import make_envs
 
 class Local(gym.Env):
     observation_space = gym.spaces.Box(-1, 1, (1,), np.float32)
@@ -463,7 +463,7 @@ def test_a_package_of_the_users_that_is_called_as_one_of_ours_does_not_come_firs
     (tmp_path / "envs/__init__.py").write_text("raise ImportError('of the user')")
     code = (
         f"import sys; sys.path[0:1] = [{str(ROOT)!r}]; sys.path.append('')\n"
-        "from envs import make_envs\n"
+        "from targetnet.envs import make_envs\n"
         "envs = make_envs('CartPole-v1', 2, seed=0, vectorization='async')\n"
         "print(envs.reset().observation.shape); envs.close()"
     )

@@ -7,8 +7,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from envs import Episode, episode_seed, make_envs
-from rl_core.errors import EnvError
+from targetnet.envs import Episode, episode_seed, make_envs
+from targetnet.rl_core.errors import EnvError
 
 SPACE_INVADERS = "ale_py:ALE/SpaceInvaders-v5"
 FRAMES = 200  # of an episode, unless a game ends before: 4 for each step

@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from envs import make_envs
+from targetnet.envs import make_envs
 
 ENV_IDS = [
     "CartPole-v1",

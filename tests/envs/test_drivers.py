@@ -4,8 +4,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from envs import Envs, Episode, Step, episode_seed, make_envs
-from rl_core.errors import EnvFailed
+from targetnet.envs import Envs, Episode, Step, episode_seed, make_envs
+from targetnet.rl_core.errors import EnvFailed
 
 GO_ON, TERMINATE, TRUNCATE = 0, 1, 2
 IGNORED = TERMINATE  # would end the new episode at once if the env saw it

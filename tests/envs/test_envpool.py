@@ -7,8 +7,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from envs import Episode, make_envs
-from rl_core.errors import EnvError
+from targetnet.envs import Episode, make_envs
+from targetnet.rl_core.errors import EnvError
 
 
 def made(env_id, num_envs, **env_kwargs):

@@ -8,9 +8,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from envs import async_driver, make_envs
-from envs.in_graph.table import SPECS
-from rl_core.errors import EnvContractError, EnvError, EnvFailed, EnvFault, EnvNotFinite
+from targetnet.envs import async_driver, make_envs
+from targetnet.envs.in_graph.table import SPECS
+from targetnet.rl_core.errors import EnvContractError, EnvError, EnvFailed, EnvFault, EnvNotFinite
 
 NAN, INF = float("nan"), float("inf")
 
@@ -266,7 +266,7 @@ class Three(Uneven):
             self.at = 3
         return super().step(action)
 
-from envs.seeding import episode_seed
+from targetnet.envs.seeding import episode_seed
 SEEDS = [episode_seed(1, env, 0) for env in range(3)]
 gym.register("Three-v0", Three)
 """

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
-from envs.given import given_back, wanted_space
-from envs.spaces import read_spaces
-from envs.stacks import frame_shape
-from rl_core.errors import EnvError
+from targetnet.envs.given import given_back, wanted_space
+from targetnet.envs.spaces import read_spaces
+from targetnet.envs.stacks import frame_shape
+from targetnet.rl_core.errors import EnvError
 from tests.envs.test_nests import SPACES
 
 ONE = {

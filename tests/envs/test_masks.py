@@ -4,8 +4,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from envs import make_envs
-from rl_core.errors import EnvError
+from targetnet.envs import make_envs
+from targetnet.rl_core.errors import EnvError
 
 GO_ON, TERMINATE, TRUNCATE = 0, 1, 2
 WANTED = (

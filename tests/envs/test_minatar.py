@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from envs import make_envs
-from envs.minatar import GAMES, PALETTE, MinAtarEnv
-from rl_core.errors import EnvError
+from targetnet.envs import make_envs
+from targetnet.envs.minatar import GAMES, PALETTE, MinAtarEnv
+from targetnet.rl_core.errors import EnvError
 
 # id                v1's actions  channels   (table 1 and section 3 of the paper)
 IDS = [
@@ -205,7 +205,8 @@ def test_an_argument_that_cannot_be_is_refused_in_one_line(env_kwargs, problem):
 
 def test_what_the_package_needs_for_its_display_is_not_imported():
     code = (
-        "import sys; from envs import make_envs; make_envs('MinAtar/Breakout-v1', seed=1).reset();"
+        "import sys; from targetnet.envs import make_envs\n"
+        "make_envs('MinAtar/Breakout-v1', seed=1).reset();"
         "print({'seaborn', 'pandas', 'matplotlib', 'minatar'} & set(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
-from envs import make_envs
-from rl_core.errors import EnvError, EnvFault
-from rl_core.packed import Part, placed
+from targetnet.envs import make_envs
+from targetnet.rl_core.errors import EnvError, EnvFault
+from targetnet.rl_core.packed import Part, placed
 
 SPACES = {
     "camera": Box(0, 255, (4, 5, 3), np.uint8),
@@ -92,7 +92,7 @@ def test_a_row_has_every_part_in_its_place():
     envs = made()
     assert [part.name for part in envs.parts] == sorted(wanted(next(single(0))))  # as Dict sorts
     assert envs.observation_dtype == np.uint8 and envs.observation_shape == (60 + 4 * 12 + 8,)
-    from envs import episode_seed
+    from targetnet.envs import episode_seed
 
     step = envs.reset()
     for shown in [*zip(range(4), single(episode_seed(7, env=0, episode=0)), strict=False)]:

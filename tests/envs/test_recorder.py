@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text, Tuple
 
-from envs.recorder import Recorder
+from targetnet.envs.recorder import Recorder
 
 SPACE = Dict({
     "numbers": Box(-np.inf, np.inf, (2,), np.float64),

@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 
-from envs import episode_seed, make_envs
+from targetnet.envs import episode_seed, make_envs
 
 
 def test_the_seed_of_an_episode_is_this_number_for_good():

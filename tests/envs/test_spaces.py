@@ -4,9 +4,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from envs import make_envs
-from envs.spaces import make_contains_quick, read_spaces
-from rl_core.errors import EnvContractError, EnvError, EnvFailed
+from targetnet.envs import make_envs
+from targetnet.envs.spaces import make_contains_quick, read_spaces
+from targetnet.rl_core.errors import EnvContractError, EnvError, EnvFailed
 
 Box, Discrete = gym.spaces.Box, gym.spaces.Discrete
 

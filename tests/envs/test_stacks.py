@@ -6,8 +6,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from envs import make_envs
-from rl_core.errors import EnvFault, RlCoreError
+from targetnet.envs import make_envs
+from targetnet.rl_core.errors import EnvFault, RlCoreError
 
 FORMS = {
     "single number": ((), np.float32),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from envs import Episode, Step, make_envs
+from targetnet.envs import Episode, Step, make_envs
 
 NUM_ENVS = 7
 

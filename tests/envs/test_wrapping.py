@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import TransformReward
 
-from envs import make_envs
-from envs.elements import KeptElements
-from rl_core.errors import ConfigError, EnvError
+from targetnet.envs import make_envs
+from targetnet.envs.elements import KeptElements
+from targetnet.rl_core.errors import ConfigError, EnvError
 
 HERE = __name__
 CLOSED = []

@@ -8,8 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from agents.config.model import DqnConfig
-from agents.run.train import train
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.train import train
 
 CONFIG = DqnConfig(
     env_steps=200, hidden=(4,), batch_size=4, replay_capacity=60, learn_start=20, learn_period=4,

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from agents.config.envs import training_envs
-from agents.loops.plain import LoopState
-from agents.run.checkpoints import restore_agent
-from agents.run.making import agent_for
-from agents.run.train import resume
-from agents.saved.directory import RunDir
-from agents.saved.host import read_host
-from rl_core.checkpoint.store import CheckpointError, CheckpointStore
-from rl_core.errors import ScopeMismatch
+from targetnet.agents.config.envs import training_envs
+from targetnet.agents.loops.plain import LoopState
+from targetnet.agents.run.checkpoints import restore_agent
+from targetnet.agents.run.making import agent_for
+from targetnet.agents.run.train import resume
+from targetnet.agents.saved.directory import RunDir
+from targetnet.agents.saved.host import read_host
+from targetnet.rl_core.checkpoint.store import CheckpointError, CheckpointStore
+from targetnet.rl_core.errors import ScopeMismatch
 
 GOLDEN = sorted(path.parent for path in Path(__file__).parent.glob("*/config.toml"))
 

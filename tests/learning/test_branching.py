@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.run.train import train
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.run.train import train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]
 # Chosen on the seeds 0, 1 and 2.

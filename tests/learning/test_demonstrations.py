@@ -4,9 +4,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.run.train import train
-from envs.recorder import Recorded
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.train import train
+from targetnet.envs.recorder import Recorded
 from tests.agents.data.datasets import written
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]

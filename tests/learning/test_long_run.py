@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.loops.plain import training_loop
-from envs import make_envs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.loops.plain import training_loop
+from targetnet.envs import make_envs
 
 pytestmark = pytest.mark.slow
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -4,8 +4,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents.config.files import load_config
-from agents.run.train import train
+from targetnet.agents.config.files import load_config
+from targetnet.agents.run.train import train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]
 UNITS = np.float32([1e3, 1.0, 1e-2, 1.0])  # millimetres, and an angle in other units

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.data.record import record
-from agents.run.train import train
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.data.record import record
+from targetnet.agents.run.train import train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]
 # The keys were chosen on the seeds 0, 1 and 2. The number of quantiles was chosen later, on 0 to 4,

@@ -30,7 +30,15 @@ VARIANTS = [
 
 def means(tmp_path, seeds, *configs):
     """Config -> mean greedy return of each seed, by the command."""
-    command = [sys.executable, "-m", "agents.cli", "results", *configs, "--seeds", str(seeds)]
+    command = [
+        sys.executable,
+        "-m",
+        "targetnet.agents.cli",
+        "results",
+        *configs,
+        "--seeds",
+        str(seeds),
+    ]
     subprocess.run([*command, "--jobs", JOBS, "--out", str(tmp_path)], check=True)
     rows = json.loads((tmp_path / "table.json").read_text())["rows"]
     return {row["name"]: [seed["mean"] for seed in row["seeds"]] for row in rows}

@@ -4,7 +4,7 @@ import tensorflow.compat.v1 as tf
 
 
 class KnownAge:
-    """As `agents.dqn.target_clock.TargetClock` in Python; what the graph does is the test's."""
+    """As `TargetClock` of an agent, in Python; what the graph does is the test's."""
 
     def __init__(self):
         self.known_age = tf.placeholder(tf.int64, [])

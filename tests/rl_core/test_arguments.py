@@ -3,15 +3,17 @@
 import numpy as np
 import pytest
 
-import rl_core.arguments
-from rl_core.arguments import require_whole
-from rl_core.errors import ArgumentError, BoundsError
+import targetnet.rl_core.arguments
+from targetnet.rl_core.arguments import require_whole
+from targetnet.rl_core.errors import ArgumentError, BoundsError
 
 
 @pytest.mark.parametrize("value", [1, 2**31 - 1, np.int64(7), np.uint8(255)])
 def test_what_is_right_costs_no_text(monkeypatch, value):
     """An update asks this each time."""
-    monkeypatch.setattr(rl_core.arguments, "shown", lambda value: pytest.fail("text of no error"))
+    monkeypatch.setattr(
+        targetnet.rl_core.arguments, "shown", lambda value: pytest.fail("text of no error")
+    )
     require_whole("updates", value, 1, bits=32)
 
 

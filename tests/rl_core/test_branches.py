@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from agents.dqn.exploring import LOWEST as LOWEST_OUTSIDE
-from agents.dqn.exploring import EpsilonGreedy
-from agents.dqn.exploring import by_branch as by_branch_outside
-from rl_core.branches import LOWEST, by_branch, centred
-from rl_core.errors import ShapeError
-from rl_core.exploration import branching_epsilon_greedy
-from rl_core.philox import OutsideStream
+from targetnet.agents.dqn.exploring import LOWEST as LOWEST_OUTSIDE
+from targetnet.agents.dqn.exploring import EpsilonGreedy
+from targetnet.agents.dqn.exploring import by_branch as by_branch_outside
+from targetnet.rl_core.branches import LOWEST, by_branch, centred
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.exploration import branching_epsilon_greedy
+from targetnet.rl_core.philox import OutsideStream
 
 ROWS = [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [6.0, 5.0, 4.0, 3.0, 2.0, 1.0]]
 L = float(LOWEST)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rl_core.digest import Digest
+from targetnet.rl_core.digest import Digest
 
 
 def digest(*parts):

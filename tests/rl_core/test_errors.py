@@ -5,8 +5,8 @@ import inspect
 import numpy as np
 import pytest
 
-from rl_core import errors
-from rl_core.errors import (
+from targetnet.rl_core import errors
+from targetnet.rl_core.errors import (
     ArgumentError,
     BoundsError,
     ConfigError,

@@ -7,9 +7,9 @@ import tensorflow.compat.v2 as tf2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_core.errors import ShapeError
-from rl_core.exploration import boltzmann, epsilon_greedy
-from rl_core.random import Stream
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.exploration import boltzmann, epsilon_greedy
+from targetnet.rl_core.random import Stream
 
 BELOW_1 = np.nextafter(np.float32(1), np.float32(0))
 DRAWS = 20_000

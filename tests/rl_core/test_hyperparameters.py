@@ -6,15 +6,15 @@ from collections.abc import MutableMapping
 import numpy as np
 import pytest
 
-from rl_core.errors import (
+from targetnet.rl_core.errors import (
     ArgumentError,
     BoundsError,
     RlCoreError,
     StaticHyperparameter,
     UnknownName,
 )
-from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
-from rl_core.schedules import Constant, Geometric, Linear, Piecewise
+from targetnet.rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
+from targetnet.rl_core.schedules import Constant, Geometric, Linear, Piecewise
 
 SYNC_PERIOD = Knob("sync_period", "updates", "age of a copy", whole=True, at_least=1)
 TAU = Knob("tau", "1", "share", above=0, at_most=1)

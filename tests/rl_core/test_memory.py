@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from rl_core.graph.engine import Engine
-from rl_core.memory import give_back_memory
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.memory import give_back_memory
 
 # 100 MB in pieces that malloc does not map one by one; a piece at the end keeps the heap's top.
 FREED = """
 import ctypes
 from pathlib import Path
-from rl_core.memory import give_back_memory
+from targetnet.rl_core.memory import give_back_memory
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
@@ -50,7 +50,7 @@ def test_the_first_call_gives_back_what_compiling_took(monkeypatch):
     import tensorflow.compat.v1 as tf
 
     given = []
-    monkeypatch.setattr("rl_core.graph.engine.give_back_memory", lambda: given.append(1))
+    monkeypatch.setattr("targetnet.rl_core.graph.engine.give_back_memory", lambda: given.append(1))
     engine = Engine()
     with engine.building():
         one = tf.constant(1)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import rl_core
-from rl_core import lazy
+from targetnet import agents, rl_core
+from targetnet.rl_core import lazy
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ["rl_core", "agents"]
@@ -45,17 +45,16 @@ def test_every_flat_name_is_the_one_of_its_module(name):
 
 
 def test_a_name_may_be_public_under_another_one():
-    import agents
-    from agents.run.repeat import repeat
+    from targetnet.agents.run.repeat import repeat
 
     assert agents.replay is repeat and "repeat" not in agents.__all__
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_type_checkers_and_the_name_table_know_the_same_names(package):
-    found = import_module(package)
+    found = import_module(f"targetnet.{package}")
     table = {
-        name.rpartition(":")[2]: (f"{package}.{module}", name.partition(":")[0])
+        name.rpartition(":")[2]: (f"targetnet.{package}.{module}", name.partition(":")[0])
         for module, names in found._NAMES_OF.items()
         for name in names.split()
     }
@@ -73,21 +72,24 @@ def test_dir_gives_every_name():
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="'rl_core' has no attribute 'NoSuchThing'"):
+    with pytest.raises(
+        AttributeError, match=r"'targetnet\.rl_core' has no attribute 'NoSuchThing'"
+    ):
         _ = rl_core.NoSuchThing
     with pytest.raises(ImportError, match="NoSuchThing"):
-        from rl_core import NoSuchThing  # noqa: F401
+        from targetnet.rl_core import NoSuchThing  # noqa: F401
 
 
 def test_importing_the_package_alone_imports_no_tensorflow():
-    code = "import sys, rl_core; print('tensorflow' in sys.modules, len(rl_core.__all__) > 30)"
+    code = "import sys; from targetnet import rl_core as r\n"
+    code += "print('tensorflow' in sys.modules, len(r.__all__) > 30)"
     assert in_a_new_process(code) == ["False", "True"]
 
 
 def test_a_name_that_needs_no_tensorflow_imports_none():
     assert in_a_new_process(
         "import sys\n"
-        "from rl_core import EventWriter, Hyperparameters, Knob, Linear, ScopeMismatch\n"
+        "from targetnet.rl_core import EventWriter, Hyperparameters, Knob, Linear, ScopeMismatch\n"
         "print('tensorflow' in sys.modules)\n"
     ) == ["False"]
 
@@ -96,9 +98,9 @@ def test_a_name_that_needs_no_tensorflow_imports_none():
 def test_a_name_that_needs_no_tensorflow_imports_none_and_one_that_does_does():
     assert in_a_new_process(
         "import sys\n"
-        "from rl_core import EventWriter, Hyperparameters, Knob, Linear, ScopeMismatch\n"
+        "from targetnet.rl_core import EventWriter, Hyperparameters, Knob, Linear, ScopeMismatch\n"
         "print('tensorflow' in sys.modules)\n"
-        "from rl_core import Engine\n"
+        "from targetnet.rl_core import Engine\n"
         "print('tensorflow' in sys.modules)"
     ) == ["False", "True"]
 
@@ -141,13 +143,15 @@ def test_standard_error_is_brought_back_after_an_exception_and_within_another_im
 
 
 def test_a_process_without_standard_error_imports_too():
-    code = "import os; os.close(2); from rl_core import Linear; print(Linear.__name__)"
+    code = "import os; os.close(2); from targetnet.rl_core import Linear; print(Linear.__name__)"
     assert in_a_new_process(code) == ["Linear"]
 
 
 @pytest.mark.slow  # in the default run it is asked of the importing alone
 def test_a_log_level_that_the_user_has_set_is_left_and_shown():
-    code = "import os; from rl_core import Engine; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    code = (
+        "import os; from targetnet.rl_core import Engine; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT,
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "0"},
@@ -159,7 +163,7 @@ TENSORFLOW_FIRST = """
 import sys
 import tensorflow.compat.v1 as tf
 sys.stderr.write("imported\\n")
-from rl_core import Engine
+from targetnet.rl_core import Engine
 engine = Engine()
 with engine.building():
     double = 2.0 * tf.placeholder(tf.float32, [])

@@ -5,8 +5,8 @@ import resource
 
 import pytest
 
-from rl_core.errors import RlCoreError
-from rl_core.open_files import make_room_for_files
+from targetnet.rl_core.errors import RlCoreError
+from targetnet.rl_core.open_files import make_room_for_files
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from rl_core.random import Draws, Stream
+from targetnet.rl_core.random import Draws, Stream
 
 HUGE = 2**40
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Engine
-from rl_core.random import Stream
+from targetnet.rl_core import Engine
+from targetnet.rl_core.random import Stream
 
 
 @pytest.mark.parametrize("shape", [(1,), (2, 1), (2, 3), (2, 8), (5, 7, 2)], ids=str)

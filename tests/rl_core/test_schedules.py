@@ -3,8 +3,8 @@
 import pytest
 from pydantic import TypeAdapter
 
-from rl_core.errors import ConfigError
-from rl_core.schedules import Constant, Geometric, Linear, Piecewise, Schedule
+from targetnet.rl_core.errors import ConfigError
+from targetnet.rl_core.schedules import Constant, Geometric, Linear, Piecewise, Schedule
 
 LINEAR = Linear(start=1.0, end=0.0, steps=4)
 LATE = Linear(start=1.0, end=3.0, steps=2, begin=10)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rl_core.seal import (
+from targetnet.rl_core.seal import (
     is_sealed_text,
     sealed_json,
     sealed_line,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import AllExempt, ApplyOps, Arm, FreezeSchedule, blocks_of
+from targetnet.rl_core import AllExempt, ApplyOps, Arm, FreezeSchedule, blocks_of
 
 RATE = 0.01
 

@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import CheckpointStore, VariableValues, copy_vars, variables_in, variables_to_restore
+from targetnet.rl_core import (
+    CheckpointStore,
+    VariableValues,
+    copy_vars,
+    variables_in,
+    variables_to_restore,
+)
 
 
 def pair():

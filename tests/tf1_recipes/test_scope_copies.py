@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import (
+from targetnet.rl_core import (
     PastStates,
     ScopeMismatch,
     copy_vars,

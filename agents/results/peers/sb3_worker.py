@@ -24,7 +24,7 @@ import numpy as np
 SOURCE = "https://github.com/DLR-RM/rl-baselines3-zoo/blob/22e3ff2/hyperparams/dqn.yml"
 EPISODES, CURVE_EPISODES, CURVE_POINTS = 100, 10, 20
 _AT_ONCE = 10  # envs; one call of the network acts for all of them
-_SEED_OFFSET = 1_000_003  # as in agents.loops.evaluation
+_SEED_OFFSET = 1_000_003  # as in targetnet.agents.loops.evaluation
 _THREADS = 1
 
 _LUNAR_LANDER: dict[str, Any] = {

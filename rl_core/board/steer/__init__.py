@@ -11,5 +11,6 @@
     curves.py   curves out of TensorBoard's memory
     static/     the page: plain JavaScript modules without a build step
 
-The plugin talks to the job through the files of `rl_core.control`, like every other client.
+The plugin talks to the job through the files of `targetnet.rl_core.control`, like every other
+client.
 """

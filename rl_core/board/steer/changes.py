@@ -8,10 +8,10 @@ import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rl_core.control.commands import ACTIONS
-from rl_core.control.log import Entry, LogTail
-from rl_core.errors import RunDirError
-from rl_core.hyperparameters import NO_BLOCKS
+from targetnet.rl_core.control.commands import ACTIONS
+from targetnet.rl_core.control.log import Entry, LogTail
+from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.hyperparameters import NO_BLOCKS
 
 FIRST_ENTRIES = 500  # in the first answer to a page
 MOST_BYTES = 4 << 20  # of the log in one answer; 500 entries have about 200 kB

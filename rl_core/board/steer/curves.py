@@ -14,7 +14,7 @@ from tensorboard.data.provider import DataProvider, RunTagFilter
 from tensorboard.plugins.scalar import metadata as scalar_plugin
 from werkzeug.wrappers import Request
 
-from rl_core.errors import RlCoreError, in_one_line
+from targetnet.rl_core.errors import RlCoreError, in_one_line
 
 MOST_TAGS = 8  # in one request for points
 MOST_POINTS = 1_000  # of one curve; TensorBoard keeps no more

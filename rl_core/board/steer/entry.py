@@ -30,7 +30,7 @@ class SteerLoader(TBLoader):
 
     def load(self, context: Any) -> Any:
         try:
-            from rl_core.board.steer.plugin import SteerPlugin
+            from targetnet.rl_core.board.steer.plugin import SteerPlugin
 
             return SteerPlugin(context)
         except Exception as error:  # the curves must appear even if the Steer tab fails

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from rl_core.errors import in_one_line, shown
+from targetnet.rl_core.errors import in_one_line, shown
 
 TOKEN_HEADER = "X-Targetnet-Token"
 _PAGES = 1_000  # open pages; beyond that the oldest page must ask for a token again

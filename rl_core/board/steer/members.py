@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from rl_core.board.steer.changes import for_page, read_changes
-from rl_core.board.steer.runs import Population, Runs, UnknownRun
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import require_length
-from rl_core.control.state import LiveValue, RunState, read_state
-from rl_core.errors import RlCoreError, RunDirError, in_one_line
+from targetnet.rl_core.board.steer.changes import for_page, read_changes
+from targetnet.rl_core.board.steer.runs import Population, Runs, UnknownRun
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import require_length
+from targetnet.rl_core.control.state import LiveValue, RunState, read_state
+from targetnet.rl_core.errors import RlCoreError, RunDirError, in_one_line
 
 _SHOWN = (
     "status", "env_id", "env_step", "env_steps", "update", "mean_return",

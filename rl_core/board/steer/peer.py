@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rl_core.board.steer.guard import Refusal
+from targetnet.rl_core.board.steer.guard import Refusal
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _ESTABLISHED, _ROOT = "01", 0

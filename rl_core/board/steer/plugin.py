@@ -15,15 +15,15 @@ from tensorboard.backend import http_util
 from tensorboard.plugins import base_plugin
 from werkzeug.wrappers import Request, Response
 
-from rl_core.board.steer import members
-from rl_core.board.steer.changes import for_page, read_changes
-from rl_core.board.steer.curves import MOST_POINTS, Curves
-from rl_core.board.steer.guard import Guard
-from rl_core.board.steer.peer import refuse_others
-from rl_core.board.steer.runs import Runs, UnknownRun, log_directories
-from rl_core.board.steer.sent import Sent
-from rl_core.control.client import NotRunning, RunClient
-from rl_core.control.commands import (
+from targetnet.rl_core.board.steer import members
+from targetnet.rl_core.board.steer.changes import for_page, read_changes
+from targetnet.rl_core.board.steer.curves import MOST_POINTS, Curves
+from targetnet.rl_core.board.steer.guard import Guard
+from targetnet.rl_core.board.steer.peer import refuse_others
+from targetnet.rl_core.board.steer.runs import Runs, UnknownRun, log_directories
+from targetnet.rl_core.board.steer.sent import Sent
+from targetnet.rl_core.control.client import NotRunning, RunClient
+from targetnet.rl_core.control.commands import (
     MAX_BYTES,
     BadCommand,
     Command,
@@ -31,12 +31,12 @@ from rl_core.control.commands import (
     read_object,
     set_command,
 )
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import require_length
-from rl_core.control.many import begin_all
-from rl_core.control.state import read_state
-from rl_core.errors import RlCoreError, RunDirError, in_one_line
-from rl_core.regular_file import read_regular
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import require_length
+from targetnet.rl_core.control.many import begin_all
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.errors import RlCoreError, RunDirError, in_one_line
+from targetnet.rl_core.regular_file import read_regular
 
 STATIC = Path(__file__).parent / "static"
 _TOKEN_BYTES = 1_000  # largest accepted token file; a real one has 33 bytes

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rl_core.control.files import ControlFiles
-from rl_core.control.population import is_member_name, is_population
-from rl_core.errors import RlCoreError, RunDirError, in_one_line, shown
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.population import is_member_name, is_population
+from targetnet.rl_core.errors import RlCoreError, RunDirError, in_one_line, shown
 
 _DEPTH = 4  # levels of directories below a log directory
 _MOST_DIRECTORIES = 5_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from rl_core.control.client import Asked
+from targetnet.rl_core.control.client import Asked
 
 
 class Sent:

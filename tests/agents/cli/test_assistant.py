@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from agents.cli.assistant import READING, STEERING, Tools
-from rl_core.board.events import EventWriter
-from rl_core.control.commands import ACTIONS
-from rl_core.control.files import ControlFiles, is_alive
-from rl_core.control.log import read_log
-from rl_core.control.state import read_state
-from rl_core.errors import RlCoreError
+from targetnet.agents.cli.assistant import READING, STEERING, Tools
+from targetnet.rl_core.board.events import EventWriter
+from targetnet.rl_core.control.commands import ACTIONS
+from targetnet.rl_core.control.files import ControlFiles, is_alive
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.errors import RlCoreError
 
 ROOT = Path(__file__).parents[3]
 FAKE_RUN = ROOT / "tests/rl_core/control/fake_run.py"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.cli.main import main
+from targetnet.agents.cli.main import main
 
 # With PATH where each command takes one.
 COMMANDS = [

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.cli.main import _COMMANDS, main
-from agents.cli.train_commands import _log_to
-from agents.config.files import load_config, shipped_configs
+from targetnet.agents.cli.main import _COMMANDS, main
+from targetnet.agents.cli.train_commands import _log_to
+from targetnet.agents.config.files import load_config, shipped_configs
 
 SHORT = """
 env_steps = 200
@@ -291,7 +291,7 @@ def test_configs_lists_the_shipped_ones_by_env_in_80_columns(capsys, monkeypatch
 
 def test_version_is_that_of_the_packages_that_count_without_importing_them():
     code = (
-        "import sys; from agents.cli.main import main; main(['--version']); "
+        "import sys; from targetnet.agents.cli.main import main; main(['--version']); "
         "print({'tensorflow', 'gymnasium', 'numpy'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -332,8 +332,8 @@ def test_help_exits_with_code_0(capsys, arguments):
 
 WITHOUT_TENSORFLOW = """
 import contextlib, sys
-from agents.cli.main import _COMMANDS, main
-from agents.config.files import load_config, shipped_configs
+from targetnet.agents.cli.main import _COMMANDS, main
+from targetnet.agents.config.files import load_config, shipped_configs
 for arguments in (["--help"], ["train", "--help"], ["configs"], ["train", "cartpol"], ["trian"],
                   ["train", "cartpole", "--set", "sync_period=0"], ["eval", "nothing"]):
     with contextlib.suppress(SystemExit):
@@ -362,7 +362,7 @@ def test_a_mistake_in_a_process_of_its_own_is_one_line_too(here):
         [
             sys.executable,
             "-m",
-            "agents.cli",
+            "targetnet.agents.cli",
             "train",
             "short.toml",
             "--set",
@@ -378,7 +378,7 @@ def test_a_mistake_in_a_process_of_its_own_is_one_line_too(here):
 
 @pytest.mark.thorough
 def test_ctrl_c_stops_with_code_130_and_weights_that_eval_can_use(here, capsys):
-    command = [sys.executable, "-m", "agents.cli", "train", "short.toml", "--run", "mine"]
+    command = [sys.executable, "-m", "targetnet.agents.cli", "train", "short.toml", "--run", "mine"]
     command += ["--set", "env_steps=100_000_000", "eval_period=500"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=here

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agents.cli import INTERRUPTED
-from agents.cli.assistant import READING, STEERING
-from agents.cli.main import main
-from rl_core.control.files import ControlFiles, is_alive
-from rl_core.control.log import read_log
+from targetnet.agents.cli import INTERRUPTED
+from targetnet.agents.cli.assistant import READING, STEERING
+from targetnet.agents.cli.main import main
+from targetnet.rl_core.control.files import ControlFiles, is_alive
+from targetnet.rl_core.control.log import read_log
 
 ROOT = Path(__file__).parents[3]
 FAKE_RUN = ROOT / "tests/rl_core/control/fake_run.py"
@@ -29,7 +29,7 @@ def asked(runs, *calls, options=()):
     async def talk():
         server = StdioServerParameters(
             command=sys.executable,
-            args=["-m", "agents.cli", "mcp", str(runs), *options],
+            args=["-m", "targetnet.agents.cli", "mcp", str(runs), *options],
             env={"PYTHONPATH": str(ROOT)},
         )
         async with Client(server) as client:
@@ -100,7 +100,7 @@ def test_a_problem_in_a_file_is_one_line_and_no_traceback(runs):
 def test_an_assistant_steers_a_real_run_to_its_end(tmp_path):
     run = tmp_path / "runs/cartpole-1"
     run.parent.mkdir()
-    train = ["-m", "agents.cli", "train", "cartpole", "--run", str(run), "--set", *SMALL]
+    train = ["-m", "targetnet.agents.cli", "train", "cartpole", "--run", str(run), "--set", *SMALL]
     process = started(run, [sys.executable, *train])
     try:
         _, (put, curve, log, stop) = asked(
@@ -132,7 +132,7 @@ def test_ctrl_c_ends_it_at_once_and_so_does_the_end_of_its_input(tmp_path):
         (lambda server: server.stdin.close(), 0),
     ):
         with subprocess.Popen(
-            [sys.executable, "-m", "agents.cli", "mcp", str(tmp_path)],
+            [sys.executable, "-m", "targetnet.agents.cli", "mcp", str(tmp_path)],
             env={"PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         ) as server:  # fmt: skip
@@ -161,7 +161,8 @@ def test_a_directory_that_is_not_there_is_told(tmp_path, monkeypatch, capsys):
 def test_the_server_imports_no_tensorflow(tmp_path):
     pytest.importorskip("mcp", reason="mcp is not installed: pip install 'targetnet[mcp]'")
     code = (
-        "import sys; from pathlib import Path; from agents.cli.mcp_command import server; "
+        "import sys; from pathlib import Path\n"
+        "from targetnet.agents.cli.mcp_command import server\n"
         "server(Path('.')); print('tensorflow' in sys.modules, 'gymnasium' in sys.modules)"
     )
     environ = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}

@@ -12,18 +12,18 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-import agents.cli.policy_commands
-import agents.cli.train_commands
-import agents.run.quiet
-import agents.run.terminal
-from agents.cli.main import main
-from agents.config.model import DqnConfig
-from agents.run.quiet import process_began
-from agents.run.screen import Screen
-from agents.run.terminal import Display
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from rl_core import RlCoreError
+import targetnet.agents.cli.policy_commands
+import targetnet.agents.cli.train_commands
+import targetnet.agents.run.quiet
+import targetnet.agents.run.terminal
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.quiet import process_began
+from targetnet.agents.run.screen import Screen
+from targetnet.agents.run.terminal import Display
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core import RlCoreError
 
 SHORT = {
     "env_steps": 60,
@@ -49,7 +49,7 @@ def here(tmp_path, monkeypatch):
 
 COMMAND = """
 import contextlib, sys
-from agents.cli.main import main
+from targetnet.agents.cli.main import main
 with contextlib.suppress(SystemExit):
     main(sys.argv[1:])
 print(*sys.modules)
@@ -79,12 +79,13 @@ def test_help_imports_the_parser_and_nothing_else():
     packages = {name.partition(".")[0] for name in modules}
     assert not packages & {
         "tensorflow", "gymnasium", "numpy", "keras", "tensorboard", "pydantic", "rich",
-        "typeguard", "asyncio", "multiprocessing", "configs", "envs",
+        "typeguard", "asyncio", "multiprocessing",
     }  # fmt: skip
-    ours = {name for name in modules if name.startswith(("agents", "rl_core"))}
+    ours = {name for name in modules if name.startswith("targetnet")}
     assert ours == {
-        "agents", "agents.cli", "agents.cli.main", "agents.run", "agents.run.quiet",
-        "rl_core", "rl_core.errors", "rl_core.lazy",
+        "targetnet", "targetnet.agents", "targetnet.agents.cli", "targetnet.agents.cli.main",
+        "targetnet.agents.run", "targetnet.agents.run.quiet", "targetnet.envs",
+        "targetnet.rl_core", "targetnet.rl_core.errors", "targetnet.rl_core.lazy",
     }  # fmt: skip
     assert len(modules) < 250  # 166 with Python 3.11; 50 are the parser's
 
@@ -108,16 +109,16 @@ def test_only_the_named_command_is_imported(arguments):
     assert not modules & {
         "tensorflow",
         "gymnasium",
-        "agents.cli.steer_commands",
-        "agents.dqn.agent",
+        "targetnet.agents.cli.steer_commands",
+        "targetnet.agents.dqn.agent",
         "minari",
     }
-    assert ("agents.results.command" in modules) == (arguments[0] == "results")
+    assert ("targetnet.agents.results.command" in modules) == (arguments[0] == "results")
 
 
 WITHOUT_KERAS = """
 import sys
-from agents.run.quiet import quiet_import
+from targetnet.agents.run.quiet import quiet_import
 with quiet_import():
     assert "tensorflow" in sys.modules
 print(*sorted({"keras", "keras.src.optimizers", "pandas", "matplotlib"} & set(sys.modules)))
@@ -135,9 +136,9 @@ def test_tensorflow_comes_without_keras_which_is_there_for_who_asks():
 
 
 WITH_ONEDNN = """
-from agents.run.quiet import quiet_import
+from targetnet.agents.run.quiet import quiet_import
 with quiet_import(onednn=True):
-    from rl_core import Engine, RlCoreError
+    from targetnet.rl_core import Engine, RlCoreError
 Engine(onednn=True)
 Engine()
 try:
@@ -197,7 +198,7 @@ def with_onednn(here):
 
 def in_a_process(*command):
     done = subprocess.run(
-        [sys.executable, "-m", "agents.cli", *command], capture_output=True, text=True
+        [sys.executable, "-m", "targetnet.agents.cli", *command], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -210,7 +211,11 @@ def test_a_config_asks_for_onednn_and_every_command_of_the_run_keeps_to_it(
     def asked(onednn=False):
         raise Enough(f"asked for {onednn}")
 
-    for module in (agents.run.quiet, agents.cli.policy_commands, agents.cli.train_commands):
+    for module in (
+        targetnet.agents.run.quiet,
+        targetnet.agents.cli.policy_commands,
+        targetnet.agents.cli.train_commands,
+    ):
         monkeypatch.setattr(module, "quiet_import", asked)
     for command in (["replay", "a"], ["eval", "a"], ["resume", "a", "--set", "env_steps=120"]):
         assert main(command) == 2
@@ -277,7 +282,7 @@ def test_who_calls_train_is_told_nothing_of_starting(here):
 
 def test_a_process_began_after_who_started_it_began_it():
     before = time.perf_counter()
-    code = "from agents.run.quiet import process_began; print(process_began())"
+    code = "from targetnet.agents.run.quiet import process_began; print(process_began())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     # The system counts in steps of 0.01 s.
     assert before - 0.02 <= float(done.stdout) <= time.perf_counter()
@@ -318,7 +323,7 @@ def watched(monkeypatch, ticks, *, terminal=False, learn_start=2, loop="plain"):
     learner = SimpleNamespace(not_compiled=None)
     agent = SimpleNamespace(config=config, hyperparameters=live, updates=0, learner=learner)
     clock = Clock()
-    monkeypatch.setattr(agents.run.terminal, "time", clock)
+    monkeypatch.setattr(targetnet.agents.run.terminal, "time", clock)
     with Display(agent, Screen(console)) as display:
         for tick in display.watched(ticks(agent, clock, console)):
             display.tick(tick, lambda env_step: 0.0)

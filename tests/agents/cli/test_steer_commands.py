@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.cli.main import main
-from rl_core.control.files import ControlFiles, RunLock, is_alive
-from rl_core.control.log import ControlLog, Entry, read_log
-from rl_core.control.state import read_state
+from targetnet.agents.cli.main import main
+from targetnet.rl_core.control.files import ControlFiles, RunLock, is_alive
+from targetnet.rl_core.control.log import ControlLog, Entry, read_log
+from targetnet.rl_core.control.state import read_state
 
 ROOT = Path(__file__).parents[3]
 # Its epsilon has no corner before its end: nothing but what is asked for comes into the log.
@@ -55,7 +55,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     (folder / "long.toml").write_text(LONG)
     (folder / "ended.toml").write_text(ENDED)
-    command = [sys.executable, "-m", "agents.cli", "train"]
+    command = [sys.executable, "-m", "targetnet.agents.cli", "train"]
     long = [*command, str(folder / "long.toml"), "--run", str(folder / "long")]
     # Its env is in these tests.
     root = Path(__file__).parents[3]
@@ -264,7 +264,15 @@ def test_the_pid_of_another_process_is_never_given(capsys, ended, tmp_path, fiel
 
 def test_status_follows_a_run_until_its_end(capsys, ended, long):
     assert ran(capsys, "status", ended, "--follow")[0] == 0
-    command = [sys.executable, "-m", "agents.cli", "status", str(long), "--follow", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "targetnet.agents.cli",
+        "status",
+        str(long),
+        "--follow",
+        "--json",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         first, *later = (json.loads(process.stdout.readline())["env_step"] for _ in range(5))
         process.send_signal(signal.SIGINT)
@@ -284,7 +292,7 @@ def test_log_shows_everything_that_was_asked(capsys, long):
 
 
 def test_log_follows(long, capsys):
-    command = [sys.executable, "-m", "agents.cli", "log", str(long), "--follow"]
+    command = [sys.executable, "-m", "targetnet.agents.cli", "log", str(long), "--follow"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         process.stdout.readline()  # it is up
         ran(capsys, "set", long, "sync_period=99")
@@ -373,7 +381,7 @@ def test_ls_tells_of_a_directory_that_is_closed_to_it(capsys, ended, tmp_path, m
 # All is imported before: the interpreter's own files may be closed to another user too.
 AS_NOBODY = """
 import contextlib, io, json, os, sys
-from agents.cli.main import main
+from targetnet.agents.cli.main import main
 
 def ran(arguments):
     out, err = io.StringIO(), io.StringIO()
@@ -470,7 +478,7 @@ def test_a_replay_that_differs_says_where_with_exit_code_1(capsys, ended, tmp_pa
 
 WITHOUT_TENSORFLOW = """
 import contextlib, sys
-from agents.cli.main import main
+from targetnet.agents.cli.main import main
 run = sys.argv[1]
 for arguments in (["set", run, "tau=0.5"], ["do", run, "sync"], ["status", run], ["log", run],
                   ["ls", run], ["digest", run], ["--help"]):

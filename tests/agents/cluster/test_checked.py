@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from agents.cluster import checked
-from agents.cluster.checked import CheckedNodes
-from agents.cluster.connect import ClusterError
-from agents.cluster.nodes import Node, versions
-from rl_core.machine import processor
+from targetnet.agents.cluster import checked
+from targetnet.agents.cluster.checked import CheckedNodes
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.agents.cluster.nodes import Node, versions
+from targetnet.rl_core.machine import processor
 
 FIRST = Node("1", "10.0.0.1", 2, versions(), processor())
 SECOND = dataclasses.replace(FIRST, id="2", name="10.0.0.2")

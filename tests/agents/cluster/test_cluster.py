@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from agents.saved.machines import machines_of
-from agents.sweep.plan import read_plan
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import read_log
-from rl_core.control.state import read_state
-from rl_core.machine import processor
+from targetnet.agents.saved.machines import machines_of
+from targetnet.agents.sweep.plan import read_plan
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.machine import processor
 from tests.agents.cluster.nodes import Nodes
 from tests.agents.cluster.toys import wait_for
 
@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 ROOT = Path(__file__).parents[3]
-TARGETNET = [sys.executable, "-m", "agents.cli"]
+TARGETNET = [sys.executable, "-m", "targetnet.agents.cli"]
 SHORT = """base = "cartpole"
 env_steps = 3_000
 learn_start = 500
@@ -252,7 +252,7 @@ SWEEP = ("--over", "sync_period=10..1000:log", "learning_rate=1e-4..1e-2:log", "
 
 
 def trials_of(directory):
-    from agents.sweep.study import Study
+    from targetnet.agents.sweep.study import Study
 
     study = Study(directory / "study.log", read_plan(directory / "sweep.toml"))
     return [(of.params, of.value, of.user_attrs.get("digests")) for of in study.trials]

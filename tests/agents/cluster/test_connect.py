@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from agents.cluster import connect
-from agents.cluster.connect import ClusterError, connected
+from targetnet.agents.cluster import connect
+from targetnet.agents.cluster.connect import ClusterError, connected
 
 
 def refusal(address):
@@ -82,8 +82,9 @@ def test_a_try_that_crashes_is_one_line(monkeypatch):
 
 def test_ray_is_not_imported_with_the_room():
     code = (
-        "import sys, agents.cluster.connect, agents.cluster.nodes, agents.results.command, "
-        "agents.sweep.command; print('ray' in sys.modules, 'tensorflow' in sys.modules)"
+        "import sys, targetnet.agents.cluster.connect, targetnet.agents.cluster.nodes\n"
+        "import targetnet.agents.results.command, targetnet.agents.sweep.command\n"
+        "print('ray' in sys.modules, 'tensorflow' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.split() == ["False", "False"]

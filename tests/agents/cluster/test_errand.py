@@ -11,18 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.cluster import errand
-from agents.cluster.connect import ClusterError
-from agents.cluster.errand import MOST_DEATHS, Errand
-from agents.cluster.scratch import Scratch
-from agents.cluster.usable import NoNodeLeft
-from agents.cluster.worker import Worker
-from agents.saved.machines import machines_of
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control.commands import do_command, set_command
-from rl_core.control.files import ControlFiles, is_alive, submit
-from rl_core.control.log import read_log
-from rl_core.control.trace import read_trace
+from targetnet.agents.cluster import errand
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.agents.cluster.errand import MOST_DEATHS, Errand
+from targetnet.agents.cluster.scratch import Scratch
+from targetnet.agents.cluster.usable import NoNodeLeft
+from targetnet.agents.cluster.worker import Worker
+from targetnet.agents.saved.machines import machines_of
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.control.commands import do_command, set_command
+from targetnet.rl_core.control.files import ControlFiles, is_alive, submit
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.trace import read_trace
 from tests.agents.cluster import toys
 from tests.agents.cluster.toys import ToyActor, toy, usable, wait_for
 

@@ -6,14 +6,14 @@ import json
 import numpy as np
 import pytest
 
-from agents.cluster import node_files, tree
-from agents.cluster.connect import ClusterError
-from agents.cluster.home import Home
-from agents.cluster.messages import Have, Piece
-from agents.cluster.node_files import NodeFiles
-from agents.saved.directory import RESULT
-from rl_core.checkpoint.store import CheckpointError, CheckpointStore
-from rl_core.errors import RunDirError
+from targetnet.agents.cluster import node_files, tree
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.agents.cluster.home import Home
+from targetnet.agents.cluster.messages import Have, Piece
+from targetnet.agents.cluster.node_files import NodeFiles
+from targetnet.agents.saved.directory import RESULT
+from targetnet.rl_core.checkpoint.store import CheckpointError, CheckpointStore
+from targetnet.rl_core.errors import RunDirError
 
 
 @pytest.fixture
@@ -277,10 +277,10 @@ def test_a_state_never_comes_home_before_the_log_that_it_tells_of(run, node, mon
     files, path = node
     (path / tree.STATE).write_text('{"log_bytes": 13}')
     home = Home(run)
-    monkeypatch.setattr("agents.cluster.node_files.PIECE", 5)
+    monkeypatch.setattr("targetnet.agents.cluster.node_files.PIECE", 5)
     bring(home, files)
     assert not (run / tree.STATE).exists()
-    monkeypatch.setattr("agents.cluster.node_files.PIECE", 500)
+    monkeypatch.setattr("targetnet.agents.cluster.node_files.PIECE", 500)
     pieces, _, _ = files.new(home.have, last=False)
     assert [of.path for of in pieces][-2:] == [tree.LOG, tree.STATE]
 

@@ -4,15 +4,15 @@ import dataclasses
 
 import pytest
 
-from agents.cluster.connect import ClusterError
-from agents.cluster.nodes import (
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.agents.cluster.nodes import (
     Node,
     differing_processors,
     looker,
     require_same_versions,
     versions,
 )
-from rl_core.machine import processor
+from targetnet.rl_core.machine import processor
 
 HERE = Node("a1", "10.0.0.1 (one)", 2, versions(), processor())
 

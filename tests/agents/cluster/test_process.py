@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from agents.cluster.process import start_child
+from targetnet.agents.cluster.process import start_child
 
 
 def test_a_child_of_a_process_that_blocks_sigint_gets_it_nevertheless(tmp_path):
@@ -26,7 +26,7 @@ def test_a_child_gets_a_sigint_when_its_parent_is_killed(tmp_path):
     log, code = tmp_path / "log", "import time\nprint('on', flush=True)\ntime.sleep(60)"
     parent = subprocess.Popen([
         sys.executable, "-c",
-        "import sys, time, pathlib\nfrom agents.cluster.process import start_child\n"
+        "import sys, time, pathlib\nfrom targetnet.agents.cluster.process import start_child\n"
         f"start_child([sys.executable, '-c', {code!r}], pathlib.Path({str(log)!r}), {{}})\n"
         "time.sleep(60)",
     ])  # fmt: skip

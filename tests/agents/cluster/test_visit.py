@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from agents.cluster.connect import ClusterError
-from agents.cluster.home import Home
-from agents.cluster.home_runs import HomeRuns
-from agents.cluster.messages import About, Look, Piece
-from agents.cluster.node_files import sha256_of
-from agents.cluster.nodes import versions
-from agents.cluster.portable import Portable
-from agents.cluster.visit import Visit
-from rl_core.control.commands import set_command
-from rl_core.control.files import ControlFiles, submit
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.agents.cluster.home import Home
+from targetnet.agents.cluster.home_runs import HomeRuns
+from targetnet.agents.cluster.messages import About, Look, Piece
+from targetnet.agents.cluster.node_files import sha256_of
+from targetnet.agents.cluster.nodes import versions
+from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.cluster.visit import Visit
+from targetnet.rl_core.control.commands import set_command
+from targetnet.rl_core.control.files import ControlFiles, submit
 
 ABOUT = About("1", "node", versions(), "Abacus")
 
@@ -113,7 +113,7 @@ def test_checkpoints_of_other_places_are_refused(visit, tmp_path, checkpoints):
 
 def test_a_node_gets_files_before_its_process_starts(visit):
     actor = Script([])
-    visit(actor).begin(["-m", "agents.cli", "train", "cartpole"], ABOUT)
+    visit(actor).begin(["-m", "targetnet.agents.cli", "train", "cartpole"], ABOUT)
     assert [method for method, *_ in actor.tape] == ["prepare", "put", "start"]
     assert actor.tape[1] == ("put", "cartpole.toml", 0, b"text")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from agents.cluster.errand import Errand
+from targetnet.agents.cluster.errand import Errand
 from tests.agents.cluster import toys
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control.commands import parse_command
-from rl_core.control.files import ControlFiles, RunLock, write_whole
-from rl_core.control.log import ControlLog, Entry, require_length
-from rl_core.control.standing import standing_orders
-from rl_core.control.trace import TraceFile
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.control.commands import parse_command
+from targetnet.rl_core.control.files import ControlFiles, RunLock, write_whole
+from targetnet.rl_core.control.log import ControlLog, Entry, require_length
+from targetnet.rl_core.control.standing import standing_orders
+from targetnet.rl_core.control.trace import TraceFile
 
 DAMAGED = 3
 stopping = []

@@ -5,15 +5,15 @@ import tempfile
 import threading
 from pathlib import Path
 
-from agents.cluster import errand, home, node_files, visit, worker
-from agents.cluster.actor import GivenUp, NodeLost
-from agents.cluster.connect import ClusterError
-from agents.cluster.messages import About
-from agents.cluster.nodes import versions
-from agents.cluster.portable import Portable
-from agents.cluster.usable import UsableNodes
-from agents.cluster.worker import Worker
-from rl_core.errors import RlCoreError
+from targetnet.agents.cluster import errand, home, node_files, visit, worker
+from targetnet.agents.cluster.actor import GivenUp, NodeLost
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.agents.cluster.messages import About
+from targetnet.agents.cluster.nodes import versions
+from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.cluster.usable import UsableNodes
+from targetnet.agents.cluster.worker import Worker
+from targetnet.rl_core.errors import RlCoreError
 
 NODES = ("first", "second")
 TOY = str(Path(__file__).parent / "toy_run.py")

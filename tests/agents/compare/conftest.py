@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.compare import populations
-from agents.results import again
+from targetnet.agents.compare import populations
+from targetnet.agents.results import again
 
 ROOT = Path(__file__).parents[3]
 TRAINER = """
@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, {root!r})
-from agents.config.files import load_config
-from agents.config.members import load_members
+from targetnet.agents.config.files import load_config
+from targetnet.agents.config.members import load_members
 from tests.agents.sweep.conftest import train
 
 if {fail!r} == "all":

@@ -13,17 +13,17 @@ import pytest
 import tyro
 from rich.console import Console
 
-from agents.compare.command import Compare
-from agents.compare.kept import SIGNS, KeptArm
-from agents.compare.plan import Arm, load_plan
-from agents.config.files import load_config
-from agents.config.members import load_members
-from agents.results.again import NotTheSame
-from agents.results.jobs import Ended
-from agents.results.places import HERE
-from rl_core.control.files import ControlFiles, FileLock
-from rl_core.control.log import ControlLog, Entry
-from rl_core.errors import ConfigError, RlCoreError
+from targetnet.agents.compare.command import Compare
+from targetnet.agents.compare.kept import SIGNS, KeptArm
+from targetnet.agents.compare.plan import Arm, load_plan
+from targetnet.agents.config.files import load_config
+from targetnet.agents.config.members import load_members
+from targetnet.agents.results.again import NotTheSame
+from targetnet.agents.results.jobs import Ended
+from targetnet.agents.results.places import HERE
+from targetnet.rl_core.control.files import ControlFiles, FileLock
+from targetnet.rl_core.control.log import ControlLog, Entry
+from targetnet.rl_core.errors import ConfigError, RlCoreError
 from tests.agents.sweep.conftest import train
 
 pytest.importorskip("matplotlib")
@@ -366,10 +366,10 @@ def test_with_a_cluster_a_run_is_trained_again_there(comparison, monkeypatch):
     """It was trained on this machine, whatever --ray said."""
     kept = SimpleNamespace(seeds={5001: SimpleNamespace(digest="5001-100", processor="")})
     monkeypatch.setattr(
-        "agents.compare.kept.load_kept", lambda loaded, rows: defaultdict(lambda: kept)
+        "targetnet.agents.compare.kept.load_kept", lambda loaded, rows: defaultdict(lambda: kept)
     )
     monkeypatch.setattr(
-        "agents.compare.command.place_for",
+        "targetnet.agents.compare.command.place_for",
         lambda ray, jobs, configs, say: contextlib.nullcontext((f"cluster {ray}", jobs)),
     )
     trained = []
@@ -378,7 +378,7 @@ def test_with_a_cluster_a_run_is_trained_again_there(comparison, monkeypatch):
         trained.extend((run.name, place) for run in runs)
         return Ended()
 
-    monkeypatch.setattr("agents.compare.verify.train_again", train_again)
+    monkeypatch.setattr("targetnet.agents.compare.verify.train_again", train_again)
     assert compare("--verify", "CartPole/hard-100/5001", "--ray", "auto") == 0
     assert trained == [("CartPole/hard-100/5001", "cluster auto")]
 

@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from agents.compare.pictures import draw
-from agents.results.statistics import Estimate
+from targetnet.agents.compare.pictures import draw
+from targetnet.agents.results.statistics import Estimate
 
 
 @pytest.mark.cases(2)

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.compare.areas import area, final, quarter, second_half
-from agents.compare.kept import KeptSeed, quarters_of
-from agents.compare.plan import Arm, load_plan
-from agents.compare.scores import Scores
+from targetnet.agents.compare.areas import area, final, quarter, second_half
+from targetnet.agents.compare.kept import KeptSeed, quarters_of
+from targetnet.agents.compare.plan import Arm, load_plan
+from targetnet.agents.compare.scores import Scores
 
 
 class Seeds:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.cli.main import main
+from targetnet.agents.cli.main import main
 
 ROOT = Path(__file__).parents[3]
 ROWS = "docs/rows/study_period"

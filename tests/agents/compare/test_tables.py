@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from agents.compare.areas import area
-from agents.compare.kept import KeptSeed
-from agents.compare.plan import Arm, load_plan
-from agents.compare.scores import Scores
-from agents.compare.tables import Tables
+from targetnet.agents.compare.areas import area
+from targetnet.agents.compare.kept import KeptSeed
+from targetnet.agents.compare.plan import Arm, load_plan
+from targetnet.agents.compare.scores import Scores
+from targetnet.agents.compare.tables import Tables
 
 FRESH, TUNING = (*range(5_000, 5_010),), (0, 1)
 NOISE = np.float64([-3, -2, -1.5, -1, -0.5, 0.5, 1, 1.5, 2, 3])  # mean 0

@@ -2,10 +2,10 @@
 
 import pytest
 
-from agents.config.early_ends import actions_at_the_end, early_ends
-from agents.config.files import load_config, shipped_configs
-from agents.config.model import DqnConfig
-from rl_core.schedules import Constant, Geometric, Linear, Piecewise
+from targetnet.agents.config.early_ends import actions_at_the_end, early_ends
+from targetnet.agents.config.files import load_config, shipped_configs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.schedules import Constant, Geometric, Linear, Piecewise
 
 RATE = Linear(start=1e-3, end=1e-5, steps=400)
 LINE = (

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
-from agents.config.envs import envs_beside, training_envs
-from agents.config.model import DqnConfig
-from agents.loops.evaluation import evaluate
-from agents.policy.load import load_policy
-from agents.policy.play import play
-from agents.run.train import train
-from envs import make_envs
-from rl_core.errors import EnvError
+from targetnet.agents.config.envs import envs_beside, training_envs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.loops.evaluation import evaluate
+from targetnet.agents.policy.load import load_policy
+from targetnet.agents.policy.play import play
+from targetnet.agents.run.train import train
+from targetnet.envs import make_envs
+from targetnet.rl_core.errors import EnvError
 
 SHORT = {
     "num_envs": 4, "env_steps": 80, "hidden": (8,), "batch_size": 8, "replay_capacity": 100,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from agents.config.files import config_name, dump_config, load_config, read_config
-from agents.config.model import DqnConfig
-from agents.config.settings import Settings
-from rl_core.errors import ConfigError
-from rl_core.schedules import Geometric, Linear, Piecewise
+from targetnet.agents.config.files import config_name, dump_config, load_config, read_config
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.settings import Settings
+from targetnet.rl_core.errors import ConfigError
+from targetnet.rl_core.schedules import Geometric, Linear, Piecewise
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.config.files import (
+from targetnet.agents.config.files import (
     changed_config,
     dump_config,
     load_config,
     read_config,
 )
-from agents.config.model import DqnConfig
-from rl_core.errors import ConfigError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.errors import ConfigError
 
 ESCAPE = "\x1b[2J\x1b]0;title\x07"
 TEXTS = {

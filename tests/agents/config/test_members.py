@@ -2,17 +2,17 @@
 
 import pytest
 
-from agents.config import members as members_module
-from agents.config.files import load_config
-from agents.config.members import (
+from targetnet.agents.config import members as members_module
+from targetnet.agents.config.files import load_config
+from targetnet.agents.config.members import (
     as_members,
     load_members,
     members_text,
     read_members,
     require_one_form,
 )
-from agents.config.model import DqnConfig
-from rl_core.errors import ConfigError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.errors import ConfigError
 
 OWN = "[live.dropout]\ndefault = 0.1\nge = 0\nlt = 1\n"
 

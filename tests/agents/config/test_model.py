@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from rl_core.errors import ConfigError
-from rl_core.schedules import Linear
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.errors import ConfigError
+from targetnet.rl_core.schedules import Linear
 
 
 def test_a_config_has_the_keys_of_its_groups_in_their_order_and_none_twice():

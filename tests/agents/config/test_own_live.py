@@ -2,18 +2,18 @@
 
 import pytest
 
-from agents.config.files import (
+from targetnet.agents.config.files import (
     changed_config,
     dump_config,
     load_config,
     read_config,
     require_can_go_on,
 )
-from agents.config.live_values import live_knobs, own_values
-from agents.config.model import DqnConfig
-from agents.config.own_live import OwnLive
-from rl_core.errors import BoundsError, ConfigError
-from rl_core.schedules import Linear
+from targetnet.agents.config.live_values import live_knobs, own_values
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.own_live import OwnLive
+from targetnet.rl_core.errors import BoundsError, ConfigError
+from targetnet.rl_core.schedules import Linear
 
 TEXT = """
 env_id = "CartPole-v1"

@@ -2,12 +2,12 @@
 
 import pytest
 
-from agents.cli.main import main
-from agents.config.files import load_config
-from agents.config.members import as_members, load_members, members_text, read_members
-from agents.config.model import DqnConfig
-from agents.config.pbt import PbtKeys
-from rl_core.errors import ConfigError
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.files import load_config
+from targetnet.agents.config.members import as_members, load_members, members_text, read_members
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.pbt import PbtKeys
+from targetnet.rl_core.errors import ConfigError
 
 FOUR = ["learning_rate=1e-4,3e-4,1e-3,3e-3"]
 HALF = 'learning_rate={schedule="linear", start=1.0, end=0.1, fraction=0.5},0.1,0.2,0.3'

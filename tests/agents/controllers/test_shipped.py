@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from agents.config.model import CONTROLLERS, DqnConfig
-from agents.controllers.bandit import period_bandit
-from agents.controllers.choice import controller_of
-from agents.controllers.copies import copy_when_far, copy_when_fit
-from agents.controllers.seen import Fit, Seen
-from rl_core.errors import ConfigError
+from targetnet.agents.config.model import CONTROLLERS, DqnConfig
+from targetnet.agents.controllers.bandit import period_bandit
+from targetnet.agents.controllers.choice import controller_of
+from targetnet.agents.controllers.copies import copy_when_far, copy_when_fit
+from targetnet.agents.controllers.seen import Fit, Seen
+from targetnet.rl_core.errors import ConfigError
 
 SEEN = Seen(
     env_step=1_000, env_steps=9_000, update=250, target_age=30, live={"sync_period": 500},

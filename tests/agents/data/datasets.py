@@ -3,8 +3,8 @@
 import gymnasium as gym
 import numpy as np
 
-from agents.data.minari_files import Form, write
-from envs.recorder import Recorded
+from targetnet.agents.data.minari_files import Form, write
+from targetnet.envs.recorder import Recorded
 
 CARTPOLE = gym.make("CartPole-v1")
 

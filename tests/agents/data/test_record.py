@@ -9,16 +9,16 @@ import minari
 import numpy as np
 import pytest
 
-from agents.cli.main import main
-from agents.config.files import read_toml
-from agents.config.model import DqnConfig
-from agents.data.episodes import _require_rows
-from agents.data.minari_files import DataError, Form, write
-from agents.data.record import record
-from agents.policy.load import load_policy
-from agents.run.train import train
-from envs.recorder import Recorded
-from rl_core.errors import RlCoreError
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.files import read_toml
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.data.episodes import _require_rows
+from targetnet.agents.data.minari_files import DataError, Form, write
+from targetnet.agents.data.record import record
+from targetnet.agents.policy.load import load_policy
+from targetnet.agents.run.train import train
+from targetnet.envs.recorder import Recorded
+from targetnet.rl_core.errors import RlCoreError
 
 SHORT = {
     "env_steps": 400, "hidden": (8,), "batch_size": 8, "learn_start": 20, "learn_period": 8,

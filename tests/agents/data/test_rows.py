@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
-from agents.config.envs import training_envs
-from agents.config.model import DqnConfig
-from agents.data.minari_files import DataError, Dataset, directory_of
-from agents.data.rows import DatasetRows
-from agents.data.run_dataset import fill, with_dataset
-from agents.run.making import agent_for
-from envs.recorder import Recorded
-from rl_core.errors import RlCoreError
+from targetnet.agents.config.envs import training_envs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.data.minari_files import DataError, Dataset, directory_of
+from targetnet.agents.data.rows import DatasetRows
+from targetnet.agents.data.run_dataset import fill, with_dataset
+from targetnet.agents.run.making import agent_for
+from targetnet.envs.recorder import Recorded
+from targetnet.rl_core.errors import RlCoreError
 from tests.agents.data.datasets import random_episodes, written
 
 SMALL = {
@@ -96,7 +96,7 @@ def test_the_replay_has_exactly_the_datasets_transitions(tmp_path, stack):
 def test_many_rows_are_stored_in_several_calls_as_in_one(tmp_path, monkeypatch):
     path = written(tmp_path / "random-v0", random_episodes(lengths=(30, 1, 50, 7)))
     whole = filled(path)
-    monkeypatch.setattr("agents.data.run_dataset._AT_ONCE", 7)
+    monkeypatch.setattr("targetnet.agents.data.run_dataset._AT_ONCE", 7)
     require_equal(valid_transitions(filled(path)), valid_transitions(whole))
 
 

@@ -4,12 +4,12 @@ import minari
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.data.minari_files import DataError
-from agents.data.run_dataset import fill, with_dataset
-from agents.data.streams import Streams
-from agents.run.making import agent_for
-from envs import make_envs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.data.minari_files import DataError
+from targetnet.agents.data.run_dataset import fill, with_dataset
+from targetnet.agents.data.streams import Streams
+from targetnet.agents.run.making import agent_for
+from targetnet.envs import make_envs
 from tests.agents.data.datasets import random_episodes, written
 
 LENGTHS = (9, 1, 14, 6, 5, 1, 1, 22, 3, 8)
@@ -58,7 +58,7 @@ def test_streams_deal_to_the_shortest_and_of_several_to_the_first():
 @pytest.mark.parametrize("at_once", [4096, 7])
 def test_the_replay_begins_with_the_episodes_side_by_side(tmp_path, monkeypatch, num_envs, at_once):
     path = written(tmp_path / "random-v0", random_episodes(lengths=LENGTHS))
-    monkeypatch.setattr("agents.data.run_dataset._AT_ONCE", at_once)
+    monkeypatch.setattr("targetnet.agents.data.run_dataset._AT_ONCE", at_once)
     agent, twin = begun(path, num_envs=num_envs), dealt(path, num_envs)
     steps = agent.config.demonstration_steps
     assert agent.state.contents.written() == steps == len(twin[0])

@@ -2,7 +2,7 @@
 
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.layers import dense
+from targetnet.rl_core.graph.layers import dense
 
 
 def by_tensorflow(observation):

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.dqn.chunks import LoopCounts
-from envs.in_graph.table import make_rules
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.chunks import LoopCounts
+from targetnet.envs.in_graph.table import make_rules
 
 SMALL = {
     "hidden": (8,), "replay_capacity": 60, "batch_size": 8, "learning_rate": 0.01,

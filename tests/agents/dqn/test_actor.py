@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rl_core.errors import FeedError
+from targetnet.rl_core.errors import FeedError
 from tests.agents.dqn.test_update import forward
 
 ARMS = [{"exempt": ["head"], "updates": 3}, {"exempt": ["torso"], "updates": 2}]
@@ -235,7 +235,7 @@ def test_one_update_at_a_time_compiled_agrees_with_plain_operations(lab, setting
 )
 def test_what_is_compiled(lab, calls, settings):
     """As many calls as there are arms, or none."""
-    from agents.dqn.agent import DqnAgent
+    from targetnet.agents.dqn.agent import DqnAgent
 
     shape = (84, 84, 4) if "network" in settings else (2,)
     dtype = np.uint8 if "network" in settings else np.float32
@@ -286,7 +286,7 @@ def test_single_and_fused_updates_may_alternate(lab):
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("dtype", [np.uint8, np.bool_])
 def test_observations_of_bytes_and_bools_are_learned_from(lab, dtype):
-    from agents.dqn.agent import DqnAgent
+    from targetnet.agents.dqn.agent import DqnAgent
 
     agent = DqnAgent(lab.config(discount=0.5), (2, 2), dtype, 3)
     shown = np.array([[[0, 255], [51, 0]], [[102, 0], [0, 204]]], dtype)

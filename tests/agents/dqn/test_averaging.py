@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.run.repeat import repeat
-from agents.run.train import train
-from rl_core.errors import StaticHyperparameter
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import train
+from targetnet.rl_core.errors import StaticHyperparameter
 
 
 def fed(lab, **settings):

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from agents.dqn.agent import DqnAgent
-from agents.dqn.branching import branching_loss
-from agents.dqn.build import build_network
-from agents.dqn.heads import Terms, head_of
-from agents.dqn.needs import needs, network_size
-from agents.dqn.population import Population
-from rl_core.errors import ArgumentError, BoundsError, ConfigError, MemoryLimitError
-from rl_core.networks import Values
-from rl_core.replay import Transitions
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.branching import branching_loss
+from targetnet.agents.dqn.build import build_network
+from targetnet.agents.dqn.heads import Terms, head_of
+from targetnet.agents.dqn.needs import needs, network_size
+from targetnet.agents.dqn.population import Population
+from targetnet.rl_core.errors import ArgumentError, BoundsError, ConfigError, MemoryLimitError
+from targetnet.rl_core.networks import Values
+from targetnet.rl_core.replay import Transitions
 from tests.rl_core.losses.test_hl_gauss import histogram
 
 SIZES = (3, 1, 4)

@@ -4,14 +4,14 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents.config.files import require_can_go_on
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.policy.export import export
-from agents.policy.load import load_policy
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from envs import make_envs
+from targetnet.agents.config.files import require_can_go_on
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.policy.export import export
+from targetnet.agents.policy.load import load_policy
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.envs import make_envs
 
 
 class Switches(gym.Env):
@@ -125,7 +125,7 @@ def test_a_run_of_version_0_1_goes_on_as_it_was_begun(tmp_path):
 
 
 def test_the_scale_of_a_run_cannot_be_changed_when_it_goes_on():
-    from rl_core.errors import ConfigError
+    from targetnet.rl_core.errors import ConfigError
 
     with pytest.raises(ConfigError, match="byte_scale is 'bounds' in this run"):
         require_can_go_on(config(), config(byte_scale="255"))

@@ -6,8 +6,8 @@ The slow twin is plain NumPy: it knows the two clocks and nothing of how the gra
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from rl_core.errors import ConfigError, StaticHyperparameter
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.errors import ConfigError, StaticHyperparameter
 from tests.agents.dqn.test_update import S_T, S_TM1, forward
 
 OWN, SHARED = {"chain": 3}, {"chain": 3, "chain_torso": "shared"}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rl_core.errors import RlCoreError
+from targetnet.rl_core.errors import RlCoreError
 from tests.agents.dqn.test_stillness import KINDS, SINGLE_AND_FUSED
 from tests.agents.dqn.test_update import S_T, S_TM1, forward
 

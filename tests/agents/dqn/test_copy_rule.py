@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from agents.config.combinations import SYNC_RULES
-from agents.config.model import DqnConfig
-from agents.dqn.copy_rule import Reading, RuleCounts, RuleNumbers, next_copy
-from rl_core.errors import ConfigError, RlCoreError
-from rl_core.schedules import Linear
+from targetnet.agents.config.combinations import SYNC_RULES
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.copy_rule import Reading, RuleCounts, RuleNumbers, next_copy
+from targetnet.rl_core.errors import ConfigError, RlCoreError
+from targetnet.rl_core.schedules import Linear
 from tests.agents.dqn.several import become
 
 RULED = {"prepared": list(SYNC_RULES), "updates_per_learn": 2, "sync_fit_updates": 3}

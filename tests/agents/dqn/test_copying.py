@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rl_core.errors import ScopeMismatch
+from targetnet.rl_core.errors import ScopeMismatch
 from tests.agents.dqn.several import KINDS, configs, made, train
 from tests.agents.dqn.test_population import jointly, loop, population
 

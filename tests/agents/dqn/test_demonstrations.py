@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from agents.dqn.demonstrations import Demonstrations
-from rl_core import Engine
-from rl_core.errors import RlCoreError
-from rl_core.replay import ValidRows, transition_columns
+from targetnet.agents.dqn.demonstrations import Demonstrations
+from targetnet.rl_core import Engine
+from targetnet.rl_core.errors import RlCoreError
+from targetnet.rl_core.replay import ValidRows, transition_columns
 from tests.agents.dqn.test_stillness import KINDS, SINGLE_AND_FUSED
 from tests.agents.dqn.test_update import S_T, S_TM1, forward
 

@@ -104,7 +104,7 @@ def test_looking_and_evaluating_do_not_count(lab):
 ON_CORES = """
 import os, sys
 os.sched_setaffinity(0, set(map(int, sys.argv[1:])))
-from agents import DqnConfig, train
+from targetnet.agents import DqnConfig, train
 config = DqnConfig(
     env_id="CartPole-v1", env_steps=900, learn_start=300, hidden=(64, 64), learn_period=8,
     updates_per_learn=8, final_eval_episodes=1,

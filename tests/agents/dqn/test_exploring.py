@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from agents.dqn.exploring import EpsilonGreedy
-from rl_core.random import Stream
+from targetnet.agents.dqn.exploring import EpsilonGreedy
+from targetnet.rl_core.random import Stream
 
 STEPS = 600  # beyond two draws of 256
 

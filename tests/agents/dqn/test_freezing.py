@@ -2,8 +2,8 @@
 
 import pytest
 
-from rl_core.errors import ConfigError, RlCoreError, UnknownName
-from rl_core.optimizers.freeze import AllExempt
+from targetnet.rl_core.errors import ConfigError, RlCoreError, UnknownName
+from targetnet.rl_core.optimizers.freeze import AllExempt
 
 TORSO_THEN_HEAD = [{"exempt": ["head"], "updates": 3}, {"exempt": ["torso"], "updates": 2}]
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from rl_core.errors import ConfigError, StaticHyperparameter
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.errors import ConfigError, StaticHyperparameter
 from tests.agents.dqn.test_family import S_T, S_TM1, outputs, scatter, softmax, with_one_transition
 from tests.rl_core.losses.test_hl_gauss import histogram
 

@@ -7,14 +7,14 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from agents.config.model import DqnConfig
-from agents.dqn.in_graph_envs import EnvsInGraph
-from envs.drivers import SyncEnvs
-from envs.in_graph.gymnasium_env import InGraphGymEnv
-from envs.in_graph.interface import InGraphEnv, Moved
-from envs.spaces import read_spaces
-from rl_core import Engine
-from rl_core.random import Keys
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.in_graph_envs import EnvsInGraph
+from targetnet.envs.drivers import SyncEnvs
+from targetnet.envs.in_graph.gymnasium_env import InGraphGymEnv
+from targetnet.envs.in_graph.interface import InGraphEnv, Moved
+from targetnet.envs.spaces import read_spaces
+from targetnet.rl_core import Engine
+from targetnet.rl_core.random import Keys
 
 
 class CountState(NamedTuple):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.chunks import LoopCounts, chunk_placeholders
-from agents.dqn.in_graph_loop import InGraphLoop
-from agents.loops.plain import LearnClock, LoopState
-from rl_core.optimizers.freeze_schedule import Arm, FreezeSchedule
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.chunks import LoopCounts, chunk_placeholders
+from targetnet.agents.dqn.in_graph_loop import InGraphLoop
+from targetnet.agents.loops.plain import LearnClock, LoopState
+from targetnet.rl_core.optimizers.freeze_schedule import Arm, FreezeSchedule
 
 BLOCKS = ("torso", "head", "value")
 ARMS = [("torso",), (), ("head", "value")]

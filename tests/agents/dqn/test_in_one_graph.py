@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from agents.dqn.agent import DqnAgent
-from rl_core.graph.engine import Engine
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.rl_core.graph.engine import Engine
 from tests.agents.dqn.several import (
     IN_GRAPH,
     KINDS,

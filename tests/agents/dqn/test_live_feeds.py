@@ -5,10 +5,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from agents.dqn.live_feeds import LiveFeeds
-from rl_core.graph.xla import built_for_xla
-from rl_core.hyperparameters import Hyperparameters, Knob
-from rl_core.schedules import Linear
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.rl_core.graph.xla import built_for_xla
+from targetnet.rl_core.hyperparameters import Hyperparameters, Knob
+from targetnet.rl_core.schedules import Linear
 
 RATE, PERIOD = Knob("rate", "", "", ""), Knob("period", "updates", "", "", whole=True, at_least=1)
 

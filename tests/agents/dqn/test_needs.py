@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.build import build_network
-from agents.dqn.needs import needs, network_size, weight_copies
-from agents.run.train import train
-from rl_core.errors import MemoryLimitError
-from rl_core.memory import Need, check_needs
-from rl_core.replay import transition_columns
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.build import build_network
+from targetnet.agents.dqn.needs import needs, network_size, weight_copies
+from targetnet.agents.run.train import train
+from targetnet.rl_core.errors import MemoryLimitError
+from targetnet.rl_core.memory import Need, check_needs
+from targetnet.rl_core.replay import transition_columns
 
 FRAME, PLANES = (84, 84, 4), (10, 10, 6)
 NETWORKS = [
@@ -102,7 +102,7 @@ def test_what_cannot_fit_is_refused_with_the_numbers_before_anything_is_made(
     "config", ["cartpole", "minatar-breakout", "cartpole-rainbow", "cartpole-iqn"]
 )
 def test_what_the_shipped_configs_need_is_little(config):
-    from agents.config.files import load_config
+    from targetnet.agents.config.files import load_config
 
     shape = PLANES if "minatar" in config else (4,)
     parts = needs(load_config(config), shape, np.dtype(np.float32), 6)

@@ -10,12 +10,12 @@ import pytest
 import tensorflow.compat.v1 as tf
 from rich.console import Console
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.dqn.own_network import OwnNetwork
-from agents.run.train import train
-from rl_core import dense
-from rl_core.errors import ConfigError, ShapeError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.own_network import OwnNetwork
+from targetnet.agents.run.train import train
+from targetnet.rl_core import dense
+from targetnet.rl_core.errors import ConfigError, ShapeError
 
 HERE = __name__
 
@@ -70,7 +70,7 @@ CALLED = """
 import numpy as np
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
-from rl_core import dense
+from targetnet.rl_core import dense
 
 FLOATS = np.ones([2, 3], np.float32)
 not_a_function = 3
@@ -262,7 +262,7 @@ def test_a_module_that_is_not_there_is_said_so(lab):
 def test_a_keras_layer_ends_the_command_with_one_line_and_nothing_on_disk(written, tmp_path):
     """In a process that has TensorFlow without Keras, as every command."""
     written(CALLED)
-    command = [sys.executable, "-m", "agents.cli", "train", "cartpole", "--run", "run"]
+    command = [sys.executable, "-m", "targetnet.agents.cli", "train", "cartpole", "--run", "run"]
     done = subprocess.run(
         [*command, "--set", "network=towers:keras_layer"], capture_output=True, text=True
     )

@@ -5,14 +5,14 @@ import shutil
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.policy.load import load_policy
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.errors import ConfigError, RlCoreError
-from rl_core.packed import Part, placed
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.policy.load import load_policy
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.errors import ConfigError, RlCoreError
+from targetnet.rl_core.packed import Part, placed
 
 NORMAL = {"normalize_observations": True, "hidden": (4,), "sync_period": 10_000}
 

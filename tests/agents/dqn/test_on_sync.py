@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from rl_core.errors import ConfigError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.errors import ConfigError
 
 ARMS = [{"exempt": ["head"], "updates": 2}, {"exempt": ["torso"], "updates": 2}]
 

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.policy.export import export
-from agents.policy.load import load_policy
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from rl_core import dense, dropout
-from rl_core.errors import BoundsError, ConfigError, UnknownName
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.policy.export import export
+from targetnet.agents.policy.load import load_policy
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core import dense, dropout
+from targetnet.rl_core.errors import BoundsError, ConfigError, UnknownName
 
 HERE = __name__
 RELUS = 16
@@ -174,7 +174,7 @@ def test_dropout_is_of_updates_alone_and_the_same_again():
 
 def test_dropout_by_hand():
     """Of 4,000 ones with rate 1/4, about 3,000 stay and become 4/3; without draws all stay."""
-    from rl_core.random import Draws
+    from targetnet.rl_core.random import Draws
 
     with tf.Graph().as_default(), tf.Session() as session:
         ones, zero = tf.ones([40, 100]), tf.zeros([], tf.int64)

@@ -7,16 +7,16 @@ import time
 import numpy as np
 import pytest
 
-from agents.config.members import require_one_form
-from agents.dqn.agent import DqnAgent
-from agents.dqn.population import Population
-from agents.loops.compiled import compiled_loop
-from agents.loops.plain import LoopState
-from agents.population.turns import Turns
-from rl_core.errors import ConfigError, Diverged, MemoryLimitError
-from rl_core.graph.stand_ins import standing_in
-from rl_core.optimizers.packed_adam import LoopAdam
-from rl_core.schedules import Linear
+from targetnet.agents.config.members import require_one_form
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.population import Population
+from targetnet.agents.loops.compiled import compiled_loop
+from targetnet.agents.loops.plain import LoopState
+from targetnet.agents.population.turns import Turns
+from targetnet.rl_core.errors import ConfigError, Diverged, MemoryLimitError
+from targetnet.rl_core.graph.stand_ins import standing_in
+from targetnet.rl_core.optimizers.packed_adam import LoopAdam
+from targetnet.rl_core.schedules import Linear
 from tests.agents.dqn.several import (
     IN_GRAPH,
     KINDS,
@@ -163,7 +163,7 @@ def test_each_member_acts_with_its_own_copy_of_the_network():
 
 def test_members_that_do_not_fit_into_memory_together_are_refused(monkeypatch):
     config = configs("scalar", replay_capacity=100_000)[0]
-    monkeypatch.setattr("rl_core.memory.memory_limit", lambda: 4_000_000)
+    monkeypatch.setattr("targetnet.rl_core.memory.memory_limit", lambda: 4_000_000)
     made(config).close()
     with pytest.raises(MemoryLimitError, match=r"100,000 rows for each of 2 members 4\.4 MB"):
         population([config] * 2)

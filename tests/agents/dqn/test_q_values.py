@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from rl_core.errors import FeedError, RlCoreError, UnknownName
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.rl_core.errors import FeedError, RlCoreError, UnknownName
 
 
 def trained(**settings):

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from rl_core.errors import BoundsError, ConfigError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.rl_core.errors import BoundsError, ConfigError
 
 L, BURN_IN, UNITS, N = 4, 3, 3, 2
 MEMORY = {

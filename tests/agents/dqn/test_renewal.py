@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from agents.dqn.population import Population
-from agents.dqn.renewal import dormant, set_rows
-from rl_core.errors import ConfigError, RlCoreError, UnknownName
+from targetnet.agents.dqn.population import Population
+from targetnet.agents.dqn.renewal import dormant, set_rows
+from targetnet.rl_core.errors import ConfigError, RlCoreError, UnknownName
 from tests.agents.dqn.several import KINDS, configs, made, train
 
 IN_BOTH_FORMS = pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_every_head_can_be_reset_perturbed_and_recycled(kind):
 
 
 def test_convolutions_are_recycled_with_their_places(lab):
-    from agents.dqn.agent import DqnAgent
+    from targetnet.agents.dqn.agent import DqnAgent
 
     config = lab.config(network="minatar", hidden=(5,), num_envs=2)
     agent = DqnAgent(config, (10, 10, 2), np.uint8, 3)

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.dqn.live_feeds import LiveFeeds
-from agents.dqn.memory import learned_rewards
-from agents.run.checkpoints import restore_agent
-from agents.run.train import resume, train
-from agents.saved.host import new_host
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.errors import BoundsError
-from rl_core.hyperparameters import Hyperparameters
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.agents.dqn.memory import learned_rewards
+from targetnet.agents.run.checkpoints import restore_agent
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.host import new_host
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.errors import BoundsError
+from targetnet.rl_core.hyperparameters import Hyperparameters
 
 #     scale  clip  learned from rewards -3, 0, 1, 2, 4
 ROWS = [

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from rl_core.errors import (
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.rl_core.errors import (
     BoundsError,
     ConfigError,
     RlCoreError,

@@ -7,21 +7,21 @@ import pytest
 import tensorflow.compat.v1 as tf
 from pydantic import BaseModel
 
-import agents.dqn.choosing
-import agents.dqn.memory
-from agents.config.envs import training_envs
-from agents.dqn.agent import DqnAgent
-from agents.dqn.choosing import Exploration
-from agents.dqn.heads import HEADS, LOSSES, HeadKind
-from agents.loops.choice import LOOPS
-from agents.loops.compiled import compiled_loop
-from agents.loops.evaluation import evaluate
-from envs.in_graph import table
-from envs.in_graph.interface import InGraphEnv, Moved
-from rl_core.losses import TdLoss, blend, squared
-from rl_core.losses.td import at_action, at_best
-from rl_core.networks import Values
-from rl_core.replay import Column, transition_columns
+import targetnet.agents.dqn.choosing
+import targetnet.agents.dqn.memory
+from targetnet.agents.config.envs import training_envs
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.choosing import Exploration
+from targetnet.agents.dqn.heads import HEADS, LOSSES, HeadKind
+from targetnet.agents.loops.choice import LOOPS
+from targetnet.agents.loops.compiled import compiled_loop
+from targetnet.agents.loops.evaluation import evaluate
+from targetnet.envs.in_graph import table
+from targetnet.envs.in_graph.interface import InGraphEnv, Moved
+from targetnet.rl_core.losses import TdLoss, blend, squared
+from targetnet.rl_core.losses.td import at_action, at_best
+from targetnet.rl_core.networks import Values
+from targetnet.rl_core.replay import Column, transition_columns
 
 # No other test may be lent these agents.
 pytestmark = pytest.mark.usefixtures("own_agents")
@@ -119,9 +119,9 @@ def with_probability(monkeypatch):
         chosen = choose(self, *arguments)
         return chosen | {"probability": tf.cast(chosen["action"], tf.float32) / 8}
 
-    monkeypatch.setattr(agents.dqn.memory, "transition_columns", declared)
+    monkeypatch.setattr(targetnet.agents.dqn.memory, "transition_columns", declared)
     monkeypatch.setattr(Exploration, "choose", given)
-    monkeypatch.setattr(agents.dqn.choosing, "COLUMNS", ("action", "probability"))
+    monkeypatch.setattr(targetnet.agents.dqn.choosing, "COLUMNS", ("action", "probability"))
 
 
 @pytest.mark.parametrize(

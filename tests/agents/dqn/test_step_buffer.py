@@ -6,14 +6,14 @@ from threading import get_ident
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.loops.plain import LoopState, training_loop
-from agents.run.checkpoints import Checkpoints
-from agents.saved.host import new_host
-from envs import make_envs
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.errors import FeedError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.loops.plain import LoopState, training_loop
+from targetnet.agents.run.checkpoints import Checkpoints
+from targetnet.agents.saved.host import new_host
+from targetnet.envs import make_envs
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.errors import FeedError
 
 SMALL = {
     "env_id": "CartPole-v1",

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from agents.config.combinations import STILLNESS
-from agents.config.model import DqnConfig
-from rl_core.errors import ConfigError, RlCoreError
+from targetnet.agents.config.combinations import STILLNESS
+from targetnet.agents.config.model import DqnConfig
+from targetnet.rl_core.errors import ConfigError, RlCoreError
 from tests.agents.dqn.test_update import S_T, S_TM1, disagree, forward
 
 ALL = {"prepared": list(STILLNESS), "updates_per_learn": 2}

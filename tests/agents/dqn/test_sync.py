@@ -4,9 +4,16 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import ApplyOps, blocks_of, copy_vars, dense, stop_gradient_getter, variables_in
-from rl_core.errors import Diverged
-from rl_core.networks import mlp_torso
+from targetnet.rl_core import (
+    ApplyOps,
+    blocks_of,
+    copy_vars,
+    dense,
+    stop_gradient_getter,
+    variables_in,
+)
+from targetnet.rl_core.errors import Diverged
+from targetnet.rl_core.networks import mlp_torso
 
 
 def test_target_equals_online_right_after_construction(lab):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from rl_core.errors import RlCoreError, ScopeMismatch
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.rl_core.errors import RlCoreError, ScopeMismatch
 
 S_TM1, S_T = [1.0, -2.0], [0.5, 3.0]
 

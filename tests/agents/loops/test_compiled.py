@@ -8,18 +8,18 @@ import pytest
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.loops.compiled import compiled_loop
-from agents.loops.plain import LearnClock, LoopState
-from agents.run.train import train
-from envs.in_graph.resident import ResidentEnvs
-from envs.in_graph.table import make_rules
-from rl_core import Engine
-from rl_core.control.files import ControlFiles
-from rl_core.control.trace import read_trace
-from rl_core.errors import EnvError
-from rl_core.random import Draws
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.loops.compiled import compiled_loop
+from targetnet.agents.loops.plain import LearnClock, LoopState
+from targetnet.agents.run.train import train
+from targetnet.envs.in_graph.resident import ResidentEnvs
+from targetnet.envs.in_graph.table import make_rules
+from targetnet.rl_core import Engine
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.trace import read_trace
+from targetnet.rl_core.errors import EnvError
+from targetnet.rl_core.random import Draws
 from tests.rl_core.replay.memories import named
 
 SMALL = {

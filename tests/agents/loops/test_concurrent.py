@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-import agents.loops.concurrent
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.loops.concurrent import concurrent_loop
-from agents.loops.plain import LearnClock, LoopState
-from envs import make_envs
-from rl_core.errors import EnvError
+import targetnet.agents.loops.concurrent
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.loops.concurrent import concurrent_loop
+from targetnet.agents.loops.plain import LearnClock, LoopState
+from targetnet.envs import make_envs
+from targetnet.rl_core.errors import EnvError
 from tests.agents.pool import POOL
 from tests.rl_core.replay.memories import named
 
@@ -152,7 +152,7 @@ def test_the_envs_step_once_the_learner_has_begun(monkeypatch):
             order.append("handed over")
             return super().submit(late)
 
-    monkeypatch.setattr(agents.loops.concurrent, "ThreadPoolExecutor", Late)
+    monkeypatch.setattr(targetnet.agents.loops.concurrent, "ThreadPoolExecutor", Late)
     agent, envs = made(env_steps=150)
     step = envs.step
 

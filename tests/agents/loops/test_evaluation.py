@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from agents.loops.evaluation import evaluate
-from agents.run.screen import evaluation_shown
+from targetnet.agents.loops.evaluation import evaluate
+from targetnet.agents.run.screen import evaluation_shown
 
 
 class Uneven(gym.Env):
@@ -128,7 +128,7 @@ def test_without_a_seed_it_is_derived_from_the_runs(lab, agent):
 
 
 def test_the_episodes_are_not_those_of_training(lab, agent):
-    from envs import make_envs
+    from targetnet.envs import make_envs
 
     config = lab.config(env_id="test/Lottery-v0", seed=1)
     envs = make_envs("test/Lottery-v0", 3, seed=1)
@@ -234,7 +234,7 @@ def test_a_vector_envs_episode_goes_on_after_a_cut_and_counts_as_another_one(lab
 
 
 def test_cut_episodes_are_named_by_env_and_number_also_by_workers():
-    from envs import Episode, make_envs
+    from targetnet.envs import Episode, make_envs
 
     for vectorization in ("sync", "async"):
         envs = make_envs("CartPole-v1", 3, vectorization=vectorization, seed=1)
@@ -260,7 +260,7 @@ def test_who_watches_is_told_how_far_it_is(lab, agent):
 
 
 def test_a_long_evaluation_shows_where_there_is_no_terminal_a_line_now_and_then(monkeypatch):
-    from agents.run import screen as display
+    from targetnet.agents.run import screen as display
 
     console = Console(file=io.StringIO(), width=200)
     now = [0.0]

@@ -6,12 +6,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.loops.plain import LearnClock, LoopState, training_loop
-from envs import make_envs
-from envs.interface import Step
-from rl_core.hyperparameters import Hyperparameters
-from rl_core.schedules import Linear
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.loops.plain import LearnClock, LoopState, training_loop
+from targetnet.envs import make_envs
+from targetnet.envs.interface import Step
+from targetnet.rl_core.hyperparameters import Hyperparameters
+from targetnet.rl_core.schedules import Linear
 
 
 class FakeEnvs:
@@ -253,7 +253,7 @@ def one_state_envs():
 
 def train(lab, env_id, end, num_envs=1, **settings):
     """The agent after a run; its settings are such that it ends near the fixed point."""
-    from agents.dqn.agent import DqnAgent
+    from targetnet.agents.dqn.agent import DqnAgent
 
     config = lab.config(
         env_id=env_id,
@@ -311,7 +311,7 @@ def test_a_truncated_step_bootstraps_from_its_own_final_observation(lab, one_sta
 def test_the_sync_fires_where_learn_period_and_sync_period_do_not_divide_each_other(
     lab, one_state_envs, learn_period, sync_period
 ):
-    from agents.dqn.agent import DqnAgent
+    from targetnet.agents.dqn.agent import DqnAgent
 
     config = lab.config(learn_period=learn_period, sync_period=sync_period, env_steps=120)
     envs = make_envs("test/OneState-v0", seed=0, env_kwargs={"end": "terminated"})
@@ -323,8 +323,8 @@ def test_the_sync_fires_where_learn_period_and_sync_period_do_not_divide_each_ot
 
 def test_the_fakes_have_what_the_real_ones_have():
     """Or the tape would prove nothing."""
-    from agents.dqn.agent import DqnAgent
-    from envs.interface import Envs
+    from targetnet.agents.dqn.agent import DqnAgent
+    from targetnet.envs.interface import Envs
 
     for fake, real in ((FakeAgent, DqnAgent), (FakeEnvs, Envs)):
         public = [name for name in vars(fake) if not name.startswith("_")]

@@ -14,27 +14,27 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import load_file, save_file
 
-from agents.cli.main import main
-from agents.config.members import load_members
-from agents.dqn.agent import DqnAgent
-from agents.dqn.needs import needs
-from agents.loops.plain import LearnClock, LoopState
-from agents.loops.remote import epsilon_of, remote_loop
-from agents.remote.collector import Collector
-from agents.remote.deliveries import Request
-from agents.remote.in_process import InProcess
-from agents.remote.remote_envs import RemoteEnvs
-from agents.run import actors
-from agents.run.making import arguments_for
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from rl_core.checkpoint.store import CheckpointError, CheckpointStore
-from rl_core.control.arrivals import Arrival, ArrivalsFile, read_arrivals
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import read_log
-from rl_core.control.state import read_state
-from rl_core.errors import (
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.members import load_members
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.needs import needs
+from targetnet.agents.loops.plain import LearnClock, LoopState
+from targetnet.agents.loops.remote import epsilon_of, remote_loop
+from targetnet.agents.remote.collector import Collector
+from targetnet.agents.remote.deliveries import Request
+from targetnet.agents.remote.in_process import InProcess
+from targetnet.agents.remote.remote_envs import RemoteEnvs
+from targetnet.agents.run import actors
+from targetnet.agents.run.making import arguments_for
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.checkpoint.store import CheckpointError, CheckpointStore
+from targetnet.rl_core.control.arrivals import Arrival, ArrivalsFile, read_arrivals
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.errors import (
     ArgumentError,
     ConfigError,
     EnvError,
@@ -52,7 +52,7 @@ FREE = {"actor_pace": "free", "actor_ahead": 2}
 
 def on(monkeypatch, transport):
     """Runs with actors in this process get this transport."""
-    monkeypatch.setattr("agents.run.actors.InProcess", transport)
+    monkeypatch.setattr("targetnet.agents.run.actors.InProcess", transport)
 
 
 def unreliable(seed, losses=0.1):
@@ -365,7 +365,7 @@ def test_a_mistake_in_an_actor_is_told_once_and_no_other_actor_tries(tmp_path, m
     def fails(self, weights):
         raise FeedError("weights of another shape")
 
-    monkeypatch.setattr("agents.remote.numpy_policy.NumpyPolicy.load", fails)
+    monkeypatch.setattr("targetnet.agents.remote.numpy_policy.NumpyPolicy.load", fails)
     with pytest.raises(FeedError, match=r"^actor 0 \(seed 0\): weights of another shape$"):
         run(tmp_path / "run")
 

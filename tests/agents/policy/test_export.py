@@ -8,17 +8,17 @@ import sys
 import numpy as np
 import pytest
 
-from agents.cli.main import main
-from agents.config.envs import training_envs
-from agents.config.model import DqnConfig
-from agents.policy.export import FORMATS, ExportError, export
-from agents.policy.load import load_policy
-from agents.policy.trained import trained as read
-from agents.run.making import agent_for
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.errors import RunDirError
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.envs import training_envs
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.policy.export import FORMATS, ExportError, export
+from targetnet.agents.policy.load import load_policy
+from targetnet.agents.policy.trained import trained as read
+from targetnet.agents.run.making import agent_for
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.errors import RunDirError
 
 CONFIG = DqnConfig(
     env_steps=600, hidden=(16, 16), batch_size=8, replay_capacity=2_000, learn_start=50,

@@ -4,15 +4,15 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.policy.load import LoadedPolicy, load_policy
-from agents.policy.trained import trained
-from agents.run.train import train
-from agents.saved.directory import RunDir
-from envs.drivers import SingleEnv
-from rl_core.checkpoint.store import CheckpointError, CheckpointStore
-from rl_core.errors import BoundsError, FeedError, RlCoreError, RunDirError, ShapeError
-from rl_core.graph.engine import Engine
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.policy.load import LoadedPolicy, load_policy
+from targetnet.agents.policy.trained import trained
+from targetnet.agents.run.train import train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.envs.drivers import SingleEnv
+from targetnet.rl_core.checkpoint.store import CheckpointError, CheckpointStore
+from targetnet.rl_core.errors import BoundsError, FeedError, RlCoreError, RunDirError, ShapeError
+from targetnet.rl_core.graph.engine import Engine
 
 SHORT = {
     "env_steps": 400, "hidden": (8,), "batch_size": 8, "learn_start": 20, "final_eval_episodes": 1,

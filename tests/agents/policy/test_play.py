@@ -9,13 +9,13 @@ import pytest
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 
-from agents.cli.main import main
-from agents.config.model import DqnConfig
-from agents.policy.play import PlayError, play
-from agents.results.curves import read_curves
-from agents.run.train import resume, train
-from rl_core.control.files import ControlFiles, RunLock
-from rl_core.errors import EnvError
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.policy.play import PlayError, play
+from targetnet.agents.results.curves import read_curves
+from targetnet.agents.run.train import resume, train
+from targetnet.rl_core.control.files import ControlFiles, RunLock
+from targetnet.rl_core.errors import EnvError
 
 CONFIG = DqnConfig(
     env_steps=300, hidden=(8,), batch_size=8, replay_capacity=500, learn_start=50,

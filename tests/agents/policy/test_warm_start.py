@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from agents.cli.main import main
-from agents.config.files import dump_config
-from agents.config.model import DqnConfig
-from agents.policy.warm_start import fitted
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.checkpoint.weights_file import weights_bytes
-from rl_core.errors import ConfigError, ScopeMismatch
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.files import dump_config
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.policy.warm_start import fitted
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.checkpoint.weights_file import weights_bytes
+from targetnet.rl_core.errors import ConfigError, ScopeMismatch
 from tests.agents.run.interrupting import Crash, crash_at
 
 SHORT = DqnConfig(

@@ -15,12 +15,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from agents.population.exchanging import Exchanging
-from agents.population.repeat import repeat_population
-from agents.population.train import resume_population, train_population
-from agents.run.repeat import repeat
-from rl_core.control.exchanges import ExchangeRecord
-from rl_core.errors import RunDirError
+from targetnet.agents.population.exchanging import Exchanging
+from targetnet.agents.population.repeat import repeat_population
+from targetnet.agents.population.train import resume_population, train_population
+from targetnet.agents.run.repeat import repeat
+from targetnet.rl_core.control.exchanges import ExchangeRecord
+from targetnet.rl_core.errors import RunDirError
 from tests.agents.kills import count_down, finish, in_a_fork
 from tests.agents.population.test_exchanging import NAMES, PBT, digests, members, steer
 

@@ -10,15 +10,15 @@ import shutil
 
 import pytest
 
-from agents.population import train as training
-from agents.population.changing import Change
-from agents.population.going import Going
-from agents.population.train import resume_population, train_population
-from agents.run.going_on import GoingOn
-from agents.saved.directory import RunDir
-from rl_core.control.inbox import Inbox
-from rl_core.control.population import CHANGE, POPULATION
-from rl_core.errors import RunDirError
+from targetnet.agents.population import train as training
+from targetnet.agents.population.changing import Change
+from targetnet.agents.population.going import Going
+from targetnet.agents.population.train import resume_population, train_population
+from targetnet.agents.run.going_on import GoingOn
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.control.inbox import Inbox
+from targetnet.rl_core.control.population import CHANGE, POPULATION
+from targetnet.rl_core.errors import RunDirError
 from tests.agents.population.test_exchanging import NAMES, PBT, Killed, digests, members
 
 CHANGES = {"env_steps": 200, "eval_episodes": 3, "log_to": [], "sync_period": 5, "tau": 0.5}

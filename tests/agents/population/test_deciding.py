@@ -4,10 +4,10 @@ import collections
 
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.config.pbt import PbtKeys, knobs_of
-from agents.population.deciding import MemberScore, decided, perturbed
-from rl_core.hyperparameters import Knob
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.pbt import PbtKeys, knobs_of
+from targetnet.agents.population.deciding import MemberScore, decided, perturbed
+from targetnet.rl_core.hyperparameters import Knob
 
 KNOBS = {
     knob.name: knob

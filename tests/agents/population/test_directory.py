@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.config.members import as_members
-from agents.config.model import DqnConfig
-from agents.population import directory
-from agents.population.directory import PopulationDir
-from agents.run.initial_weights import load_initial, save_initial
-from agents.saved.directory import RunDir
-from rl_core.control.population import POPULATION
-from rl_core.errors import RunDirError
+from targetnet.agents.config.members import as_members
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.population import directory
+from targetnet.agents.population.directory import PopulationDir
+from targetnet.agents.run.initial_weights import load_initial, save_initial
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.control.population import POPULATION
+from targetnet.rl_core.errors import RunDirError
 from tests.agents.kills import count_down, finish, in_a_fork
 
 MEMBERS = as_members(DqnConfig(), (), 3)

@@ -10,26 +10,26 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents.cli.main import main
-from agents.config.members import as_members
-from agents.config.model import DqnConfig
-from agents.dqn.population import Population
-from agents.population.exchanging import Exchanging
-from agents.population.meeting import Meeting
-from agents.population.repeat import repeat_population
-from agents.population.train import resume_population, train_population
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from agents.saved.copies import load_copy
-from agents.saved.directory import RunDir
-from rl_core.board.read_events import read_scalars
-from rl_core.control import steering
-from rl_core.control.commands import do_command
-from rl_core.control.exchanges import ExchangeRecord
-from rl_core.control.files import ControlFiles, submit
-from rl_core.control.log import read_log
-from rl_core.control.state import read_state
-from rl_core.errors import RunDirError
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.members import as_members
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.population import Population
+from targetnet.agents.population.exchanging import Exchanging
+from targetnet.agents.population.meeting import Meeting
+from targetnet.agents.population.repeat import repeat_population
+from targetnet.agents.population.train import resume_population, train_population
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.copies import load_copy
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.board.read_events import read_scalars
+from targetnet.rl_core.control import steering
+from targetnet.rl_core.control.commands import do_command
+from targetnet.rl_core.control.exchanges import ExchangeRecord
+from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.errors import RunDirError
 
 ENV = "PullTheLever-v0"
 SHORT = {
@@ -282,7 +282,9 @@ def test_on_a_full_disk_all_wait_and_the_exchange_is_the_same(trained, tmp_path,
         append(self, exchange)
 
     monkeypatch.setattr(ExchangeRecord, "append", full)
-    monkeypatch.setattr("agents.run.screen.Screen.line", lambda self, text: said.append(text))
+    monkeypatch.setattr(
+        "targetnet.agents.run.screen.Screen.line", lambda self, text: said.append(text)
+    )
     train_population(members(), tmp_path / "run", on_tick=steer)
     assert tried == [1, 2, 2, 2, 3, 4]
     assert sum("No space left on device; the run goes on" in text for text in said) == 1
@@ -330,7 +332,9 @@ def test_what_is_changed_right_after_an_exchange_is_repeated_after_it(tmp_path, 
 def test_an_exchange_waits_for_a_member_that_is_paused(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(steering, "POLL_SECONDS", 0.0)
     first, said, notes, tell = ControlFiles(tmp_path / "run/m00"), [], [], Meeting.tell
-    monkeypatch.setattr("agents.run.screen.Screen.line", lambda self, text: said.append(text))
+    monkeypatch.setattr(
+        "targetnet.agents.run.screen.Screen.line", lambda self, text: said.append(text)
+    )
 
     def told(self, number):
         paused = tell(self, number)

@@ -14,22 +14,22 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from agents.cli.main import main
-from agents.config.members import as_members, read_members
-from agents.config.model import DqnConfig
-from agents.population.going import MembersFailed
-from agents.population.repeat import repeat_population
-from agents.population.train import resume_population, train_population
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from agents.saved import directory
-from agents.saved.directory import RunDir
-from rl_core.control import steering
-from rl_core.control.commands import do_command
-from rl_core.control.files import ControlFiles, submit
-from rl_core.control.log import read_log
-from rl_core.control.state import read_state
-from rl_core.errors import ConfigError, RunDirError
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.members import as_members, read_members
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.population.going import MembersFailed
+from targetnet.agents.population.repeat import repeat_population
+from targetnet.agents.population.train import resume_population, train_population
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved import directory
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.control import steering
+from targetnet.rl_core.control.commands import do_command
+from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.errors import ConfigError, RunDirError
 from tests.agents.run.interrupting import curves
 
 ROOT = Path(__file__).parents[3]
@@ -357,10 +357,11 @@ def test_weights_that_were_given_are_there_before_a_run_is(tmp_path, monkeypatch
     order = []
     write = directory.write_file
     monkeypatch.setattr(
-        "agents.saved.directory.write_file", lambda p, data: order.append(p.name) or write(p, data)
+        "targetnet.agents.saved.directory.write_file",
+        lambda p, data: order.append(p.name) or write(p, data),
     )
     monkeypatch.setattr(
-        "agents.run.initial_weights.write_file",
+        "targetnet.agents.run.initial_weights.write_file",
         lambda p, data: order.append(p.name) or write(p, data),
     )
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from agents.population.turns import Turns
+from targetnet.agents.population.turns import Turns
 
 
 def test_each_goes_on_where_it_gave_its_turn():

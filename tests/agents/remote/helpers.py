@@ -4,9 +4,9 @@ import random
 import time
 from collections.abc import Callable
 
-from agents.config.model import DqnConfig
-from agents.remote.deliveries import ActorLost
-from agents.remote.in_process import InProcess
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.remote.deliveries import ActorLost
+from targetnet.agents.remote.in_process import InProcess
 from tests.agents.remote.toy import ID
 
 SETTINGS = {

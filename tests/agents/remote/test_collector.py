@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from agents.remote.collector import Collector
-from agents.remote.deliveries import Fault, Request
-from agents.remote.known import Known
-from agents.remote.ray_actors import RemoteCollector
-from envs.seeding import episode_seed
-from rl_core import Engine
-from rl_core.errors import ConfigError, FeedError, UnknownName
-from rl_core.replay import NStepTransitions, ReplayMemory, UniformSampler, ValidRows
-from rl_core.replay.rows import transition_columns
+from targetnet.agents.remote.collector import Collector
+from targetnet.agents.remote.deliveries import Fault, Request
+from targetnet.agents.remote.known import Known
+from targetnet.agents.remote.ray_actors import RemoteCollector
+from targetnet.envs.seeding import episode_seed
+from targetnet.rl_core import Engine
+from targetnet.rl_core.errors import ConfigError, FeedError, UnknownName
+from targetnet.rl_core.replay import NStepTransitions, ReplayMemory, UniformSampler, ValidRows
+from targetnet.rl_core.replay.rows import transition_columns
 from tests.agents.remote.helpers import config
 from tests.agents.remote.toy import ID, NUM_ACTIONS
 
@@ -227,8 +227,8 @@ def test_a_mistake_that_an_actor_meets_when_it_begins_is_told_as_what_it_is():
 
 
 ONEDNN = """
-from agents.remote.ray_actors import RemoteCollector
-from agents.remote.deliveries import Request
+from targetnet.agents.remote.ray_actors import RemoteCollector
+from targetnet.agents.remote.deliveries import Request
 from tests.agents.remote.helpers import config
 {before}
 back = RemoteCollector(config(onednn=True, noisy=True), 0).restore(0, [])

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from agents.remote.deliveries import ActorLost
-from agents.remote.fleet import Fleet
-from agents.remote.in_process import InProcess
-from agents.remote.replacing import StoppedWaiting
-from rl_core.errors import EnvWorkerLost
+from targetnet.agents.remote.deliveries import ActorLost
+from targetnet.agents.remote.fleet import Fleet
+from targetnet.agents.remote.in_process import InProcess
+from targetnet.agents.remote.replacing import StoppedWaiting
+from targetnet.rl_core.errors import EnvWorkerLost
 from tests.agents.remote.helpers import Repeating, Unreliable, config
 from tests.agents.remote.test_collector import network
 
@@ -169,7 +169,7 @@ def test_others_are_served_while_a_lost_actor_is_brought_back():
 def test_a_wait_for_lost_actors_alone_is_told_in_one_line_and_ends_if_the_run_is_to_stop(
     monkeypatch,
 ):
-    monkeypatch.setattr("agents.remote.replacing._QUIET_SECONDS", 0.01)
+    monkeypatch.setattr("targetnet.agents.remote.replacing._QUIET_SECONDS", 0.01)
     looks, said = [], []
     transport = Repeating(config(actors=2), 1, asked=lambda: looks.append(1))
     fleet = Fleet(transport, 2, 2, said.append)

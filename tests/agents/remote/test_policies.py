@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.dqn.build import build_network
-from agents.dqn.exploring import EpsilonGreedy
-from agents.remote.graph_policy import GraphPolicy
-from agents.remote.numpy_policy import NumpyPolicy, can_serve
-from envs import make_envs
-from rl_core.exploration import epsilon_greedy
-from rl_core.graph.scopes import variables_in
-from rl_core.networks import Observed
-from rl_core.philox import OutsideStream
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.build import build_network
+from targetnet.agents.dqn.exploring import EpsilonGreedy
+from targetnet.agents.remote.graph_policy import GraphPolicy
+from targetnet.agents.remote.numpy_policy import NumpyPolicy, can_serve
+from targetnet.envs import make_envs
+from targetnet.rl_core.exploration import epsilon_greedy
+from targetnet.rl_core.graph.scopes import variables_in
+from targetnet.rl_core.networks import Observed
+from targetnet.rl_core.philox import OutsideStream
 
 KINDS = [
     {},

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from agents.remote.numpy_policy import NumpyPolicy
-from agents.remote.priorities import td_errors
-from rl_core.errors import ConfigError
+from targetnet.agents.remote.numpy_policy import NumpyPolicy
+from targetnet.agents.remote.priorities import td_errors
+from targetnet.rl_core.errors import ConfigError
 from tests.agents.remote.helpers import config
 from tests.agents.remote.test_collector import DISCOUNT, Replay, collected, network
 

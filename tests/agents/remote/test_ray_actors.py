@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from agents.remote.deliveries import Request
-from agents.remote.fleet import Fleet
-from agents.remote.in_process import InProcess
-from agents.remote.ray_actors import RayActors
-from agents.remote.remote_envs import RemoteEnvs
-from agents.remote.replacing import StoppedWaiting
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from rl_core.errors import EnvFailed, RlCoreError
+from targetnet.agents.remote.deliveries import Request
+from targetnet.agents.remote.fleet import Fleet
+from targetnet.agents.remote.in_process import InProcess
+from targetnet.agents.remote.ray_actors import RayActors
+from targetnet.agents.remote.remote_envs import RemoteEnvs
+from targetnet.agents.remote.replacing import StoppedWaiting
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.rl_core.errors import EnvFailed, RlCoreError
 from tests.agents.remote.helpers import config
 from tests.agents.remote.test_collector import network
 
@@ -257,7 +257,7 @@ def test_an_actor_imports_no_tensorflow(nodes):
     def modules(_):
         import sys
 
-        return "tensorflow" in sys.modules, "agents.remote.collector" in sys.modules
+        return "tensorflow" in sys.modules, "targetnet.agents.remote.collector" in sys.modules
 
     try:
         assert ray.get(transport._handles[0].__ray_call__.remote(modules)) == (False, True)

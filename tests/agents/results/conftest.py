@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from agents.results.scores import Row, Seed
+from targetnet.agents.results.scores import Row, Seed
 
 # What `targetnet train` does as far as `results` can see. "slow" waits to be interrupted once,
 # saves, and ends when it is called again; "bad" fails for seed 1.
@@ -91,7 +91,7 @@ PEER_RESULT = {
 
 @pytest.fixture
 def trainer(tmp_path):
-    """The fake's command, in the place of `python -m agents.cli train`."""
+    """The fake's command, in the place of `python -m targetnet.agents.cli train`."""
     path = tmp_path / "trainer.py"
     path.write_text(TRAINER)
     return [sys.executable, str(path)]

@@ -4,12 +4,12 @@ import pytest
 import tyro
 from rich.console import Console
 
-from agents.config.model import DqnConfig
-from agents.results.choice import place_for
-from agents.results.command import Results
-from agents.results.places import HERE
-from rl_core.errors import ConfigError, RlCoreError
-from rl_core.machine import cores
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.results.choice import place_for
+from targetnet.agents.results.command import Results
+from targetnet.agents.results.places import HERE
+from targetnet.rl_core.errors import ConfigError, RlCoreError
+from targetnet.rl_core.machine import cores
 
 
 def test_without_an_address_jobs_run_here_one_for_each_core():

@@ -13,10 +13,10 @@ import pytest
 import tyro
 from rich.console import Console
 
-from agents.results import seeds
-from agents.results.command import Results
-from agents.results.jobs import Job
-from rl_core.errors import RlCoreError
+from targetnet.agents.results import seeds
+from targetnet.agents.results.command import Results
+from targetnet.agents.results.jobs import Job
+from targetnet.rl_core.errors import RlCoreError
 
 ROOT = Path(__file__).parents[3]
 
@@ -200,7 +200,7 @@ def test_without_its_environment_the_peer_is_left_out_and_ours_are_trained(monke
     broken = [sys.executable, "-c", "raise SystemExit('no such package')"]
     log = Path("results/logs/venv.log")
     monkeypatch.setattr(
-        "agents.results.peer.venv_jobs", lambda *_: [Job("SB3 DQN: torch", broken, log)]
+        "targetnet.agents.results.peer.venv_jobs", lambda *_: [Job("SB3 DQN: torch", broken, log)]
     )
     assert results("good.toml", "--seeds", 1, "--peer", "sb3") == 1
     assert "SB3 DQN: torch failed (exit code 1): no such package; log:" in capsys.readouterr().out
@@ -234,7 +234,7 @@ DRIVER = """
 import sys
 import tyro
 from rich.console import Console
-from agents.results import command, seeds
+from targetnet.agents.results import command, seeds
 seeds.TRAIN = sys.argv[1].split()
 code = tyro.cli(command.Results, args=sys.argv[2:])(Console(width=200))
 assert not {"tensorflow", "torch"} & set(sys.modules)
@@ -313,7 +313,7 @@ def test_a_second_ctrl_c_does_not_wait_for_what_a_child_saves():
 
 
 def test_a_childs_progress_is_that_of_its_state(tmp_path):
-    from rl_core.control.files import ControlFiles
+    from targetnet.rl_core.control.files import ControlFiles
 
     files = ControlFiles(tmp_path)
     assert seeds.env_steps_of(files) is None
@@ -330,7 +330,7 @@ def test_a_childs_progress_is_that_of_its_state(tmp_path):
 
 def test_importing_the_command_imports_no_library_that_trains_or_draws():
     heavy = {"tensorflow", "torch", "matplotlib", "tensorboard", "gymnasium", "scipy"}
-    code = f"import sys, agents.results.command; print({heavy!r} & set(sys.modules))"
+    code = f"import sys, targetnet.agents.results.command; print({heavy!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stderr
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agents.results.differences import holm, independent, mean, paired
+from targetnet.agents.results.differences import holm, independent, mean, paired
 
 
 def test_differences_are_of_pairs():

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agents.cluster.portable import Portable
-from agents.cluster.process import last_line
-from agents.cluster.usable import NoNodeLeft
-from agents.results.jobs import Job, run_jobs
-from rl_core.errors import RlCoreError
+from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.cluster.process import last_line
+from targetnet.agents.cluster.usable import NoNodeLeft
+from targetnet.agents.results.jobs import Job, run_jobs
+from targetnet.rl_core.errors import RlCoreError
 
 QUIET = Console(quiet=True)
 
@@ -180,7 +180,7 @@ def test_children_are_interrupted_if_their_parent_is_killed(tmp_path):
     )
     parent = (
         "import sys; from pathlib import Path; from rich.console import Console\n"
-        "from agents.results.jobs import Job, run_jobs\n"
+        "from targetnet.agents.results.jobs import Job, run_jobs\n"
         f"run_jobs([Job('a', [sys.executable, '-c', {child!r}, sys.argv[1]], "
         "Path(sys.argv[1]) / 'log')], 1, Console())"
     )

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.results.kept import keep, kept_row, require_same_config
-from rl_core.board.events import EventWriter
-from rl_core.errors import RunDirError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.results.kept import keep, kept_row, require_same_config
+from targetnet.rl_core.board.events import EventWriter
+from targetnet.rl_core.errors import RunDirError
 
 RESULT = {
     "env_steps": 300, "updates": 70, "mean": 5.0, "std": 1.0, "min": 4.0, "max": 6.0,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.results.page import as_markdown, file_name
-from agents.results.pictures import draw, require_matplotlib
-from agents.results.table import Made, as_json, by_env, summarize
-from rl_core.errors import RlCoreError
+from targetnet.agents.results.page import as_markdown, file_name
+from targetnet.agents.results.pictures import draw, require_matplotlib
+from targetnet.agents.results.table import Made, as_json, by_env, summarize
+from targetnet.rl_core.errors import RlCoreError
 
 SNAPSHOT = Path(__file__).with_name("page.md")
 MADE = Made("targetnet results cartpole --seeds 4", 2, 4, {"python": "3.11.7", "numpy": "2.4.6"})

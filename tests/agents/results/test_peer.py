@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from agents.results import peer
-from agents.results.peers import sb3_worker
+from targetnet.agents.results import peer
+from targetnet.agents.results.peers import sb3_worker
 
 
 def test_the_environment_is_made_once_torch_first(tmp_path):

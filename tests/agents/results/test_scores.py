@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from agents.results.curves import read_curves
-from agents.results.scores import Row, run_seed
-from rl_core.board.events import EventWriter
-from rl_core.errors import RunDirError
+from targetnet.agents.results.curves import read_curves
+from targetnet.agents.results.scores import Row, run_seed
+from targetnet.rl_core.board.events import EventWriter
+from targetnet.rl_core.errors import RunDirError
 
 RESULT = {
     "env_steps": 300,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.results.statistics import iqm, stratified_bootstrap
+from targetnet.agents.results.statistics import iqm, stratified_bootstrap
 
 stats = pytest.importorskip("scipy.stats")
 SCORES = np.random.default_rng(1).normal(100, 20, 10)

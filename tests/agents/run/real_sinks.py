@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.config.model import DqnConfig
-from agents.run.outbox import Outbox
-from agents.run.sink_choice import PACKAGES, open_sinks
-from agents.run.sinks import SinkStart
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.outbox import Outbox
+from targetnet.agents.run.sink_choice import PACKAGES, open_sinks
+from targetnet.agents.run.sinks import SinkStart
 
 # None of them may use the network, ask for anything or write outside of the test's directory.
 ENVIRON = {

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from agents.cli.main import main
-from agents.config.model import DqnConfig
-from agents.loops.evaluation import evaluate
-from agents.policy.export import export
-from agents.policy.load import load_policy
-from agents.population.train import train_population
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from rl_core.checkpoint.store import CheckpointError, CheckpointStore
-from rl_core.errors import BoundsError, ConfigError, RlCoreError
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.loops.evaluation import evaluate
+from targetnet.agents.policy.export import export
+from targetnet.agents.policy.load import load_policy
+from targetnet.agents.population.train import train_population
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.rl_core.checkpoint.store import CheckpointError, CheckpointStore
+from targetnet.rl_core.errors import BoundsError, ConfigError, RlCoreError
 from tests.agents.lamps import Lamps, Levers
 from tests.agents.run.interrupting import Crash
 

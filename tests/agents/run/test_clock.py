@@ -4,8 +4,8 @@ import types
 
 import pytest
 
-from agents.run import clock as clock_module
-from agents.run.clock import TrainingClock
+from targetnet.agents.run import clock as clock_module
+from targetnet.agents.run.clock import TrainingClock
 
 
 @pytest.fixture

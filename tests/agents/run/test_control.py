@@ -2,17 +2,17 @@
 
 import pytest
 
-from agents.loops.plain import LoopState
-from agents.run.control import RunControl
-from agents.run.signals import StopRequest
-from rl_core.control import steering as steering_module
-from rl_core.control.changes import Refused
-from rl_core.control.commands import do_command, set_command
-from rl_core.control.files import ControlFiles, submit
-from rl_core.control.log import read_log
-from rl_core.control.state import read_state
-from rl_core.control.steering import Steering
-from rl_core.errors import RlCoreError
+from targetnet.agents.loops.plain import LoopState
+from targetnet.agents.run.control import RunControl
+from targetnet.agents.run.signals import StopRequest
+from targetnet.rl_core.control import steering as steering_module
+from targetnet.rl_core.control.changes import Refused
+from targetnet.rl_core.control.commands import do_command, set_command
+from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.control.steering import Steering
+from targetnet.rl_core.errors import RlCoreError
 
 PROGRESS = {"env_steps_per_second": 50.0, "episodes": 3, "mean_return": 2.5, "recent": {}}
 

@@ -4,15 +4,15 @@ import sys
 
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control import steering
-from rl_core.control.commands import set_command
-from rl_core.control.files import ControlFiles, submit
-from rl_core.control.log import read_log
-from rl_core.errors import ConfigError, ControllerFault
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.control import steering
+from targetnet.rl_core.control.commands import set_command
+from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.errors import ConfigError, ControllerFault
 from tests.agents.run.interrupting import Crash, crash_at
 
 SHORT = {

@@ -10,17 +10,17 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 from tensorboard.compat.proto import graph_pb2
 from tensorboard.util.tensor_util import make_ndarray
 
-from agents.config.model import DqnConfig
-from agents.loops.plain import Tick
-from agents.run.curves import Reporter
-from agents.run.event_files import EventFiles
-from agents.run.sinks import SinkStart
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from rl_core.control.commands import do_command
-from rl_core.control.files import ControlFiles, submit
-from rl_core.control.log import read_log
-from rl_core.control.steering import POLL_SECONDS
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.loops.plain import Tick
+from targetnet.agents.run.curves import Reporter
+from targetnet.agents.run.event_files import EventFiles
+from targetnet.agents.run.sinks import SinkStart
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.control.commands import do_command
+from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.steering import POLL_SECONDS
 
 TAU = {"schedule": "linear", "start": 1.0, "end": 0.5, "steps": 150}
 CONFIG = DqnConfig(
@@ -286,6 +286,6 @@ def test_a_live_value_of_ones_own_may_be_called_copy(tmp_path):
 def scaled(observation, live):
     import tensorflow.compat.v1 as tf
 
-    from rl_core.graph.layers import dense
+    from targetnet.rl_core.graph.layers import dense
 
     return tf.nn.relu(dense(observation * live["copy"], 8, "layer"))

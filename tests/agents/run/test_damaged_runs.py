@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 
-from agents.cli.main import main
-from agents.config.model import DqnConfig
-from agents.run.train import resume, train
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control.files import ControlFiles
-from rl_core.errors import RlCoreError
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.train import resume, train
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.errors import RlCoreError
 
 CONFIG = DqnConfig(
     env_steps=400, hidden=(8,), batch_size=8, replay_capacity=200, learn_start=50, xla=False,

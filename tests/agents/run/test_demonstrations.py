@@ -7,20 +7,20 @@ import minari
 import numpy as np
 import pytest
 
-from agents.cli.main import main
-from agents.config.files import read_config
-from agents.config.members import as_members
-from agents.config.model import DqnConfig
-from agents.data.record import record
-from agents.dqn.agent import DqnAgent
-from agents.population.train import train_population
-from agents.run.announcing import overwritten
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from rl_core.control.files import ControlFiles
-from rl_core.control.trace import read_trace
-from rl_core.errors import RlCoreError
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.files import read_config
+from targetnet.agents.config.members import as_members
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.data.record import record
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.population.train import train_population
+from targetnet.agents.run.announcing import overwritten
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.trace import read_trace
+from targetnet.rl_core.errors import RlCoreError
 from tests.agents.data.datasets import random_dataset, random_episodes, written
 from tests.agents.run.interrupting import Crash, crash_at, curves, setting
 

@@ -5,19 +5,19 @@ import json
 import numpy as np
 import pytest
 
-from agents.cli.main import main
-from agents.config.model import DqnConfig
-from agents.dqn.agent import DqnAgent
-from agents.dqn.diverging import diverged
-from agents.dqn.state import SavedAgent
-from agents.loops.compiled import compiled_loop
-from agents.loops.concurrent import concurrent_loop
-from agents.loops.plain import LoopState, training_loop
-from envs import make_envs
-from envs.in_graph.resident import ResidentEnvs
-from envs.in_graph.table import make_rules
-from rl_core.errors import Diverged
-from rl_core.graph.finite import LARGEST_RATE
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.diverging import diverged
+from targetnet.agents.dqn.state import SavedAgent
+from targetnet.agents.loops.compiled import compiled_loop
+from targetnet.agents.loops.concurrent import concurrent_loop
+from targetnet.agents.loops.plain import LoopState, training_loop
+from targetnet.envs import make_envs
+from targetnet.envs.in_graph.resident import ResidentEnvs
+from targetnet.envs.in_graph.table import make_rules
+from targetnet.rl_core.errors import Diverged
+from targetnet.rl_core.graph.finite import LARGEST_RATE
 
 EVERYTHING = {
     "prioritized": True,

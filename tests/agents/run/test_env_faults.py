@@ -7,15 +7,21 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents.cli.main import main
-from agents.config.model import DqnConfig
-from agents.run import train as training
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control.state import read_state
-from rl_core.errors import EnvContractError, EnvError, EnvFailed, EnvNotFinite, EnvWorkerLost
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run import train as training
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.errors import (
+    EnvContractError,
+    EnvError,
+    EnvFailed,
+    EnvNotFinite,
+    EnvWorkerLost,
+)
 
 AT = 120  # env step of the fault, in each env's first episode
 
@@ -253,7 +259,7 @@ def test_envs_that_cannot_be_made_for_an_evaluation_cost_nothing_of_the_training
         raise EnvError("the simulator runs only once")
 
     with monkeypatch.context() as patch, pytest.raises(EnvError, match="only once"):
-        patch.setattr("agents.loops.evaluation.envs_beside", only_one)
+        patch.setattr("targetnet.agents.loops.evaluation.envs_beside", only_one)
         train(config(env_kwargs={"fault": ""}, **settings), run)
     assert RunDir.open(run).load_digest().whole
     assert CheckpointStore(RunDir.open(run).checkpoints).latest().host["loop"]["env_step"] == 100

@@ -9,19 +9,19 @@ import pytest
 import tensorflow.compat.v1 as tf
 from gymnasium.wrappers import FrameStackObservation
 
-from agents.config.model import DqnConfig
-from agents.loops.compiled import compiled_loop
-from agents.policy.load import load_policy
-from agents.population.train import train_population
-from agents.run.making import agent_for
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from envs import episode_seed, make_envs
-from envs.in_graph.cartpole import CartPole, CartPoleState
-from envs.in_graph.resident import ResidentEnvs
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.errors import ConfigError, ShapeError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.loops.compiled import compiled_loop
+from targetnet.agents.policy.load import load_policy
+from targetnet.agents.population.train import train_population
+from targetnet.agents.run.making import agent_for
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.envs import episode_seed, make_envs
+from targetnet.envs.in_graph.cartpole import CartPole, CartPoleState
+from targetnet.envs.in_graph.resident import ResidentEnvs
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.errors import ConfigError, ShapeError
 
 STACK = 3
 SHORT = {

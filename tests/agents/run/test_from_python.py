@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 
 import targetnet
-from agents.config.model import DqnConfig
-from agents.run.screen import console_for
-from rl_core.errors import ArgumentError, ConfigError, RunDirError
-from rl_core.schedules import Linear
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.screen import console_for
+from targetnet.rl_core.errors import ArgumentError, ConfigError, RunDirError
+from targetnet.rl_core.schedules import Linear
 
 SHORT = DqnConfig(
     env_steps=200, hidden=(8,), batch_size=8, replay_capacity=400, learn_start=50, learn_period=4,

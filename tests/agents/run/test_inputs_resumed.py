@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from agents.saved.host import read_host
-from rl_core.checkpoint.store import CheckpointStore
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.host import read_host
+from targetnet.rl_core.checkpoint.store import CheckpointStore
 
 SHORT = {
     "env_id": "tests.agents.signals:Signals-v0", "env_steps": 300, "hidden": (8,), "batch_size": 6,

@@ -5,13 +5,13 @@ import threading
 
 import pytest
 
-from agents.run.train import resume, train
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control.client import RunClient
-from rl_core.control.commands import do_command
-from rl_core.control.files import ControlFiles, submit
-from rl_core.control.log import read_log
-from rl_core.control.state import read_state
+from targetnet.agents.run.train import resume, train
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.control.client import RunClient
+from targetnet.rl_core.control.commands import do_command
+from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.state import read_state
 from tests.agents.cluster.toys import wait_for
 from tests.agents.run.test_resume import config
 

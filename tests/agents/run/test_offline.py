@@ -7,24 +7,24 @@ import minari
 import numpy as np
 import pytest
 
-from agents.cli.main import main
-from agents.config.files import read_config
-from agents.config.members import as_members
-from agents.config.model import DqnConfig
-from agents.data.record import record
-from agents.data.run_dataset import fill, with_dataset
-from agents.population.train import train_population
-from agents.run.actors import envs_of_run
-from agents.run.making import agent_for
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from envs.drivers import SyncEnvs
-from rl_core.control import steering
-from rl_core.control.commands import set_command
-from rl_core.control.files import ControlFiles, submit
-from rl_core.control.log import read_log
-from rl_core.errors import RlCoreError
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.files import read_config
+from targetnet.agents.config.members import as_members
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.data.record import record
+from targetnet.agents.data.run_dataset import fill, with_dataset
+from targetnet.agents.population.train import train_population
+from targetnet.agents.run.actors import envs_of_run
+from targetnet.agents.run.making import agent_for
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.envs.drivers import SyncEnvs
+from targetnet.rl_core.control import steering
+from targetnet.rl_core.control.commands import set_command
+from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.errors import RlCoreError
 from tests.agents.data.datasets import random_dataset, random_episodes, written
 from tests.agents.run.interrupting import Crash, crash_at, curves, setting
 

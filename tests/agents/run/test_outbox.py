@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from agents.run import outbox as module
-from agents.run.outbox import Closing, Outbox
-from rl_core.board.events import EventWriter
+from targetnet.agents.run import outbox as module
+from targetnet.agents.run.outbox import Closing, Outbox
+from targetnet.rl_core.board.events import EventWriter
 
 
 class Memory:

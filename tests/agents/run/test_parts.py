@@ -8,14 +8,14 @@ import pytest
 import tensorflow.compat.v1 as tf
 from ai_edge_litert.interpreter import Interpreter
 
-from agents.config.model import DqnConfig
-from agents.policy.export import export
-from agents.policy.load import load_policy
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from rl_core.errors import ConfigError, FeedError, ShapeError
-from rl_core.graph.layers import dense
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.policy.export import export
+from targetnet.agents.policy.load import load_policy
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.errors import ConfigError, FeedError, ShapeError
+from targetnet.rl_core.graph.layers import dense
 from tests.agents.run import parts_envs
 from tests.agents.run.test_frame_stack import SHORT
 

@@ -5,14 +5,14 @@ import shutil
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control.commands import do_command
-from rl_core.control.files import ControlFiles, submit
-from rl_core.control.log import read_log
-from rl_core.errors import RlCoreError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.control.commands import do_command
+from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.errors import RlCoreError
 from tests.agents.run.interrupting import Crash, crash_at
 
 # Of the optimizer's moments, which single updates and loops keep in variables of their own.
@@ -179,7 +179,7 @@ SHORT = DqnConfig(
 @pytest.fixture
 def at_once(monkeypatch):
     """Every safe point looks into the inbox, so that commands land where they are meant to."""
-    from rl_core.control import steering
+    from targetnet.rl_core.control import steering
 
     monkeypatch.setattr(steering, "POLL_SECONDS", 0.0)
 
@@ -208,7 +208,7 @@ def outcome(tmp_path_factory, pool):
     """Look, do not touch."""
     run = tmp_path_factory.mktemp("past_states") / "run"
     with pytest.MonkeyPatch.context() as patch, pool.open():
-        patch.setattr("rl_core.control.steering.POLL_SECONDS", 0.0)
+        patch.setattr("targetnet.rl_core.control.steering.POLL_SECONDS", 0.0)
         return train(SHORT, run, on_tick=asked(run))
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.run.sink_choice import PACKAGES
-from rl_core.board.read_events import read_scalars
+from targetnet.agents.run.sink_choice import PACKAGES
+from targetnet.rl_core.board.read_events import read_scalars
 from tests.agents.run.real_sinks import INSTALLED, environ, expected, shown
 
 pytestmark = pytest.mark.slow  # each imports its package in several processes, one after the other
@@ -102,7 +102,7 @@ def in_event_files(run):
 
 def killed_after(home, env_steps, arguments):
     """Runs `targetnet ARGUMENTS`, and kills it once it reports everywhere and is so far."""
-    command = [sys.executable, "-W", "ignore", "-m", "agents.cli", *arguments]
+    command = [sys.executable, "-W", "ignore", "-m", "targetnet.agents.cli", *arguments]
     output, more = home / "output.txt", {"PYTHONPATH": str(ROOT), "COLUMNS": "300"}
     with output.open("w") as file:
         process = subprocess.Popen(

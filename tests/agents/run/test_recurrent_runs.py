@@ -7,15 +7,15 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.loops.evaluation import evaluate
-from agents.policy.export import export
-from agents.policy.load import load_policy
-from agents.population.train import train_population
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.errors import ShapeError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.loops.evaluation import evaluate
+from targetnet.agents.policy.export import export
+from targetnet.agents.policy.load import load_policy
+from targetnet.agents.population.train import train_population
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.errors import ShapeError
 
 SHORT = {
     "env_wrapper": "elements", "env_wrapper_kwargs": {"keep": [0, 2]}, "env_steps": 420,

@@ -11,15 +11,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.run.repeat import Recording, repeat
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from rl_core.control.commands import do_command
-from rl_core.control.files import ControlFiles, submit
-from rl_core.control.state import read_state
-from rl_core.control.trace import read_trace
-from rl_core.errors import RlCoreError, RunDirError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.repeat import Recording, repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.control.commands import do_command
+from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.control.trace import read_trace
+from targetnet.rl_core.errors import RlCoreError, RunDirError
 
 SHORT = {
     "hidden": (8,),
@@ -253,7 +253,7 @@ def test_a_stopped_run_is_repeated_up_to_where_it_was_stopped(tmp_path):
 @pytest.mark.thorough
 def test_a_killed_run_is_repeated_as_far_as_it_was_recorded_and_goes_on(tmp_path):
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "agents.cli", "train", "cartpole", "--run", str(run)]
+    command = [sys.executable, "-m", "targetnet.agents.cli", "train", "cartpole", "--run", str(run)]
     more = ["--set", "xla=false", "hidden=[8]", "updates_per_learn=1", "learn_start=100"]
     more += ["checkpoint_steps=600", "replay_capacity=1000", "final_eval_episodes=1"]
     with subprocess.Popen([*command, *more], stdout=subprocess.DEVNULL) as process:
@@ -285,7 +285,7 @@ def test_a_repetition_refuses_what_it_never_does(run, tmp_path, action):
 
 
 def test_a_run_that_is_alive_is_not_replayed(run, tmp_path):
-    from rl_core.control.files import RunLock
+    from targetnet.rl_core.control.files import RunLock
 
     lock = RunLock(ControlFiles(run))
     try:

@@ -18,19 +18,19 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from agents.cli.main import main
-from agents.config.files import dump_config
-from agents.config.model import DqnConfig
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from rl_core.checkpoint.store import CheckpointError, CheckpointStore
-from rl_core.control import steering
-from rl_core.control.commands import do_command, set_command
-from rl_core.control.files import ControlFiles, RunLock, submit
-from rl_core.control.inbox import Inbox
-from rl_core.control.log import read_log
-from rl_core.control.state import read_state
-from rl_core.errors import ConfigError, RunDirError
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.files import dump_config
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.rl_core.checkpoint.store import CheckpointError, CheckpointStore
+from targetnet.rl_core.control import steering
+from targetnet.rl_core.control.commands import do_command, set_command
+from targetnet.rl_core.control.files import ControlFiles, RunLock, submit
+from targetnet.rl_core.control.inbox import Inbox
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.errors import ConfigError, RunDirError
 from tests.agents.run.interrupting import Crash, crash_at, curves
 
 SHORT = {
@@ -673,7 +673,7 @@ def process(tmp_path):
         'env_id = "CartPole-v1"\nenv_steps = 10_000_000\nhidden = [8]\nlearn_start = 50\n'
         "checkpoint_seconds = 0.3\nxla = false\n"
     )
-    command = [sys.executable, "-m", "agents.cli", "train", str(tmp_path / "long.toml")]
+    command = [sys.executable, "-m", "targetnet.agents.cli", "train", str(tmp_path / "long.toml")]
     with subprocess.Popen(
         [*command, "--run", str(tmp_path / "run")], stdout=subprocess.PIPE, text=True
     ) as process:

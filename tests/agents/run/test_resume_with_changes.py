@@ -5,23 +5,23 @@ import io
 import pytest
 from rich.console import Console
 
-from agents.cli.main import main
-from agents.config.model import DqnConfig
-from agents.run import train as train_module
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from rl_core.control.commands import BadCommand, set_command
-from rl_core.control.files import ControlFiles, submit
-from rl_core.control.log import read_log
-from rl_core.errors import (
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run import train as train_module
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.control.commands import BadCommand, set_command
+from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.errors import (
     BoundsError,
     ConfigError,
     RunDirError,
     StaticHyperparameter,
     UnknownName,
 )
-from rl_core.schedules import Linear, Piecewise
+from targetnet.rl_core.schedules import Linear, Piecewise
 from tests.agents.run.interrupting import Crash, crash_at, curves
 
 pytestmark = pytest.mark.usefixtures("none_left_out")
@@ -190,7 +190,7 @@ def test_a_kill_before_the_config_of_a_longer_run_leaves_no_end_beside_it(tmp_pa
     """Else it would seem to be finished for ever."""
     train(CONFIG, tmp_path / "run")
     longer = CONFIG.model_copy(update={"env_steps": 700})
-    monkeypatch.setattr("agents.run.going_on.go_back", crash)
+    monkeypatch.setattr("targetnet.agents.run.going_on.go_back", crash)
     with pytest.raises(Crash):
         resume(tmp_path / "run", longer)
     directory = RunDir(tmp_path / "run")

@@ -2,13 +2,13 @@
 
 import pytest
 
-from agents.config.members import as_members
-from agents.config.model import DqnConfig
-from agents.population.train import train_population
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from rl_core.control.files import ControlFiles
+from targetnet.agents.config.members import as_members
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.population.train import train_population
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.control.files import ControlFiles
 from tests.agents.run.interrupting import Crash, crash_at, curves, setting
 
 SHORT = {

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from agents.config.model import DqnConfig
-from agents.run.train import train
-from rl_core.replay import NStepTransitions, StoredSequences
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.train import train
+from targetnet.rl_core.replay import NStepTransitions, StoredSequences
 from tests.agents.signals import legal_of, length_of, shown_at, told_by
 
 STACK, N_STEP, DISCOUNT = 3, 3, 0.5

@@ -6,15 +6,15 @@ import os
 import pytest
 from rich.console import Console
 
-from agents.cli.main import main
-from agents.config.model import LOG_TO, DqnConfig
-from agents.run import sink_choice
-from agents.run.repeat import repeat
-from agents.run.sink_choice import PACKAGES, Package
-from agents.run.train import resume, train
-from agents.saved.directory import RunDir
-from rl_core.errors import ConfigError
-from rl_core.seal import sealed_json
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.model import LOG_TO, DqnConfig
+from targetnet.agents.run import sink_choice
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.sink_choice import PACKAGES, Package
+from targetnet.agents.run.train import resume, train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.errors import ConfigError
+from targetnet.rl_core.seal import sealed_json
 from tests.agents.run.test_outbox import Memory
 
 CONFIG = DqnConfig(

@@ -8,12 +8,12 @@ from rich.console import Console
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.util.tensor_util import make_ndarray
 
-from agents.config.model import DqnConfig
-from agents.run.curves import Reporter
-from agents.run.sinks import as_params
-from agents.run.train import resume, train
-from rl_core.board.events import EventWriter
-from rl_core.errors import ConfigError, RunDirError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.curves import Reporter
+from targetnet.agents.run.sinks import as_params
+from targetnet.agents.run.train import resume, train
+from targetnet.rl_core.board.events import EventWriter
+from targetnet.rl_core.errors import ConfigError, RunDirError
 
 CONFIG = DqnConfig(
     env_steps=300, hidden=(8,), batch_size=8, replay_capacity=200, learn_start=50, xla=False,

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from agents.config.model import DqnConfig
-from agents.run.train import train
-from agents.saved.directory import RunDir
-from rl_core.control import steering as steering_module
-from rl_core.control.commands import do_command, set_command
-from rl_core.control.files import ControlFiles, is_alive, submit
-from rl_core.control.log import read_log
-from rl_core.control.state import read_state
-from rl_core.errors import BoundsError
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.train import train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.control import steering as steering_module
+from targetnet.rl_core.control.commands import do_command, set_command
+from targetnet.rl_core.control.files import ControlFiles, is_alive, submit
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.errors import BoundsError
 
 SHORT = {
     "env_steps": 400,
@@ -260,7 +260,7 @@ def test_an_env_that_breaks_leaves_what_was_learned_and_says_so(tmp_path):
 
 
 def test_once_training_is_over_changes_are_refused_with_the_reason(tmp_path, monkeypatch):
-    from agents.run import evaluating
+    from targetnet.agents.run import evaluating
 
     run = tmp_path / "run"
     evaluate = evaluating.evaluate

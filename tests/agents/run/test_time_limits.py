@@ -8,13 +8,13 @@ import threading
 
 import pytest
 
-from agents.cli.main import main
-from agents.config.files import require_can_go_on
-from agents.config.model import DqnConfig
-from agents.saved.directory import RunDir
-from envs import make_envs
-from rl_core.control.client import RunClient
-from rl_core.control.commands import do_command
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.files import require_can_go_on
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.saved.directory import RunDir
+from targetnet.envs import make_envs
+from targetnet.rl_core.control.client import RunClient
+from targetnet.rl_core.control.commands import do_command
 
 NOTICE = (
     "CliffWalking-v1 is registered without a time limit: an episode may last for ever; an "
@@ -112,7 +112,8 @@ def test_ctrl_c_ends_it_in_one_line_with_code_130(trained, folder, command, tmp_
     arguments = [str(endless), *(["--video", str(tmp_path / "x.gif")] if command == "play" else [])]
     # What is shown after some seconds says that it is at work.
     script = (
-        "import sys; from agents.run import screen; from agents.cli.main import main\n"
+        "import sys\nfrom targetnet.agents.run import screen\n"
+        "from targetnet.agents.cli.main import main\n"
         "screen._LINE_SECONDS = 0.2; sys.exit(main())"
     )
     process = subprocess.Popen(
@@ -134,7 +135,7 @@ def test_ctrl_c_ends_it_in_one_line_with_code_130(trained, folder, command, tmp_
 
 
 def test_do_stop_ends_a_run_in_a_long_evaluation(folder, capsys, monkeypatch):
-    from agents.run.evaluating import Evaluations
+    from targetnet.agents.run.evaluating import Evaluations
 
     run, steps = folder / "stopped", []
     real = Evaluations._stopped_meanwhile

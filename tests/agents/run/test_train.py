@@ -12,17 +12,23 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import metadata as hparams_plugin
 from tensorboard.util.tensor_util import make_ndarray
 
-from agents.config.model import DqnConfig
-from agents.loops.evaluation import evaluate
-from agents.policy.load import LoadedPolicy
-from agents.policy.trained import trained
-from agents.run.outcome import summary
-from agents.run.signals import stop_on_interrupt
-from agents.run.train import train
-from agents.saved.directory import RunDir
-from rl_core.board.tags import TAGS
-from rl_core.control.log import read_log
-from rl_core.errors import EnvError, MemoryLimitError, RlCoreError, RunDirError, ScopeMismatch
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.loops.evaluation import evaluate
+from targetnet.agents.policy.load import LoadedPolicy
+from targetnet.agents.policy.trained import trained
+from targetnet.agents.run.outcome import summary
+from targetnet.agents.run.signals import stop_on_interrupt
+from targetnet.agents.run.train import train
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.board.tags import TAGS
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.errors import (
+    EnvError,
+    MemoryLimitError,
+    RlCoreError,
+    RunDirError,
+    ScopeMismatch,
+)
 
 SHORT = DqnConfig(
     env_steps=300,

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.run.repeat import repeat
-from agents.run.train import resume, train
-from rl_core.checkpoint.store import CheckpointStore
-from rl_core.control import steering
-from rl_core.control.commands import do_command
-from rl_core.control.files import ControlFiles, submit
-from rl_core.control.log import read_log
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.run.repeat import repeat
+from targetnet.agents.run.train import resume, train
+from targetnet.rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.control import steering
+from targetnet.rl_core.control.commands import do_command
+from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.control.log import read_log
 from tests.agents.run.interrupting import Crash
 
 SHORT = {

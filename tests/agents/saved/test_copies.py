@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from agents.saved.copies import clear_copies, save_copy
-from agents.saved.directory import RunDir
-from rl_core.errors import RunDirError
+from targetnet.agents.saved.copies import clear_copies, save_copy
+from targetnet.agents.saved.directory import RunDir
+from targetnet.rl_core.errors import RunDirError
 
 
 @pytest.fixture

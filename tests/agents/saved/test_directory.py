@@ -4,15 +4,18 @@ import errno
 import io
 import json
 import zipfile
+from importlib.metadata import version
 
 import numpy as np
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.saved.directory import RunDir, RunResult, require_free
-from rl_core.control.commands import set_command
-from rl_core.control.files import ControlFiles, submit
-from rl_core.errors import ConfigError, RunDirError
+from targetnet.agents.config.files import load_config
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.saved.directory import RunDir, RunResult, require_free
+from targetnet.rl_core.control.commands import set_command
+from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.errors import ConfigError, RunDirError
+from targetnet.rl_core.seal import sealed_text
 
 CONFIG = DqnConfig(sync_period=7)
 WEIGHTS = {
@@ -103,7 +106,7 @@ def test_a_run_whose_config_cannot_be_written_leaves_no_directory(tmp_path, monk
     def full(*of):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("agents.saved.directory.write_whole", full)
+    monkeypatch.setattr("targetnet.agents.saved.directory.write_whole", full)
     path = tmp_path / "runs/of/mine" if named else None
     with pytest.raises(RunDirError, match="No space left on device"):
         RunDir.create(path, "x", CONFIG)
@@ -295,3 +298,41 @@ def test_a_config_damaged_afterwards_is_refused_with_its_line(run):
     (run.path / "config.toml").write_text("sync_period = \n")
     with pytest.raises(ConfigError, match=r"config\.toml.*line 1"):
         RunDir.open(run.path).config()
+
+
+OURS, THEIRS = "agents.controllers.bandit:Bandit", "targetnet.agents.controllers.bandit:Bandit"
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (sealed_text(f'controller = "{OURS}"\n'), THEIRS),  # by 0.2
+        (f'controller = "{OURS}"\n', THEIRS),  # by 0.1, without a seal
+        (sealed_text(f'targetnet = "0.3.0"\ncontroller = "{OURS}"\n'), OURS),  # the user's `agents`
+        (sealed_text('controller = "mine.agents.bandit:Bandit"\n'), "mine.agents.bandit:Bandit"),
+    ],
+)
+def test_a_module_is_ours_if_a_version_before_0_3_wrote_its_name(run, written, read):
+    """Until then our packages were at the top level, and the user's had other names."""
+    (run.path / "config.toml").write_text(written)
+    assert run.config().controller == read
+
+
+def test_a_config_that_lost_its_seal_is_refused(run):
+    file = run.path / "config.toml"
+    assert file.read_text().splitlines()[1] == f'targetnet = "{version("targetnet")}"'
+    file.write_text(file.read_text().split("\n", 1)[1])
+    with pytest.raises(ConfigError, match="its first line, which shows whether"):
+        run.config()
+
+
+def test_a_runs_config_is_a_config_to_train_from(run, tmp_path):
+    """With its seal, and changed after the first line was taken out."""
+    file = run.path / "config.toml"
+    assert load_config(file) == CONFIG
+    (tmp_path / "mine.toml").write_text(file.read_text().split("\n", 1)[1])
+    assert load_config(tmp_path / "mine.toml") == CONFIG
+    (tmp_path / "old.toml").write_text(sealed_text(f'controller = "{OURS}"\n'))
+    assert load_config(tmp_path / "old.toml").controller == THEIRS
+    (tmp_path / "new.toml").write_text(f'controller = "{OURS}"\n')
+    assert load_config(tmp_path / "new.toml").controller == OURS

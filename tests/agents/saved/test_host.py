@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.cli.main import main
-from agents.config.model import DqnConfig
-from agents.saved.host import new_host, read_host
-from rl_core.checkpoint.store import Checkpoint, CheckpointError
+from targetnet.agents.cli.main import main
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.saved.host import new_host, read_host
+from targetnet.rl_core.checkpoint.store import Checkpoint, CheckpointError
 
 GOLDEN = Path(__file__).parents[2] / "golden/first"
 HOST = json.loads((GOLDEN / "checkpoints/00000001/host.json").read_text())

@@ -2,11 +2,11 @@
 
 import pytest
 
-from agents.config.model import DqnConfig
-from agents.saved.directory import RunDir
-from agents.saved.machines import add_machine, machines_of, note_return, processor_of
-from rl_core.errors import RunDirError
-from rl_core.machine import processor
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.saved.directory import RunDir
+from targetnet.agents.saved.machines import add_machine, machines_of, note_return, processor_of
+from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.machine import processor
 
 
 def test_a_run_that_was_always_here_has_this_machines_processor(tmp_path):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.saved.new_directory import new_directory, require_new
-from rl_core.errors import RlCoreError
+from targetnet.agents.saved.new_directory import new_directory, require_new
+from targetnet.rl_core.errors import RlCoreError
 
 
 def attempt(out):

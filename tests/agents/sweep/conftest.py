@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from agents.config.files import load_config
-from agents.config.members import load_members
-from agents.saved.directory import EndDigest, RunDir, RunResult
-from agents.sweep.plan import Plan
-from rl_core.board.events import EventWriter
+from targetnet.agents.config.files import load_config
+from targetnet.agents.config.members import load_members
+from targetnet.agents.saved.directory import EndDigest, RunDir, RunResult
+from targetnet.agents.sweep.plan import Plan
+from targetnet.rl_core.board.events import EventWriter
 
 EVALUATIONS = 4
 

@@ -12,12 +12,12 @@ import pytest
 import tyro
 from rich.console import Console
 
-from agents.results import again, seeds
-from agents.sweep import groups
-from agents.sweep.command import Sweep
-from agents.sweep.plan import read_plan
-from rl_core.control.files import FileLock
-from rl_core.errors import RlCoreError
+from targetnet.agents.results import again, seeds
+from targetnet.agents.sweep import groups
+from targetnet.agents.sweep.command import Sweep
+from targetnet.agents.sweep.plan import read_plan
+from targetnet.rl_core.control.files import FileLock
+from targetnet.rl_core.errors import RlCoreError
 
 pytest.importorskip("optuna")
 pytest.importorskip("matplotlib")
@@ -29,7 +29,7 @@ import os, signal, sys, time
 from pathlib import Path
 
 sys.path.insert(0, {root!r})
-from agents.config.files import load_config
+from targetnet.agents.config.files import load_config
 from tests.agents.sweep.conftest import train
 
 config, *rest = sys.argv[1:]
@@ -90,10 +90,10 @@ def test_trials_are_searched_and_the_best_are_trained_again(trainer, capsys):
     for name in ("fresh", "parallel", "history"):
         assert f"](sweep/{name}.png)" in page
         assert Path(f"sweeps/cartpole/sweep/{name}.png").read_bytes().startswith(b"\x89PNG")
-    from agents.config.files import load_config
-    from agents.sweep.command import _STUDY
-    from agents.sweep.plan import read_plan
-    from agents.sweep.study import Study
+    from targetnet.agents.config.files import load_config
+    from targetnet.agents.sweep.command import _STUDY
+    from targetnet.agents.sweep.plan import read_plan
+    from targetnet.agents.sweep.study import Study
 
     directory = Path("sweeps/cartpole")
     best = Study(directory / _STUDY, read_plan(directory / "sweep.toml")).best()
@@ -146,7 +146,8 @@ def test_another_digest_is_told(trainer, monkeypatch):
 def test_ctrl_c_lets_the_children_save_and_the_same_command_goes_on(trainer, tmp_path):
     command = trainer(slow="at-work")
     code = (
-        "import sys; from agents.cli import main; from agents.sweep import groups; "
+        "import sys; from targetnet.agents.cli import main\n"
+        "from targetnet.agents.sweep import groups\n"
         f"groups.TRAIN = {command!r}; sys.exit(main.main(sys.argv[1:]))"
     )
     arguments = ["sweep", "cartpole", *OVER, *SHORT, *map(str, FEW)]

@@ -18,7 +18,7 @@ pytest.importorskip("matplotlib")
 
 # Small enough that starting takes longest, so that kills come at every stage.
 COMMAND = (
-    sys.executable, "-m", "agents.cli", "sweep", "cartpole",
+    sys.executable, "-m", "targetnet.agents.cli", "sweep", "cartpole",
     "--over", "sync_period=5..500:log", "learning_rate=1e-4..1e-2:log",
     "--set", "env_steps=1500", "eval_period=300", "eval_episodes=1", "final_eval_episodes=2",
     "hidden=[8]", "batch_size=8", "learn_start=100", "xla=false", "checkpoint_seconds=0.1",

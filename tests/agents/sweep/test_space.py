@@ -2,9 +2,9 @@
 
 import pytest
 
-from agents.config.files import load_config
-from agents.sweep.space import Choices, Range, Space
-from rl_core.errors import ConfigError
+from targetnet.agents.config.files import load_config
+from targetnet.agents.sweep.space import Choices, Range, Space
+from targetnet.rl_core.errors import ConfigError
 
 BASE = load_config("cartpole")
 

@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from agents.sweep.plan import read_plan
-from agents.sweep.study import Study
-from rl_core.errors import ConfigError, RunDirError
+from targetnet.agents.sweep.plan import read_plan
+from targetnet.agents.sweep.study import Study
+from targetnet.rl_core.errors import ConfigError, RunDirError
 
 pytest.importorskip("optuna")
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from agents.config.files import load_config
-from agents.config.members import load_members
-from agents.config.model import DqnConfig
-from agents.saved.directory import RunDir
-from agents.sweep import groups
-from agents.sweep.study import Study
-from agents.sweep.trials import Trials
-from rl_core.control.files import RunLock
-from rl_core.errors import RlCoreError
+from targetnet.agents.config.files import load_config
+from targetnet.agents.config.members import load_members
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.saved.directory import RunDir
+from targetnet.agents.sweep import groups
+from targetnet.agents.sweep.study import Study
+from targetnet.agents.sweep.trials import Trials
+from targetnet.rl_core.control.files import RunLock
+from targetnet.rl_core.errors import RlCoreError
 from tests.agents.sweep.conftest import add_evaluations, train_group
 
 pytest.importorskip("optuna")
@@ -278,7 +278,7 @@ def test_a_killed_sweep_waits_until_its_processes_have_saved(sweep, monkeypatch)
         if len(looks) == 3:
             held.release()
 
-    monkeypatch.setattr("agents.sweep.groups.time.sleep", look)
+    monkeypatch.setattr("targetnet.agents.sweep.groups.time.sleep", look)
     made.fill()
     assert len(looks) == 3
 

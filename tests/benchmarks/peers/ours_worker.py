@@ -27,9 +27,9 @@ _EPISODE = 100  # env steps, where there is no env
 
 def training(setup: dict[str, Any]) -> Work:
     # Made as `train` makes them: what is measured must not be put together in another way.
-    from agents.config.envs import training_envs
-    from agents.loops.choice import LOOPS
-    from agents.run.making import agent_for
+    from targetnet.agents.config.envs import training_envs
+    from targetnet.agents.loops.choice import LOOPS
+    from targetnet.agents.run.making import agent_for
 
     config = config_of(setup)
     envs = training_envs(config)
@@ -58,7 +58,7 @@ def training(setup: dict[str, Any]) -> Work:
 
 
 def learning(setup: dict[str, Any]) -> Work:
-    from agents import DqnAgent
+    from targetnet.agents import DqnAgent
 
     config = config_of(setup)
     shape, dtype = tuple(setup["shape"]), np.dtype(setup["dtype"])
@@ -101,8 +101,8 @@ def fill(agent: Any, num_actions: int) -> None:
 
 def part(setup: dict[str, Any]) -> Work:
     """One thing that a loop calls, again and again."""
-    from agents import DqnAgent, training_loop
-    from envs import make_envs
+    from targetnet.agents import DqnAgent, training_loop
+    from targetnet.envs import make_envs
 
     config = config_of(setup)
     envs = make_envs(config.env_id, seed=config.seed)
@@ -140,10 +140,10 @@ def part(setup: dict[str, Any]) -> Work:
 def whole_run() -> None:
     """Answers from inside the run, whose loop is not ours to call."""
     channel = Channel()
-    from agents.run.quiet import quiet_import
+    from targetnet.agents.run.quiet import quiet_import
 
     with quiet_import():  # as the command does it, which leaves a part of TensorFlow out
-        from agents import train
+        from targetnet.agents import train
     config = config_of(channel.setup)
     target, begin = channel.setup["warm_up"], None
 
@@ -166,8 +166,8 @@ def whole_run() -> None:
 
 
 def config_of(setup: dict[str, Any]) -> Any:
-    from agents import DqnConfig
-    from agents.config.files import load_config
+    from targetnet.agents import DqnConfig
+    from targetnet.agents.config.files import load_config
 
     if name := setup.get("shipped"):
         return load_config(name)  # as a user has it: with its own threads and length too

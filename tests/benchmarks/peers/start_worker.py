@@ -21,8 +21,8 @@ from protocol import Work, serve
 
 _FIRST_STEP = """
 import os
-from agents.cli.main import main
-from envs.drivers import SingleEnv
+from targetnet.agents.cli.main import main
+from targetnet.envs.drivers import SingleEnv
 step = SingleEnv.step
 def first_step(self, actions):
     step(self, actions)

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-_AT_ONCE = 10  # envs, as in agents.loops.evaluation
+_AT_ONCE = 10  # envs, as in targetnet.agents.loops.evaluation
 _SEED_OFFSET = 1_000_003  # the same
 
 
@@ -115,7 +115,7 @@ def age() -> float:
 def greedy_returns(
     act: Callable[[np.ndarray], np.ndarray], make: Callable[[], Any], seed: int, episodes: int
 ) -> list[float]:
-    """Plays greedily, as agents.loops.evaluation does, and returns undiscounted returns.
+    """Plays greedily, as targetnet.agents.loops.evaluation does, and returns undiscounted returns.
 
     Each env plays a share of the episodes that is fixed beforehand. All go on until the last of
     them has ended: a batch of another size would be compiled again by some.

@@ -41,8 +41,8 @@ class Watcher:
 
 
 def main(watch: Watch) -> None:
-    from agents.config.files import load_config
-    from agents.run.quiet import Startup, quiet_import
+    from targetnet.agents.config.files import load_config
+    from targetnet.agents.run.quiet import Startup, quiet_import
 
     asked = watch.asked
     values = asked | {
@@ -56,7 +56,7 @@ def main(watch: Watch) -> None:
     with quiet_import(onednn=config.onednn) as importing:
         from rich.console import Console
 
-        from agents.run.train import train
+        from targetnet.agents.run.train import train
     watcher, startup = Watcher(watch), Startup(time.perf_counter(), importing)
     with tempfile.TemporaryDirectory(dir=watch.room) as directory:
         try:

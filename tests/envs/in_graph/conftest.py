@@ -21,7 +21,7 @@ class Runner:
         import tensorflow.compat.v1 as tf
         import tensorflow.compat.v2 as tf2
 
-        from rl_core.graph.engine import Engine
+        from targetnet.rl_core.graph.engine import Engine
 
         rules = rules()
         self.engine = Engine()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from envs.in_graph.catch import Catch
+from targetnet.envs.in_graph.catch import Catch
 
 LAST = np.float32(1 - 2**-24)  # the largest float32 below 1
 COMPILED_OR_NOT = pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])

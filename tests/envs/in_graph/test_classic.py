@@ -17,11 +17,11 @@ import pytest
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from envs.in_graph.acrobot import Acrobot
-from envs.in_graph.cartpole import THETA_LIMIT, CartPole
-from envs.in_graph.catch import Catch
-from envs.in_graph.mountain_car import MountainCar
-from envs.in_graph.trigonometry import cos_sin
+from targetnet.envs.in_graph.acrobot import Acrobot
+from targetnet.envs.in_graph.cartpole import THETA_LIMIT, CartPole
+from targetnet.envs.in_graph.catch import Catch
+from targetnet.envs.in_graph.mountain_car import MountainCar
+from targetnet.envs.in_graph.trigonometry import cos_sin
 
 COPIES, LONGEST = 100, 200  # steps of an episode
 LAST = np.float32(1 - 2**-24)  # the largest float32 below 1

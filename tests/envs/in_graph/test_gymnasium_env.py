@@ -8,12 +8,12 @@ import pytest
 import tensorflow.compat.v1 as tf
 from gymnasium.utils.env_checker import check_env
 
-from envs.in_graph import gymnasium_env as module
-from envs.in_graph.gymnasium_env import InGraphGymEnv
-from envs.in_graph.interface import InGraphEnv, Moved
-from envs.in_graph.table import SPECS
-from envs.minatar import PALETTE
-from rl_core.errors import EnvError
+from targetnet.envs.in_graph import gymnasium_env as module
+from targetnet.envs.in_graph.gymnasium_env import InGraphGymEnv
+from targetnet.envs.in_graph.interface import InGraphEnv, Moved
+from targetnet.envs.in_graph.table import SPECS
+from targetnet.envs.minatar import PALETTE
+from targetnet.rl_core.errors import EnvError
 
 GAME = module._Game
 

@@ -14,12 +14,12 @@ import pytest
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from envs.in_graph.minatar_asterix import Asterix
-from envs.in_graph.minatar_breakout import Breakout
-from envs.in_graph.minatar_freeway import Freeway
-from envs.in_graph.minatar_seaquest import ENEMIES, Seaquest
-from envs.in_graph.minatar_space_invaders import SpaceInvaders
-from envs.minatar import SPECS, MinAtarEnv
+from targetnet.envs.in_graph.minatar_asterix import Asterix
+from targetnet.envs.in_graph.minatar_breakout import Breakout
+from targetnet.envs.in_graph.minatar_freeway import Freeway
+from targetnet.envs.in_graph.minatar_seaquest import ENEMIES, Seaquest
+from targetnet.envs.in_graph.minatar_space_invaders import SpaceInvaders
+from targetnet.envs.minatar import SPECS, MinAtarEnv
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 # Few bricks, so that the ball soon comes between them.

@@ -6,22 +6,23 @@ import sys
 import gymnasium as gym
 import pytest
 
-from envs import minatar
-from envs.in_graph.table import RULES, SPECS, make_rules
-from rl_core.errors import EnvError
+from targetnet.envs import minatar
+from targetnet.envs.in_graph.table import RULES, SPECS, make_rules
+from targetnet.rl_core.errors import EnvError
 
 EVERY_ID = pytest.mark.parametrize("env_id", RULES)
 
 
 def test_the_names_are_read_without_tensorflow():
-    code = "import sys, envs.in_graph.table as t; print(len(t.SPECS), 'tensorflow' in sys.modules)"
+    code = "import sys, targetnet.envs.in_graph.table as t\n"
+    code += "print(len(t.SPECS), 'tensorflow' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "9 False\n"
 
 
 @EVERY_ID
 def test_each_id_has_rules_with_the_tables_time_limit(env_id):
-    from envs.in_graph.interface import InGraphEnv
+    from targetnet.envs.in_graph.interface import InGraphEnv
 
     rules = make_rules(env_id)
     assert isinstance(rules, InGraphEnv)

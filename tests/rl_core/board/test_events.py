@@ -13,11 +13,11 @@ from tensorboard.plugins.histogram.summary_v2 import histogram_pb
 from tensorboard.plugins.hparams import metadata as hparams_plugin
 from tensorboard.util.tensor_util import make_ndarray
 
-from rl_core.board import events
-from rl_core.board.events import EventWriter
-from rl_core.board.once import CHARTS, animation_event, hparams_event
-from rl_core.board.tags import TAGS, tag_named
-from rl_core.errors import RunDirError, UnknownName
+from targetnet.rl_core.board import events
+from targetnet.rl_core.board.events import EventWriter
+from targetnet.rl_core.board.once import CHARTS, animation_event, hparams_event
+from targetnet.rl_core.board.tags import TAGS, tag_named
+from targetnet.rl_core.errors import RunDirError, UnknownName
 
 DOCS = Path(__file__).parents[3] / "docs" / "tags.md"
 NEVER = math.inf
@@ -291,8 +291,8 @@ def test_a_directory_that_cannot_be_made_is_one_clear_line(tmp_path):
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from rl_core.errors import RunDirError
-from rl_core.board.events import EventWriter
+from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.board.events import EventWriter
 
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 with EventWriter(Path(sys.argv[1]), flush_seconds=1e9) as writer:
@@ -323,12 +323,12 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing_once_there_is_room(tmp_
 
 
 def test_importing_it_does_not_import_tensorflow():
-    check = "import rl_core.board.events, sys; sys.exit('tensorflow' in sys.modules)"
+    check = "import targetnet.rl_core.board.events, sys; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0
 
 
 def test_the_docs_page_is_what_the_command_prints():
-    command = [sys.executable, "-m", "rl_core.board.events"]
+    command = [sys.executable, "-m", "targetnet.rl_core.board.events"]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert DOCS.read_text() == printed, "run `make docs`"
     assert all(f"`{tag.name}`" in printed for tag in TAGS)

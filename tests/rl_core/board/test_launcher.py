@@ -23,11 +23,17 @@ from tensorboard.plugins.hparams import api_pb2 as hparams_api
 from tensorboard.plugins.hparams import metadata as hparams_plugin
 from tensorboard.plugins.hparams import plugin_data_pb2 as hparams_data
 
-from rl_core.board import launcher
-from rl_core.board.events import EventWriter, write_apart
-from rl_core.board.launcher import BoardError, serve, start_beside
-from rl_core.board.once import animation_event, charts_event, event_of, graph_event, hparams_event
-from rl_core.board.tags import control_tag
+from targetnet.rl_core.board import launcher
+from targetnet.rl_core.board.events import EventWriter, write_apart
+from targetnet.rl_core.board.launcher import BoardError, serve, start_beside
+from targetnet.rl_core.board.once import (
+    animation_event,
+    charts_event,
+    event_of,
+    graph_event,
+    hparams_event,
+)
+from targetnet.rl_core.board.tags import control_tag
 
 PATIENCE = 60.0  # seconds until a wait is given up
 
@@ -250,7 +256,7 @@ def test_the_first_board_leaves_the_default_port_and_the_second_finds_the_next(t
 PARENT = """
 import sys, time
 from pathlib import Path
-from rl_core.board.launcher import start_beside
+from targetnet.rl_core.board.launcher import start_beside
 print(start_beside(Path(sys.argv[1]), port=0).url, flush=True)
 time.sleep(600)
 """
@@ -298,8 +304,8 @@ def test_no_interpreter_is_one_clear_line(tmp_path, monkeypatch):
 
 
 def run_board(*arguments):
-    """`python -m rl_core.board` until it ends by itself: exit code, stdout, stderr."""
-    command = [sys.executable, "-m", "rl_core.board", *map(str, arguments)]
+    """`python -m targetnet.rl_core.board` until it ends by itself: exit code, stdout, stderr."""
+    command = [sys.executable, "-m", "targetnet.rl_core.board", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     return done.returncode, done.stdout, done.stderr
 
@@ -307,7 +313,14 @@ def run_board(*arguments):
 @pytest.mark.parametrize("loader", ["auto", pytest.param("false", marks=pytest.mark.slow)])
 def test_ctrl_c_ends_the_foreground_quietly_and_only_the_address_was_said(tmp_path, loader):
     (tmp_path / "run").mkdir()  # else it says that there is no run yet
-    command = [sys.executable, "-m", "rl_core.board", tmp_path, "--port=0", f"--load_fast={loader}"]
+    command = [
+        sys.executable,
+        "-m",
+        "targetnet.rl_core.board",
+        tmp_path,
+        "--port=0",
+        f"--load_fast={loader}",
+    ]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -435,11 +448,16 @@ def test_importing_it_imports_no_tensorflow_no_tensorboard_and_nothing_else_of_o
     check = (
         "import rl_core, sys\n"
         "before = set(sys.modules)\n"
-        "import rl_core.board.__main__\n"
+        "import targetnet.rl_core.board.__main__\n"
         "tops = {name.split('.')[0] for name in sys.modules}\n"
         "assert not tops & {'tensorflow', 'tensorboard', 'numpy'}, tops\n"
         "print(*sorted(m for m in set(sys.modules) - before if m.startswith('rl_core')))"
     )
     done = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True)
-    ours = {"rl_core.board", "rl_core.board.__main__", "rl_core.board.launcher", "rl_core.errors"}
+    ours = {
+        "targetnet.rl_core.board",
+        "targetnet.rl_core.board.__main__",
+        "targetnet.rl_core.board.launcher",
+        "targetnet.rl_core.errors",
+    }
     assert set(done.stdout.split()) <= ours

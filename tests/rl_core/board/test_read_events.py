@@ -5,9 +5,9 @@ import struct
 
 import pytest
 
-from rl_core.board.events import EventWriter
-from rl_core.board.read_events import read_curve, read_scalars
-from rl_core.board.records import checksum, records
+from targetnet.rl_core.board.events import EventWriter
+from targetnet.rl_core.board.read_events import read_curve, read_scalars
+from targetnet.rl_core.board.records import checksum, records
 
 
 @pytest.fixture

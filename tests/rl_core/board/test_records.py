@@ -5,7 +5,7 @@ import io
 import numpy as np
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from rl_core.board.records import records
+from targetnet.rl_core.board.records import records
 
 
 def test_records_are_those_that_tensorboard_writes():

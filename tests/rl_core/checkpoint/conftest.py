@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rl_core.checkpoint.store import CheckpointStore
+from targetnet.rl_core.checkpoint.store import CheckpointStore
 
 
 class History:

@@ -9,7 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from rl_core.checkpoint.store import CheckpointError
+from targetnet.rl_core.checkpoint.store import CheckpointError
 from tests.rl_core.checkpoint.conftest import History
 
 

@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from rl_core.checkpoint.store import CheckpointError, CheckpointStore
+from targetnet.rl_core.checkpoint.store import CheckpointError, CheckpointStore
 
 CALLS = ("write", "fsync", "rename", "unlink", "mkdir", "open", "rmdir")
 

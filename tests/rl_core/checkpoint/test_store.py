@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from rl_core.checkpoint.store import CheckpointError, CheckpointStore
+from targetnet.rl_core.checkpoint.store import CheckpointError, CheckpointStore
 from tests.rl_core.checkpoint.conftest import History, same
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.control import steering as steering_module
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import read_log
-from rl_core.control.steering import Steering
+from targetnet.rl_core.control import steering as steering_module
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.steering import Steering
 
 FAKE_RUN = Path(__file__).parent / "fake_run.py"
 _spec = importlib.util.spec_from_file_location("fake_run", FAKE_RUN)

@@ -1,6 +1,6 @@
 """Entries of a log for tests."""
 
-from rl_core.control.log import Entry
+from targetnet.rl_core.control.log import Entry
 
 
 def entry(number=1, **fields):

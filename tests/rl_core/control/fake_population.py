@@ -14,10 +14,10 @@ import sys
 import time
 from pathlib import Path
 
-from rl_core.control.files import ControlFiles
-from rl_core.control.population import POPULATION
-from rl_core.control.steering import Steering
-from rl_core.hyperparameters import Hyperparameters, Knob
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.population import POPULATION
+from targetnet.rl_core.control.steering import Steering
+from targetnet.rl_core.hyperparameters import Hyperparameters, Knob
 from tests.rl_core.control.fake_run import FakeRun
 
 

@@ -9,12 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-from rl_core.control.changes import Refused
-from rl_core.control.files import ControlFiles
-from rl_core.control.recorder import Position
-from rl_core.control.steering import Steering
-from rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
-from rl_core.schedules import Linear
+from targetnet.rl_core.control.changes import Refused
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.recorder import Position
+from targetnet.rl_core.control.steering import Steering
+from targetnet.rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
+from targetnet.rl_core.schedules import Linear
 
 BLOCKS = ("torso", "head")
 

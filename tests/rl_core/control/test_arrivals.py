@@ -2,8 +2,13 @@
 
 import pytest
 
-from rl_core.control.arrivals import Arrival, ArrivalsFile, read_arrivals, require_arrivals
-from rl_core.errors import RunDirError
+from targetnet.rl_core.control.arrivals import (
+    Arrival,
+    ArrivalsFile,
+    read_arrivals,
+    require_arrivals,
+)
+from targetnet.rl_core.errors import RunDirError
 
 SOME = [Arrival(0, 0, 11), Arrival(2, 5, 2**32 - 1), Arrival(1, 2**40, 0)]
 RECORD = 20  # bytes

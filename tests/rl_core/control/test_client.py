@@ -9,11 +9,11 @@ import time
 import numpy as np
 import pytest
 
-from rl_core.control.client import NotRunning, RunClient, ago
-from rl_core.control.commands import BadCommand, do_command, set_command
-from rl_core.control.files import ControlFiles, is_alive, submit
-from rl_core.control.log import ControlLog, read_log
-from rl_core.errors import RunDirError
+from targetnet.rl_core.control.client import NotRunning, RunClient, ago
+from targetnet.rl_core.control.commands import BadCommand, do_command, set_command
+from targetnet.rl_core.control.files import ControlFiles, is_alive, submit
+from targetnet.rl_core.control.log import ControlLog, read_log
+from targetnet.rl_core.errors import RunDirError
 from tests.rl_core.control.entries import entry
 
 
@@ -83,8 +83,8 @@ def test_of_several_commands_all_are_sent_or_none(run, monkeypatch):
         sent.append(submit(files, command))
         return sent[0]
 
-    monkeypatch.setattr("rl_core.control.client.submit", full)
-    monkeypatch.setattr("rl_core.control.client.is_alive", lambda files: True)
+    monkeypatch.setattr("targetnet.rl_core.control.client.submit", full)
+    monkeypatch.setattr("targetnet.rl_core.control.client.is_alive", lambda files: True)
     commands = [set_command("tau", 0.5, "cli"), set_command("sync_period", 5, "cli")]
     for send in (RunClient(run).send, RunClient(run).begin):
         sent.clear()

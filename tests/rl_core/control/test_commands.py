@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_core.control.commands import (
+from targetnet.rl_core.control.commands import (
     ACTIONS,
     MAX_BYTES,
     BadCommand,

@@ -8,8 +8,8 @@ import threading
 import numpy as np
 import pytest
 
-from rl_core.control import state as state_module
-from rl_core.control.files import (
+from targetnet.rl_core.control import state as state_module
+from targetnet.rl_core.control.files import (
     ControlFiles,
     RunLock,
     clear_leftovers,
@@ -17,10 +17,10 @@ from rl_core.control.files import (
     is_alive,
     write_whole,
 )
-from rl_core.control.log import ControlLog, LogTail, read_log
-from rl_core.control.state import read_state
-from rl_core.control.trace import TraceFile, checksums, read_trace
-from rl_core.errors import RunDirError
+from targetnet.rl_core.control.log import ControlLog, LogTail, read_log
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.control.trace import TraceFile, checksums, read_trace
+from targetnet.rl_core.errors import RunDirError
 from tests.rl_core.control.entries import entry
 
 # The log.
@@ -117,7 +117,7 @@ def test_the_state_is_published_twice_a_second_at_most_and_after_every_command(b
     published = []
     publish = bench.steering.publish
     monkeypatch.setattr(bench.steering, "publish", lambda: (published.append(now[0]), publish()))
-    monkeypatch.setattr("rl_core.control.steering._now", lambda: now[0])
+    monkeypatch.setattr("targetnet.rl_core.control.steering._now", lambda: now[0])
     for _ in range(300):  # three seconds
         now[0] += 0.01
         bench.move()
@@ -228,7 +228,8 @@ def test_a_killed_process_lets_go_of_its_lock(tmp_path):
     files = ControlFiles(tmp_path)
     files.make()
     code = (
-        "import sys, time; from pathlib import Path; from rl_core.control.files import *; "
+        "import sys, time; from pathlib import Path\n"
+        "from targetnet.rl_core.control.files import *; "
         "lock = RunLock(ControlFiles(Path(sys.argv[1]))); print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE)
@@ -266,7 +267,7 @@ def test_what_is_written_whole_leaves_nothing_when_it_fails(tmp_path, monkeypatc
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("rl_core.control.files.os.fsync", full)
+    monkeypatch.setattr("targetnet.rl_core.control.files.os.fsync", full)
     with pytest.raises(OSError):
         write_whole(path, b"new")
     assert [p.name for p in tmp_path.iterdir()] == ["file"] and path.read_bytes() == b"old"
@@ -313,6 +314,6 @@ def test_the_same_rows_give_the_same_checksums_however_they_are_cut():
 
 
 def test_the_client_is_imported_without_tensorflow_and_numpy():
-    code = "import sys, rl_core.control.client; print(*sys.modules)"
+    code = "import sys, targetnet.rl_core.control.client; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"tensorflow", "numpy", "gymnasium"} & set(done.stdout.split())

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from rl_core.control import state as state_module
-from rl_core.control.retry import Retried
-from rl_core.errors import RunDirError
+from targetnet.rl_core.control import state as state_module
+from targetnet.rl_core.control.retry import Retried
+from targetnet.rl_core.errors import RunDirError
 
 FULL = OSError(28, "No space left on device")
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rl_core.control.client import NotRunning, RunClient
-from rl_core.control.commands import set_command
-from rl_core.control.files import RunLock, is_alive, submit
-from rl_core.control.state import read_state
-from rl_core.errors import RlCoreError, RunDirError
+from targetnet.rl_core.control.client import NotRunning, RunClient
+from targetnet.rl_core.control.commands import set_command
+from targetnet.rl_core.control.files import RunLock, is_alive, submit
+from targetnet.rl_core.control.state import read_state
+from targetnet.rl_core.errors import RlCoreError, RunDirError
 
 
 def pipe(path):
@@ -120,7 +120,9 @@ def test_a_letter_that_cannot_be_withdrawn_is_told(bench, monkeypatch):
     client = RunClient(bench.files.run, timeout=0.01)
     bench.steering.publish()
     monkeypatch.setattr(Path, "unlink", closed)
-    monkeypatch.setattr("rl_core.control.client.submit", lambda files, _: files.inbox / "x")
+    monkeypatch.setattr(
+        "targetnet.rl_core.control.client.submit", lambda files, _: files.inbox / "x"
+    )
     with pytest.raises(RunDirError, match="cannot withdraw"):
         client.set("tau", 0.5)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.control.commands import do_command, dump, set_command
-from rl_core.control.files import ControlFiles, submit
-from rl_core.control.inbox import Inbox
-from rl_core.errors import RunDirError
+from targetnet.rl_core.control.commands import do_command, dump, set_command
+from targetnet.rl_core.control.files import ControlFiles, submit
+from targetnet.rl_core.control.inbox import Inbox
+from targetnet.rl_core.errors import RunDirError
 
 
 @pytest.fixture

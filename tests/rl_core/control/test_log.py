@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_core.control.log import ControlLog, LogTail, read_log, require_length
-from rl_core.errors import BoundsError, RunDirError
+from targetnet.rl_core.control.log import ControlLog, LogTail, read_log, require_length
+from targetnet.rl_core.errors import BoundsError, RunDirError
 from tests.rl_core.control.entries import entry
 
 
@@ -334,7 +334,7 @@ def test_the_last_lines_are_read_without_those_before(sealed, last):
 
 
 def test_the_last_lines_are_found_over_many_blocks(path, monkeypatch):
-    monkeypatch.setattr("rl_core.control.log._BLOCK", 7)
+    monkeypatch.setattr("targetnet.rl_core.control.log._BLOCK", 7)
     log = ControlLog(path)
     log.append([entry(number) for number in range(9)])
     with path.open("ab") as file:
@@ -354,7 +354,7 @@ def test_of_a_large_log_only_its_end_is_read(path, monkeypatch):
             return got[-1]
 
     monkeypatch.setattr(
-        "rl_core.control.log.open_regular", lambda path: io.BufferedReader(Counting(path))
+        "targetnet.rl_core.control.log.open_regular", lambda path: io.BufferedReader(Counting(path))
     )
     assert len(LogTail(path, last=100).new()) == 100
     assert sum(got) < 300_000 < path.stat().st_size

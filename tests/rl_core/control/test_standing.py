@@ -2,10 +2,10 @@
 
 import pytest
 
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import ControlLog, Entry
-from rl_core.control.standing import Standing, note_of_move, standing_orders
-from rl_core.errors import RunDirError
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import ControlLog, Entry
+from targetnet.rl_core.control.standing import Standing, note_of_move, standing_orders
+from targetnet.rl_core.errors import RunDirError
 
 # orders since the move      paused  time steps of stops
 ROWS = [

@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from rl_core.control.changes import Refused
-from rl_core.control.commands import ACTIONS, do_command, set_command
-from rl_core.control.files import submit
-from rl_core.control.log import read_log
-from rl_core.errors import BoundsError, StaticHyperparameter, UnknownName
+from targetnet.rl_core.control.changes import Refused
+from targetnet.rl_core.control.commands import ACTIONS, do_command, set_command
+from targetnet.rl_core.control.files import submit
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.errors import BoundsError, StaticHyperparameter, UnknownName
 from tests.rl_core.control.entries import entry
 
 
@@ -163,7 +163,7 @@ def test_the_log_is_written_before_the_file_is_removed(bench, monkeypatch):
 
 
 def test_a_second_process_on_the_same_directory_is_refused(bench, make_bench):
-    from rl_core.errors import RunDirError
+    from targetnet.rl_core.errors import RunDirError
 
     with pytest.raises(RunDirError, match="another process"):
         make_bench(bench.files.run)

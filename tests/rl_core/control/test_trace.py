@@ -6,8 +6,8 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from rl_core.control.trace import TraceFile, read_trace, require_trace
-from rl_core.errors import RunDirError
+from targetnet.rl_core.control.trace import TraceFile, read_trace, require_trace
+from targetnet.rl_core.errors import RunDirError
 
 
 @pytest.fixture

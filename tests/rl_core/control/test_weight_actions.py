@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from rl_core.control.commands import BadCommand, do_command, dump, parse_command
-from rl_core.control.log import Entry
-from rl_core.control.timetable import Planned
-from rl_core.control.weight_actions import as_value, words_of
-from rl_core.errors import BoundsError
+from targetnet.rl_core.control.commands import BadCommand, do_command, dump, parse_command
+from targetnet.rl_core.control.log import Entry
+from targetnet.rl_core.control.timetable import Planned
+from targetnet.rl_core.control.weight_actions import as_value, words_of
+from targetnet.rl_core.errors import BoundsError
 from tests.rl_core.control.conftest import Bench
 
 WORDS = [
@@ -110,7 +110,7 @@ def test_entries_say_what_was_done():
 @pytest.fixture(autouse=True)
 def every_safe_point(monkeypatch):
     """The inbox is looked into at every safe point."""
-    monkeypatch.setattr("rl_core.control.steering.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("targetnet.rl_core.control.steering.POLL_SECONDS", 0.0)
 
 
 PLANNED = Planned("reset", "head", every=100, until=350)

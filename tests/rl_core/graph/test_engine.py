@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Engine, FeedError, RlCoreError
-from rl_core.graph import engine as engine_module
+from targetnet.rl_core import Engine, FeedError, RlCoreError
+from targetnet.rl_core.graph import engine as engine_module
 
 ROOT = Path(__file__).parents[3]
 PRIVATE = "_make_callable_from_options"
@@ -82,7 +82,7 @@ def build(engine):
 THREADS_AND_COMPILED = """
 import os, sys, time
 import tensorflow.compat.v1 as tf
-from rl_core import Engine
+from targetnet.rl_core import Engine
 print(len(os.listdir("/proc/self/task")))
 engine = Engine(threads=int(sys.argv[1]))
 with engine.building():
@@ -284,7 +284,7 @@ def test_a_wrong_value_does_not_hide_behind_right_ones(any_engine):
 EVERY_READER = """
 import numpy as np
 import tensorflow.compat.v1 as tf
-from rl_core import Engine, FeedError
+from targetnet.rl_core import Engine, FeedError
 
 engine = Engine()
 with engine.building():

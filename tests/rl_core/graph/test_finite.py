@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import ApplyOps, Engine, blocks_of, fused_updates
-from rl_core.graph.finite import (
+from targetnet.rl_core import ApplyOps, Engine, blocks_of, fused_updates
+from targetnet.rl_core.graph.finite import (
     LARGEST_RATE,
     NotFinite,
     all_finite,
     checked,
     signs_of,
 )
-from rl_core.graph.sync import copy_vars
-from rl_core.optimizers.adam import Adam
-from rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
-from rl_core.optimizers.phase import Fused, PhaseCalls
+from targetnet.rl_core.graph.sync import copy_vars
+from targetnet.rl_core.optimizers.adam import Adam
+from targetnet.rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
+from targetnet.rl_core.optimizers.phase import Fused, PhaseCalls
 from tests.rl_core.known_age import KnownAge
 
 NONE, TORSO = frozenset(), frozenset({"torso"})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import (
+from targetnet.rl_core import (
     Draws,
     ScopeMismatch,
     ShapeError,
@@ -17,7 +17,7 @@ from rl_core import (
     noisy_dense,
     variables_in,
 )
-from rl_core.graph.xla import built_for_xla, sum_of_squares
+from targetnet.rl_core.graph.xla import built_for_xla, sum_of_squares
 
 
 def put(evaluate, scope, **values):

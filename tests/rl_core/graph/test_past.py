@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import PastStates, ScopeMismatch, dense, variables_in
-from rl_core.errors import BoundsError
+from targetnet.rl_core import PastStates, ScopeMismatch, dense, variables_in
+from targetnet.rl_core.errors import BoundsError
 
 
 class Model:

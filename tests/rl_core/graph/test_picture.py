@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import graph_pb2
 
-from rl_core.graph.picture import picture, tidy_names
+from targetnet.rl_core.graph.picture import picture, tidy_names
 
 
 def test_a_loose_operation_is_in_the_one_scope_that_it_reads_else_in_the_one_that_reads_it():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import ArgumentError, RlCoreError, ScopeMismatch, variables_in
+from targetnet.rl_core import ArgumentError, RlCoreError, ScopeMismatch, variables_in
 
 FIRST = {"w": [1.0, 2.0], "head/b": 3, "twin": [1.0, 2.0]}
 

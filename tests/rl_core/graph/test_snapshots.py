@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Snapshots, VariableValues
+from targetnet.rl_core import Snapshots, VariableValues
 
 
 @pytest.fixture

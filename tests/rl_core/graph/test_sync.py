@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import ScopeMismatch, copy_vars, paired_variables, variables_in
+from targetnet.rl_core import ScopeMismatch, copy_vars, paired_variables, variables_in
 
 
 def make(scope, **values):

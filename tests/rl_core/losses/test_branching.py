@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core.branches import LOWEST
-from rl_core.errors import ShapeError
-from rl_core.losses import branching_target, double_q_learning
+from targetnet.rl_core.branches import LOWEST
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.losses import branching_target, double_q_learning
 
 L = float(LOWEST)
 # r    disc  value                      selector                   target

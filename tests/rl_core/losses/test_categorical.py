@@ -7,8 +7,13 @@ import tensorflow.compat.v2 as tf2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_core.errors import BoundsError, ShapeError
-from rl_core.losses import categorical_projection, categorical_q_learning, legal_only, support
+from targetnet.rl_core.errors import BoundsError, ShapeError
+from targetnet.rl_core.losses import (
+    categorical_projection,
+    categorical_q_learning,
+    legal_only,
+    support,
+)
 
 ATOMS = np.array([0, 1, 2], np.float32)
 # z_p            p                projected on 0, 1, 2

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import ShapeError
-from rl_core.losses import conservative_penalty
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.losses import conservative_penalty
 
 LN = np.log
 # q_tm1                    a  legal                 penalty of weight 1

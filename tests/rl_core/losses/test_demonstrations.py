@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import ShapeError
-from rl_core.losses import large_margin
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.losses import large_margin
 
 ALL, NOT_LAST = [True, True, True], [True, True, False]
 # Of margin 0.5 and weight 1.

@@ -9,8 +9,8 @@ import tensorflow.compat.v2 as tf2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_core.errors import ShapeError
-from rl_core.losses import gaussian_histogram, hl_gauss, support
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.losses import gaussian_histogram, hl_gauss, support
 
 # Bins from 0 to 4, each 1 wide.
 CENTRES = np.array([0.5, 1.5, 2.5, 3.5], np.float32)

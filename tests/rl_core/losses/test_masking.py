@@ -5,8 +5,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from rl_core.errors import ShapeError
-from rl_core.losses import double_q_learning, legal_only, q_learning
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.losses import double_q_learning, legal_only, q_learning
 
 LOWEST = np.finfo(np.float32).min
 Q = np.array([[1, 9, 3], [-5, -7, -6]], np.float32)

@@ -5,8 +5,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from rl_core.errors import ShapeError
-from rl_core.losses import (
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.losses import (
     legal_only,
     log_policy,
     munchausen_bonus,

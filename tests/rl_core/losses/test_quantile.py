@@ -5,8 +5,13 @@ import pytest
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from rl_core.errors import ShapeError
-from rl_core.losses import legal_only, quantile_huber, quantile_midpoints, quantile_q_learning
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.losses import (
+    legal_only,
+    quantile_huber,
+    quantile_midpoints,
+    quantile_q_learning,
+)
 
 # z            taus          target       kappa  loss
 HUBER_ROWS = [

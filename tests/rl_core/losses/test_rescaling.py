@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core.losses import rescaled, unscaled
+from targetnet.rl_core.losses import rescaled, unscaled
 
 
 @pytest.fixture(scope="module")

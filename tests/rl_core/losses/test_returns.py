@@ -5,8 +5,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from rl_core.errors import ShapeError
-from rl_core.losses import lambda_returns
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.losses import lambda_returns
 
 # Three steps of one env, discount 1/2 and lambda 1/2 unless said otherwise.
 #  r_t          discount_t         v_t             lambda_t          returns, from the last one on

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import exploration, losses
-from rl_core.errors import ShapeError
-from rl_core.losses.td import require_shapes
+from targetnet.rl_core import exploration, losses
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.losses.td import require_shapes
 
 SIZES = {"A": 3, "B": 4, "D": 2, "M": 5, "N": 6, "T": 7}
 STEP = {"a_tm1": "B", "r_t": "B", "discount_t": "B"}

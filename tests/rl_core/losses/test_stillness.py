@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import ShapeError
-from rl_core.losses import blend, functional_penalty
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.losses import blend, functional_penalty
 
 TARGET, ONLINE = [[4.0, 1.0, 2.0]], [[2.0, 3.0, 2.5]]
 LOWER = [[True, False, False]]

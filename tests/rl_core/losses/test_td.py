@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import ShapeError
-from rl_core.losses import double_q_learning, huber, q_learning, squared
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.losses import double_q_learning, huber, q_learning, squared
 
 # q_tm1          a   r     disc  q_t              target  td_error
 ROWS = [

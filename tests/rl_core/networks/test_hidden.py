@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core.graph.layers import conv2d, dense, layer_norm, layers_built
-from rl_core.networks import (
+from targetnet.rl_core.graph.layers import conv2d, dense, layer_norm, layers_built
+from targetnet.rl_core.networks import (
     Streams,
     categorical_head,
     impala_torso,
@@ -16,7 +16,7 @@ from rl_core.networks import (
     q_head,
     q_network,
 )
-from rl_core.networks.hidden import hidden_layers
+from targetnet.rl_core.networks.hidden import hidden_layers
 
 
 def found(network, shape):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import ShapeError
-from rl_core.graph.scopes import blocks_of, variables_in
-from rl_core.losses import support
-from rl_core.networks import (
+from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.graph.scopes import blocks_of, variables_in
+from targetnet.rl_core.losses import support
+from targetnet.rl_core.networks import (
     ByteBounds,
     Conditions,
     Streams,
@@ -22,8 +22,8 @@ from rl_core.networks import (
     quantile_head,
     scaled_bytes,
 )
-from rl_core.networks.heads import embedding
-from rl_core.random import Draws
+from targetnet.rl_core.networks.heads import embedding
+from targetnet.rl_core.random import Draws
 
 ONE, TWO = Streams(3), Streams(3, dueling=True)
 DEEP = Streams(3, dueling=True, hidden=[5], noisy=True)
@@ -236,7 +236,7 @@ def test_implicit_quantiles_are_drawn_for_learning_and_the_policy_stays(evaluate
 
 def test_an_implicit_quantile_is_that_of_its_own_fraction(evaluate):
     """Two fractions asked for together are what each is asked for alone."""
-    from rl_core.networks import heads
+    from targetnet.rl_core.networks import heads
 
     features = tf.constant(np.random.default_rng(2).normal(size=(2, 4)).astype(np.float32))
     with tf.variable_scope("online", reuse=tf.AUTO_REUSE):

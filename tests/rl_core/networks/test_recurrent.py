@@ -5,10 +5,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from rl_core import Engine
-from rl_core.graph.scopes import root_scope
-from rl_core.graph.xla import built_for_xla
-from rl_core.networks import RECURRENT
+from targetnet.rl_core import Engine
+from targetnet.rl_core.graph.scopes import root_scope
+from targetnet.rl_core.graph.xla import built_for_xla
+from targetnet.rl_core.networks import RECURRENT
 
 F, U, B, T = 3, 2, 4, 7
 rng = np.random.default_rng(0)

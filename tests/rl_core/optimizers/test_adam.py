@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core import Engine
-from rl_core.optimizers.adam import Adam
+from targetnet.rl_core import Engine
+from targetnet.rl_core.optimizers.adam import Adam
 
 
 def fitted(optimizer):

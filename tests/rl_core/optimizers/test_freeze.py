@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import AllExempt, ApplyOps, ScopeMismatch, UnknownName, blocks_of, dense
+from targetnet.rl_core import AllExempt, ApplyOps, ScopeMismatch, UnknownName, blocks_of, dense
 
 BLOCKS = ("a", "b", "c")
 GRADIENTS = {"a": 3.0, "b": 4.0, "c": 12.0}  # norms: 5 of a and b, 13 of all
@@ -258,7 +258,7 @@ def test_an_unknown_block_is_an_error_with_the_nearest_name(engine):
 
 def test_the_first_step_of_a_block_that_rested_long_is_as_long_as_a_fresh_ones():
     """With one Adam for all blocks it would be 0.1 / sqrt(0.001), about three times too long."""
-    from rl_core import Engine
+    from targetnet.rl_core import Engine
 
     rate = 0.01
     first = {}

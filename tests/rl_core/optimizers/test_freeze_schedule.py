@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core import Arm, FreezeSchedule
+from targetnet.rl_core import Arm, FreezeSchedule
 
 HEAD, TORSO = frozenset({"head"}), frozenset({"torso"})
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import ApplyOps, Engine, blocks_of, copy_vars, dense, fused_updates
-from rl_core.optimizers.adam import Adam
-from rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
+from targetnet.rl_core import ApplyOps, Engine, blocks_of, copy_vars, dense, fused_updates
+from targetnet.rl_core.optimizers.adam import Adam
+from targetnet.rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
 
 X = np.float32([[1, 0, 2], [0, 1, -1], [1, 1, 1], [2, -1, 0]])
 Y = np.float32([[1], [-1], [2], [0]])

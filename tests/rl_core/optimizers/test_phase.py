@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import ApplyOps, PhaseCalls, blocks_of, fused_updates
-from rl_core.optimizers.adam import Adam
-from rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
-from rl_core.optimizers.phase import Fused
+from targetnet.rl_core import ApplyOps, PhaseCalls, blocks_of, fused_updates
+from targetnet.rl_core.optimizers.adam import Adam
+from targetnet.rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
+from targetnet.rl_core.optimizers.phase import Fused
 from tests.rl_core.known_age import KnownAge
 
 close_to = functools.partial(pytest.approx, rel=1e-5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Engine
+from targetnet.rl_core import Engine
 from tests.rl_core.replay.memories import named, uniform
 
 

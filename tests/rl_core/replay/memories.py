@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from rl_core.replay import (
+from targetnet.rl_core.replay import (
     NStepTransitions,
     PrioritizedSampler,
     ReplayMemory,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Engine, VariableValues
-from rl_core.errors import ScopeMismatch
-from rl_core.replay import ReplayContents
+from targetnet.rl_core import Engine, VariableValues
+from targetnet.rl_core.errors import ScopeMismatch
+from targetnet.rl_core.replay import ReplayContents
 from tests.rl_core.replay.memories import named, uniform
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core.random import Stream
-from rl_core.replay import EpochSampler, ReplayMemory, ValidRows, transition_columns
-from rl_core.replay.items import NStepTransitions
+from targetnet.rl_core.random import Stream
+from targetnet.rl_core.replay import EpochSampler, ReplayMemory, ValidRows, transition_columns
+from targetnet.rl_core.replay.items import NStepTransitions
 
 STEPS, BATCH = 9, 4
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Engine, Stream
-from rl_core.control.trace import checksums
-from rl_core.errors import ScopeMismatch
-from rl_core.replay import ReplayContents
+from targetnet.rl_core import Engine, Stream
+from targetnet.rl_core.control.trace import checksums
+from targetnet.rl_core.errors import ScopeMismatch
+from targetnet.rl_core.replay import ReplayContents
 from tests.rl_core.replay.memories import NAMES, named, prioritized, uniform
 
 A = 3

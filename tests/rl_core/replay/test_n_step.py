@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Engine, Stream, fused_updates
-from rl_core.replay import NStepTransitions, ReplayMemory
+from targetnet.rl_core import Engine, Stream, fused_updates
+from targetnet.rl_core.replay import NStepTransitions, ReplayMemory
 from tests.rl_core.replay.memories import returns, uniform
 
 BATCH = 40  # not all of it in whole vectors

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Stream, fused_updates
+from targetnet.rl_core import Stream, fused_updates
 from tests.rl_core.replay.memories import prioritized, uniform
 
 BATCH = 32

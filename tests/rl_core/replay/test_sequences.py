@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Engine, Stream
-from rl_core.replay import (
+from targetnet.rl_core import Engine, Stream
+from targetnet.rl_core.replay import (
     STATE,
     Column,
     NStepTransitions,

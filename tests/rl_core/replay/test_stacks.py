@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Engine, Stream
-from rl_core.errors import ConfigError
-from rl_core.replay import (
+from targetnet.rl_core import Engine, Stream
+from targetnet.rl_core.errors import ConfigError
+from targetnet.rl_core.replay import (
     NStepTransitions,
     PrioritizedSampler,
     ReplayContents,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Engine, Stream, fused_updates
-from rl_core.replay.sum_tree import SumTree
+from targetnet.rl_core import Engine, Stream, fused_updates
+from targetnet.rl_core.replay.sum_tree import SumTree
 
 # Levels of sums: 1; 1 with a block that is not full; 2 with one row below the top each, and many;
 # 3 with few sums at the top, and 3.

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core.errors import MemoryLimitError
-from rl_core.graph.engine import Engine
-from rl_core.random import Stream
-from rl_core.replay import check_memory, format_bytes
+from targetnet.rl_core.errors import MemoryLimitError
+from targetnet.rl_core.graph.engine import Engine
+from targetnet.rl_core.random import Stream
+from targetnet.rl_core.replay import check_memory, format_bytes
 from tests.rl_core.replay.memories import named, uniform
 
 ROOT = Path(__file__).parents[3]
@@ -386,7 +386,7 @@ def test_two_replays_may_share_a_graph():
 COMMITTED = """
     import sys
     import numpy as np, tensorflow.compat.v1 as tf
-    from rl_core.graph.engine import Engine
+    from targetnet.rl_core.graph.engine import Engine
     from tests.rl_core.replay.memories import named, uniform
 
     def resident():

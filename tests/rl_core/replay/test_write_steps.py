@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from rl_core import Engine
-from rl_core.replay import ReplayContents
+from targetnet.rl_core import Engine
+from targetnet.rl_core.replay import ReplayContents
 from tests.rl_core.replay.memories import named, prioritized, uniform
 
 NUM_ACTIONS = 3

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.board.events import EventWriter
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import read_log
-from rl_core.control.state import read_state
+from targetnet.rl_core.board.events import EventWriter
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.state import read_state
 
 FAKE_RUN = Path(__file__).parents[2] / "control" / "fake_run.py"
 FAKE_POPULATION = FAKE_RUN.with_name("fake_population.py")
@@ -90,7 +90,7 @@ class Board:
 
     def __init__(self, logdir, *arguments, quick=True):
         if quick:
-            command = [sys.executable, "-m", "rl_core.board", str(logdir)]
+            command = [sys.executable, "-m", "targetnet.rl_core.board", str(logdir)]
         else:
             command = [sys.executable, "-m", "tensorboard.main"]
             command += [f"--logdir={logdir}"] if logdir else []

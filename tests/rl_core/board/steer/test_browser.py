@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.control.client import RunClient
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import read_log
+from targetnet.rl_core.control.client import RunClient
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import read_log
 from tests.rl_core.board.steer.tab import Tab, called, until
 
 STEERING = "[data-action], .rewind [type=submit], form.knob button, .undo"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.board.steer import changes
-from rl_core.board.steer.changes import as_command, for_page, read_changes
-from rl_core.control.log import ControlLog
-from rl_core.errors import RunDirError
+from targetnet.rl_core.board.steer import changes
+from targetnet.rl_core.board.steer.changes import as_command, for_page, read_changes
+from targetnet.rl_core.control.log import ControlLog
+from targetnet.rl_core.errors import RunDirError
 from tests.rl_core.control.entries import entry
 
 RUN = Path("/runs/cartpole-1")

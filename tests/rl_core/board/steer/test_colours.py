@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from rl_core.board.steer.plugin import STATIC
+from targetnet.rl_core.board.steer.plugin import STATIC
 
 # What a person without one kind of cones sees, in linear RGB: Machado, Oliveira & Fernandes (2009),
 # https://doi.org/10.1109/TVCG.2009.113, severity 1.

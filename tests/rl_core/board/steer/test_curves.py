@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from rl_core.board.steer.curves import Curves
+from targetnet.rl_core.board.steer.curves import Curves
 
 REQUEST = SimpleNamespace(environ={})
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from rl_core.board.steer.guard import TOKEN_HEADER, Guard, host_name, is_any_address, is_loopback
+from targetnet.rl_core.board.steer.guard import (
+    TOKEN_HEADER,
+    Guard,
+    host_name,
+    is_any_address,
+    is_loopback,
+)
 
 OURS = "localhost:6006"
 

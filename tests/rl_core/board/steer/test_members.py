@@ -7,12 +7,12 @@ import urllib.parse
 
 import pytest
 
-from rl_core.board.steer.members import BadPosition, by_number, in_one, read_positions
-from rl_core.control.client import RunClient
-from rl_core.control.commands import MAX_BYTES
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import read_log
-from rl_core.control.state import RunState
+from targetnet.rl_core.board.steer.members import BadPosition, by_number, in_one, read_positions
+from targetnet.rl_core.control.client import RunClient
+from targetnet.rl_core.control.commands import MAX_BYTES
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.state import RunState
 from tests.rl_core.board.steer.test_requests import FORGED, ask, page_headers
 
 MEMBERS = ("m00", "m01", "m02:repeats", "m03:ended", "m04:more")

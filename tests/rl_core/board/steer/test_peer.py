@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from rl_core.board.steer import peer
-from rl_core.board.steer.peer import refuse_others
+from targetnet.rl_core.board.steer import peer
+from targetnet.rl_core.board.steer.peer import refuse_others
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
 SERVER, CLIENT = "0100007F:1776", "0100007F:C001"  # 127.0.0.1, ports 6006 and 49153

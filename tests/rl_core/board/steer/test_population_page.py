@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from rl_core.control.client import RunClient
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import read_log
+from targetnet.rl_core.control.client import RunClient
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import read_log
 from tests.rl_core.board.steer.tab import Tab, called, until
 
 PERIOD = "form[data-name=sync_period]"

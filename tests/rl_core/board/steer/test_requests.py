@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import read_log
-from rl_core.control.state import read_state
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.state import read_state
 
 RUN = "some/run"
 
@@ -316,7 +316,7 @@ def test_a_huge_log_is_said_to_be_damaged_and_not_read(board, spoiled):
 
 
 def test_the_pages_files_have_the_kinds_that_browsers_want(board):
-    from rl_core.board.steer.plugin import STATIC
+    from targetnet.rl_core.board.steer.plugin import STATIC
 
     kinds = {".js": "text/javascript", ".css": "text/css"}
     for path in STATIC.iterdir():
@@ -501,11 +501,12 @@ def test_the_tab_works_however_tensorboard_is_started(start_board, logdir, run, 
 BROKEN = {
     "a library is missing": "import sys; sys.modules['pydantic'] = None",
     "TensorBoard is another one": "import tensorboard.data.provider as p; del p.RunTagFilter",
-    "a module of ours is broken": "import sys; sys.modules['rl_core.board.steer.guard'] = None",
+    "a module of ours is broken": "import sys\n"
+    "sys.modules['targetnet.rl_core.board.steer.guard'] = None",
     "it fails when made": """
-import rl_core.board.steer.runs
+import targetnet.rl_core.board.steer.runs
 def broken(*_): raise RuntimeError("broken\\nin two lines")
-rl_core.board.steer.runs.log_directories = broken
+targetnet.rl_core.board.steer.runs.log_directories = broken
 """,
 }
 
@@ -531,7 +532,7 @@ def test_a_broken_plugin_costs_one_line_and_the_tab_but_not_tensorboard(
 
 @pytest.mark.parametrize("failure", [OSError(), RecursionError(), SystemError("x" * 1_000)])
 def test_making_the_plugin_may_fail_in_any_way(caplog, failure):
-    from rl_core.board.steer.entry import SteerLoader
+    from targetnet.rl_core.board.steer.entry import SteerLoader
 
     class Context:
         @property

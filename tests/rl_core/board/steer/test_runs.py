@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.board.steer.runs import LogDirectory, Runs, log_directories
+from targetnet.rl_core.board.steer.runs import LogDirectory, Runs, log_directories
 
 
 def make_run(path):
@@ -152,7 +152,7 @@ def test_a_log_directory_that_is_a_link_to_itself_hides_no_other(tmp_path):
 
 def test_a_list_that_took_long_is_kept_ten_times_as_long(tmp_path, monkeypatch):
     clock = iter([0.0, 3.0, 32.9, 33.1, 33.1, 100.0])  # looks from 0 to 3: kept until 33
-    monkeypatch.setattr("rl_core.board.steer.runs.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("targetnet.rl_core.board.steer.runs.time.monotonic", lambda: next(clock))
     runs = runs_in(tmp_path)
     assert list(runs.all()) == []
     make_run(tmp_path / "new")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.board.events import EventWriter
-from rl_core.board.tags import Tag
-from rl_core.control.files import ControlFiles
-from rl_core.control.log import ControlLog, Entry, read_log
+from targetnet.rl_core.board.events import EventWriter
+from targetnet.rl_core.board.tags import Tag
+from targetnet.rl_core.control.files import ControlFiles
+from targetnet.rl_core.control.log import ControlLog, Entry, read_log
 from tests.rl_core.board.steer.tab import Tab, called, until
 
 FAKE_RUN = Path(__file__).parents[2] / "control" / "fake_run.py"
