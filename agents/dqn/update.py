@@ -139,6 +139,10 @@ class Update:
         weighted = td.loss if batch.weight is None else batch.weight * td.loss  # [B]
         signs, made, moments, applied = apply(tf.reduce_mean(weighted))
         learned = UpdateOutputs(weighted, td.target, td.td_error, q_tm1, signs)
+        if alone:
+            # Of sequences both are made here: under the dependencies below, reading them would
+            # make the update.
+            self.observed, self.remembered = batch.observed, batch.remembered
         with tf.control_dependencies([applied, counter]):
             one = where(made, np.int64(1), np.int64(0))
             changes = [self.count.assign_add(one, read_value=False)]
@@ -155,7 +159,6 @@ class Update:
                 end = tf.group(end, *more)
             end = tf.group(*changes, end)
             if alone:
-                self.observed, self.remembered = batch.observed, batch.remembered
                 self.young_end = tf.group(*changes, self._clock.advance_as_known())
             return BuiltUpdate(learned, moments, end, made)
 

@@ -56,3 +56,51 @@ def test_a_frozen_block_has_gradients_here_too(lab):
 def test_the_switch_of_histograms_is_live_and_not_fed_to_updates(lab):
     agent = lab.used()
     assert "histograms" in agent.hyperparameters and "histograms" not in agent._parts.live
+
+
+MEMORY = {"sequence_length": 4, "burn_in": 3, "recurrent_units": 3, "batch_size": 5, "num_envs": 2}
+ROLLOUT = {"rollout": 12, "epochs": 2, "num_envs": 2, "batch_size": 12, "layer_norm": True}
+ROLLOUT |= {"replay_capacity": 100_000, "learn_start": 1_000, "past_states": 2}
+LOOKED_AT = {
+    "gru": {"recurrent": "gru", **MEMORY},
+    "lstm, prioritized": {"recurrent": "lstm", "prioritized": True, **MEMORY},
+    "rollouts": ROLLOUT,
+    "chain, normalized": {"chain": 3, "refresh_period": 2, "normalize_observations": True},
+    "noisy, averaged": {"noisy": True, "ema_decay": 0.9, "averaged_targets": 2},
+    "categorical": {"head": "categorical", "v_min": -3.0, "v_max": 3.0, "atoms": 5},
+    **KINDS,
+}
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize("settings", LOOKED_AT.values(), ids=LOOKED_AT)
+def test_nothing_that_only_looks_changes_a_variable(lab, settings):
+    """With sequences, reading what a batch had observed once made a gradient step."""
+    agent = lab.filled(**settings)
+    agent.learn(20)
+    # No unit of these is dormant.
+    agent.state.load_weights({n: 0.1 + abs(w) for n, w in agent.state.weights().items()})
+    agent.state.prepare()  # what compiled calls hold packed is in its variables too
+    observation = np.float32([0.5, -0.5])
+    looks = {
+        "digest": agent.state.digest,
+        "weights": agent.state.weights,
+        "averaged weights": agent.state.averaged_weights,
+        "saved": agent.state.read,
+        "inspect": agent.inspect,
+        "rows": agent.rows,
+        "gradients": agent.learner.gradients.read,
+        "observed": agent.learner.gradients.shown,
+    }
+    if not agent.config.remembers:
+        scopes = ("online",) if agent.config.rollout else ("online", "target")
+        looks |= {of: lambda of=of: agent.q_values(observation, of) for of in scopes}
+    looks["recycle"] = lambda: agent.renewal.recycle(0.0).dormant and pytest.fail("one was dormant")
+    # Of rollouts: each pass over one begins by writing both anew, whoever makes it.
+    scratch = {"replay/order", "replay/returns"}
+    before, operations = everything(agent), lab.operations(agent)
+    for name, look in looks.items():
+        look()
+        now = everything(agent)
+        assert {of for of in before if now[of] != before[of]} - scratch == set(), name
+    assert lab.operations(agent) == operations
