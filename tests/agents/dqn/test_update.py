@@ -103,6 +103,42 @@ def test_loss_is_half_the_mean_square_of_the_td_errors_if_squared(lab):
     assert stats.loss == pytest.approx(np.mean(stats.td_error**2) / 2, rel=1e-5)
 
 
+@pytest.mark.cases(2)
+@pytest.mark.parametrize("updates", [1, 2], ids=["alone", "fused"])
+@pytest.mark.parametrize(
+    ("alpha", "beta", "weight"),
+    [
+        (1.0, 1.0, 0.25),  # (1 / 4) ** 1
+        (0.5, 1.0, 0.5),  # (1 / 4) ** 0.5
+        (0.5, 0.5, 0.707107),  # (1 / 4) ** 0.25
+        (1.0, 0.0, 1.0),
+    ],
+)
+def test_a_loss_is_weighted_by_the_chance_of_its_transition(lab, updates, alpha, beta, weight):
+    """w = (min p / p) ** (alpha * beta): TD errors are 1 and 4, and so are the priorities."""
+    agent = lab.agent(
+        prioritized=True, priority_alpha=alpha, priority_beta=beta, learning_rate=1e-12,
+        loss="squared", updates_per_learn=2,
+    )  # fmt: skip
+    agent.state.load_weights({n: np.zeros_like(w) for n, w in agent.state.weights().items()})
+    for step in range(20):  # one-step episodes, which pay 1 and 4
+        lab.step(agent, S_TM1, autoreset=True)
+        lab.step(agent, S_T, reward=[1.0, 4.0][step % 2], terminated=True)
+    agent.learn(60)  # each transition has the priority of its TD error by then
+    seen = set()
+    for _ in range(5):
+        stats = agent.learn(updates, stats=True)
+        td = np.round(stats.td_error, 4)
+        seen |= {*td}
+        losses = np.where(td == 1, 1 / 2, weight * 16 / 2)
+        if set(td) == {4.0}:
+            losses /= weight  # the largest weight of a batch is 1
+        assert float(stats.loss) == pytest.approx(losses.mean(), rel=1e-4)
+    assert seen == {1.0, 4.0}
+    drawn_by = agent.engine.session.run("replay/alpha/Read/ReadVariableOp:0")
+    assert drawn_by == np.float32(alpha)
+
+
 def test_q_mean_is_of_the_taken_action_and_q_max_of_the_best(lab, with_one_transition):
     """As the tag table says of learn/q_mean and learn/q_max."""
     agent, action = with_one_transition(dueling=False)
