@@ -23,7 +23,7 @@ EntryPoint = EnvCreator | VectorEnvCreator | str | None
 # Our specs come first: the package MinAtar can register envs under the same ids, and the episodes
 # of those cannot be reproduced.
 REGISTERED = ChainMap(in_graph.SPECS, minatar.SPECS, gym.registry)
-# Package to install for envs of gymnasium.envs.<key>, of our envs.<key>, and of "<key>:...".
+# Package to install for envs of gymnasium.envs.<key>, of targetnet.envs.<key>, and of "<key>:...".
 INSTALL = {
     "ale_py": "targetnet[atari]",
     "box2d": "targetnet[box2d]",
@@ -172,7 +172,7 @@ def quiet_gymnasium() -> Iterator[None]:
 
 
 def _missing_package(spec: EnvSpec, entry_point: EntryPoint, error: Exception) -> str:
-    family = re.sub(r"^(gymnasium\.)?envs\.(\w+).*", r"\2", str(entry_point))
+    family = re.sub(r"^(gymnasium|targetnet)\.envs\.(\w+).*", r"\2", str(entry_point))
     # Gymnasium's message gives different install advice, so quote the failed import instead.
     reason = in_one_line(error.__cause__ or error)
     if family in INSTALL:

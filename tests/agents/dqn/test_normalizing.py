@@ -55,6 +55,20 @@ def test_the_network_sees_all_numbers_by_their_running_moments(lab, how):
     np.testing.assert_allclose(far, agent.q_values(np.float32(mean + [10, 0] / scale)), rtol=1e-3)
 
 
+def test_subtracting_the_mean_moves_numbers_by_half_of_their_last_digit_at_most(lab):
+    """The limit that docs/family.md names, where the deviation is far below the mean."""
+    agent = lab.agent(**NORMAL)
+    rows = (1000 + 1e-4 * np.random.default_rng(0).normal(size=(40, 1, 2))).astype(np.float32)
+    show(agent, rows)
+    agent.rows()
+    mean = rows[:, 0].astype(np.float64).mean(axis=0)
+    subtracted = lab.weights(agent, "online")["normalize/mean"]
+    assert np.all(abs(subtracted - mean) <= np.spacing(np.float32(1000)) / 2)
+    exact = rows.astype(np.float64) - subtracted.astype(np.float64)
+    np.testing.assert_array_equal(rows - subtracted, exact.astype(np.float32))
+    assert np.array_equal(exact, exact.astype(np.float32))
+
+
 def test_the_action_on_a_row_does_not_know_the_row_yet(lab):
     agent = lab.agent(**NORMAL | {"epsilon": 0.0, "learn_period": 1})
     rows = rows_like(12, 1, 2, seed=2)

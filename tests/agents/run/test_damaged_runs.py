@@ -174,7 +174,7 @@ def test_a_resume_removes_nothing_where_a_link_leads(run, tmp_path, linked, caps
 def as_of_version_0_1(run):
     """Takes away everything by which damage is noticed."""
     config = run / "config.toml"
-    config.write_text(config.read_text().partition("\n")[2])
+    config.write_text(config.read_text().split("\n", 2)[2])  # without seal and version
     log = run / "control/log.jsonl"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     log.write_text("".join(json.dumps(e | {}) + "\n" for e in map(without_seal, lines)))
