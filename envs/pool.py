@@ -35,12 +35,12 @@ class PoolEnv(gym.vector.VectorEnv[Any, Any, Any]):
     """
 
     def __init__(self, env_id: str, num_envs: int, env_kwargs: Mapping[str, Any]) -> None:
+        self._pool: Any = None  # first: older Gymnasiums close what could not be made
         self._envpool = _envpool()
         _require_id(self._envpool, env_id)
         self.num_envs = num_envs
         self._env_id = env_id
         self._env_kwargs = dict(env_kwargs)
-        self._pool: Any = None
         self._first: Any = None  # seed and result of the last reset, until the first step
         self._require_known_arguments()
         with quiet_gymnasium():

@@ -82,7 +82,7 @@ def make_contains_quick(space: gym.Space[Any] | None) -> None:
     if type(space) is not gym.spaces.Discrete:
         return
     members = range(int(space.start), int(space.start) + int(space.n))
-    if space.contains(members[-1]):  # False if the space's dtype is too small for this number
+    if members[-1] <= np.iinfo(space.dtype).max:  # else Gymnasium says no, or raises before 1.4
         # Change the class and keep the object: it has a random state, and wrappers may share it.
         space.__class__ = _QuickDiscrete
         assert isinstance(space, _QuickDiscrete)

@@ -13,6 +13,7 @@ import pytest
 from targetnet.envs import factory, make_envs
 from targetnet.envs.registry import INSTALL
 from targetnet.rl_core.errors import EnvError, MemoryLimitError
+from tests.gymnasium_versions import TAXI
 
 ROOT = Path(__file__).parents[2]
 Box, Discrete = gym.spaces.Box, gym.spaces.Discrete
@@ -40,7 +41,7 @@ def fixed_refusal(**env_kwargs) -> str:
         ("CartPole", "CartPole-v1"),
         ("CartPloe-v0", "CartPole-v1"),
         ("LunarLander-v2", "LunarLander-v3"),
-        ("Taxy-v3", "Taxi-v4"),
+        ("Taxy-v3", TAXI),
         ("test/Scriptd-v0", "test/Scripted-v0"),
         ("MinAtar/SpaceInvader-v1", "MinAtar/SpaceInvaders-v1"),
     ],
