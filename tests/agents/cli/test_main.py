@@ -75,7 +75,7 @@ def refused(capsys, folder, *arguments):
 # Mistakes.
 
 
-@pytest.mark.cases(21)
+@pytest.mark.cases(24)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -85,6 +85,9 @@ def refused(capsys, folder, *arguments):
         (["train", "short.toml", "--set", "env_id=CartPole"], ["CartPole-v1"]),
         (["train", "short.toml", "--set", "env_id=Pendulum-v1"], ["Pendulum-v1", "continuous"]),
         (["train", "short.toml", "--set", "sync_perod=3"], ["did you mean 'sync_period'"]),
+        (["train", "short.toml", "--set", "gamma=0.9"], ["'gamma'; gamma of other libraries is"]),
+        (["train", "short.toml", "--buffer-size", "9"], ["is replay_capacity here: --set KEY=VAL"]),
+        (["train", "short.toml", "--env-steps", "9"], ["is a key of the config: --set env_steps="]),
         (["train", "short.toml", "--set", "sync_period=fast"], ["sync_period", "'fast'"]),
         (["train", "short.toml", "--set", "sync_period=0"], ["sync_period", ">= 1", "got 0"]),
         (["train", "short.toml", "--set", "learning_rate=nan"], ["learning_rate", "nan"]),
