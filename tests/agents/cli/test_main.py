@@ -269,6 +269,18 @@ def test_eval_json_is_one_object_with_the_returns_summed_up(trained, capsys):
     assert listing(trained) == before
 
 
+def test_eval_with_epsilon_plays_random_actions_too_and_says_so(trained, capsys):
+    for epsilon in ("0.5", "0.5", "0"):
+        wanted = ["--episodes", "3", "--seed", "7", "--epsilon", epsilon]
+        assert main(["eval", str(trained), *wanted]) == 0
+    half, again, greedy = capsys.readouterr().out.splitlines()
+    assert half == again and half.startswith("return with epsilon 0.5 ")
+    assert greedy.startswith("greedy return ") and greedy.split()[2] != half.split()[4]
+    assert "epsilon must be a number in [0, 1], got 2" in refused(
+        capsys, trained, "eval", str(trained), "--epsilon", "2"
+    )
+
+
 def test_eval_is_for_people_without_json_and_repeats_with_a_seed(trained, capsys):
     outs = []
     for seed in ("1", "1", "2"):
