@@ -63,7 +63,7 @@ _COMMANDS = {
     "eval": _Command(
         _POLICY,
         "Eval",
-        "Play a trained policy greedily on new episodes and print their returns.",
+        "Play a trained policy on new episodes, greedily by default, and print their returns.",
     ),
     "play": _Command(_POLICY, "Play", "Show a trained policy in a window, or write a video of it."),
     "export": _Command(

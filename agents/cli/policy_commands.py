@@ -20,7 +20,7 @@ _INT64 = 2**63
 
 @dataclass(frozen=True)
 class Eval:
-    """Play a trained policy greedily on new episodes and print their returns."""
+    """Play a trained policy on new episodes, greedily by default, and print their returns."""
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """A run directory."""
@@ -28,6 +28,8 @@ class Eval:
     """Number of episodes."""
     seed: Annotated[int | None, arg(metavar="S")] = None
     """Seed of the episodes. By default derived from the run's seed."""
+    epsilon: Annotated[float, arg(metavar="P")] = 0.0
+    """Probability of a uniformly random action, such as 0.001."""
     ema: bool = False
     """Use the averaged weights."""
     best: bool = False
@@ -49,13 +51,16 @@ class Eval:
             load_policy(self.run, averaged=self.ema, best=self.best) as policy,
             evaluation_shown(_stderr_console(), self.episodes) as watch,
         ):
-            returns = evaluate(policy, config, self.episodes, seed=self.seed, watch=watch)
+            returns = evaluate(
+                policy, config, self.episodes, seed=self.seed, epsilon=self.epsilon, watch=watch
+            )
         result = summary(returns)
         if self.json:
             print(json.dumps(result))
         else:
+            kind = f"return with epsilon {self.epsilon:g}" if self.epsilon else "greedy return"
             console.print(
-                f"greedy return {result['mean']:,.1f} +- {result['std']:,.1f} (mean and std of "
+                f"{kind} {result['mean']:,.1f} +- {result['std']:,.1f} (mean and std of "
                 f"{self.episodes} episodes, {result['min']:,.1f} to {result['max']:,.1f}"
                 f"{cut_note(returns.cut, config)})",
                 highlight=False,

@@ -1,7 +1,8 @@
-"""Greedy evaluation on separate envs."""
+"""Evaluation on separate envs, greedy by default."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -12,12 +13,16 @@ from targetnet.agents.config.envs import envs_beside
 from targetnet.agents.config.files import as_config
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.choosing import Playing, Policy
+from targetnet.agents.dqn.exploring import EpsilonGreedy
 from targetnet.envs import Envs, Episode, Step
 from targetnet.rl_core.arguments import require_a, require_function, require_whole
 from targetnet.rl_core.errors import EnvFault
+from targetnet.rl_core.hyperparameters import Knob
+from targetnet.rl_core.philox import OutsideStream
 
 Watch = Callable[[int, int], None]  # (episodes done, env steps)
 
+_EPSILON = Knob("epsilon", "1", "probability of a random action", at_least=0, at_most=1)
 _AT_ONCE = 10  # envs; one call into the graph acts for all of them
 _SEED_OFFSET = 1_000_003  # keeps the seeds of evaluation apart from the seeds of training
 
@@ -89,6 +94,22 @@ def playing(policy: Policy, num_envs: int) -> Playing:
     return lambda observation, autoreset, legal: policy(observation, legal)
 
 
+def _exploring(act: Playing, epsilon: float, envs: Envs, seed: int) -> Playing:
+    """Returns a policy that takes random actions too; it sees every time step all the same."""
+    explore = EpsilonGreedy(
+        OutsideStream(seed, "evaluation"), envs.num_envs, envs.num_actions, envs.branches
+    )
+    time_steps, epsilon = itertools.count(), float(np.float32(epsilon))
+
+    def play(
+        observation: np.ndarray, autoreset: np.ndarray, legal: np.ndarray | None
+    ) -> np.ndarray:
+        best = np.asarray(act(observation, autoreset, legal))
+        return explore(lambda _: best, observation, epsilon, next(time_steps), legal)
+
+    return play
+
+
 def evaluate(
     agent: Greedy,
     config: DqnConfig | Path | str,
@@ -96,10 +117,11 @@ def evaluate(
     *,
     seed: int | None = None,
     policy: Policy | None = None,
+    epsilon: float = 0.0,
     stop: Callable[[], bool] = lambda: False,
     watch: Watch = lambda done, env_steps: None,
 ) -> Returns:
-    """Plays `episodes` greedy episodes and returns their undiscounted returns.
+    """Plays `episodes` episodes, greedy ones by default, and returns their undiscounted returns.
 
     Each env plays a share of the episodes that is fixed beforehand, so short episodes are not
     over-represented. An episode of `config.eval_max_steps` env steps is cut off. Nothing is stored
@@ -112,6 +134,7 @@ def evaluate(
       seed: seed of the episodes; by default derived from the run's seed.
       policy: plays instead of the agent's greedy policy: a function of observations and masks, or
         one with a method `playing`, as `GreedyPolicy` has.
+      epsilon: probability of a uniformly random legal action instead.
       stop: called before every step; when it returns True, evaluation ends with the returns so far.
       watch: called after every step with the number of finished episodes and of env steps.
     """
@@ -121,11 +144,14 @@ def evaluate(
     if seed is not None:
         require_whole("seed", seed, 0)
     require_function("policy", policy, "observations", "legal")
+    epsilon = _EPSILON.check(epsilon)
     num_envs = min(episodes, _AT_ONCE)
     quota = [len(range(env, episodes, num_envs)) for env in range(num_envs)]
     seed = config.seed + _SEED_OFFSET if seed is None else seed
     act = playing(policy or agent.greedy, num_envs)
     envs = envs_beside(config, num_envs, seed=seed)
+    if epsilon:
+        act = _exploring(act, epsilon, envs, seed)
     try:
         returns, env_steps = Returns(), 0
         step, too_long = envs.reset(), TooLong(envs, config.eval_max_steps)

@@ -60,7 +60,8 @@ def train_population(
       seeds: each of them so many times, with seeds from the config's on.
       pbt: settings of population-based training, such as {"period": 5_000}: names and values, or
         texts such as "period=5000".
-      on_tick: called after every tick of each member's loop, with its agent.
+      on_tick: called after every tick of each member's loop, with its agent; False stops that
+        member, as for `train`.
       on_start: called once all directories exist and everything is built.
       name, console, initial, startup: as for `targetnet.agents.train`.
 

@@ -29,7 +29,7 @@ from targetnet.rl_core.control.arrivals import Arrival
 from targetnet.rl_core.control.log import Entry
 from targetnet.rl_core.control.steering import Due, Steering
 
-OnTick = Callable[[DqnAgent, Tick], None]
+OnTick = Callable[[DqnAgent, Tick], bool | None]  # False stops the run
 _PAUSE_SECONDS = 0.05  # between two looks into the inbox while paused
 _MEETING_SECONDS = 0.005  # between two looks for the others of an exchange
 
@@ -76,7 +76,7 @@ class LoopRunner:
     """Runs the loop until the run ends, is stopped, or fails.
 
     Attributes:
-      on_tick: called after every tick of the loop.
+      on_tick: called after every tick of the loop; False stops the run there.
       repeat: a recorded run that is run again, without checkpoints and evaluations.
       all others: the parts of the run.
     """
@@ -136,7 +136,11 @@ class LoopRunner:
             goes_on = not is_due or self._goes_on()
             # After the safe point: the log puts values set here behind the commands taken there.
             if on_tick:
-                on_tick(agent, tick)
+                answer = on_tick(agent, tick)
+                # A comparison of NumPy's numbers gives NumPy's own False.
+                if answer is False or answer is np.False_:
+                    self.steering.stop()
+                    goes_on = False
             if not goes_on:
                 if self.repeat:  # the run that it repeats may have ended right after them
                     self._let_others_act()

@@ -47,7 +47,7 @@ class Run:
       directory: of the run.
       display: shows its progress.
       interrupt: true once Ctrl-C was pressed.
-      on_tick: called after every tick of the loop.
+      on_tick: called after every tick of the loop; False stops the run there.
       repeat: a recorded run that is run again; takes no other changes, and does not evaluate.
       resumed: the moment that agent, envs and files were brought back to; None if the run is new.
       lock: of the directory, if it is held already.

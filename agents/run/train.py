@@ -63,7 +63,8 @@ def train(
       console: shows progress. "auto" shows it in a terminal or a notebook and is silent elsewhere;
         None is silent.
       on_start: called once the directory exists and everything is built.
-      on_tick: called after every tick of the loop; values that it sets are logged.
+      on_tick: called after every tick of the loop; values that it sets are logged. If it returns
+        False, the run stops there, is saved and can be resumed, as after `targetnet do RUN stop`.
       repeat: applies a recorded run's changes instead of new ones, without evaluating.
       initial: gives the weights to begin with, for all or some variables, from the random ones
         (see `targetnet.agents.policy.warm_start`). They are kept in the run directory, so that the

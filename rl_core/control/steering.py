@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -136,6 +137,11 @@ class Steering:
         """Applies what a controller decided here; call it where `exchange` may be called."""
         self._repeat(late=True)
         self._changes.decided(decisions)
+
+    def stop(self) -> None:
+        """Stops the run here, as a command `stop` does, for the program that trains."""
+        entry = self._changes.tried(uuid.uuid4().hex, "do", "stop", "api", None)
+        self._recorder.record([entry])
 
     def refuse(self, reason: str) -> None:
         """Refuses changes from now on."""

@@ -75,7 +75,7 @@ def refused(capsys, folder, *arguments):
 # Mistakes.
 
 
-@pytest.mark.cases(21)
+@pytest.mark.cases(24)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -85,6 +85,9 @@ def refused(capsys, folder, *arguments):
         (["train", "short.toml", "--set", "env_id=CartPole"], ["CartPole-v1"]),
         (["train", "short.toml", "--set", "env_id=Pendulum-v1"], ["Pendulum-v1", "continuous"]),
         (["train", "short.toml", "--set", "sync_perod=3"], ["did you mean 'sync_period'"]),
+        (["train", "short.toml", "--set", "gamma=0.9"], ["'gamma'; gamma of other libraries is"]),
+        (["train", "short.toml", "--buffer-size", "9"], ["is replay_capacity here: --set KEY=VAL"]),
+        (["train", "short.toml", "--env-steps", "9"], ["is a key of the config: --set env_steps="]),
         (["train", "short.toml", "--set", "sync_period=fast"], ["sync_period", "'fast'"]),
         (["train", "short.toml", "--set", "sync_period=0"], ["sync_period", ">= 1", "got 0"]),
         (["train", "short.toml", "--set", "learning_rate=nan"], ["learning_rate", "nan"]),
@@ -264,6 +267,18 @@ def test_eval_json_is_one_object_with_the_returns_summed_up(trained, capsys):
     assert (result["episodes"], result["cut"]) == (4, 0)
     assert result["min"] <= result["mean"] <= result["max"]
     assert listing(trained) == before
+
+
+def test_eval_with_epsilon_plays_random_actions_too_and_says_so(trained, capsys):
+    for epsilon in ("0.5", "0.5", "0"):
+        wanted = ["--episodes", "3", "--seed", "7", "--epsilon", epsilon]
+        assert main(["eval", str(trained), *wanted]) == 0
+    half, again, greedy = capsys.readouterr().out.splitlines()
+    assert half == again and half.startswith("return with epsilon 0.5 ")
+    assert greedy.startswith("greedy return ") and greedy.split()[2] != half.split()[4]
+    assert "epsilon must be a number in [0, 1], got 2" in refused(
+        capsys, trained, "eval", str(trained), "--epsilon", "2"
+    )
 
 
 def test_eval_is_for_people_without_json_and_repeats_with_a_seed(trained, capsys):

@@ -119,6 +119,7 @@ def test_set_takes_several_changes(capsys, long):
     ("change", "said"),
     [
         ("sync_perod=5", "did you mean 'sync_period'"),
+        ("target_update_interval=5", "is sync_period here, counted in updates"),
         ("batch_size=5", "--set batch_size="),
         ("sync_period=0", "a whole number of updates >= 1, got 0"),
         ("sync_period=2.5", "got 2.5"),

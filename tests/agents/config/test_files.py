@@ -240,7 +240,7 @@ def test_a_wrong_type_is_refused_with_what_was_wanted_and_what_came(change, want
         ("tau=1.5", "(0, 1]"),
         ("discount=1.01", "[0, 1]"),
         ("epsilon=-0.1", "[0, 1]"),
-        ("learning_rate=0.0", "> 0"),
+        ("learning_rate=-1e-3", ">= 0"),
         ("learn_period=0", ">= 1"),
         ("updates_per_learn=0", "in [1, 1e+06]"),
         ("batch_size=0", "1"),
