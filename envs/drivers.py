@@ -20,7 +20,9 @@ from targetnet.envs.outcomes import (
     not_a_step,
     reset_results,
 )
-from targetnet.envs.seeding import episode_seed
+from targetnet.envs.repeats import come_back, line_about, play_some, untried_advice
+from targetnet.envs.seed_globals import global_state, put_back
+from targetnet.envs.seeding import episode_seed, seed_spaces
 from targetnet.envs.spaces import Spaces
 from targetnet.rl_core.errors import EnvError, EnvFault
 
@@ -84,6 +86,17 @@ class SyncEnvs(Envs):
         pairs = zip(self._lanes, state["lanes"], strict=True)
         problems = [problem for lane, past in pairs if (problem := lane.restore(past))]
         return self._step, problems
+
+    def check(self) -> str:
+        lane, before = self._lanes[0], global_state()
+        try:
+            if not come_back(lane, play_some(lane)):
+                return line_about(self.env_id, untried_advice(lane.env))
+        except EnvFault:  # it is told by the call that needs the env
+            pass
+        finally:
+            put_back(before)
+        return ""
 
     def render(self) -> Any:
         return self._lanes[0].env.render()
@@ -152,6 +165,7 @@ class VectorEnvs(Envs):
         self._episode[:] = -1
         try:
             try:
+                seed_spaces(self._env, self._seed)
                 result = self._env.reset(seed=self._seed)
             except EnvError:  # PoolEnv makes its pool in `reset`, which may fail
                 raise

@@ -4,32 +4,36 @@ All problems of an env that can be found before the run are found here.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from numbers import Integral
 from types import NoneType
 from typing import Any, Literal, get_args
 
 import gymnasium as gym
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from targetnet.envs.arrays import array_space
 from targetnet.envs.async_driver import AsyncEnvs
 from targetnet.envs.checks import require_matching_observation
 from targetnet.envs.drivers import SingleEnv, SyncEnvs, VectorEnvs, frames_per_second
 from targetnet.envs.interface import Envs
+from targetnet.envs.lanes import Lane, blank_step
 from targetnet.envs.masks import finds_masks
 from targetnet.envs.nests import Leaf, at, leaves
 from targetnet.envs.outcomes import naming
 from targetnet.envs.pool import PoolEnv
 from targetnet.envs.registry import find_spec, make_single, make_vector
+from targetnet.envs.repeats import BY_HAND, Played, come_back, line_about, mended_by, play_some
+from targetnet.envs.seed_globals import global_state, put_back
 from targetnet.envs.seeding import episode_seed
 from targetnet.envs.spaces import Spaces
 from targetnet.envs.stacks import spaces_for
-from targetnet.envs.wrapping import Around, Making
+from targetnet.envs.wrapping import Around, Making, with_arguments
 from targetnet.rl_core.arguments import require_a, require_whole
-from targetnet.rl_core.errors import ArgumentError, EnvError, did_you_mean, shown
+from targetnet.rl_core.errors import ArgumentError, EnvError, EnvFault, did_you_mean, shown
 from targetnet.rl_core.memory import check_memory, memory_limit, resident_bytes
 
 Vectorization = Literal["sync", "async", "vector_entry_point", "envpool"]
@@ -38,6 +42,7 @@ _LEAST_BYTES = {"sync": 2_000, "async": 2_000, "vector_entry_point": 300, "envpo
 # Number of made envs at the first look at their memory, and number from which on even a small
 # growth is trusted: with few light envs the growth is mostly chance.
 _FIRST_LOOK, _MANY = 8, 4_096
+_LONG = 1.0  # seconds; an env that takes longer to make and to reset is not made for a check alone
 
 
 def make_envs(
@@ -47,12 +52,13 @@ def make_envs(
     vectorization: Vectorization = "sync",
     seed: int,
     env_kwargs: Mapping[str, Any] | None = None,
-    wrapper: str = "",
-    wrapper_kwargs: Mapping[str, Any] | None = None,
+    wrapper: str | Sequence[str] = "",
+    wrapper_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     frame_stack: int = 1,
     observation_keys: Sequence[str] = (),
     first: int = 0,
     around: Around | None = None,
+    check: bool = False,
 ) -> Envs:
     """Makes `num_envs` envs that step together.
 
@@ -70,9 +76,10 @@ def make_envs(
       seed: the run's seed, >= 0.
       env_kwargs: arguments of the env, and `max_episode_steps` to change its time limit.
       wrapper: put around each single env: "atari" (envs/atari.py), "elements" (some elements of
-        an observation), or "module:function" of a function that takes an env, and
-        `wrapper_kwargs`, and returns an env.
-      wrapper_kwargs: its arguments.
+        an observation), "seed_globals" (envs/seed_globals.py), or "module:function" of a function
+        that takes an env, and `wrapper_kwargs`, and returns an env; or a list of such, which are
+        put around it in this order.
+      wrapper_kwargs: its arguments; of a list, a list with the arguments of each.
       frame_stack: frames of an observation: what an env shows now and the steps before, the newest
         one last along the last axis, with zeros before an episode's first (envs/stacks.py).
       observation_keys: of observations that are dicts or tuples, the parts that are wanted; empty:
@@ -80,6 +87,9 @@ def make_envs(
       first: number of the first env, if these are a share of a larger set; "sync" only. With the
         seed it determines every episode.
       around: puts a wrapper around each single env, outside all others; "sync" only.
+      check: first makes an env, compares some steps with their repetition, and closes it;
+        `not_repeated` of the result says if they differ. An env that takes long to make is kept
+        instead, and `check_is_due`. Vector envs are not checked.
 
     Raises:
       EnvError: there is no such env, it cannot be made, or it cannot be trained on.
@@ -89,34 +99,43 @@ def make_envs(
       MemoryLimitError: the envs need more memory than is available.
     """
     _require_arguments(env_id, num_envs, vectorization, seed, env_kwargs)
-    _require_wrapping(wrapper, wrapper_kwargs, observation_keys)
+    wrappers = with_arguments(wrapper, wrapper_kwargs)
+    _require_names(observation_keys)
     require_whole("first", first, 0)
     require_whole("frame_stack", frame_stack, 1)
     if first and vectorization != "sync":
         raise EnvError(f"first = {first} needs vectorization = 'sync', got {vectorization!r}")
     _require_room(num_envs, _LEAST_BYTES[vectorization])
-    make = partial(_make_sync, first=first) if first else _MAKE[vectorization]
-    making = Making(
-        dict(env_kwargs or {}), wrapper, dict(wrapper_kwargs or {}), frame_stack,
-        tuple(observation_keys), around,
-    )  # fmt: skip
+    make = _MAKE[vectorization]
+    if first:
+        make = partial(make, first=first)
+    making = Making(dict(env_kwargs or {}), wrappers, frame_stack, tuple(observation_keys), around)
     if around is not None and vectorization != "sync":
         raise EnvError(f"around needs vectorization = 'sync', got {vectorization!r}")
-    if wrapper and vectorization not in ("sync", "async"):
+    if wrappers and vectorization not in ("sync", "async"):
         raise EnvError(
             f"env_wrapper = {shown(wrapper)} is put around single envs, and vectorization = "
             f"{vectorization!r} makes none; set vectorization = 'sync' or 'async'"
         )
-    envs = make(env_id, num_envs, seed, making)
+    kept: gym.Env[Any, Any] | None = None
+    line = ""
+    checked = check and vectorization in ("sync", "async")
+    if checked:
+        kept, line = _checked_before(env_id, seed, making)
+        make = partial(make, kept=kept)
+    try:
+        envs = make(env_id, num_envs, seed, making)
+    except (EnvError, EnvFault) as error:
+        if checked and kept is None and vectorization == "sync":  # one like it was made before
+            error.args = (f"{error}; one was made and closed before it, see check_env",)
+        raise
+    envs.not_repeated, envs.check_is_due = line, kept is not None
     if vectorization != "envpool":  # every env of envpool has a time limit
         envs.has_time_limit = _has_time_limit(find_spec(env_id), making.env_kwargs)
     return envs
 
 
-def _require_wrapping(wrapper: object, wrapper_kwargs: object, observation_keys: object) -> None:
-    wanted = "'atari', 'elements' or 'module:function'"
-    require_a((str, NoneType), "wrapper", wrapper, wanted)
-    require_a((Mapping, NoneType), "wrapper_kwargs", wrapper_kwargs, "names with values, or None")
+def _require_names(observation_keys: object) -> None:
     keys = observation_keys if isinstance(observation_keys, list | tuple) else [None]
     if not all(isinstance(key, str) for key in keys):
         raise ArgumentError(f"observation_keys must be names, got {shown(observation_keys)}")
@@ -160,12 +179,20 @@ def _require_room(num_envs: int, each: int) -> None:
 
 
 def _make_all(
-    spec: EnvSpec, num_envs: int, making: Making, opened: ExitStack
+    spec: EnvSpec,
+    num_envs: int,
+    making: Making,
+    opened: ExitStack,
+    kept: gym.Env[Any, Any] | None,
 ) -> list[gym.Env[Any, Any]]:
-    """Makes single envs; if there are many, first measures the memory of a few."""
-    envs: list[gym.Env[Any, Any]] = []
+    """Makes single envs; if there are many, first measures the memory of a few.
+
+    Args:
+      kept: the first one, if it is made.
+    """
+    envs = [opened.enter_context(closing(env)) for env in (kept,) if env is not None]
     before, look = 0, _FIRST_LOOK
-    for made in range(num_envs):
+    for made in range(len(envs), num_envs):
         if made == 1:  # the first env's memory includes the imported modules
             before = resident_bytes()
         if made == look:
@@ -183,10 +210,11 @@ def _make_sync(
     seed: int,
     making: Making,
     first: int = 0,
+    kept: gym.Env[Any, Any] | None = None,
 ) -> Envs:
     spec = find_spec(env_id)
     with ExitStack() as opened:  # closes the envs if a later line raises
-        envs = _make_all(spec, num_envs, making, opened)
+        envs = _make_all(spec, num_envs, making, opened, kept)
         spaces, masks = _checked_single(env_id, envs[0], seed, making)
         opened.pop_all()
         driver = SingleEnv if num_envs == 1 else SyncEnvs
@@ -198,10 +226,11 @@ def _make_async(
     num_envs: int,
     seed: int,
     making: Making,
+    kept: gym.Env[Any, Any] | None = None,
 ) -> Envs:
     spec = find_spec(env_id)
     # An extra env in this process finds problems before any worker process starts.
-    with closing(make_single(spec, making)) as env:
+    with closing(make_single(spec, making) if kept is None else kept) as env:
         spaces, masks = _checked_single(env_id, env, seed, making)
         fps = frames_per_second(env)
     return AsyncEnvs(
@@ -236,7 +265,7 @@ def _make_pool(
     return _drive(env_id, pool, seed, making)
 
 
-_MAKE = {
+_MAKE: dict[str, Callable[..., Envs]] = {
     "sync": _make_sync,
     "async": _make_async,
     "vector_entry_point": _make_vector,
@@ -279,6 +308,63 @@ def _checked_single(
     return spaces, finds_masks(env_id, info, spaces.actions)
 
 
+def _checked_before(env_id: str, seed: int, making: Making) -> tuple[gym.Env[Any, Any] | None, str]:
+    """Compares some steps of an env with their repetition; closes it, but if it took long to make.
+
+    Returns:
+      That env, or None; and a line about episodes that do not come back, or "".
+
+    Raises:
+      EnvError, EnvFault: the env cannot be made, or not be trained on.
+    """
+    spec = find_spec(env_id)
+    with suppress(Exception):  # its import takes long only once; what is wrong is told below
+        if isinstance(spec.entry_point, str):
+            load_env_creator(spec.entry_point)
+    globals_before, began = global_state(), time.perf_counter()
+    first = make_single(spec, making)
+    try:
+        spaces, masks = _checked_single(env_id, first, seed, making)
+    except BaseException:
+        _close(first)
+        raise
+    if time.perf_counter() - began > _LONG:
+        return first, ""
+
+    def comes_back(making: Making, env: gym.Env[Any, Any] | None = None) -> bool:
+        """Compares an env with itself and with another one like it; closes both."""
+        played: Played | None = None
+        for _ in range(2):
+            env = env or make_single(spec, making)
+            try:
+                lane = Lane(env_id, 0, env, spaces, seed, blank_step(1, spaces, masks), 0)
+                played = played or play_some(lane)
+                if not come_back(lane, played):
+                    return False
+            finally:
+                _close(env)
+                env = None
+        return True
+
+    try:
+        if comes_back(making, first):
+            return None, ""
+        names, advice = [name for name, _ in making.wrappers], BY_HAND
+        if "seed_globals" not in names:
+            seeded = making._replace(wrappers=(*making.wrappers, ("seed_globals", {})))
+            advice = mended_by(names) if comes_back(seeded) else BY_HAND
+        return None, line_about(env_id, advice)
+    except (EnvError, EnvFault):  # it is told by the calls that need the env
+        return None, ""
+    finally:
+        put_back(globals_before)
+
+
+def _close(env: gym.Env[Any, Any]) -> None:
+    with suppress(Exception):
+        env.close()
+
+
 def _require_room_to_see(spaces: Spaces, num_envs: int) -> None:
     nbytes = math.prod(spaces.observation_shape) * spaces.observation_dtype.itemsize
     what = f"what {num_envs:,} env{'s' * (num_envs > 1)} show{'s' * (num_envs == 1)} at once"
@@ -295,8 +381,13 @@ def _first_reset(
     env_id: str, env: gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any], seed: int
 ) -> tuple[Any, Any]:
     # The run's first reset comes later, with the same seed, and gives the same observation.
-    with naming(env_id, "its first reset"):
-        result = env.reset(seed=episode_seed(seed, env=0, episode=0))
+    try:
+        with naming(env_id, "its first reset"):
+            result = env.reset(seed=episode_seed(seed, env=0, episode=0))
+    except EnvFault as fault:
+        if isinstance(fault.__cause__, TypeError) and "argument 'seed'" in str(fault):
+            fault.add(after="; for an env without seeds: env_wrapper = 'seed_globals'")
+        raise
     if not isinstance(result, tuple) or len(result) != 2:
         raise EnvError(
             f"env {env_id!r}: reset must return an observation and an info dict, got "

@@ -59,6 +59,9 @@ class Envs(ABC):
         self.has_action_masks = has_action_masks  # True: every step has `legal`
         self.frames_per_second = 30.0  # speed at which a person watches the env
         self.has_time_limit = True  # False: an episode may never end
+        # A line about episodes that do not come back from their seeds; "": none is known.
+        self.not_repeated = ""
+        self.check_is_due = False  # True: they take long to make; others of them are compared
 
     @abstractmethod
     def reset(self) -> Step:
@@ -89,6 +92,14 @@ class Envs(ABC):
           The last step before that moment (None if the agent keeps it), and a message for each
           env that could not be restored. Such an env begins a new episode, with `autoreset` set.
         """
+
+    def check(self) -> str:
+        """Compares some steps of env 0 with their repetition; `reset` has to come after it.
+
+        Returns:
+          A line if they are not the same; "" if they are, or cannot be compared here.
+        """
+        return ""
 
     @abstractmethod
     def render(self) -> Any:

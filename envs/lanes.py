@@ -16,7 +16,7 @@ from targetnet.envs.outcomes import (
     not_a_step,
     reset_results,
 )
-from targetnet.envs.seeding import episode_seed
+from targetnet.envs.seeding import episode_seed, seed_spaces
 from targetnet.envs.spaces import Spaces
 from targetnet.rl_core.errors import EnvFault, in_one_line
 
@@ -120,7 +120,9 @@ class Lane:
         """
         try:
             try:
-                result = self.env.reset(seed=episode_seed(self._seed, self._number, episode))
+                seed = episode_seed(self._seed, self._number, episode)
+                seed_spaces(self.env, seed)
+                result = self.env.reset(seed=seed)
             except Exception as error:
                 raise env_error(error) from error
             observation, info = reset_results(result)
@@ -187,6 +189,15 @@ class Lane:
         self._return += reward
         actions.append(action)
         return self._end(terminated, truncated) if ended else ()
+
+    def random_action(self, numbers: np.random.Generator) -> Any:
+        """Returns any action that is legal now, as `advance` takes it."""
+        form, legal = self._form, self._legal
+        if legal is None:
+            legal = np.ones(form.outputs, np.bool_)
+        ends = np.cumsum(form.branches, dtype=np.int64)[:-1]
+        each = [int(numbers.choice(np.flatnonzero(of))) for of in np.split(legal, ends)]
+        return each if form.branches else each[0]
 
     def cut(self) -> Episode:
         """Ends the running episode and returns it."""

@@ -30,7 +30,8 @@ def not_a_step(result: Any) -> EnvFault:
 def as_number(reward: Any) -> float:
     """Returns the reward of one env as a float; sums of a NumPy float32 would stay float32."""
     try:
-        return float(reward)
+        # NumPy makes no float of an array of shape (1,).
+        return float(reward.item() if getattr(reward, "size", 0) == 1 else reward)
     except OverflowError:  # a whole number without end; as an infinite one it is told
         return math.inf if reward > 0 else -math.inf
     except (TypeError, ValueError):
@@ -62,6 +63,8 @@ def as_flags(name: str, values: Any, num_envs: int) -> np.ndarray:
 
 def _row(name: str, values: Any, num_envs: int, kinds: str, wanted: str) -> np.ndarray:
     array = np.asarray(values)
+    if array.shape == (num_envs, 1):  # arrays of one number each
+        array = array[:, 0]
     if array.shape != (num_envs,):
         raise contract_error(f"{name} must be {num_envs} {wanted}, got {what_came(values)}")
     if array.dtype.kind not in kinds:

@@ -9,6 +9,7 @@ import numpy as np
 
 from targetnet.envs.actions import action_form
 from targetnet.envs.masks import mask_in, write_legal
+from targetnet.envs.outcomes import as_number
 from targetnet.rl_core.errors import EnvContractError
 
 _ENDLESS = 2**63
@@ -102,7 +103,7 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
         if self._episodes and self._env_steps:
             self._keep(observation, info, ended=bool(terminated or truncated))
             self._actions.append(action)
-            self._rewards.append(float(reward))
+            self._rewards.append(as_number(reward))
             self._env_steps -= 1
             if terminated or truncated or not self._env_steps:
                 self._end(terminated=bool(terminated), truncated=bool(truncated))

@@ -14,6 +14,7 @@ from gymnasium.envs.registration import EnvCreator, EnvSpec, VectorEnvCreator, l
 from targetnet.envs import minatar
 from targetnet.envs.atari import quiet_ale
 from targetnet.envs.in_graph import table as in_graph
+from targetnet.envs.seeding import give_own_spaces
 from targetnet.envs.spaces import make_contains_quick
 from targetnet.envs.wrapping import Making, wrapped
 from targetnet.rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
@@ -102,6 +103,7 @@ def make_single(spec: EnvSpec, making: Making) -> gym.Env[Any, Any]:
         if str(spec.entry_point).startswith("ale_py"):
             quiet_ale()
         env = gym.make(spec, disable_env_checker=True, **making.env_kwargs)
+    give_own_spaces(env)
     env = wrapped(env, spec.id, making)
     make_contains_quick(getattr(env.unwrapped, "action_space", None))
     return env if making.around is None else making.around(env)

@@ -46,8 +46,8 @@ def check_combinations(config: DqnConfig) -> None:
         raise ValueError(f"epochs needs rollout > 0, got epochs = {config.epochs}")
     if config.loop == "remote":
         _check_actors(config)
-    if config.env_wrapper_kwargs and not config.env_wrapper:
-        raise ValueError("env_wrapper_kwargs needs env_wrapper")
+    if config.env_wrapper_kwargs:
+        _check_wrapper_arguments(config)
     if config.loop == "compiled":
         _check_in_graph(config)
     if config.value_rescaling:
@@ -55,6 +55,23 @@ def check_combinations(config: DqnConfig) -> None:
     if config.remembers:
         _check_recurrent(config)
     _check_chain(config)
+
+
+def _check_wrapper_arguments(config: DqnConfig) -> None:
+    names, given = config.env_wrapper, config.env_wrapper_kwargs
+    if not names:
+        raise ValueError("env_wrapper_kwargs needs env_wrapper")
+    if isinstance(names, tuple) and not isinstance(given, tuple):
+        raise ValueError(
+            "env_wrapper is a list, and env_wrapper_kwargs is one table; write a list with a table "
+            "for each wrapper, {} where it takes nothing"
+        )
+    wrappers = len(names) if isinstance(names, tuple) else 1
+    if isinstance(given, tuple) and len(given) != wrappers:
+        raise ValueError(
+            f"env_wrapper_kwargs has {len(given)} tables, and env_wrapper names {wrappers}; write "
+            "one for each, {} where it takes nothing"
+        )
 
 
 def _check_head(config: DqnConfig) -> None:

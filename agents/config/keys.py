@@ -111,8 +111,8 @@ PAPERS = (
 _VALUES = {
     "env_id": "text",
     "env_kwargs": "table",
-    "env_wrapper": "text",
-    "env_wrapper_kwargs": "table",
+    "env_wrapper": "text, or list of texts",
+    "env_wrapper_kwargs": "table, or list of tables",
     "observation_keys": "list of texts",
     "part_networks": "table",
     "network": "text",

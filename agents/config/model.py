@@ -22,7 +22,7 @@ _HIDDEN = {"mlp": (256, 256), "minatar": (128,), "nature": (512,), "impala": (25
 NETWORKS = tuple(_HIDDEN)
 # Those of agents/controllers; a user's own is named "module:function".
 CONTROLLERS = ("copy_when_fit", "copy_when_far", "period_bandit")
-WRAPPERS = ("atari", "elements")  # of envs/wrapping.py
+WRAPPERS = ("atari", "elements", "seed_globals")  # of envs/wrapping.py
 LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/sinks.md
 
 
@@ -54,11 +54,14 @@ class EnvKeys(Settings):
     env_kwargs: dict[str, Any] = key(
         {}, "arguments of the env; `max_episode_steps` changes its time limit"
     )
-    env_wrapper: str = key(
+    env_wrapper: str | tuple[str, ...] = key(
         "",
-        'put around each env: atari, elements, or your own as "module:function", see docs/loops.md',
+        'put around each env: atari, elements, seed_globals, or your own as "module:function"; or '
+        "a list of these, the innermost first, see docs/loops.md",
     )
-    env_wrapper_kwargs: dict[str, Any] = key({}, "arguments of the wrapper")
+    env_wrapper_kwargs: dict[str, Any] | tuple[dict[str, Any], ...] = key(
+        {}, "arguments of the wrapper; of a list, a list with those of each"
+    )
     num_envs: int = key(
         1, "copies of the env that step together; with loop = 'remote', of each actor", "envs", ge=1
     )
@@ -80,10 +83,19 @@ class EnvKeys(Settings):
     seed: int = key(0, "seed of the envs, the weights and every random draw", ge=0, lt=2**63)
     env_steps: int = key(50_000, "length of the run, over all copies of the env", "env steps", ge=1)
 
-    @field_validator("env_kwargs", "env_wrapper_kwargs")
+    @field_validator("env_kwargs")
     @classmethod
     def _check_arguments(cls, arguments: dict[str, Any]) -> dict[str, Any]:
         return require_toml(arguments)
+
+    @field_validator("env_wrapper_kwargs", mode="before")
+    @classmethod
+    def _check_wrapper_arguments(cls, given: Any) -> Any:
+        each = given if isinstance(given, list | tuple) else [given]
+        if not all(isinstance(one, dict) for one in each):
+            raise ValueError(f"must be a table, or a list of tables, got {shown(given)}")
+        checked = tuple(map(require_toml, each))
+        return checked if isinstance(given, list | tuple) else checked[0]
 
     @field_validator("observation_keys")
     @classmethod
@@ -93,10 +105,16 @@ class EnvKeys(Settings):
                 raise ValueError(f"{shown(name)} is named twice")
         return names
 
-    @field_validator("env_wrapper")
+    @field_validator("env_wrapper", mode="before")
     @classmethod
-    def _check_wrapper(cls, name: str) -> str:
-        return _known_or_own("env_wrapper", name, WRAPPERS) if name else name
+    def _check_wrapper(cls, given: Any) -> Any:
+        names = tuple(given) if isinstance(given, list | tuple) else (given,)
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError(f"must be a wrapper's name, or a list of names, got {shown(given)}")
+        for name in names:
+            if name or names != ("",):
+                _known_or_own("env_wrapper", name, WRAPPERS)
+        return names if isinstance(given, list | tuple) else given
 
 
 class RewardKeys(Settings):
