@@ -16,6 +16,7 @@ from targetnet.envs.outcomes import (
     as_flags,
     as_rewards,
     env_error,
+    lost_lives,
     naming,
     not_a_step,
     reset_results,
@@ -71,7 +72,7 @@ class SyncEnvs(Envs):
         # strict: raises for a wrong number of actions, and for any action after `close`.
         for lane, action in zip(self._lanes, actions.tolist(), strict=True):
             if lane.ended:
-                lane.begin(lane.episode + 1)
+                lane.begin_next()
             else:
                 episodes += lane.advance(action)
         return self._step._replace(episodes=episodes) if episodes else self._step
@@ -121,7 +122,7 @@ class SingleEnv(SyncEnvs):
         (lane,) = self._lanes  # raises after `close`, which leaves no lane
         (action,) = actions.tolist()
         if lane.ended:
-            lane.begin(lane.episode + 1)
+            lane.begin_next()
             return self._step
         episodes = lane.advance(action)
         return self._step._replace(episodes=episodes) if episodes else self._step
@@ -152,9 +153,11 @@ class VectorEnvs(Envs):
         self._tick = 0  # number of rows so far
         self._raw = np.zeros(env.num_envs, np.float64)  # raw rewards of the last step
         self._over = np.zeros(env.num_envs, np.bool_)
+        self._life_lost = np.zeros(env.num_envs, np.bool_)  # and so the episode goes on
         self._sizes = np.empty(env.num_envs, np.float64)
         self._good = np.empty(env.num_envs, np.bool_)
-        # Indices of the envs whose last row begins an episode, and of those whose row ends one.
+        # Indices of the envs whose last row begins an episode, and of those whose row ends one. A
+        # life counts as one here, whether or not the env plays on in the row that begins it.
         self._fresh = self._ended = np.empty(0, np.int64)
         self._episode = np.zeros(env.num_envs, np.int64)
         self._began = np.zeros(env.num_envs, np.int64)  # tick of the episode's first row
@@ -162,6 +165,7 @@ class VectorEnvs(Envs):
 
     def reset(self) -> Step:
         self._ended = np.arange(self.num_envs)
+        self._life_lost[:] = False
         self._episode[:] = -1
         try:
             try:
@@ -199,6 +203,7 @@ class VectorEnvs(Envs):
             for env in which.nonzero()[0].tolist()
         )
         self._return[which] = 0.0
+        self._life_lost[which] = False
         self._began[which] = self._tick
         self._episode[which] += 1
         return cut
@@ -241,7 +246,9 @@ class VectorEnvs(Envs):
         self._ended = self._over.nonzero()[0]
         if not len(self._ended):
             return step
-        return step._replace(episodes=tuple(map(self._finished, self._ended.tolist())))
+        np.logical_and(step.terminated & ~step.truncated, lost_lives(info), out=self._life_lost)
+        finished = (self._over & ~self._life_lost).nonzero()[0]
+        return step._replace(episodes=tuple(map(self._finished, finished.tolist())))
 
     def _require_finite_rewards(self) -> None:
         sizes, good = self._sizes, self._good
@@ -269,7 +276,11 @@ class VectorEnvs(Envs):
         self._step.autoreset[self._fresh] = False
         self._fresh = began = self._ended
         self._step.autoreset[began] = True
-        self._raw[began] = 0.0  # some vector envs give a reward on the resetting step too
+        of_life = self._life_lost[began]
+        lives, began = began[of_life], began[~of_life]
+        self._return[lives] += self._raw[lives]  # nobody learns from it, but the game paid it
+        self._began[lives] += 1  # this row is no transition
+        self._raw[self._fresh] = 0.0  # some vector envs give a reward on the resetting step too
         self._return[began] = 0.0
         self._began[began] = self._tick
         self._episode[began] += 1

@@ -22,6 +22,9 @@ class Episode(NamedTuple):
 class Step(NamedTuple):
     """Results of one step of N envs.
 
+    A lost life that is an end for the learner ends no episode: its row is terminated, and the next
+    one has `autoreset`, shows the same once more, and belongs to the same episode.
+
     The arrays belong to the driver, and the next `step` or `reset` overwrites them: copy a row to
     keep it. They are C-contiguous and never change their dtype. `legal` belongs to the observation
     in the same row; if an episode ended without a legal action, every action is marked legal.
@@ -31,7 +34,7 @@ class Step(NamedTuple):
     reward: np.ndarray  # [N] float32, of the transition to this observation; 0 where autoreset
     terminated: np.ndarray  # [N] bool
     truncated: np.ndarray  # [N] bool
-    autoreset: np.ndarray  # [N] bool: first row of an episode; the action was ignored
+    autoreset: np.ndarray  # [N] bool: first row of an episode or life; the action was ignored
     episodes: tuple[Episode, ...]  # the episodes that ended with this step
     legal: np.ndarray | None = None  # [N, A] bool, a True in each branch; None: no masks
 

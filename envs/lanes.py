@@ -13,6 +13,7 @@ from targetnet.envs.outcomes import (
     as_flag,
     as_number,
     env_error,
+    lost_lives,
     not_a_step,
     reset_results,
 )
@@ -61,7 +62,8 @@ class Lane:
     ) -> None:
         self.env = env
         self.episode = 0
-        self.ended = False
+        self.ended = False  # the next row begins an episode, or a life
+        self._life_lost = False  # a life
         self._env_id = env_id
         self._number = number
         self._seed = seed
@@ -69,7 +71,10 @@ class Lane:
         observation = step.observation[row, ...]  # a view even if an observation is a scalar
         self._write = spaces.writer(observation)
         self._bytes = observation.data
-        self._frames = observation if spaces.stack > 1 else None
+        self._frames = self._earlier = None
+        if spaces.stack > 1:
+            channels = observation.shape[-1] // spaces.stack
+            self._frames, self._earlier = observation, observation[..., :-channels]
         self._legal = None if step.legal is None else step.legal[row]  # a view
         self._row = row
         self._rewards = step.reward
@@ -77,16 +82,21 @@ class Lane:
         self._truncated = step.truncated
         self._autoreset = step.autoreset
         self._return = 0.0
-        self._checksum = 0
+        self._checksum = self._lives = 0
+        self._begins = True  # the last row began an episode or a life
         self._actions: list[Any] = []
 
     def state(self) -> dict[str, Any]:
-        """Returns the episode's number, actions, return and a checksum of its observations."""
+        """Returns the episode's number, actions, return and a checksum of its observations.
+
+        `lives` is the number of rows that began another life in it.
+        """
         return {
             "episode": self.episode,
             "actions": list(self._actions),
             "return": self._return,
             "observations": self._checksum,
+            "lives": self._lives,
         }
 
     def restore(self, state: dict[str, Any]) -> str | None:
@@ -98,9 +108,13 @@ class Lane:
         try:
             self.begin(state["episode"])
             for action in state["actions"]:
+                if self._life_lost:
+                    self._begin_life()
                 if self.ended:
                     break
                 self.advance(action)
+            if self._life_lost and self._lives < state["lives"]:
+                self._begin_life()
             if self.state() == state:
                 return None
         except EnvFault as fault:
@@ -111,6 +125,17 @@ class Lane:
             f"env {self._number} ({self._env_id}) {did} when episode {state['episode']} "
             "was repeated"
         )
+
+    def begin_next(self) -> None:
+        """Writes the first row of the next episode, or after a lost life that of the next life.
+
+        Raises:
+          EnvFault: as for `begin`.
+        """
+        if self._life_lost:
+            self._begin_life()
+        else:
+            self.begin(self.episode + 1)
 
     def begin(self, episode: int) -> None:
         """Writes the first row of `episode`.
@@ -141,12 +166,31 @@ class Lane:
         self._truncated[row] = False
         self._autoreset[row] = True
         self.episode = episode
-        self.ended = False
-        self._return = 0.0
+        self.ended = self._life_lost = False
+        self._return, self._lives = 0.0, 0
+        self._begins = True
         self._actions = []
+
+    def _begin_life(self) -> None:
+        """Writes what the env showed last as the first row of a life.
+
+        As Dopamine begins an episode of its agent there, without the frames before:
+        https://github.com/google/dopamine/blob/master/dopamine/discrete_domains/run_experiment.py
+        """
+        if self._earlier is not None:
+            self._earlier[...] = 0
+        self._checksum = crc32(self._bytes, self._checksum)
+        row = self._row
+        self._rewards[row] = 0.0
+        self._terminated[row] = False
+        self._autoreset[row] = self._begins = True
+        self.ended = self._life_lost = False
+        self._lives += 1
 
     def advance(self, action: Any) -> tuple[Episode, ...]:
         """Applies `action` and writes the row; returns the episode if the step ended it.
+
+        A lost life ends none (`LIFE_LOST`): the row is terminated, and the next one begins a life.
 
         Args:
           action: an int, or a list of D of them with branches.
@@ -174,20 +218,20 @@ class Lane:
             else:
                 terminated = as_flag("terminated", terminated)
                 truncated = as_flag("truncated", truncated)
+                self._life_lost = terminated and not truncated and bool(lost_lives(info).any())
                 ended = terminated or truncated
             if self._legal is not None:
-                write_legal(self._legal, info, ended, self._form)
+                write_legal(self._legal, info, ended and not self._life_lost, self._form)
         except EnvFault as fault:
             self._locate(fault, f"step {len(self._actions) + 1:,} of its episode {self.episode}", 1)
             raise
         self._checksum = crc32(self._bytes, self._checksum)
         self._rewards[self._row] = reward
         # Write the flags only when they change, which is rare.
-        actions = self._actions
-        if not actions:
-            self._autoreset[self._row] = False
+        if self._begins:
+            self._autoreset[self._row] = self._begins = False
         self._return += reward
-        actions.append(action)
+        self._actions.append(action)
         return self._end(terminated, truncated) if ended else ()
 
     def random_action(self, numbers: np.random.Generator) -> Any:
@@ -201,7 +245,7 @@ class Lane:
 
     def cut(self) -> Episode:
         """Ends the running episode and returns it."""
-        self.ended = True
+        self.ended, self._life_lost = True, False
         length = len(self._actions)
         return Episode(self._number, self.episode, self._return, length, False, cut=True)
 
@@ -216,4 +260,6 @@ class Lane:
         self._terminated[self._row] = terminated
         self._truncated[self._row] = truncated
         self.ended = True
+        if self._life_lost:
+            return ()
         return (Episode(self._number, self.episode, self._return, len(self._actions), terminated),)

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from targetnet.rl_core.errors import EnvError, EnvFailed, EnvFault, in_one_line
 
 _FLAGS = (bool, np.bool_)
 STEP = "(observation, reward, terminated, truncated, info)"
+# In an info beside `terminated`: that is an end for the learner, and the episode goes on.
+LIFE_LOST = "life_lost"
 
 
 def reset_results(result: Any) -> tuple[Any, Any]:
@@ -46,6 +48,12 @@ def as_flag(name: str, value: Any) -> bool:
     if array.size != 1 or array.dtype.kind not in "biuf" or array.item() not in (0, 1):
         raise contract_error(f"{name} must be True or False, got {what_came(value)}")
     return bool(array.item())
+
+
+def lost_lives(info: Any) -> Any:
+    """Returns whether an info marks a lost life, [] bool; of a vector env's, [N] bool or False."""
+    lost = info.get(LIFE_LOST, False) if isinstance(info, Mapping) else False
+    return np.asarray(lost, np.bool_)
 
 
 def as_rewards(rewards: Any, num_envs: int) -> np.ndarray:

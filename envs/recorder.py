@@ -9,7 +9,7 @@ import numpy as np
 
 from targetnet.envs.actions import action_form
 from targetnet.envs.masks import mask_in, write_legal
-from targetnet.envs.outcomes import as_number
+from targetnet.envs.outcomes import as_number, lost_lives
 from targetnet.rl_core.errors import EnvContractError
 
 _ENDLESS = 2**63
@@ -56,13 +56,14 @@ class Recorded(NamedTuple):
 class Recorder(gym.Wrapper[Any, Any, Any, Any]):
     """Hands all calls on to an env, and keeps the steps until it has enough of them.
 
-    An episode that is reset before it ended is kept too, as truncated.
+    An episode that is reset before it ended is kept too, as truncated. A lost life that is an end
+    for a learner ends an episode here: what it showed begins the next one too.
 
     Args:
       env: the env; nothing may be put around this wrapper that changes steps.
       space: of the observations that are kept: all of the env's, or some parts of them.
-      episodes, env_steps: kept at most; None is no limit. An episode that is still running at the
-        last env step is cut there.
+      episodes, env_steps: kept at most; None is no limit. All lives of a game count as one
+        episode. An episode that is still running at the last env step is cut there.
 
     Attributes:
       ended: episodes that are complete; whoever takes them removes them.
@@ -101,12 +102,16 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         result = observation, reward, terminated, truncated, info = self.env.step(action)
         if self._episodes and self._env_steps:
-            self._keep(observation, info, ended=bool(terminated or truncated))
+            lost = bool(terminated and not truncated and lost_lives(info).any())
+            self._keep(observation, info, ended=bool(terminated or truncated) and not lost)
             self._actions.append(action)
             self._rewards.append(as_number(reward))
             self._env_steps -= 1
             if terminated or truncated or not self._env_steps:
                 self._end(terminated=bool(terminated), truncated=bool(truncated))
+            if lost:
+                self._episodes += 1
+                self._keep(observation, info, ended=False)
         return result
 
     def _begin(self, seed: int | None) -> None:

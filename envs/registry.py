@@ -12,7 +12,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvCreator, EnvSpec, VectorEnvCreator, load_env_creator
 
 from targetnet.envs import minatar
-from targetnet.envs.atari import quiet_ale
+from targetnet.envs.atari import VectorLifeLoss, quiet_ale
 from targetnet.envs.in_graph import table as in_graph
 from targetnet.envs.seeding import give_own_spaces
 from targetnet.envs.spaces import make_contains_quick
@@ -36,11 +36,10 @@ INSTALL = {
     "toy_text": "gymnasium[toy-text]",
 }
 # An Episode's return is the sum of the raw rewards; Atari's own vector env would clip them.
-VECTOR_DEFAULTS: dict[str, dict[str, Any]] = {
-    "ale_py.vector_env:AtariVectorEnv": {"reward_clipping": False},
-}
+ALE_VECTOR = "ale_py.vector_env:AtariVectorEnv"
+VECTOR_DEFAULTS: dict[str, dict[str, Any]] = {ALE_VECTOR: {"reward_clipping": False}}
 # What keeps a vector env from stacking frames by itself, where `frame_stack` does it.
-_UNSTACKED: dict[str, dict[str, Any]] = {"ale_py.vector_env:AtariVectorEnv": {"stack_num": 1}}
+_UNSTACKED: dict[str, dict[str, Any]] = {ALE_VECTOR: {"stack_num": 1}}
 
 
 def find_spec(env_id: str) -> EnvSpec:
@@ -133,6 +132,8 @@ def make_vector(
             usual = usual | _UNSTACKED.get(entry_point, {})
         kwargs = usual | dict(env_kwargs)
         env = gym.make_vec(spec, num_envs, vectorization_mode="vector_entry_point", **kwargs)
+        if entry_point == ALE_VECTOR and kwargs.get("life_loss_info"):
+            env = VectorLifeLoss(env)
     mode = env.metadata.get("autoreset_mode")
     if mode is not gym.vector.AutoresetMode.NEXT_STEP:
         env.close()

@@ -43,6 +43,8 @@ WRITTEN_BY = "targetnet"  # the version that wrote a run's config
 # Until 0.2 our packages were at the top level, where no package of the user's could be.
 _OUR_MODULE = re.compile(r"^(?:agents|envs|rl_core)(?=[.:])")
 _NAMES_A_MODULE = ("env_id", "env_wrapper", "network", "controller")
+# An argument of the wrapper "atari", and what True was until 0.2.
+_LIFE_LOSS, _RESTART = "terminal_on_life_loss", "restart"
 PBT = "pbt"  # the table of population-based training, see targetnet.agents.config.pbt
 # The end of a message about such a table where one run is trained.
 PBT_ALONE = f"has the table [{PBT}], which is for a population: list members, or give --members"
@@ -148,10 +150,21 @@ def stored_text(values: Mapping[str, Any]) -> str:
 
 
 def _as_of_now(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns the values of a stored file with the module names of this version."""
+    """Returns the values of a stored file as this version writes them."""
     is_older = WRITTEN_BY not in values
     now = {name: value for name, value in values.items() if name != WRITTEN_BY}
-    return _renamed(now) if is_older else now
+    if not is_older:
+        return now
+    now = _renamed(now)
+    kwargs = now.get("env_wrapper_kwargs")
+    if now.get("env_wrapper") == "atari" and isinstance(kwargs, dict):
+        now["env_wrapper_kwargs"] = _restarting(kwargs)
+    return now
+
+
+def _restarting(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Returns arguments of the wrapper "atari" with what True meant until 0.2 in its place."""
+    return kwargs | {_LIFE_LOSS: _RESTART} if kwargs.get(_LIFE_LOSS) is True else kwargs
 
 
 def _renamed(value: Any, name: str = "") -> Any:
@@ -265,6 +278,8 @@ def _is_as_begun(name: str, was: Any, is_: Any) -> bool:
     # A run of version 0.1 keeps its byte scale, whatever later configs say.
     if name == "byte_scale" and was == "255":
         return True
+    if name == "env_wrapper_kwargs" and was.get(_LIFE_LOSS) == _RESTART:
+        is_ = _restarting(is_)
     return DqnConfig.in_shares({name: was}) == DqnConfig.in_shares({name: is_})
 
 

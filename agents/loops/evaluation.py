@@ -63,11 +63,11 @@ class TooLong:
     def cut(self, step: Step) -> tuple[Episode, ...]:
         """Cuts off episodes that are too long and returns them; call it after every step."""
         lengths = self._lengths
-        lengths += 1
-        lengths[step.autoreset] = 0
+        lengths += ~step.autoreset
+        lengths[[episode.env for episode in step.episodes]] = 0
         if lengths.max() < self._most:
             return ()
-        too_long = (lengths >= self._most) & ~(step.terminated | step.truncated)
+        too_long = lengths >= self._most
         lengths[too_long] = 0
         return self._envs.cut(too_long)
 

@@ -43,7 +43,8 @@ class LoadedPolicy:
     It may be used as a context manager, which closes it.
 
     With a recurrent layer it remembers its calls: call it once for each time step, and `reset`
-    where an episode begins.
+    where an episode begins. Where lost lives are ends (`info["life_lost"]`), also where a life
+    begins; a frame stack begins anew there too.
 
     Args:
       config: of the run. Its env is made once, to read its spaces.

@@ -11,6 +11,7 @@ from rich.console import Console
 from targetnet.agents.loops.evaluation import evaluate
 from targetnet.agents.run.screen import evaluation_shown
 from targetnet.rl_core.errors import BoundsError
+from tests.envs import lives
 
 
 class Uneven(gym.Env):
@@ -242,6 +243,16 @@ def test_one_that_ends_on_the_very_step_is_not_cut(lab, agent, endless):
     assert (list(returns), returns.cut) == ([10.0], 0)
     returns = evaluate(agent, lab.config(env_id="test/Ramp-v0", eval_max_steps=3), 2)
     assert (list(returns), returns.cut) == ([6.0, 6.0], 0)  # its own time limit
+
+
+@pytest.mark.parametrize("at", [1, 5])
+def test_a_game_is_cut_by_its_own_length_and_not_by_that_of_a_life(lab, agent, at):
+    def losing_one(observation, legal=None):
+        return np.where(observation[:, 0] == at, lives.LOSE, lives.GO_ON)
+
+    config = lab.config(env_id=lives.ID, eval_max_steps=6)
+    returns = evaluate(agent, config, 3, policy=losing_one)
+    assert (list(returns), returns.lengths, returns.cut) == ([21.0] * 3, [6] * 3, 3)  # 1 + ... + 6
 
 
 def test_a_vector_envs_episode_goes_on_after_a_cut_and_counts_as_another_one(lab, agent, endless):
