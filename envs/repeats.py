@@ -62,8 +62,8 @@ def come_back(lane: Lane, played: Played) -> bool:
 def line_about(env_id: str, advice: str) -> str:
     """Returns the line that tells of an env whose episodes do not come back."""
     return (
-        f"{env_id} gives other results when an episode is repeated from its seed: a resume of this "
-        f"run and its replay will not be exact; {advice}"
+        f"{env_id} gives other results when an episode is repeated from its seed, so resume and "
+        f"replay are not exact; {advice}"
     )
 
 
