@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from targetnet.envs.interface import Envs, Episode, Step
-from targetnet.envs.lanes import Lane, blank_step
+from targetnet.envs.lanes import Lane, blank_step, repeat_episode
 from targetnet.envs.masks import write_legal
 from targetnet.envs.observations import LARGEST, not_finite
 from targetnet.envs.outcomes import (
@@ -85,7 +85,7 @@ class SyncEnvs(Envs):
 
     def restore(self, state: dict[str, Any]) -> tuple[Step, list[str]]:
         pairs = zip(self._lanes, state["lanes"], strict=True)
-        problems = [problem for lane, past in pairs if (problem := lane.restore(past))]
+        problems = [problem for lane, past in pairs if (problem := repeat_episode(lane, past))]
         return self._step, problems
 
     def check(self) -> str:

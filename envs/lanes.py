@@ -63,9 +63,9 @@ class Lane:
         self.env = env
         self.episode = 0
         self.ended = False  # the next row begins an episode, or a life
-        self._life_lost = False  # a life
-        self._env_id = env_id
-        self._number = number
+        self.life_lost = False  # and nothing else ended: the next row begins a life
+        self.env_id = env_id
+        self.number = number
         self._seed = seed
         self._form, self._to_env = spaces.actions, spaces.actions.one_to_env()
         observation = step.observation[row, ...]  # a view even if an observation is a scalar
@@ -99,40 +99,13 @@ class Lane:
             "lives": self._lives,
         }
 
-    def restore(self, state: dict[str, Any]) -> str | None:
-        """Repeats the actions of the saved episode; returns None if the result is the same.
-
-        Otherwise begins the next episode and returns a message.
-        """
-        did = "gave other results"
-        try:
-            self.begin(state["episode"])
-            for action in state["actions"]:
-                if self._life_lost:
-                    self._begin_life()
-                if self.ended:
-                    break
-                self.advance(action)
-            if self._life_lost and self._lives < state["lives"]:
-                self._begin_life()
-            if self.state() == state:
-                return None
-        except EnvFault as fault:
-            # What it shows now is another episode, in which these actions may be illegal.
-            did = f"failed ({in_one_line(fault)})"
-        self.begin(state["episode"] + 1)
-        return (
-            f"env {self._number} ({self._env_id}) {did} when episode {state['episode']} "
-            "was repeated"
-        )
-
     def begin_next(self) -> None:
         """Writes the first row of the next episode, or after a lost life that of the next life.
 
         Raises:
           EnvFault: as for `begin`.
         """
-        if self._life_lost:
+        if self.life_lost:
             self._begin_life()
         else:
             self.begin(self.episode + 1)
@@ -145,7 +118,7 @@ class Lane:
         """
         try:
             try:
-                seed = episode_seed(self._seed, self._number, episode)
+                seed = episode_seed(self._seed, self.number, episode)
                 seed_spaces(self.env, seed)
                 result = self.env.reset(seed=seed)
             except Exception as error:
@@ -166,7 +139,7 @@ class Lane:
         self._truncated[row] = False
         self._autoreset[row] = True
         self.episode = episode
-        self.ended = self._life_lost = False
+        self.ended = self.life_lost = False
         self._return, self._lives = 0.0, 0
         self._begins = True
         self._actions = []
@@ -184,7 +157,7 @@ class Lane:
         self._rewards[row] = 0.0
         self._terminated[row] = False
         self._autoreset[row] = self._begins = True
-        self.ended = self._life_lost = False
+        self.ended = self.life_lost = False
         self._lives += 1
 
     def advance(self, action: Any) -> tuple[Episode, ...]:
@@ -218,10 +191,10 @@ class Lane:
             else:
                 terminated = as_flag("terminated", terminated)
                 truncated = as_flag("truncated", truncated)
-                self._life_lost = terminated and not truncated and bool(lost_lives(info).any())
+                self.life_lost = terminated and not truncated and bool(lost_lives(info).any())
                 ended = terminated or truncated
             if self._legal is not None:
-                write_legal(self._legal, info, ended and not self._life_lost, self._form)
+                write_legal(self._legal, info, ended and not self.life_lost, self._form)
         except EnvFault as fault:
             self._locate(fault, f"step {len(self._actions) + 1:,} of its episode {self.episode}", 1)
             raise
@@ -236,22 +209,17 @@ class Lane:
 
     def random_action(self, numbers: np.random.Generator) -> Any:
         """Returns any action that is legal now, as `advance` takes it."""
-        form, legal = self._form, self._legal
-        if legal is None:
-            legal = np.ones(form.outputs, np.bool_)
-        ends = np.cumsum(form.branches, dtype=np.int64)[:-1]
-        each = [int(numbers.choice(np.flatnonzero(of))) for of in np.split(legal, ends)]
-        return each if form.branches else each[0]
+        return self._form.random(numbers, self._legal)
 
     def cut(self) -> Episode:
         """Ends the running episode and returns it."""
-        self.ended, self._life_lost = True, False
+        self.ended, self.life_lost = True, False
         length = len(self._actions)
-        return Episode(self._number, self.episode, self._return, length, False, cut=True)
+        return Episode(self.number, self.episode, self._return, length, False, cut=True)
 
     def _locate(self, fault: EnvFault, when: str, env_steps: int) -> None:
         """Adds the env and the moment to a fault."""
-        fault.add(before=f"env {self._number} ({self._env_id}), {when}: ")
+        fault.add(before=f"env {self.number} ({self.env_id}), {when}: ")
         # The envs before this one have already made their transition of this time step.
         transitions = self._row - np.count_nonzero(self._autoreset[: self._row])
         fault.env_steps = int(transitions) + env_steps
@@ -260,6 +228,31 @@ class Lane:
         self._terminated[self._row] = terminated
         self._truncated[self._row] = truncated
         self.ended = True
-        if self._life_lost:
+        if self.life_lost:
             return ()
-        return (Episode(self._number, self.episode, self._return, len(self._actions), terminated),)
+        return (Episode(self.number, self.episode, self._return, len(self._actions), terminated),)
+
+
+def repeat_episode(lane: Lane, state: dict[str, Any]) -> str | None:
+    """Repeats the actions of a saved episode; returns None if the result is the same.
+
+    Otherwise begins the next episode and returns a message.
+    """
+    did = "gave other results"
+    try:
+        lane.begin(state["episode"])
+        for action in state["actions"]:
+            if lane.life_lost:
+                lane.begin_next()
+            if lane.ended:
+                break
+            lane.advance(action)
+        if lane.life_lost and lane.state()["lives"] < state["lives"]:
+            lane.begin_next()
+        if lane.state() == state:
+            return None
+    except EnvFault as fault:
+        # What it shows now is another episode, in which these actions may be illegal.
+        did = f"failed ({in_one_line(fault)})"
+    lane.begin(state["episode"] + 1)
+    return f"env {lane.number} ({lane.env_id}) {did} when episode {state['episode']} was repeated"

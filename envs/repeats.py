@@ -1,6 +1,6 @@
-"""Whether the episodes of an env come back from their seeds, as resume and replay need it.
+"""Compares episodes of an env with their repetition from the same seed.
 
-Some steps are compared with their repetition. Nothing is changed by that but the env itself.
+Resume and replay need both to be the same. Nothing but the env itself is changed by that.
 """
 
 import time
@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from targetnet.envs.lanes import Lane
+from targetnet.envs.lanes import Lane, repeat_episode
 from targetnet.envs.seed_globals import SeedGlobals
 from targetnet.envs.seeding import layers_of
 from targetnet.rl_core.errors import shown
@@ -54,7 +54,8 @@ def come_back(lane: Lane, played: Played) -> bool:
     """
     for state in played:
         ended = state["ended"]
-        if lane.restore({k: v for k, v in state.items() if k != "ended"}) or lane.ended != ended:
+        state = {name: value for name, value in state.items() if name != "ended"}
+        if repeat_episode(lane, state) or lane.ended != ended:
             return False
     return True
 
@@ -62,8 +63,8 @@ def come_back(lane: Lane, played: Played) -> bool:
 def line_about(env_id: str, advice: str) -> str:
     """Returns the line that tells of an env whose episodes do not come back."""
     return (
-        f"{env_id} gives other results when an episode is repeated from its seed: a resume of this "
-        f"run and its replay will not be exact; {advice}"
+        f"{env_id} gives other results when an episode is repeated from its seed, so resume and "
+        f"replay are not exact; {advice}"
     )
 
 

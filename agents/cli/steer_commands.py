@@ -277,6 +277,8 @@ def _tell(verdict: Verdict, console: Console, begin: str = "") -> int:
     if verdict.first_difference is not None:
         where = f"at env step {verdict.first_difference:,}"
         say(console, f"{begin}different: the first difference is {where}")
+        if verdict.cause:
+            say(console, f"{begin}the cause: {verdict.cause}")
         return DIFFERENT
     if verdict.interrupted:
         say(console, f"{begin}interrupted; identical up to env step {verdict.env_steps:,}")

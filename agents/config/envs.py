@@ -10,6 +10,7 @@ import numpy as np
 from targetnet.agents.config.model import DqnConfig
 from targetnet.envs import Envs, Vectorization, make_envs
 from targetnet.envs.unstepped import UnsteppedEnvs
+from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.packed import Part
 
 if TYPE_CHECKING:
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
     from targetnet.rl_core.networks import Observed
 
 
-def training_envs(config: DqnConfig) -> Envs:
+def training_envs(config: DqnConfig, *, check: bool = False) -> Envs:
     """Makes the envs to train on; of an offline run, what it has to know of them.
+
+    Args:
+      check: as for `make_envs`.
 
     Raises:
       EnvError: the config's env cannot be made or trained on.
@@ -42,6 +46,7 @@ def training_envs(config: DqnConfig) -> Envs:
         wrapper_kwargs=config.env_wrapper_kwargs,
         frame_stack=config.frame_stack,
         observation_keys=config.observation_keys,
+        check=check,
     )
 
 
@@ -85,6 +90,7 @@ def envs_beside(
     seed: int | None = None,
     render_mode: str | None = None,
     around: Around | None = None,
+    check: bool = False,
 ) -> Envs:
     """Makes envs for evaluation or play.
 
@@ -96,6 +102,7 @@ def envs_beside(
       seed: seed of the envs; by default the run's seed.
       render_mode: Gymnasium's render mode, such as "human" or "rgb_array".
       around: puts a wrapper around each single env, outside all others.
+      check: as for `make_envs`.
 
     Raises:
       EnvError: the envs cannot be made, or `around` is given and they are a vector env.
@@ -113,4 +120,16 @@ def envs_beside(
         frame_stack=config.frame_stack,
         observation_keys=config.observation_keys,
         around=around,
+        check=check,
     )
+
+
+def why_not_repeated(config: DqnConfig) -> str:
+    """Returns a line about a run whose repetition differs; "" if its env is not the cause."""
+    if config.offline or config.loop == "compiled":
+        return ""
+    try:
+        with contextlib.closing(envs_beside(config, check=True)) as envs:
+            return envs.check() if envs.check_is_due else envs.not_repeated
+    except RlCoreError:
+        return ""

@@ -35,6 +35,7 @@ MAY_CHANGE = (
     "checkpoint_steps",
     "checkpoint_keep",
     "log_to",
+    "check_env",
     "offline",  # where the dataset is; it stays the same one
     "begin_with",  # likewise
 )

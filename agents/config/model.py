@@ -62,6 +62,11 @@ class EnvKeys(Settings):
     env_wrapper_kwargs: dict[str, Any] | tuple[dict[str, Any], ...] = key(
         {}, "arguments of the wrapper; of a list, a list with those of each"
     )
+    check_env: bool = key(
+        True,
+        "before the run some steps of an env are compared with their repetition from the same "
+        "seed; a line says if they differ",
+    )
     num_envs: int = key(
         1, "copies of the env that step together; with loop = 'remote', of each actor", "envs", ge=1
     )

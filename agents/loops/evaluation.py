@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -145,16 +146,67 @@ def evaluate(
         require_whole("seed", seed, 0)
     require_function("policy", policy, "observations", "legal")
     epsilon = _EPSILON.check(epsilon)
-    num_envs = min(episodes, _AT_ONCE)
+    with contextlib.closing(EvaluationEnvs(config, seed)) as envs:
+        return play_episodes(policy or agent.greedy, envs, episodes, stop, watch, epsilon)
+
+
+class EvaluationEnvs:
+    """Envs for the evaluations of one run, made at the first one and kept until `close`.
+
+    Envs that draw on the one display of pygame fail once another one is closed: so those of
+    training, while the run goes on.
+
+    Args:
+      config: of the run.
+      seed: of their episodes; None derives it from the run's.
+
+    Attributes:
+      config: the same.
+      seed: of their episodes.
+    """
+
+    def __init__(self, config: DqnConfig, seed: int | None = None) -> None:
+        self.config = config
+        self.seed = config.seed + _SEED_OFFSET if seed is None else seed
+        self._made: dict[int, Envs] = {}
+
+    def of(self, episodes: int) -> Envs:
+        """Returns the envs for so many episodes; `reset` begins the same ones each time.
+
+        Raises:
+          EnvError: they cannot be made.
+        """
+        num_envs = min(episodes, _AT_ONCE)
+        if num_envs not in self._made:
+            self._made[num_envs] = envs_beside(self.config, num_envs, seed=self.seed)
+        return self._made[num_envs]
+
+    def close(self) -> None:
+        """Closes all of them, even if one of them raises."""
+        with contextlib.ExitStack() as last:
+            for envs in self._made.values():
+                last.callback(envs.close)
+            self._made = {}
+
+
+def play_episodes(
+    policy: Policy,
+    kept: EvaluationEnvs,
+    episodes: int,
+    stop: Callable[[], bool],
+    watch: Watch,
+    epsilon: float = 0.0,
+) -> Returns:
+    """Plays as `evaluate` does, on envs that are kept."""
+    envs = kept.of(episodes)
+    num_envs = envs.num_envs
     quota = [len(range(env, episodes, num_envs)) for env in range(num_envs)]
-    seed = config.seed + _SEED_OFFSET if seed is None else seed
-    act = playing(policy or agent.greedy, num_envs)
-    envs = envs_beside(config, num_envs, seed=seed)
+    act = playing(policy, num_envs)
     if epsilon:
-        act = _exploring(act, epsilon, envs, seed)
+        act = _exploring(act, epsilon, envs, kept.seed)
     try:
         returns, env_steps = Returns(), 0
-        step, too_long = envs.reset(), TooLong(envs, config.eval_max_steps)
+        step, too_long = envs.reset(), TooLong(envs, kept.config.eval_max_steps)
         while len(returns) < episodes and not stop():
             step = envs.step(np.asarray(act(step.observation, step.autoreset, step.legal)))
             ended = step.episodes + too_long.cut(step)
@@ -165,5 +217,3 @@ def evaluate(
     except EnvFault as fault:
         fault.add(before="in an evaluation, ")
         raise
-    finally:
-        envs.close()

@@ -13,6 +13,7 @@ from targetnet.agents.config.envs import training_envs
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.population import Population
+from targetnet.agents.loops.evaluation import EvaluationEnvs
 from targetnet.agents.population.directory import PopulationDir
 from targetnet.agents.population.turns import Turns
 from targetnet.agents.run.exchanging import Exchanges
@@ -111,12 +112,15 @@ class Going:
         turns: Turns[RunOutcome | RlCoreError] = Turns()
         if first.joint is not None:
             first.joint.asking = turns
-        with stop_on_interrupt() as stop, self.screen:
+        if line := self.envs[next(iter(self.agents))].not_repeated:
+            self.screen.line(line)
+        # No member's are closed while others go on.
+        with contextlib.ExitStack() as last, stop_on_interrupt() as stop, self.screen:
             sides: dict[str, Exchanges | None] = dict.fromkeys(how)
             if exchanging is not None:
                 sides = {name: exchanging.of(name, stop) for name in how}
             calls = [
-                partial(self._one, name, stop, turns, sides[name], more)
+                partial(self._one, name, stop, last, turns, sides[name], more)
                 for name, more in how.items()
             ]
             ended = dict(zip(how, turns.all(calls), strict=True))
@@ -131,6 +135,7 @@ class Going:
         self,
         name: str,
         stop: StopRequest,
+        last: contextlib.ExitStack,
         turns: Turns[Any],
         exchanges: Exchanges | None,
         more: Mapping[str, Any],
@@ -140,10 +145,12 @@ class Going:
         startup = self.startup if name == first else None
         display = Display(agent, self.screen, startup, name)
         directory = RunDir.open(self.directory.path / name)
+        evaluation_envs = EvaluationEnvs(agent.config)
+        last.callback(evaluation_envs.close)
         try:
             return Run(
-                agent, self.envs[name], directory, display, stop, self.on_tick, turns=turns,
-                exchanges=exchanges, **more,
+                agent, self.envs[name], directory, display, stop, evaluation_envs, self.on_tick,
+                turns=turns, exchanges=exchanges, **more,
             ).go()  # fmt: skip
         except RlCoreError as error:
             display.line(f"failed: {error}")
@@ -154,16 +161,16 @@ class Going:
 
 
 def envs_of(configs: Mapping[str, DqnConfig], last: contextlib.ExitStack) -> dict[str, Envs]:
-    """Makes the envs of these members; the stack closes them.
+    """Makes the envs of these members; the stack closes them. Only the first one's are checked.
 
     Raises:
       RlCoreError: this process may not open as many files as the members need.
     """
     each = sum(_FILES_OF_A_RUN + _connections(config) for config in configs.values())
     make_room_for_files(each, f"a population of {len(configs):,} members")
-    made = {}
+    made: dict[str, Envs] = {}
     for name, config in configs.items():
-        made[name] = training_envs(config)
+        made[name] = training_envs(config, check=config.check_env and not made)
         last.callback(made[name].close)
     return made
 

@@ -77,7 +77,10 @@ def repeat_population(
         outcome = going.all({name: {"repeat": of} for name, of in recordings.items()}, repeated)
         for error in outcome.failed.values():
             raise error
-    return {name: recordings[name].verdict(of) for name, of in outcome.members.items()}
+    return {
+        name: recordings[name].verdict(of).with_cause(configs[name])
+        for name, of in outcome.members.items()
+    }
 
 
 def _recordings(original: PopulationDir, members: Members) -> dict[str, Recording]:
@@ -100,13 +103,13 @@ def _recordings(original: PopulationDir, members: Members) -> dict[str, Recordin
 
 
 def _as_they_are(original: PopulationDir, members: Members) -> Members:
-    """Returns the members with the configs of their own directories, and reported nowhere."""
-    nowhere = {"log_to": ()}
+    """Returns the members with their own configs; not reported, and checked if they differ."""
+    update = {"log_to": (), "check_env": False}
     configs = {
-        name: RunDir.open(original.path / name).config().model_copy(update=nowhere)
+        name: RunDir.open(original.path / name).config().model_copy(update=update)
         for name in members.configs
     }
-    return members._replace(base=members.base.model_copy(update=nowhere), configs=configs)
+    return members._replace(base=members.base.model_copy(update=update), configs=configs)
 
 
 class _Met(NamedTuple):

@@ -53,8 +53,8 @@ def envs_of_run(
             raise ArgumentError(
                 f"ray says where the actors of loop = 'remote' live, and loop is {config.loop!r}"
             )
-        return training_envs(config)
-    with contextlib.closing(envs_beside(config)) as here:
+        return training_envs(config, check=config.check_env)
+    with contextlib.closing(envs_beside(config, check=config.check_env)) as here:
         on_the_way = _on_the_way(config, here).nbytes
         # Before any actor starts: they take long, and the agent is made after them.
         require_memory(
@@ -63,11 +63,13 @@ def envs_of_run(
         )  # fmt: skip
         require_branching(config, here.branches)
     if ray == "off":
-        return RemoteEnvs(config, InProcess(config), say)
-    actors = RayActors(config, ray, on_the_way)
-    envs = RemoteEnvs(config, actors, say)
-    envs.note = actors.note
-    actors.say = lambda line: envs.fleet.say(line)
+        envs = RemoteEnvs(config, InProcess(config), say)
+    else:
+        actors = RayActors(config, ray, on_the_way)
+        envs = RemoteEnvs(config, actors, say)
+        envs.note = actors.note
+        actors.say = lambda line: envs.fleet.say(line)
+    envs.not_repeated, envs.check_is_due = here.not_repeated, here.check_is_due
     return envs
 
 

@@ -15,7 +15,7 @@ from targetnet.rl_core.replay import format_bytes
 def announce(
     display: Display, agent: DqnAgent, envs: Envs, directory: RunDir, repeat: Repeat | None
 ) -> None:
-    """Shows what is trained, the memory that it needs, and an env that may go on for ever."""
+    """Shows what is trained, the memory that it needs, and what is odd about its env."""
     rows, config = agent.replay, agent.config
     kept = f"{rows.capacity:,} rows ({format_bytes(rows.nbytes)} once full)"
     display.detail(
@@ -35,6 +35,8 @@ def announce(
             display.detail(line)
     if config.loop == "remote":
         display.detail(memory_on_the_way(config, envs))
+    if envs.not_repeated:
+        display.detail(envs.not_repeated)
     if not envs.has_time_limit and not repeat:
         display.detail(
             f"{config.env_id} is registered without a time limit: an episode may last "

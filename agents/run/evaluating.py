@@ -10,7 +10,7 @@ import numpy as np
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.choosing import Policy
-from targetnet.agents.loops.evaluation import Returns, cut_note, evaluate
+from targetnet.agents.loops.evaluation import EvaluationEnvs, Returns, cut_note, play_episodes
 from targetnet.agents.run.clock import TrainingClock
 from targetnet.agents.run.control import RunControl
 from targetnet.agents.run.curves import Reporter
@@ -37,22 +37,26 @@ class Evaluations:
 
     Attributes:
       agent, control, clock: of the run.
+      envs: they are played on these.
       reporter, display: report the returns.
       safe_point: takes commands; called between two steps of an evaluation, which is as safe as
         between two time steps of training.
       give_turn: lets other runs of this thread go on; called there too.
       due: env step of the next evaluation.
+      check_is_due: the first one also checks if the episodes of these envs come back.
       failed: an env failed in an evaluation. The envs of the training are not touched by that.
     """
 
     agent: DqnAgent
     control: RunControl
     clock: TrainingClock
+    envs: EvaluationEnvs
     reporter: Reporter
     display: Display
     safe_point: Callable[[], None]
     give_turn: Callable[[], None]
     due: int
+    check_is_due: bool
     failed: bool = False
 
     def make(self, episodes: int) -> Returns:
@@ -61,6 +65,9 @@ class Evaluations:
         self.control.evaluating = True
         try:
             with self.clock.stopped():
+                if self.check_is_due and (line := self.envs.of(episodes).check()):
+                    self.display.line(line)
+                self.check_is_due = False
                 returns = self._returns_of(self.agent.greedy, episodes)
                 averaged = Returns()
                 if self.agent.acting.greedy_averaged:
@@ -79,9 +86,8 @@ class Evaluations:
         return returns
 
     def _returns_of(self, policy: Policy, episodes: int) -> Returns:
-        agent, stop = self.agent, self._stopped_meanwhile
         with self.display.evaluating(episodes) as watch:
-            return evaluate(agent, agent.config, episodes, policy=policy, stop=stop, watch=watch)
+            return play_episodes(policy, self.envs, episodes, self._stopped_meanwhile, watch)
 
     def _stopped_meanwhile(self) -> bool:
         self.give_turn()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from targetnet.agents.config.envs import why_not_repeated
+from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.run.actors import recorded_order
 from targetnet.agents.run.initial_weights import load_initial
 from targetnet.agents.run.outcome import RunOutcome
@@ -36,6 +38,7 @@ class Verdict:
       interrupted: by Ctrl-C; then the rest is unknown.
       env_steps: that the repeat made.
       traced: every time step was compared. Of an offline run, which has none, the end alone is.
+      cause: a line about its env, if that is the cause of a difference; "" if it is not known.
     """
 
     identical: bool
@@ -45,6 +48,13 @@ class Verdict:
     interrupted: bool
     env_steps: int
     traced: bool = True
+    cause: str = ""
+
+    def with_cause(self, config: DqnConfig) -> Verdict:
+        """Looks for the cause of a difference in the env of this config."""
+        if self.identical or self.interrupted:
+            return self
+        return replace(self, cause=why_not_repeated(config))
 
 
 class NothingRecorded(RunDirError):
@@ -134,11 +144,11 @@ def repeat(
     require_copies(original, recording.script)
     with tempfile.TemporaryDirectory(prefix="targetnet-replay-") as temporary:
         outcome = train(
-            # A repetition is compared, and not reported.
-            original.config().model_copy(update={"log_to": ()}),
+            # A repetition is compared, and not reported; its env is checked if it differs.
+            original.config().model_copy(update={"log_to": (), "check_env": False}),
             Path(temporary) / "run" if to is None else to,
             console=console,
             repeat=recording,
             initial=lambda _: load_initial(original),
         )
-    return recording.verdict(outcome)
+    return recording.verdict(outcome).with_cause(original.config())

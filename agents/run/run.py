@@ -8,7 +8,7 @@ from typing import Any
 
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.loops.choice import longest_tick
-from targetnet.agents.loops.evaluation import Returns
+from targetnet.agents.loops.evaluation import EvaluationEnvs, Returns
 from targetnet.agents.loops.plain import LoopState
 from targetnet.agents.run.actors import keep_order
 from targetnet.agents.run.announcing import announce
@@ -47,6 +47,7 @@ class Run:
       directory: of the run.
       display: shows its progress.
       interrupt: true once Ctrl-C was pressed.
+      evaluation_envs: for its evaluations; whoever made them closes them after `envs`.
       on_tick: called after every tick of the loop; False stops the run there.
       repeat: a recorded run that is run again; takes no other changes, and does not evaluate.
       resumed: the moment that agent, envs and files were brought back to; None if the run is new.
@@ -63,6 +64,7 @@ class Run:
         directory: RunDir,
         display: Display,
         interrupt: StopRequest,
+        evaluation_envs: EvaluationEnvs,
         on_tick: OnTick | None = None,
         repeat: Repeat | None = None,
         resumed: Resumed | None = None,
@@ -112,9 +114,9 @@ class Run:
             agent, store, display.line, resumed, max(stride, agent.acting.waiting_at_most)
         )
         self._evaluations = evaluations = Evaluations(
-            agent, control, clock=clock, reporter=reporter, display=display,
+            agent, control, clock=clock, envs=evaluation_envs, reporter=reporter, display=display,
             safe_point=steering.safe_point, due=due_from(host, config, state.env_step),
-            give_turn=turns.give,
+            give_turn=turns.give, check_is_due=envs.check_is_due,
         )  # fmt: skip
         controlling = Controlling.of(
             config, Watched(agent, state, reporter, display), host.controller,

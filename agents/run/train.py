@@ -15,6 +15,7 @@ from targetnet.agents.config.files import as_config, config_name
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.controllers.choice import controller_of
 from targetnet.agents.data.run_dataset import fill, with_dataset
+from targetnet.agents.loops.evaluation import EvaluationEnvs
 from targetnet.agents.run.actors import envs_of_run, stop_with
 from targetnet.agents.run.exchanging import require_alone
 from targetnet.agents.run.going_on import GoingOn
@@ -89,8 +90,10 @@ def train(
     if not repeat:
         controller_of(config)  # a mistake there is told before anything is written
     place = "off" if repeat and config.loop == "remote" else ray
-    envs = envs_of_run(config, place, lambda line: warn(screen.console, line))
-    try:
+    with contextlib.ExitStack() as last:
+        evaluation_envs = last.enter_context(contextlib.closing(EvaluationEnvs(config)))
+        envs = envs_of_run(config, place, lambda line: warn(screen.console, line))
+        last.callback(envs.close)
         agent = agent_for(config, envs)
         part = initial_weights(initial, agent)
         give_weights(agent, part)
@@ -104,11 +107,9 @@ def train(
         with stop_on_interrupt() as stop:
             stop_with(envs, stop.__bool__)
             return Run(
-                agent, envs, directory, Display(agent, screen, startup), stop, on_tick, repeat,
-                sinks=sinks,
+                agent, envs, directory, Display(agent, screen, startup), stop, evaluation_envs,
+                on_tick, repeat, sinks=sinks,
             ).go()  # fmt: skip
-    finally:
-        envs.close()
 
 
 def resume(
@@ -158,7 +159,11 @@ def resume(
         require_sinks(going.config.log_to, sinks)
         controller_of(going.config)
         envs = envs_of_run(going.config, ray, lambda line: warn(screen.console, line))
-        with contextlib.closing(envs), stop_on_interrupt() as stop:
+        with (
+            contextlib.closing(EvaluationEnvs(going.config)) as evaluation_envs,
+            contextlib.closing(envs),
+            stop_on_interrupt() as stop,
+        ):
             stop_with(envs, stop.__bool__)
             agent = agent_for(going.config, envs)
             going.bring_back(agent, envs, lambda line: warn(screen.console, line))
@@ -170,8 +175,8 @@ def resume(
             warn(screen.console, going.early_end())
             going.submit()
             return Run(
-                agent, envs, directory, Display(agent, screen, startup), stop, on_tick,
-                resumed=going.resumed, lock=lock, sinks=sinks,
+                agent, envs, directory, Display(agent, screen, startup), stop, evaluation_envs,
+                on_tick, resumed=going.resumed, lock=lock, sinks=sinks,
             ).go()  # fmt: skip
     finally:
         lock.release()
