@@ -38,13 +38,18 @@ def imported(what: str, name: str) -> Callable[..., Any]:
     return found
 
 
-def failure(what: str, name: str, how: str, error: BaseException) -> str:
-    """In one line: what was raised, and the last line of the user's module that led there."""
+def failure(what: str, name: str, how: str, error: BaseException, reason: str = "") -> str:
+    """In one line: what was raised, and the last line of the user's module that led there.
+
+    Args:
+      reason: in place of the error's own text.
+    """
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if frame.f_globals.get("__name__", "") == name.partition(":")[0]:
             place = f" at {_short(frame.f_code.co_filename)}:{line}"
-    return f"{what} {name!r} {how} ({type(error).__name__}: {in_one_line(error)}){place}"
+    reason = reason or in_one_line(error)
+    return f"{what} {name!r} {how} ({type(error).__name__}: {reason}){place}"
 
 
 def _short(file: str) -> str:
