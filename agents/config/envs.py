@@ -42,6 +42,7 @@ def training_envs(config: DqnConfig) -> Envs:
         wrapper_kwargs=config.env_wrapper_kwargs,
         frame_stack=config.frame_stack,
         observation_keys=config.observation_keys,
+        action_masks=config.action_masks,
     )
 
 
@@ -52,8 +53,7 @@ def unstepped_envs(config: DqnConfig) -> Envs:
       EnvError: it cannot be made.
     """
     with contextlib.closing(envs_beside(config)) as here:
-        masks = here.has_action_masks
-        envs = UnsteppedEnvs(config.env_id, 1, here.spaces, has_action_masks=masks)
+        envs = UnsteppedEnvs(config.env_id, 1, here.spaces)
         envs.has_time_limit = here.has_time_limit  # evaluations step them
         return envs
 
@@ -112,5 +112,6 @@ def envs_beside(
         wrapper_kwargs=config.env_wrapper_kwargs,
         frame_stack=config.frame_stack,
         observation_keys=config.observation_keys,
+        action_masks=config.action_masks,
         around=around,
     )
