@@ -77,7 +77,9 @@ def preprocessed(
 class LifeLoss(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
     """Marks lost lives: `terminated`, and `info["life_lost"]` as long as the game goes on.
 
-    The game does not notice: the same actions show and pay the same as without this wrapper.
+    The game does not notice: the same actions show and pay the same as without this wrapper. The
+    drivers begin a life as Dopamine begins an episode of its agent, with what was shown last and
+    without the frames before: Castro et al. (2018), https://arxiv.org/abs/1812.06110.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from targetnet.envs.interface import Envs, Episode, Step
 from targetnet.envs.lanes import Lane, blank_step, repeat_episode
-from targetnet.envs.masks import write_legal
+from targetnet.envs.masks import mask_writer
 from targetnet.envs.observations import LARGEST, not_finite
 from targetnet.envs.outcomes import (
     as_flags,
@@ -38,7 +38,6 @@ class SyncEnvs(Envs):
       envs: the single envs.
       spaces: the spaces of one env in the agent's form.
       seed: the run's seed.
-      has_action_masks: True if the envs give action masks.
       first: number of the first env, if `envs` is a share of a larger set.
       step: the arrays to write, one row per env; None makes them.
     """
@@ -50,12 +49,11 @@ class SyncEnvs(Envs):
         spaces: Spaces,
         seed: int,
         *,
-        has_action_masks: bool,
         first: int = 0,
         step: Step | None = None,
     ) -> None:
-        super().__init__(env_id, len(envs), spaces, has_action_masks=has_action_masks)
-        self._step = step or blank_step(len(envs), spaces, has_action_masks)
+        super().__init__(env_id, len(envs), spaces)
+        self._step = step or blank_step(len(envs), spaces)
         self._lanes = [
             Lane(env_id, first + row, env, spaces, seed, self._step, row)
             for row, env in enumerate(envs)
@@ -141,13 +139,12 @@ class VectorEnvs(Envs):
         env: gym.vector.VectorEnv[Any, Any, Any],
         spaces: Spaces,
         seed: int,
-        *,
-        has_action_masks: bool,
     ) -> None:
-        super().__init__(env_id, env.num_envs, spaces, has_action_masks=has_action_masks)
+        super().__init__(env_id, env.num_envs, spaces)
         self._env = env
         self._seed = episode_seed(seed, env=0, episode=0)
-        self._step = blank_step(env.num_envs, spaces, has_action_masks)
+        self._step = blank_step(env.num_envs, spaces)
+        self._masks = mask_writer(spaces.masks, env, self._step.legal, spaces.actions)
         self._write = spaces.writer(self._step.observation)
         self._closed = False
         self._tick = 0  # number of rows so far
@@ -241,8 +238,8 @@ class VectorEnvs(Envs):
         step.reward[:] = raw
         self._return += raw
         np.logical_or(step.terminated, step.truncated, out=self._over)
-        if step.legal is not None:
-            write_legal(step.legal, info, self._over, self.spaces.actions)
+        if self._masks is not None:
+            self._masks.write(observation, info, self._over)
         self._ended = self._over.nonzero()[0]
         if not len(self._ended):
             return step

@@ -47,9 +47,7 @@ class Envs(ABC):
     episode, with `autoreset` set. This pseudo-step is no transition.
     """
 
-    def __init__(
-        self, env_id: str, num_envs: int, spaces: Spaces, *, has_action_masks: bool
-    ) -> None:
+    def __init__(self, env_id: str, num_envs: int, spaces: Spaces) -> None:
         self.env_id = env_id
         self.spaces = spaces  # of one env, in the agent's form
         self.num_envs = num_envs
@@ -59,7 +57,7 @@ class Envs(ABC):
         self.parts = spaces.parts  # of packed observations; (): each is one array
         self.num_actions = spaces.actions.outputs  # actions are 0 .. num_actions - 1
         self.branches = spaces.actions.branches  # choices in each branch; (): Discrete actions
-        self.has_action_masks = has_action_masks  # True: every step has `legal`
+        self.has_action_masks = spaces.masks is not None  # True: every step has `legal`
         self.frames_per_second = 30.0  # speed at which a person watches the env
         self.has_time_limit = True  # False: an episode may never end
         # A line about episodes that do not come back from their seeds; "": none is known.

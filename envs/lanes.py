@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 
 from targetnet.envs.interface import Episode, Step
-from targetnet.envs.masks import write_legal
+from targetnet.envs.masks import mask_writer
 from targetnet.envs.observations import LARGEST, not_finite
 from targetnet.envs.outcomes import (
     as_flag,
@@ -24,8 +24,9 @@ from targetnet.rl_core.errors import EnvFault, in_one_line
 _LEAST = -LARGEST
 
 
-def blank_step(num_envs: int, spaces: Spaces, has_action_masks: bool) -> Step:
+def blank_step(num_envs: int, spaces: Spaces) -> Step:
     """Returns the arrays that a driver overwrites at every step."""
+    legal = np.ones((num_envs, spaces.actions.outputs), np.bool_)
     return Step(
         observation=np.zeros((num_envs, *spaces.observation_shape), spaces.observation_dtype),
         reward=np.zeros(num_envs, np.float32),
@@ -33,7 +34,7 @@ def blank_step(num_envs: int, spaces: Spaces, has_action_masks: bool) -> Step:
         truncated=np.zeros(num_envs, np.bool_),
         autoreset=np.zeros(num_envs, np.bool_),
         episodes=(),
-        legal=np.ones((num_envs, spaces.actions.outputs), np.bool_) if has_action_masks else None,
+        legal=None if spaces.masks is None else legal,
     )
 
 
@@ -64,18 +65,15 @@ class Lane:
         self.episode = 0
         self.ended = False  # the next row begins an episode, or a life
         self.life_lost = False  # and nothing else ended: the next row begins a life
-        self.env_id = env_id
-        self.number = number
-        self._seed = seed
+        self.env_id, self.number, self._seed = env_id, number, seed
         self._form, self._to_env = spaces.actions, spaces.actions.one_to_env()
         observation = step.observation[row, ...]  # a view even if an observation is a scalar
         self._write = spaces.writer(observation)
         self._bytes = observation.data
-        self._frames = self._earlier = None
-        if spaces.stack > 1:
-            channels = observation.shape[-1] // spaces.stack
-            self._frames, self._earlier = observation, observation[..., :-channels]
+        self._frames = observation if spaces.stack > 1 else None
+        self._channels = spaces.observation_shape[-1] // spaces.stack if spaces.stack > 1 else 0
         self._legal = None if step.legal is None else step.legal[row]  # a view
+        self._masks = mask_writer(spaces.masks, env, self._legal, self._form)
         self._row = row
         self._rewards = step.reward
         self._terminated = step.terminated
@@ -87,10 +85,7 @@ class Lane:
         self._actions: list[Any] = []
 
     def state(self) -> dict[str, Any]:
-        """Returns the episode's number, actions, return and a checksum of its observations.
-
-        `lives` is the number of rows that began another life in it.
-        """
+        """Returns where the episode is; `lives` is the number of its rows that began another."""
         return {
             "episode": self.episode,
             "actions": list(self._actions),
@@ -100,11 +95,7 @@ class Lane:
         }
 
     def begin_next(self) -> None:
-        """Writes the first row of the next episode, or after a lost life that of the next life.
-
-        Raises:
-          EnvFault: as for `begin`.
-        """
+        """Writes the first row of the next episode, or after a lost life of the next life."""
         if self.life_lost:
             self._begin_life()
         else:
@@ -127,38 +118,29 @@ class Lane:
             if self._frames is not None:
                 self._frames[...] = 0
             self._write(observation)
-            if self._legal is not None:
-                write_legal(self._legal, info, False, self._form)
+            if self._masks is not None:
+                self._masks.write(observation, info)
         except EnvFault as fault:
             self._locate(fault, f"reset of its episode {episode}", 0)
             raise
         self._checksum = crc32(self._bytes)
-        row = self._row
-        self._rewards[row] = 0.0
-        self._terminated[row] = False
-        self._truncated[row] = False
-        self._autoreset[row] = True
-        self.episode = episode
-        self.ended = self.life_lost = False
-        self._return, self._lives = 0.0, 0
-        self._begins = True
-        self._actions = []
+        self.episode, self._return, self._lives, self._actions = episode, 0.0, 0, []
+        self._write_first()
 
     def _begin_life(self) -> None:
-        """Writes what the env showed last as the first row of a life.
-
-        As Dopamine begins an episode of its agent there, without the frames before:
-        https://github.com/google/dopamine/blob/master/dopamine/discrete_domains/run_experiment.py
-        """
-        if self._earlier is not None:
-            self._earlier[...] = 0
+        """Writes what the env showed last, without the frames before, as a life's first row."""
+        if self._frames is not None:
+            self._frames[..., : -self._channels] = 0
         self._checksum = crc32(self._bytes, self._checksum)
+        self._lives += 1
+        self._write_first()
+
+    def _write_first(self) -> None:
         row = self._row
         self._rewards[row] = 0.0
-        self._terminated[row] = False
+        self._terminated[row] = self._truncated[row] = False
         self._autoreset[row] = self._begins = True
         self.ended = self.life_lost = False
-        self._lives += 1
 
     def advance(self, action: Any) -> tuple[Episode, ...]:
         """Applies `action` and writes the row; returns the episode if the step ended it.
@@ -193,8 +175,9 @@ class Lane:
                 truncated = as_flag("truncated", truncated)
                 self.life_lost = terminated and not truncated and bool(lost_lives(info).any())
                 ended = terminated or truncated
-            if self._legal is not None:
-                write_legal(self._legal, info, ended and not self.life_lost, self._form)
+            if self._masks is not None:
+                over = ended and not self.life_lost
+                self._masks.write(observation, info, over, over and terminated)
         except EnvFault as fault:
             self._locate(fault, f"step {len(self._actions) + 1:,} of its episode {self.episode}", 1)
             raise
@@ -214,8 +197,7 @@ class Lane:
     def cut(self) -> Episode:
         """Ends the running episode and returns it."""
         self.ended, self.life_lost = True, False
-        length = len(self._actions)
-        return Episode(self.number, self.episode, self._return, length, False, cut=True)
+        return self._now(False)._replace(cut=True)
 
     def _locate(self, fault: EnvFault, when: str, env_steps: int) -> None:
         """Adds the env and the moment to a fault."""
@@ -230,7 +212,10 @@ class Lane:
         self.ended = True
         if self.life_lost:
             return ()
-        return (Episode(self.number, self.episode, self._return, len(self._actions), terminated),)
+        return (self._now(terminated),)
+
+    def _now(self, terminated: bool) -> Episode:
+        return Episode(self.number, self.episode, self._return, len(self._actions), terminated)
 
 
 def repeat_episode(lane: Lane, state: dict[str, Any]) -> str | None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import tomli_w
@@ -46,6 +45,8 @@ _OUR_MODULE = re.compile(r"^(?:agents|envs|rl_core)(?=[.:])")
 _NAMES_A_MODULE = ("env_id", "env_wrapper", "network", "controller")
 # An argument of the wrapper "atari", and what True was until 0.2.
 _LIFE_LOSS, _RESTART = "terminal_on_life_loss", "restart"
+# Values of keys that the config of an older run does not have.
+_OF_OLDER_RUNS = {"byte_scale": "255", "action_masks": "info", "check_env": False}
 PBT = "pbt"  # the table of population-based training, see targetnet.agents.config.pbt
 # The end of a message about such a table where one run is trained.
 PBT_ALONE = f"has the table [{PBT}], which is for a population: list members, or give --members"
@@ -154,6 +155,8 @@ def _as_of_now(values: dict[str, Any]) -> dict[str, Any]:
     """Returns the values of a stored file as this version writes them."""
     is_older = WRITTEN_BY not in values
     now = {name: value for name, value in values.items() if name != WRITTEN_BY}
+    if "env_id" in now:  # a run's or a population's
+        now = _OF_OLDER_RUNS | now
     if not is_older:
         return now
     now = _renamed(now)
@@ -177,18 +180,14 @@ def _renamed(value: Any, name: str = "") -> Any:
     return _OUR_MODULE.sub(r"targetnet.\g<0>", value) if names_a_module else value
 
 
-def read_config(path: Path, absent: Mapping[str, Any] = MappingProxyType({})) -> DqnConfig:
-    """Reads the config in a TOML file; refuses a symbolic link.
-
-    Args:
-      path: the file.
-      absent: values for keys that the file does not have.
+def read_config(path: Path) -> DqnConfig:
+    """Reads the config of a run; refuses a symbolic link.
 
     Raises:
       ConfigError: the file cannot be read or used, or its seal (rl_core/seal.py) does not match
         its text.
     """
-    return parse(DqnConfig, {**absent, **read_sealed(path)}, str(path))
+    return parse(DqnConfig, read_sealed(path), str(path))
 
 
 def parsed_changes(
@@ -276,11 +275,11 @@ def _what_can_change(name: str) -> str:
 
 
 def _is_as_begun(name: str, was: Any, is_: Any) -> bool:
-    # A run of version 0.1 keeps its byte scale, whatever later configs say.
-    if name == "byte_scale" and was == "255":
+    # An older run keeps what it did, whatever later configs say.
+    if name in _OF_OLDER_RUNS and was == _OF_OLDER_RUNS[name]:
         return True
-    if name == "env_wrapper_kwargs" and was.get(_LIFE_LOSS) == _RESTART:
-        is_ = _restarting(is_)
+    if name == "env_wrapper_kwargs" and isinstance(was, dict) and isinstance(is_, dict):
+        is_ = _restarting(is_) if was.get(_LIFE_LOSS) == _RESTART else is_
     return DqnConfig.in_shares({name: was}) == DqnConfig.in_shares({name: is_})
 
 

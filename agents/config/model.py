@@ -75,6 +75,12 @@ class EnvKeys(Settings):
         "parts that are wanted of observations that are dicts or tuples; none named: all",
         strict=False,
     )
+    action_masks: str = key(
+        "auto",
+        'where the env says which actions are legal: `auto` takes `info["action_mask"]`, a part '
+        "`action_mask` of its observations, or its method `action_masks()`, whichever is there "
+        "first; `info` the first of these alone, `off` none; or the name of another part",
+    )
     frame_stack: int = key(
         1,
         "frames of an observation: what the env shows now and in the steps before, with zeros "

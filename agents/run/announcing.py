@@ -9,6 +9,8 @@ from targetnet.agents.run.loop_runner import Repeat
 from targetnet.agents.run.terminal import Display
 from targetnet.agents.saved.directory import RunDir
 from targetnet.envs import Envs
+from targetnet.envs.masks import AUTO, BY_METHOD, PART
+from targetnet.envs.spaces import Spaces
 from targetnet.rl_core.replay import format_bytes
 
 
@@ -37,12 +39,32 @@ def announce(
         display.detail(memory_on_the_way(config, envs))
     if envs.not_repeated:
         display.detail(envs.not_repeated)
+    if line := where_masks_are(config, envs.spaces):
+        display.detail(line)
     if not envs.has_time_limit and not repeat:
         display.detail(
             f"{config.env_id} is registered without a time limit: an episode may last "
             f"for ever; an evaluation cuts it after {config.eval_max_steps:,} env steps "
             "(eval_max_steps); for a limit: --set env_kwargs={max_episode_steps=1000}"
         )
+
+
+def where_masks_are(config: DqnConfig, spaces: Spaces) -> str | None:
+    """Returns a line about masks in another form than Gymnasium's; None without."""
+    found = spaces.masks
+    if found == BY_METHOD:
+        return 'legal actions are those of its method action_masks(); for all: action_masks = "off"'
+    if found is not None and found.path is not None:
+        seen = any(path[: len(found.path)] == found.path for path in spaces.paths)
+        rest = "" if seen else ", which is no input of the network"
+        return f'legal actions are those of {found.name}{rest}; for all: action_masks = "off"'
+    parts = {leaf.path: leaf.space for leaf in spaces.leaves}
+    if found is None and config.action_masks == AUTO and (PART,) in parts:
+        return (
+            f"the part {PART!r} of an observation is an input of the network: it has the shape "
+            f"{parts[PART,].shape}, and a mask of the actions {spaces.actions.outputs:,} numbers"
+        )
+    return None
 
 
 def overwritten(config: DqnConfig, steps: int) -> str | None:

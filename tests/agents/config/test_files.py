@@ -42,7 +42,9 @@ def complaint(*changes, source="cartpole"):
 
 def test_a_file_is_read_over_the_defaults(write):
     config = read_config(write('env_id = "Acrobot-v1"\nsync_period = 7\nhidden = [32, 16]\n'))
-    assert config == DqnConfig(env_id="Acrobot-v1", sync_period=7, hidden=(32, 16))
+    # Which are those of a run that an older version began, as it names none.
+    older = {"byte_scale": "255", "action_masks": "info", "check_env": False}
+    assert config == DqnConfig(env_id="Acrobot-v1", sync_period=7, hidden=(32, 16), **older)
 
 
 def test_an_empty_file_is_all_defaults(write):
@@ -410,4 +412,8 @@ def test_a_run_of_before_0_3_begins_a_game_anew_at_a_lost_life(tmp_path):
         # As `train CONFIG --resume` does it, with the file that the run was begun with.
         mine = tmp_path / "mine.toml"
         mine.write_text(text)
-        assert require_can_go_on(old, load_config(mine)) == old
+        goes_on = require_can_go_on(old, load_config(mine))
+        assert goes_on == old.model_copy(update={"check_env": True})  # which may change
+        with_a_list = load_config(mine, {"env_wrapper": ["atari"], "env_wrapper_kwargs": [{}]})
+        with pytest.raises(ConfigError, match="env_wrapper is 'atari' in this run and cannot"):
+            require_can_go_on(old, with_a_list)
