@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Generator, Iterable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -14,8 +13,7 @@ import numpy as np
 from targetnet.agents.config.envs import envs_beside
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.data.minari_files import DataError
-from targetnet.agents.dqn.exploring import EpsilonGreedy
-from targetnet.agents.loops.evaluation import Greedy, TooLong, Watch, playing
+from targetnet.agents.loops.evaluation import Greedy, TooLong, Watch, exploring, playing
 from targetnet.agents.saved.host import read_host, split_newest
 from targetnet.envs.given import given_back, wanted_space
 from targetnet.envs.recorder import Recorded, Recorder
@@ -79,15 +77,11 @@ def played(
         for recorder in recorders:
             recorder.masks = envs.spaces.masks
         stream = OutsideStream(wanted.seed, "record")
-        choose = EpsilonGreedy(stream, num_envs, envs.num_actions, envs.branches)
-        act = playing(policy.greedy, num_envs)
-        epsilon = float(np.float32(wanted.epsilon))
+        act = exploring(playing(policy.greedy, num_envs), wanted.epsilon, envs, stream)
         step, too_long = envs.reset(), TooLong(envs, config.eval_max_steps)
         time_step = done = 0
         while not all(recorder.is_over for recorder in recorders):
-            # Asked at each time step, because the policy may remember them.
-            best = partial(_given, act(step.observation, step.autoreset, step.legal))
-            step = envs.step(choose(best, step.observation, epsilon, time_step, step.legal))
+            step = envs.step(act(step.observation, step.autoreset, step.legal))
             too_long.cut(step)
             time_step += 1
             for recorder in recorders:
@@ -95,10 +89,6 @@ def played(
                     done += 1
                     yield recorder.ended.pop(0)
             watch(done, time_step * num_envs)
-
-
-def _given(actions: np.ndarray, observation: np.ndarray) -> np.ndarray:
-    return actions
 
 
 def of_replay(

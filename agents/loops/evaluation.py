@@ -95,18 +95,17 @@ def playing(policy: Policy, num_envs: int) -> Playing:
     return lambda observation, autoreset, legal: policy(observation, legal)
 
 
-def _exploring(act: Playing, epsilon: float, envs: Envs, seed: int) -> Playing:
-    """Returns a policy that takes random actions too; it sees every time step all the same."""
-    explore = EpsilonGreedy(
-        OutsideStream(seed, "evaluation"), envs.num_envs, envs.num_actions, envs.branches
-    )
+def exploring(act: Playing, epsilon: float, envs: Envs, stream: OutsideStream) -> Playing:
+    """Returns a policy that takes uniformly random legal actions too, with probability epsilon."""
+    choose = EpsilonGreedy(stream, envs.num_envs, envs.num_actions, envs.branches)
     time_steps, epsilon = itertools.count(), float(np.float32(epsilon))
 
     def play(
         observation: np.ndarray, autoreset: np.ndarray, legal: np.ndarray | None
     ) -> np.ndarray:
+        # Asked at each time step, because the policy may remember them.
         best = np.asarray(act(observation, autoreset, legal))
-        return explore(lambda _: best, observation, epsilon, next(time_steps), legal)
+        return choose(lambda _: best, observation, epsilon, next(time_steps), legal)
 
     return play
 
@@ -203,7 +202,7 @@ def play_episodes(
     quota = [len(range(env, episodes, num_envs)) for env in range(num_envs)]
     act = playing(policy, num_envs)
     if epsilon:
-        act = _exploring(act, epsilon, envs, kept.seed)
+        act = exploring(act, epsilon, envs, OutsideStream(kept.seed, "evaluation"))
     try:
         returns, env_steps = Returns(), 0
         step, too_long = envs.reset(), TooLong(envs, kept.config.eval_max_steps)
