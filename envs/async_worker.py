@@ -23,6 +23,7 @@ from targetnet.envs.registry import make_single
 from targetnet.envs.spaces import Spaces
 from targetnet.envs.stacks import spaces_for
 from targetnet.envs.wrapping import Making
+from targetnet.rl_core.console import output_guarded
 from targetnet.rl_core.errors import (
     EnvContractError,
     EnvError,
@@ -191,7 +192,8 @@ def _errors_as_failures(who: object) -> Iterator[None]:
 def main() -> None:
     """Runs the worker; the command line has the descriptors of its pipe and of the memory."""
     connection = Connection(int(sys.argv[1]))
-    with suppress(EOFError, ConnectionError):  # the parent closed the pipe or has ended
+    # The parent closed the pipe or has ended.
+    with output_guarded(), suppress(EOFError, ConnectionError):
         try:
             _serve(connection, map_memory(int(sys.argv[2])))
         except _Failed as failed:

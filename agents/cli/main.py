@@ -14,7 +14,7 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, make_dataclass
 from functools import reduce
 from importlib import import_module
@@ -27,10 +27,13 @@ from tyro.conf import arg, subcommand
 
 from targetnet.agents.cli import INTERRUPTED
 from targetnet.agents.run.quiet import process_began
+from targetnet.rl_core.console import output_guarded
 from targetnet.rl_core.errors import EnvFailed, RlCoreError, did_you_mean, reason_of, shown
 
 _SHOWN_WITH_IT = ("tensorflow", "gymnasium", "numpy", "tensorboard")
 USER_MISTAKE = RlCoreError.exit_code
+# They go on although their output gets lost.
+_TRAINING = [[name] for name in ("train", "resume", "replay", "results", "compare", "sweep")]
 
 
 class _Command(NamedTuple):
@@ -131,29 +134,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     The code is 2 for a user's mistake, 1 for a run that failed, 130 for Ctrl-C.
     """
+    began = process_began() if arguments is None else time.perf_counter()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    with output_guarded(lasts=[*arguments][:1] in _TRAINING) as streams:
+        try:
+            return _main(arguments, began)
+        finally:
+            for stream in streams:
+                stream.end()
+
+
+def _main(arguments: Sequence[str], began: float) -> int:
     try:
         # A config may name a module in the current directory, which the installed script
         # does not search by default.
         if "" not in sys.path:
             sys.path.append("")
-        began = process_began() if arguments is None else time.perf_counter()
-        arguments = sys.argv[1:] if arguments is None else arguments
-        if [*arguments] == ["--version"]:
-            print(_versions())
-            return 0
-        command = _parse(arguments)
-        left_empty = any(re.fullmatch(r"|--[\w-]+=", word) for word in arguments)
-        for field in fields(command):
-            value = getattr(command, field.name)
-            if left_empty and isinstance(value, Path) and value == Path():
-                raise RlCoreError(f"{field.name} wants a path, got ''")
-            _require_usable(value)
-        from rich.console import Console
-
-        if getattr(command, "says_how_it_started", False):
-            return command(Console(), began)
-        return command(Console())
+        with _all_written():
+            return _run(arguments, began)
     except RlCoreError as error:
+        if isinstance(error.__cause__, BrokenPipeError):  # as `head` ends
+            return error.exit_code
         if os.environ.get("TARGETNET_DEBUG") == "1":
             traceback.print_exc()
         elif isinstance(error, EnvFailed) and error.__cause__:
@@ -163,9 +164,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("targetnet: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output, such as `head`, has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+
+
+@contextlib.contextmanager
+def _all_written() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+
+
+def _run(arguments: Sequence[str], began: float) -> int:
+    if [*arguments] == ["--version"]:
+        print(_versions())
+        return 0
+    command = _parse(arguments)
+    left_empty = any(re.fullmatch(r"|--[\w-]+=", word) for word in arguments)
+    for field in fields(command):
+        value = getattr(command, field.name)
+        if left_empty and isinstance(value, Path) and value == Path():
+            raise RlCoreError(f"{field.name} wants a path, got ''")
+        _require_usable(value)
+    from rich.console import Console
+
+    if getattr(command, "says_how_it_started", False):
+        return command(Console(), began)
+    return command(Console())
 
 
 def _versions() -> str:
