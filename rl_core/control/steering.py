@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from targetnet.rl_core.control.changes import Changes, Steered
 from targetnet.rl_core.control.commands import ACTIONS, set_command
-from targetnet.rl_core.control.files import ControlFiles, RunLock, clear_leftovers, submit
+from targetnet.rl_core.control.files import ControlFiles, RunLock, submit
 from targetnet.rl_core.control.inbox import Inbox, Letter
 from targetnet.rl_core.control.log import ControlLog, Entry
 from targetnet.rl_core.control.recorder import LogWriter
@@ -76,7 +76,6 @@ class Steering:
         self._live, self._files, self._steered = live, files, steered
         files.make()
         self._lock = lock or RunLock(files)
-        clear_leftovers(files)
         self._log = ControlLog(files.log)
         self._inbox = Inbox(
             files,
