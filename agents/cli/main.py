@@ -20,7 +20,7 @@ from functools import reduce
 from importlib import import_module
 from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
 from tyro.conf import arg, subcommand
@@ -30,8 +30,12 @@ from targetnet.agents.run.quiet import process_began
 from targetnet.rl_core.console import output_guarded
 from targetnet.rl_core.errors import EnvFailed, RlCoreError, did_you_mean, reason_of, shown
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _SHOWN_WITH_IT = ("tensorflow", "gymnasium", "numpy", "tensorboard")
 USER_MISTAKE = RlCoreError.exit_code
+_UNCUT = 2_000  # columns
 # They go on although their output gets lost.
 _TRAINING = [[name] for name in ("train", "resume", "replay", "results", "compare", "sweep")]
 
@@ -77,7 +81,7 @@ _COMMANDS = {
         "Record",
         "Write episodes of a run's policy, or its replay memory, as a Minari dataset.",
     ),
-    "configs": _Command(_TRAIN, "Configs", "List the shipped configs."),
+    "configs": _Command(_TRAIN, "Configs", "List the shipped configs, or show one."),
     "results": _Command(
         "targetnet.agents.results.command",
         "Results",
@@ -135,7 +139,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The code is 2 for a user's mistake, 1 for a run that failed, 130 for Ctrl-C.
     """
     began = process_began() if arguments is None else time.perf_counter()
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    for name in ("COLUMNS", "LINES"):  # a shell without a terminal may set them to 0
+        if os.environ.get(name) == "0":
+            del os.environ[name]
     with output_guarded(lasts=[*arguments][:1] in _TRAINING) as streams:
         try:
             return _main(arguments, began)
@@ -186,11 +193,18 @@ def _run(arguments: Sequence[str], began: float) -> int:
         if left_empty and isinstance(value, Path) and value == Path():
             raise RlCoreError(f"{field.name} wants a path, got ''")
         _require_usable(value)
+    console = _console()
+    if getattr(command, "says_how_it_started", False):
+        return command(console, began)
+    return command(console)
+
+
+def _console() -> Console:
+    """Returns a console for standard output; in a pipe or file nothing is cut to its width."""
     from rich.console import Console
 
-    if getattr(command, "says_how_it_started", False):
-        return command(Console(), began)
-    return command(Console())
+    watched = sys.stdout is not None and sys.stdout.isatty()
+    return Console() if watched or "COLUMNS" in os.environ else Console(width=_UNCUT)
 
 
 def _versions() -> str:

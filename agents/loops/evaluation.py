@@ -48,6 +48,12 @@ class Returns(list[float]):
             self.lengths.append(episode.length)
             self.cut += episode.cut
 
+    def counted(self, of: str = "mean") -> str:
+        """Returns what their mean is of: "1 episode", or "mean of 5 episodes, 9.0 to 10.0"."""
+        if len(self) == 1:
+            return "1 episode"
+        return f"{of} of {len(self):,} episodes, {min(self):,.1f} to {max(self):,.1f}"
+
 
 def cut_note(cut: int, config: DqnConfig) -> str:
     """Returns a note for a mean return; "" if no episode was cut off."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from targetnet.agents.cli.main import _COMMANDS, main
+from targetnet.agents.cli.main import _COMMANDS, _NotNamed, _parse, main
 from targetnet.agents.cli.train_commands import _log_to
 from targetnet.agents.config.files import load_config, shipped_configs
 
@@ -294,6 +294,20 @@ def test_eval_is_for_people_without_json_and_repeats_with_a_seed(trained, capsys
     assert "of 3 episodes" in outs[0] and not outs[0].startswith("{")
 
 
+def test_configs_with_a_name_shows_that_config_with_all_its_values(here, capsys):
+    assert main(["configs", "cartpole"]) == 0
+    (here / "copy.toml").write_text(capsys.readouterr().out)
+    assert load_config(here / "copy.toml") == load_config("cartpole")
+    assert "did you mean 'cartpole'" in refused(capsys, here, "configs", "cartpol")
+
+
+@pytest.mark.parametrize("command", ["train", "results", "record", "board"])
+def test_no_help_has_none_for_a_default(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert "None" not in capsys.readouterr().out
+
+
 def test_configs_lists_the_shipped_ones_by_env_in_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["configs"]) == 0
@@ -339,8 +353,9 @@ def test_several_variables_are_renamed_and_several_blocks_loaded(trained, here, 
     assert "no block 'hed'" in err and "did you mean 'head'" in err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["eval", "--help"]])
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["train", "--help"], ["eval", "--help"]])
 def test_help_exits_with_code_0(capsys, arguments):
+    """So does the command alone, which shows it."""
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code in (0, None)
@@ -362,10 +377,15 @@ print("none")
 """
 
 
-@pytest.mark.parametrize("command", _COMMANDS.values(), ids=_COMMANDS)
-def test_the_help_lists_a_command_with_the_docstring_of_its_class(command):
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_the_help_lists_a_command_with_the_docstring_of_its_class(name):
+    """After it comes an example; no option has None for its default."""
+    command = _COMMANDS[name]
     kind = getattr(import_module(command.module), command.name)
-    assert kind.__doc__ == command.summary
+    summary, _, example = kind.__doc__.partition("\n\n")
+    assert summary == command.summary
+    words = example.strip().removeprefix("Example: targetnet ").split()
+    assert words[0] == name and not isinstance(_parse(words), _NotNamed)
 
 
 def test_help_and_refusals_do_not_import_tensorflow():

@@ -313,6 +313,21 @@ def test_ls_shows_all_runs_those_alive_first(capsys, folder):
     assert [run["alive"] for run in as_json] == [True, False]
 
 
+def test_ls_cuts_no_path(folder, tmp_path, monkeypatch):
+    """In a pipe lines are as long as they are, in a terminal a path takes several of them."""
+    deep = tmp_path / ("a-long-name-" * 9) / "runs"
+    deep.parent.mkdir()
+    deep.symlink_to(folder)
+    command = [sys.executable, "-m", "targetnet.agents.cli", "ls", f"{deep}/"]
+    unset = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    for environ in (unset, unset | {"COLUMNS": "0"}):
+        piped = subprocess.run(command, capture_output=True, text=True, env=environ).stdout
+        assert f"{deep}/ended " in piped and "finished" in piped
+    narrow = subprocess.run(command, capture_output=True, text=True, env=unset | {"COLUMNS": "80"})
+    lines = narrow.stdout.splitlines()
+    assert max(map(len, lines)) <= 80 and "…" not in "".join(line.split()[0] for line in lines[1:])
+
+
 def test_ls_of_an_empty_directory_says_how_to_start(capsys, tmp_path):
     assert "targetnet train cartpole" in ran(capsys, "ls", tmp_path)[1]
 
