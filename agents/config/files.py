@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from targetnet.agents.config.live_values import live_names
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.settings import parse
+from targetnet.envs.old_gym import old_atari
 from targetnet.rl_core.arguments import require_a
 from targetnet.rl_core.errors import ArgumentError, ConfigError, did_you_mean, in_one_line, shown
 from targetnet.rl_core.regular_file import read_regular
@@ -320,6 +321,8 @@ def _read(source: str) -> tuple[dict[str, Any], str]:
 
 def _with_env(env_id: str) -> str:
     """Returns the message for an env id in the place of a config: the configs with this env."""
+    if now := old_atari(env_id):
+        return f"{env_id} is an env; {now}; for example: targetnet train atari-dqn"
     env_of = {name: load_config(name).env_id for name in shipped_configs()}
     names = [name for name, env in env_of.items() if env == env_id]
     command = f"targetnet train {names[0] if names else 'CONFIG'}"

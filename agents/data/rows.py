@@ -191,6 +191,8 @@ def _common_spaces(dataset: Dataset, config: DqnConfig, envs: Envs) -> Spaces:
     advice = ""
     if spec is not None and spec.id != config.env_id.rpartition(":")[2]:
         advice = f"; it was recorded from {spec.id}: --set env_id={spec.id}"
+    elif "env_id" not in config.model_fields_set:
+        advice = "; the config names no env: --set env_id=..."
     raise DataError(
         f"the dataset {name} is of another env than {config.env_id}: its observations are "
         f"{in_one_line(form.observations)} and its actions {in_one_line(form.actions)}, and the "

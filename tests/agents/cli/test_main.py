@@ -104,6 +104,10 @@ def refused(capsys, folder, *arguments):
         (["train", "MountainCar-v0"], ["configs of it: mountaincar; for example: targetnet train"]),
         (["train", "CartPole-v0"], ["--set env_id=CartPole-v0; did you mean 'CartPole-v1'?"]),
         (["train", "ALE/Pong-v5"], ["configs of it: atari-dqn, atari-qrdqn, atari-rainbow"]),
+        (
+            ["train", "PongNoFrameskip-v4"],
+            ["is now 'ALE/Pong-v5' with", "targetnet train atari-dqn"],
+        ),
         (["train", "ALE/Tennis-v5"], ["targetnet train CONFIG --set env_id=ALE/Tennis-v5"]),
         (["train", "a" * 300 + "/" + "b" * 300 + "-v1"], ["cannot read config"]),
         (["train", ":".join(c * 100 for c in "abc") + "-v0"], ["c" * 100 + "-v0"]),
