@@ -150,8 +150,9 @@ class Said(gym.Env):
 def said():
     gym.register("test/Said-v0", Said)
 
-    def envs(space, mask, action_space=Discrete(3), **how):
-        kwargs = {"space": space, "mask": mask, "action_space": action_space}
+    def envs(space, mask, action_space=None, **how):
+        actions = action_space or Discrete(3)
+        kwargs = {"space": space, "mask": mask, "action_space": actions}
         return make_envs("test/Said-v0", seed=0, env_kwargs=kwargs, **how)
 
     yield envs
