@@ -8,7 +8,15 @@ import numpy as np
 
 from targetnet.envs.actions import ActionForm, action_form
 from targetnet.envs.arrays import array_space
-from targetnet.envs.masks import AUTO, MaskSource, part_with_masks
+from targetnet.envs.masks import (
+    AUTO,
+    BY_METHOD,
+    METHOD,
+    OFF,
+    PART,
+    MaskSource,
+    part_with_masks,
+)
 from targetnet.envs.nests import Leaf, Path, inner_writer, leaves, nest_of
 from targetnet.envs.observations import Writer
 from targetnet.rl_core.packed import Part
@@ -76,6 +84,28 @@ def read_spaces(
         array.shape, array.dtype, writer, actions, array.given, array.byte_bounds,
         leaves=(leaf,), own=own, masks=source,
     )  # fmt: skip
+
+
+def where_masks_are(spaces: Spaces, wanted: str) -> str | None:
+    """Returns a line about masks in another form than Gymnasium's; None if there is nothing to say.
+
+    Args:
+      spaces: of an env.
+      wanted: value of `action_masks`.
+    """
+    found, parts = spaces.masks, {leaf.path: leaf.space for leaf in spaces.leaves}
+    if found == BY_METHOD:
+        return f'legal actions are those of its method {METHOD}(); for all: action_masks = "{OFF}"'
+    if found is not None and found.path is not None:
+        seen = any(path[: len(found.path)] == found.path for path in parts)
+        rest = "" if seen else ", which is no input of the network"
+        return f'legal actions are those of {found.name}{rest}; for all: action_masks = "{OFF}"'
+    if found is None and wanted == AUTO and (PART,) in parts:
+        return (
+            f"the part {PART!r} of an observation is an input of the network: it has the shape "
+            f"{parts[PART,].shape}, and a mask of the actions {spaces.actions.outputs:,} numbers"
+        )
+    return None
 
 
 class _QuickDiscrete(gym.spaces.Discrete):

@@ -21,7 +21,7 @@ from targetnet.agents.run.curves import Reporter
 from targetnet.agents.run.evaluating import Evaluations, next_due
 from targetnet.agents.run.exchanging import Exchanges
 from targetnet.agents.run.saving import RunSaver
-from targetnet.agents.run.terminal import Display
+from targetnet.agents.run.terminal import Display, Look
 from targetnet.agents.run.trace import Tracer, Untraced
 from targetnet.agents.saved.directory import RunDir
 from targetnet.envs import Envs
@@ -76,6 +76,7 @@ class LoopRunner:
     """Runs the loop until the run ends, is stopped, or fails.
 
     Attributes:
+      look: asked for a line about ticks, see `Display.watched`.
       on_tick: called after every tick of the loop; False stops the run there.
       repeat: a recorded run that is run again, without checkpoints and evaluations.
       all others: the parts of the run.
@@ -91,6 +92,7 @@ class LoopRunner:
     saver: RunSaver
     reporter: Reporter
     display: Display
+    look: Look
     tracer: Tracer | Untraced
     on_tick: OnTick | None
     repeat: Repeat | None
@@ -122,7 +124,8 @@ class LoopRunner:
         agent, state, on_tick = self.agent, self.state, self.on_tick
         news, control, interrupt = self._news, self.control, self.control.interrupt
         now, give_turn = time.monotonic, self.turns.give
-        for tick in self.display.watched(loop_of(agent.config)(agent, self.envs, state)):
+        ticks = loop_of(agent.config)(agent, self.envs, state)
+        for tick in self.display.watched(ticks, self.look):
             # Asking every part at each time step, even by one call, costs some percent. Therefore
             # they say beforehand when they have something to do, and finished episodes wait until
             # then too: each point by itself would find nothing in the caches.

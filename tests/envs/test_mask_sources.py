@@ -9,8 +9,6 @@ from targetnet.envs import make_envs
 from targetnet.rl_core.errors import EnvError, EnvFailed
 from tests.envs.masked import ID, NUM_ACTIONS
 
-THREE = Discrete(3)
-
 
 def made(num_envs=1, seed=1, how="sync", **given):
     keys = {name: given.pop(name) for name in ("action_masks", "observation_keys") if name in given}
@@ -152,8 +150,9 @@ class Said(gym.Env):
 def said():
     gym.register("test/Said-v0", Said)
 
-    def envs(space, mask, action_space=THREE, **how):
-        kwargs = {"space": space, "mask": mask, "action_space": action_space}
+    def envs(space, mask, action_space=None, **how):
+        actions = action_space or Discrete(3)
+        kwargs = {"space": space, "mask": mask, "action_space": actions}
         return make_envs("test/Said-v0", seed=0, env_kwargs=kwargs, **how)
 
     yield envs

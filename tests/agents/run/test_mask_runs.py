@@ -18,11 +18,11 @@ from targetnet.agents.data.record import record
 from targetnet.agents.loops.evaluation import evaluate
 from targetnet.agents.policy.export import export
 from targetnet.agents.policy.load import load_policy
-from targetnet.agents.run.announcing import where_masks_are
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir
 from targetnet.envs.recorder import Recorder
+from targetnet.envs.spaces import where_masks_are
 from targetnet.rl_core.checkpoint.store import CheckpointStore
 from targetnet.rl_core.errors import BoundsError, FeedError, RlCoreError
 from targetnet.rl_core.seal import sealed_text
@@ -176,7 +176,7 @@ def test_a_dataset_of_another_library_has_its_masks_in_the_observations(tmp_path
 def said(**settings):
     of = DqnConfig(env_id=ID, **settings)
     with contextlib.closing(training_envs(of)) as envs:
-        return where_masks_are(of, envs.spaces)
+        return where_masks_are(envs.spaces, of.action_masks)
 
 
 def test_one_line_says_where_the_masks_are():
