@@ -132,10 +132,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The code is 2 for a user's mistake, 1 for a run that failed, 130 for Ctrl-C.
     """
     try:
-        # A config may name a module in the current directory, which the installed script
-        # does not search by default.
-        if "" not in sys.path:
-            sys.path.append("")
         began = process_began() if arguments is None else time.perf_counter()
         arguments = sys.argv[1:] if arguments is None else arguments
         if [*arguments] == ["--version"]:
@@ -150,9 +146,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _require_usable(value)
         from rich.console import Console
 
-        if getattr(command, "says_how_it_started", False):
-            return command(Console(), began)
-        return command(Console())
+        from targetnet.rl_core.own_function import CODE_DIRECTORY, in_command
+
+        more = (began,) if getattr(command, "says_how_it_started", False) else ()
+        with in_command(os.environ.get(CODE_DIRECTORY, ""), _say_beside):
+            code: int = command(Console(), *more)
+            return code
     except RlCoreError as error:
         if os.environ.get("TARGETNET_DEBUG") == "1":
             traceback.print_exc()
@@ -166,6 +165,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def _say_beside(line: str) -> None:
+    """Shows a line apart from the command's output."""
+    with contextlib.suppress(OSError):
+        print(f"targetnet: {line}", file=sys.stderr)
 
 
 def _versions() -> str:
