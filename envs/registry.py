@@ -18,6 +18,7 @@ from targetnet.envs.seeding import give_own_spaces
 from targetnet.envs.spaces import make_contains_quick
 from targetnet.envs.wrapping import Making, wrapped
 from targetnet.rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
+from targetnet.rl_core.own_function import named_module
 
 EntryPoint = EnvCreator | VectorEnvCreator | str | None
 
@@ -65,7 +66,10 @@ def find_spec(env_id: str) -> EnvSpec:
 
 def _import_registering_module(module: str, env_id: str) -> None:
     try:
-        importlib.import_module(module)
+        if env_id.startswith("ALE/"):
+            importlib.import_module(module)
+        else:
+            named_module("env", env_id, module)
     except (Exception, SystemExit) as error:  # a script may end itself where it is imported
         kind = type(error).__name__
         reason = in_one_line(error) if isinstance(error, ImportError | SystemExit) else ""

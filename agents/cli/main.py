@@ -153,10 +153,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str], began: float) -> int:
     try:
-        # A config may name a module in the current directory, which the installed script
-        # does not search by default.
-        if "" not in sys.path:
-            sys.path.append("")
         with _all_written():
             return _run(arguments, began)
     except RlCoreError as error:
@@ -193,10 +189,12 @@ def _run(arguments: Sequence[str], began: float) -> int:
         if left_empty and isinstance(value, Path) and value == Path():
             raise RlCoreError(f"{field.name} wants a path, got ''")
         _require_usable(value)
-    console = _console()
-    if getattr(command, "says_how_it_started", False):
-        return command(console, began)
-    return command(console)
+    from targetnet.rl_core.own_function import CODE_DIRECTORY, in_command
+
+    more = (began,) if getattr(command, "says_how_it_started", False) else ()
+    with in_command(os.environ.get(CODE_DIRECTORY, ""), _say_beside):
+        code: int = command(_console(), *more)
+        return code
 
 
 def _console() -> Console:
@@ -205,6 +203,12 @@ def _console() -> Console:
 
     watched = sys.stdout is not None and sys.stdout.isatty()
     return Console() if watched or "COLUMNS" in os.environ else Console(width=_UNCUT)
+
+
+def _say_beside(line: str) -> None:
+    """Shows a line apart from the command's output."""
+    with contextlib.suppress(OSError):
+        print(f"targetnet: {line}", file=sys.stderr)
 
 
 def _versions() -> str:
