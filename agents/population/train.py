@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from targetnet.agents.config.early_ends import actions_at_the_end, early_ends
+from targetnet.agents.config.early_ends import actions_at_the_end, early_ends, no_learning
 from targetnet.agents.config.members import Members, as_members, require_one_form
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.controllers.choice import controller_of
@@ -91,6 +91,9 @@ def train_population(
             on_start(directory)
         for told in (early_ends, actions_at_the_end):
             warn(screen.console, told(next(iter(chosen.configs.values()))))
+        for line in dict.fromkeys(map(no_learning, chosen.configs.values())):
+            members = [name for name, of in chosen.configs.items() if no_learning(of) == line]
+            warn(screen.console, line and f"{', '.join(members)}: {line}")
         going = Going(directory, screen, population, agents, envs, on_tick, startup)
         exchanging = None
         if chosen.pbt is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from targetnet.agents.config.early_ends import actions_at_the_end, early_ends
+from targetnet.agents.config.early_ends import actions_at_the_end, early_ends, no_learning
 from targetnet.agents.config.files import as_config, config_name
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.controllers.choice import controller_of
@@ -102,8 +102,8 @@ def train(
         if on_start:
             on_start(directory)
         if not repeat:
-            warn(screen.console, early_ends(config))
-            warn(screen.console, actions_at_the_end(config))
+            for told in (no_learning, early_ends, actions_at_the_end):
+                warn(screen.console, told(config))
         with stop_on_interrupt() as stop:
             stop_with(envs, stop.__bool__)
             return Run(

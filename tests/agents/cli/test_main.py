@@ -261,6 +261,19 @@ def test_seed_on_the_command_line_is_the_runs(here, capsys):
     assert "seed = 9\n" in (here / "mine" / "config.toml").read_text()
 
 
+def test_a_run_that_cannot_learn_says_so_at_its_start(here, capsys):
+    more = ["--set", "learn_start=1000", "env_steps=20"]
+    assert main(["train", "short.toml", "--run", "mine", *more]) == 0
+    line = (
+        "this run makes no update: its first one would come at env step 1,000 at the earliest "
+        "(learn_start = 1,000, learn_period = 10), and the run ends at 20; lower learn_start or "
+        "learn_period, or raise env_steps"
+    )
+    assert capsys.readouterr().out.splitlines()[0] == line
+    assert main(["train", "short.toml", "--run", "both", "--seeds", "2", *more]) == 0
+    assert f"m00, m01: {line}" in capsys.readouterr().out.splitlines()
+
+
 def test_eval_json_is_one_object_with_the_returns_summed_up(trained, capsys):
     before = listing(trained)
     assert main(["eval", str(trained), "--episodes", "4", "--json"]) == 0
