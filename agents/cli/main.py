@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _SHOWN_WITH_IT = ("tensorflow", "gymnasium", "numpy", "tensorboard")
 USER_MISTAKE = RlCoreError.exit_code
 _UNCUT = 2_000  # columns
+_FAILED = 1
 # They go on although their output gets lost.
 _TRAINING = [[name] for name in ("train", "resume", "replay", "results", "compare", "sweep")]
 
@@ -167,6 +168,12 @@ def _main(arguments: Sequence[str], began: float) -> int:
     except KeyboardInterrupt:
         print("targetnet: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except (MemoryError, RuntimeError) as error:  # under `ulimit -v` or `ulimit -u`
+        if isinstance(error, RuntimeError) and "start new thread" not in str(error):
+            raise
+        reason = reason_of(error) or "no memory"
+        print(f"targetnet: {reason}: see the limits that `ulimit -a` shows", file=sys.stderr)
+        return _FAILED
 
 
 @contextlib.contextmanager

@@ -326,7 +326,7 @@ def watched(monkeypatch, ticks, *, terminal=False, learn_start=2, loop="plain"):
     clock = Clock()
     monkeypatch.setattr(targetnet.agents.run.terminal, "time", clock)
     with Display(agent, Screen(console)) as display:
-        for tick in display.watched(ticks(agent, clock, console)):
+        for tick in display.watched(ticks(agent, clock, console), lambda tick: None):
             display.tick(tick, lambda env_step: 0.0)
             clock.now += 100  # an evaluation, or a pause: not of the loop
     return console.file.getvalue()
