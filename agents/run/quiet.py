@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from targetnet.rl_core.lazy import ONEDNN_VARIABLE, without_log_lines
-from targetnet.rl_core.memory import check_address_space
 
 # TensorFlow imports Keras last, and with it pandas and matplotlib if they are installed; without
 # Keras it works as well. Nothing here uses Keras, and leaving it out saves 1.7 s.
@@ -50,6 +49,8 @@ def quiet_import(*, onednn: bool = False) -> Iterator[float]:
       MemoryLimitError: the limit of `ulimit -v` is too low for it.
     """
     if "tensorflow" not in sys.modules:
+        from targetnet.rl_core.memory import check_address_space  # not for `--help`
+
         check_address_space()
         os.environ[ONEDNN_VARIABLE] = str(int(onednn))
     with without_log_lines():
