@@ -47,7 +47,7 @@ def announce(
     if config.loop == "remote":
         display.detail(memory_on_the_way(config, envs))
     for line in (
-        envs.not_repeated,
+        "" if repeat else envs.not_repeated,
         where_masks_are(envs.spaces, config.action_masks),
         *flattened_pictures(config, envs),
     ):
