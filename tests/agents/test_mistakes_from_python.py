@@ -128,7 +128,7 @@ OTHERS = {
     "vectorization": (lambda: envs(vectorization=3), EnvError, "must be one of 'sync', 'async'"),
     "env_kwargs": (lambda: envs(env_kwargs=[3]), ArgumentError, "env_kwargs must be names with"),
     "a wrapper": (
-        lambda: envs(wrapper=5), ArgumentError, "wrapper must be 'atari', 'elements', 'seed_globals'"
+        lambda: envs(wrapper=5), ArgumentError, "wrapper must be 'atari', 'elements', 'seed_glo"
     ),
     "its arguments": (
         lambda: envs(wrapper="atari", wrapper_kwargs=3), ArgumentError, "wrapper_kwargs must be",
