@@ -142,9 +142,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = process_began() if arguments is None else time.perf_counter()
     arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     for name in ("COLUMNS", "LINES"):  # a shell without a terminal may set them to 0
-        if os.environ.get(name) == "0":
-            del os.environ[name]
-    with output_guarded(lasts=[*arguments][:1] in _TRAINING) as streams:
+        if not os.environ.get(name, "").strip("0").isdecimal():
+            os.environ.pop(name, None)
+    trains = [*arguments][:1] in _TRAINING and not {"-h", "--help"} & {*arguments}
+    with output_guarded(lasts=trains) as streams:
         try:
             return _main(arguments, began)
         finally:

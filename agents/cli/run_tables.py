@@ -146,8 +146,9 @@ def status_table(run: Path, state: RunState, alive: bool) -> Group:
         [f"last heartbeat {ago(state.time)}"],
     ]
     table = Table(
-        "live value", "value", "unit", "bounds", "source", box=box.SIMPLE, header_style="bold"
-    )
+        Column("live value", no_wrap=True), "value", "unit", "bounds", "source",
+        box=box.SIMPLE, header_style="bold",
+    )  # fmt: skip
     for live in state.values:
         texts = (live.name, as_text(live.value), live.unit, live.bounds, live.source)
         table.add_row(*(Text(in_one_line(text)) for text in texts))

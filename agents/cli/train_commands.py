@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 
 from tyro.conf import Positional, UseAppendAction, arg
@@ -369,6 +370,10 @@ def _show_members(console: Console, outcome: PopulationOutcome) -> None:
     from targetnet.agents.cli.members_table import members_table
 
     console.print(members_table(outcome))
+    evaluated = [member for member in outcome.members.values() if member.returns]
+    if evaluated:
+        best = max(evaluated, key=lambda member: fmean(member.returns))
+        _say_next(console, best.run, outcome.population)
     outcome.require_all()
 
 
@@ -406,10 +411,22 @@ def _with_board(
 
 
 def _show_next(console: Console, outcome: RunOutcome) -> None:
-    """Tells which commands use a run that has finished."""
     if outcome.returns:
-        run = shlex.quote(str(outcome.run))
-        say(console, f"next: targetnet eval {run}, targetnet play {run} or targetnet board {run}")
+        _say_next(console, outcome.run, outcome.run)
+
+
+def _say_next(console: Console, run: Path, shown: Path) -> None:
+    """Shows which commands use what was trained.
+
+    Args:
+      run: a finished run; of a population, the member with the best return.
+      shown: the run, or its population.
+    """
+    one, all_of_them = shlex.quote(str(run)), shlex.quote(str(shown))
+    say(
+        console,
+        f"next: targetnet eval {one}, targetnet play {one} or targetnet board {all_of_them}",
+    )
 
 
 def _start_board(logdir: Path, beside: contextlib.ExitStack, console: Console) -> None:

@@ -18,7 +18,7 @@ from targetnet.agents.run.exchanging import Exchanged, Exchanges
 from targetnet.agents.run.initial_weights import load_initial
 from targetnet.agents.run.making import give_weights
 from targetnet.agents.run.repeat import NothingRecorded, Recording, Verdict
-from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for
+from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for, shows_progress
 from targetnet.agents.run.signals import StopRequest
 from targetnet.agents.saved.copies import require_copies
 from targetnet.agents.saved.directory import RunDir
@@ -30,6 +30,7 @@ from targetnet.rl_core.control.steering import Due
 from targetnet.rl_core.errors import RunDirError
 
 
+@shows_progress
 def repeat_population(
     run: Path | str, to: Path | str | None = None, *, console: ConsoleChoice = "auto"
 ) -> dict[str, Verdict]:

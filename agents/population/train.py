@@ -20,7 +20,7 @@ from targetnet.agents.run.going_on import Finished, GoingOn
 from targetnet.agents.run.loop_runner import OnTick
 from targetnet.agents.run.making import Initial, give_weights, initial_weights
 from targetnet.agents.run.quiet import Startup
-from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for
+from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for, shows_progress
 from targetnet.agents.run.sink_choice import require_sinks
 from targetnet.agents.run.train import require_functions, run_name, warn
 from targetnet.rl_core.arguments import path_of, require_function
@@ -31,6 +31,7 @@ from targetnet.rl_core.errors import RunDirError
 OnPopulation = Callable[[PopulationDir], None]
 
 
+@shows_progress
 def train_population(
     config: Members | DqnConfig | Path | str,
     run: Path | str | None = None,
@@ -102,6 +103,7 @@ def train_population(
         return going.all({member: {} for member in agents}, exchanging)
 
 
+@shows_progress
 def resume_population(
     run: Path | str,
     config: Members | None = None,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from targetnet.rl_core.console import say
-from targetnet.rl_core.control.files import FileLock
+from targetnet.rl_core.control.files import FileLock, clear_unfinished
 from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.regular_file import writing
 
@@ -45,6 +45,8 @@ def say_interrupted(console: Console) -> None:
 def held(directory: Path, lock: str) -> Iterator[None]:
     """Holds a directory that one process writes at a time; makes it if there is none.
 
+    What a killed one left unfinished in it is removed.
+
     Args:
       lock: name of the lock's file in it.
 
@@ -55,6 +57,7 @@ def held(directory: Path, lock: str) -> Iterator[None]:
         directory.mkdir(parents=True, exist_ok=True)
     taken = FileLock(directory / lock, f"another process is at work on {directory}")
     try:
+        clear_unfinished(directory)
         yield
     finally:
         taken.release()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
@@ -22,6 +23,7 @@ _STATUS_SECONDS, _LINE_SECONDS = 0.5, 60.0  # between two reports on a long eval
 
 # The console of a function that was given none: "auto" shows progress where a person looks on.
 ConsoleChoice = Console | Literal["auto"] | None
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def console_for(choice: ConsoleChoice) -> Console:
@@ -44,6 +46,18 @@ def console_for(choice: ConsoleChoice) -> Console:
     # `is_terminal` alone is also true in a pipe if the user wants colors there (FORCE_COLOR).
     watched = console.is_jupyter or (console.is_terminal and console.file.isatty())
     return console if watched else Console(quiet=True)
+
+
+def shows_progress(function: F) -> F:
+    """Decorates a function that takes a `console`: one that cannot be written does not end it."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, console: ConsoleChoice = "auto", **named: Any) -> Any:
+        chosen = console_for(console)
+        with console_guarded(chosen):
+            return function(*arguments, console=chosen, **named)
+
+    return cast("F", call)
 
 
 class Shown(Protocol):
@@ -83,7 +97,6 @@ class Screen:
         self.console = console
         self._runs: list[Shown] = []
         self._users, self._lines = 0, 0
-        self._guard = contextlib.ExitStack()
         self._progress = Progress(
             TextColumn("{task.completed:,.0f} / {task.total:,.0f} env steps"),
             BarColumn(bar_width=None),
@@ -102,8 +115,6 @@ class Screen:
         return max(1, run.env_steps // (_REFRESHES if self.console.is_terminal else _LINES))
 
     def __enter__(self) -> Screen:
-        if not self._users:
-            self._guard.enter_context(console_guarded(self.console))
         self._users += 1
         self._progress.start()
         return self
@@ -111,8 +122,7 @@ class Screen:
     def __exit__(self, *_: object) -> None:
         self._users -= 1
         if not self._users:
-            with self._guard:
-                self._progress.stop()
+            self._progress.stop()
 
     def report(self, run: Shown) -> None:
         """Shows how far the runs are, because `run` is further now."""

@@ -29,7 +29,8 @@ class StopRequest:
 def stop_on_interrupt() -> Iterator[StopRequest]:
     """Makes the first Ctrl-C, SIGTERM or SIGHUP within set the request; the second one raises.
 
-    A SIGHUP that is ignored, as under nohup, still is.
+    A SIGHUP counts as no second one, nor does what follows it. One that is ignored, as under nohup,
+    still is.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -37,10 +38,11 @@ def stop_on_interrupt() -> Iterator[StopRequest]:
         return
 
     def handle(signum: int, frame: FrameType | None) -> None:
-        if not request:
-            request.set(signum)
-        elif signum != signal.SIGHUP:  # the shell and the system send one each
+        # Shell and system send a SIGHUP each when a terminal closes, and a logout a SIGTERM too.
+        if request and signal.SIGHUP not in (request.signal, signum):
             raise KeyboardInterrupt
+        if not request or signum != signal.SIGHUP:
+            request.set(signum)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:

@@ -25,7 +25,7 @@ from targetnet.agents.run.making import Initial, agent_for, give_weights, initia
 from targetnet.agents.run.outcome import RunOutcome
 from targetnet.agents.run.quiet import Startup
 from targetnet.agents.run.run import Run
-from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for
+from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for, shows_progress
 from targetnet.agents.run.signals import stop_on_interrupt
 from targetnet.agents.run.sink_choice import require_sinks
 from targetnet.agents.run.sinks import OwnSink
@@ -38,6 +38,7 @@ from targetnet.rl_core.control.files import RunLock
 from targetnet.rl_core.errors import ArgumentError, shown
 
 
+@shows_progress
 def train(
     config: DqnConfig | Path | str,
     run: Path | str | None = None,
@@ -112,6 +113,7 @@ def train(
             ).go()  # fmt: skip
 
 
+@shows_progress
 def resume(
     run: Path | str,
     config: DqnConfig | Path | str | None = None,

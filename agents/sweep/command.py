@@ -20,6 +20,7 @@ from targetnet.agents.results.jobs import Ended, run_jobs
 from targetnet.agents.results.places import Place
 from targetnet.agents.results.seeds import FIRST_FRESH_SEED
 from targetnet.rl_core.console import say
+from targetnet.rl_core.control.files import is_unfinished
 from targetnet.rl_core.errors import RlCoreError, RunDirError
 from targetnet.rl_core.hyperparameters import as_text
 from targetnet.rl_core.regular_file import writing
@@ -248,7 +249,7 @@ class _Work(NamedTuple):
 
 
 def _has_other_files(directory: Path) -> bool:
-    return any(path.name != _LOCK for path in directory.iterdir())
+    return not all(path.name == _LOCK or is_unfinished(path.name) for path in directory.iterdir())
 
 
 @contextlib.contextmanager

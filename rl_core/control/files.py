@@ -52,7 +52,7 @@ class ControlFiles:
             self.inbox.chmod(0o700)
             if not self.token.exists() or not self.token.stat().st_size:
                 # In one piece: an empty one would refuse everybody for ever.
-                new = self.token.with_name(f".token-{os.getpid()}")
+                new = _unfinished(self.token)
                 new.unlink(missing_ok=True)
                 file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 with os.fdopen(file, "w") as token:
@@ -133,6 +133,11 @@ def _is_given_up(path: Path) -> bool:
     return False
 
 
+def _unfinished(path: Path) -> Path:
+    # The leading dot keeps the unfinished file out of listings of *.json.
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
 def is_unfinished(name: str) -> bool:
     """Says whether a file of this name is one that `write_whole` has not finished."""
     return bool(_UNFINISHED.fullmatch(name))
@@ -189,8 +194,7 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
       data: the new content.
       durable: True also protects against a power cut, at the price of an fsync.
     """
-    # The leading dot keeps the unfinished file out of listings of *.json.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _unfinished(path)
     try:
         with temporary.open("wb") as file:
             file.write(data)

@@ -17,8 +17,9 @@ from rich.console import Console
 from targetnet.agents.cli import main as command
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.results.jobs import Job, run_jobs
+from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.signals import stop_on_interrupt
-from targetnet.agents.run.train import train
+from targetnet.agents.run.train import resume, train
 from targetnet.rl_core.console import Output, OutputFailed, output_guarded
 from targetnet.rl_core.memory import memory_limit
 
@@ -28,6 +29,10 @@ CONFIG = (
     'env_id = "CartPole-v1"\nenv_steps = {}\nhidden = [8]\nlearn_start = 50\nxla = false\n'
     "final_eval_episodes = 1\n"
 )
+CARTPOLE = DqnConfig(
+    env_id="CartPole-v1", env_steps=100, hidden=(8,), learn_start=90, batch_size=8,
+    final_eval_episodes=1, xla=False,
+)  # fmt: skip
 LOST = f"targetnet: output is lost from here on: {FULL}\n"
 
 
@@ -115,13 +120,23 @@ def test_from_python_too_a_console_that_cannot_be_written_ends_no_run(tmp_path):
         disk.is_full = tick.env_step < 50
 
     disk.is_full = False  # before training begins
-    config = DqnConfig(
-        env_id="CartPole-v1", env_steps=100, hidden=(8,), learn_start=90, batch_size=8,
-        final_eval_episodes=1, xla=False,
-    )  # fmt: skip
-    assert train(config, tmp_path / "run", console=console, on_tick=on_tick).env_steps == 100
+    assert train(CARTPOLE, tmp_path / "run", console=console, on_tick=on_tick).env_steps == 100
     assert f"(output is missing here: {FULL})\nenv step 60:" in disk.getvalue()
     assert console.file is disk
+
+
+@pytest.mark.parametrize("force_terminal", [False, True])
+def test_from_python_too_a_console_may_be_lost_from_the_first_line_to_the_last(
+    tmp_path, force_terminal
+):
+    console = Console(file=Disk(), force_terminal=force_terminal)
+    outcome = train(CARTPOLE, tmp_path / "run", console=console)
+    assert (outcome.env_steps, len(outcome.returns)) == (100, 1)
+    longer = resume(tmp_path / "run", changes={"env_steps": 120}, console=console)
+    assert (longer.env_steps, len(longer.returns)) == (120, 1)
+    assert repeat(tmp_path / "run", console=console).identical
+    with pytest.raises(OSError, match=FULL):
+        console.print("a program's own lines still fail")
 
 
 # Commands, as processes.
@@ -156,7 +171,15 @@ def test_a_population_whose_reader_has_ended_trains_to_its_end(config, run):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["configs"], ["ls", "."], ["ls", ".", "--json"]]
+    "arguments",
+    [
+        ["--help"],
+        ["train", "--help"],
+        ["--version"],
+        ["configs"],
+        ["ls", "."],
+        ["ls", ".", "--json"],
+    ],
 )
 def test_any_other_command_says_so_in_a_line(arguments, tmp_path):
     (tmp_path / "r/control").mkdir(parents=True)
@@ -192,11 +215,11 @@ def test_a_reader_that_has_ended_ends_another_command_silently():
 # Signals.
 
 
-def test_the_second_sighup_of_a_closed_terminal_ends_nothing_at_once():
+def test_closing_a_terminal_and_a_logout_after_it_end_nothing_at_once():
     with stop_on_interrupt() as stop:
-        os.kill(os.getpid(), signal.SIGHUP)
-        os.kill(os.getpid(), signal.SIGHUP)
-        assert stop.signal == signal.SIGHUP
+        for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP):
+            os.kill(os.getpid(), number)
+        assert stop.signal == signal.SIGTERM
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL

@@ -231,6 +231,13 @@ def test_status_shows_step_speed_live_values_and_their_source(capsys, long):
     assert "epsilon = auto: linear from 1 to 0.05 over env steps 0 to 100,000,000" in out
 
 
+def test_status_cuts_no_name_of_a_live_value(capsys, ended, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    out = ran(capsys, "status", ended)[1]
+    assert "updates_per_learn " in out and "learning_rate " in out
+    assert max(map(len, out.splitlines())) <= 60
+
+
 def test_status_as_json_is_the_state(capsys, long):
     code, out, _ = ran(capsys, "status", long, "--json")
     state = json.loads(out)
@@ -320,7 +327,7 @@ def test_ls_cuts_no_path(folder, tmp_path, monkeypatch):
     deep.symlink_to(folder)
     command = [sys.executable, "-m", "targetnet.agents.cli", "ls", f"{deep}/"]
     unset = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    for environ in (unset, unset | {"COLUMNS": "0"}):
+    for environ in (unset, *(unset | {"COLUMNS": columns} for columns in ("0", "00", "", "²"))):
         piped = subprocess.run(command, capture_output=True, text=True, env=environ).stdout
         assert f"{deep}/ended " in piped and "finished" in piped
     narrow = subprocess.run(command, capture_output=True, text=True, env=unset | {"COLUMNS": "80"})

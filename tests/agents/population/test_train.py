@@ -1,5 +1,6 @@
 """A population: each member is a run, with the bits that it has alone."""
 
+import json
 import os
 import shutil
 import signal
@@ -456,6 +457,10 @@ def test_the_command_trains_resumes_and_says_what_came_of_it(tmp_path, capsys):
     assert main(command) == 0
     said = capsys.readouterr().out
     assert "2 members, CartPole-v1" in said and "m01" in said and "greedy return" in said
+    results = {member: Path(run, member, "result.json") for member in ("m00", "m01")}
+    means = {member: json.loads(path.read_text())["mean"] for member, path in results.items()}
+    best = Path(run, max(means, key=means.get))
+    assert f"next: targetnet eval {best}, targetnet play {best} or targetnet board {run}\n" in said
     assert main(["resume", run]) == 2
     assert "are finished" in capsys.readouterr().err
     assert main([*command[:-2], "--members"]) == 2

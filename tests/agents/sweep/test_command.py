@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import tyro
@@ -14,7 +15,7 @@ from rich.console import Console
 
 from targetnet.agents.results import again, seeds
 from targetnet.agents.sweep import groups
-from targetnet.agents.sweep.command import Sweep
+from targetnet.agents.sweep.command import Sweep, _held
 from targetnet.agents.sweep.plan import read_plan
 from targetnet.rl_core.control.files import FileLock
 from targetnet.rl_core.errors import RlCoreError
@@ -27,6 +28,7 @@ ROOT = Path(__file__).parents[3]
 TRAINER = """
 import os, signal, sys, time
 from pathlib import Path
+from unittest.mock import Mock
 
 sys.path.insert(0, {root!r})
 from targetnet.agents.config.files import load_config
@@ -235,6 +237,13 @@ def test_a_directory_of_something_else_is_left_alone(trainer):
     with pytest.raises(RlCoreError, match=r"mine holds something else: it has no sweep\.toml"):
         sweep(*OVER, *SHORT, *FEW, "--dir", "mine")
     assert [path.name for path in Path("mine").iterdir()] == ["thesis.md"]
+
+
+def test_a_sweep_that_was_killed_at_its_first_file_begins_again_and_leaves_nothing_of_it(tmp_path):
+    for left in ("lock", ".sweep.toml.12.tmp"):
+        (tmp_path / left).touch()
+    with _held(tmp_path, Mock(text=lambda: "plan")):
+        assert {path.name for path in tmp_path.iterdir()} == {"lock", "sweep.toml"}
 
 
 @pytest.mark.thorough

@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 import threading
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from targetnet.rl_core.control import files as files_module
 from targetnet.rl_core.control import state as state_module
 from targetnet.rl_core.control.files import (
     ControlFiles,
@@ -208,6 +210,19 @@ def test_only_what_a_kill_left_unfinished_is_removed_and_through_no_link(tmp_pat
     (files.run / "exchanges").symlink_to(elsewhere)
     clear_unfinished(files.run / "exchanges")
     assert sorted(tmp_path.rglob("*.tmp")) == sorted(kept)
+
+
+def test_a_token_that_a_killed_run_left_unfinished_is_removed(tmp_path, monkeypatch):
+    files = ControlFiles(tmp_path)
+    with monkeypatch.context() as killed:
+        killed.setattr(files_module.os, "getpid", lambda: 12)
+        killed.setattr(files_module.Path, "replace", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            files.make()
+    assert len([*files.directory.iterdir()]) == 2  # the inbox, and half a token
+    files.make()
+    RunLock(files).release()
+    assert {path.name for path in files.directory.iterdir()} == {"inbox", "token", "lock"}
 
 
 def test_a_command_that_its_killed_sender_left_unfinished_is_removed(tmp_path):
