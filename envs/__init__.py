@@ -11,6 +11,8 @@ stacks.py      observations of several frames
 wrapping.py    how a single env is made, and what is put around it
 atari.py       ALE's games as agents are trained on them
 elements.py    observations of which only some elements are shown
+seed_globals.py    global random numbers, seeded with each episode
+repeats.py     comparison of an env's steps with their repetition
 outcomes.py    checks of what reset and step give, but the observation
 masks.py       masks of legal actions, for envs that give them
 lanes.py       one single env among several, and the rows it writes

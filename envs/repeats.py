@@ -1,6 +1,6 @@
-"""Whether the episodes of an env come back from their seeds, as resume and replay need it.
+"""Comparison of an env's steps with their repetition: do its episodes come back from their seeds?
 
-Some steps are compared with their repetition. Nothing is changed by that but the env itself.
+Resume and replay need that. The env is somewhere else afterwards.
 """
 
 import time

@@ -103,13 +103,13 @@ def _recordings(original: PopulationDir, members: Members) -> dict[str, Recordin
 
 
 def _as_they_are(original: PopulationDir, members: Members) -> Members:
-    """Returns the members with their own configs; not reported, and checked if they differ."""
-    update = {"log_to": (), "check_env": False}
+    """Returns the members with the configs of their own directories, and reported nowhere."""
+    nowhere = {"log_to": ()}
     configs = {
-        name: RunDir.open(original.path / name).config().model_copy(update=update)
+        name: RunDir.open(original.path / name).config().model_copy(update=nowhere)
         for name in members.configs
     }
-    return members._replace(base=members.base.model_copy(update=update), configs=configs)
+    return members._replace(base=members.base.model_copy(update=nowhere), configs=configs)
 
 
 class _Met(NamedTuple):

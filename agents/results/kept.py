@@ -19,7 +19,7 @@ from targetnet.rl_core.errors import RunDirError, shown
 
 # Settings that change no score.
 _OF_THE_MACHINE = (
-    "seed", "checkpoint_seconds", "checkpoint_steps", "checkpoint_keep", "log_to",
+    "seed", "check_env", "checkpoint_seconds", "checkpoint_steps", "checkpoint_keep", "log_to",
 )  # fmt: skip
 
 

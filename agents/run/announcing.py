@@ -35,7 +35,7 @@ def announce(
             display.detail(line)
     if config.loop == "remote":
         display.detail(memory_on_the_way(config, envs))
-    if envs.not_repeated:
+    if envs.not_repeated and not repeat:
         display.detail(envs.not_repeated)
     if not envs.has_time_limit and not repeat:
         display.detail(

@@ -144,8 +144,8 @@ def repeat(
     require_copies(original, recording.script)
     with tempfile.TemporaryDirectory(prefix="targetnet-replay-") as temporary:
         outcome = train(
-            # A repetition is compared, and not reported; its env is checked if it differs.
-            original.config().model_copy(update={"log_to": (), "check_env": False}),
+            # A repetition is compared, and not reported.
+            original.config().model_copy(update={"log_to": ()}),
             Path(temporary) / "run" if to is None else to,
             console=console,
             repeat=recording,

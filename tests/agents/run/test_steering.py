@@ -263,14 +263,14 @@ def test_once_training_is_over_changes_are_refused_with_the_reason(tmp_path, mon
     from targetnet.agents.run import evaluating
 
     run = tmp_path / "run"
-    evaluate = evaluating.evaluate
+    play_episodes = evaluating.play_episodes
 
     def evaluate_meanwhile(*args, **kwargs):
         submit(ControlFiles(run), set_command("tau", 0.5, "cli"))
         submit(ControlFiles(run), do_command("pause", "cli"))
-        return evaluate(*args, **kwargs)
+        return play_episodes(*args, **kwargs)
 
-    monkeypatch.setattr(evaluating, "evaluate", evaluate_meanwhile)
+    monkeypatch.setattr(evaluating, "play_episodes", evaluate_meanwhile)
     outcome = go(run)
     entries = [e for e in read_log(run / "control/log.jsonl") if e.who == "cli"]
     assert [e.taken for e in entries] == [False, False]

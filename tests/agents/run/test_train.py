@@ -359,7 +359,7 @@ def test_a_request_stops_the_run_at_its_next_safe_point_and_keeps_the_weights(tm
 
     gym.register("test/Presses-v0", Presses)
     try:
-        config = changed(env_id="test/Presses-v0", eval_period=1000)
+        config = changed(env_id="test/Presses-v0", eval_period=1000, check_env=False)
         outcome = train(config, tmp_path / "run")
     finally:
         del gym.registry["test/Presses-v0"]
