@@ -91,6 +91,7 @@ docs: $(VENV)/.ready
 	$(BIN)/python -m targetnet.rl_core.board.events > docs/tags.md
 	$(BIN)/python -m targetnet.agents.config.live_values > docs/live.md
 	$(BIN)/python -m targetnet.agents.config.keys > docs/config.md
+	$(BIN)/python -m targetnet.agents.config.synonyms > docs/names_elsewhere.md
 
 # Warnings fail. Sphinx and what it needs are the extra `docs`, installed here if they are missing.
 site: $(VENV)/.ready

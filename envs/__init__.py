@@ -2,6 +2,7 @@
 
 factory.py     make_envs: from an env id to checked, running envs
 registry.py    lookup and making of one env, with errors that name the cause
+old_gym.py     what an env is now that had an old id or was made for gym
 checks.py      checks of the spaces and of the first observation
 spaces.py      conversion of an env's spaces to stored rows and actions from 0
 actions.py     actions in the agent's form and in an env's

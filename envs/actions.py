@@ -73,6 +73,14 @@ class ActionForm(NamedTuple):
             return False
         return all(0 <= a < n for a, n in zip(action, self.branches, strict=True))
 
+    def random(self, numbers: np.random.Generator, legal: np.ndarray | None) -> Any:
+        """Returns one of the agent's actions that `legal` [A] allows; None allows all."""
+        if legal is None:
+            legal = np.ones(self.outputs, np.bool_)
+        ends = np.cumsum(self.branches, dtype=np.int64)[:-1]
+        each = [int(numbers.choice(np.flatnonzero(of))) for of in np.split(legal, ends)]
+        return each if self.branches else each[0]
+
     def __str__(self) -> str:
         if not self.branches:
             return f"0 to {self.outputs - 1}"

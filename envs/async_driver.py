@@ -52,12 +52,11 @@ class AsyncEnvs(Envs):
         spaces: Spaces,
         seed: int,
         *,
-        has_action_masks: bool,
         frames_per_second: float,
     ) -> None:
-        super().__init__(env_id, num_envs, spaces, has_action_masks=has_action_masks)
+        super().__init__(env_id, num_envs, spaces)
         self.frames_per_second = frames_per_second
-        blank = blank_step(num_envs, spaces, has_action_masks)
+        blank = blank_step(num_envs, spaces)
         self._workers: list[_Worker] = []
         try:
             memory = os.memfd_create("envs")
@@ -68,10 +67,7 @@ class AsyncEnvs(Envs):
             self._actions, self._step = place(blank, spaces, map_memory(memory))
             for part in np.array_split(np.arange(num_envs), min(num_envs, cores())):
                 first, last = int(part[0]), int(part[-1])
-                share = Share(
-                    env_id, spec, num_envs, making, seed,
-                    has_action_masks, first, last,
-                )  # fmt: skip
+                share = Share(env_id, spec, num_envs, making, seed, spaces.masks, first, last)
                 self._workers.append(_Worker(share, memory))
             for worker in self._workers:
                 worker.receive()  # waits until the worker has made its envs

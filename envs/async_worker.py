@@ -18,10 +18,12 @@ from gymnasium.envs.registration import EnvSpec
 from targetnet.envs.drivers import SyncEnvs
 from targetnet.envs.interface import Step
 from targetnet.envs.lanes import blank_step
+from targetnet.envs.masks import MaskSource
 from targetnet.envs.registry import make_single
 from targetnet.envs.spaces import Spaces
 from targetnet.envs.stacks import spaces_for
 from targetnet.envs.wrapping import Making
+from targetnet.rl_core.console import output_guarded
 from targetnet.rl_core.errors import (
     EnvContractError,
     EnvError,
@@ -42,7 +44,7 @@ class Share(NamedTuple):
     num_envs: int  # of all workers together
     making: Making
     seed: int
-    has_action_masks: bool
+    masks: MaskSource | None  # where the envs say which actions are legal
     first: int  # number of the first env
     last: int  # number of the last env
 
@@ -102,16 +104,12 @@ class _Envs:
             ]
             spaces = spaces_for(
                 share.env_id, envs[0].observation_space, envs[0].action_space, share.making
-            )
-            blank = blank_step(share.num_envs, spaces, share.has_action_masks)
+            )._replace(masks=share.masks)
+            blank = blank_step(share.num_envs, spaces)
             actions, step = place(blank, spaces, memory)
             self._actions = actions[first:end]
             rows = step._replace(**{k: array[first:end] for k, array in _arrays(step).items()})
-            self._envs = SyncEnvs(
-                share.env_id, envs, spaces, share.seed,
-                has_action_masks=share.has_action_masks,
-                first=first, step=rows,
-            )  # fmt: skip
+            self._envs = SyncEnvs(share.env_id, envs, spaces, share.seed, first=first, step=rows)
             opened.pop_all()
 
     def reset(self, _: Any) -> None:
@@ -194,7 +192,8 @@ def _errors_as_failures(who: object) -> Iterator[None]:
 def main() -> None:
     """Runs the worker; the command line has the descriptors of its pipe and of the memory."""
     connection = Connection(int(sys.argv[1]))
-    with suppress(EOFError, ConnectionError):  # the parent closed the pipe or has ended
+    # The parent closed the pipe or has ended.
+    with output_guarded(), suppress(EOFError, ConnectionError):
         try:
             _serve(connection, map_memory(int(sys.argv[2])))
         except _Failed as failed:

@@ -9,13 +9,14 @@ import gymnasium as gym
 import numpy as np
 
 from targetnet.envs.interface import Envs, Episode, Step
-from targetnet.envs.lanes import Lane, blank_step
-from targetnet.envs.masks import write_legal
+from targetnet.envs.lanes import Lane, blank_step, repeat_episode
+from targetnet.envs.masks import mask_writer
 from targetnet.envs.observations import LARGEST, not_finite
 from targetnet.envs.outcomes import (
     as_flags,
     as_rewards,
     env_error,
+    lost_lives,
     naming,
     not_a_step,
     reset_results,
@@ -37,7 +38,6 @@ class SyncEnvs(Envs):
       envs: the single envs.
       spaces: the spaces of one env in the agent's form.
       seed: the run's seed.
-      has_action_masks: True if the envs give action masks.
       first: number of the first env, if `envs` is a share of a larger set.
       step: the arrays to write, one row per env; None makes them.
     """
@@ -49,12 +49,11 @@ class SyncEnvs(Envs):
         spaces: Spaces,
         seed: int,
         *,
-        has_action_masks: bool,
         first: int = 0,
         step: Step | None = None,
     ) -> None:
-        super().__init__(env_id, len(envs), spaces, has_action_masks=has_action_masks)
-        self._step = step or blank_step(len(envs), spaces, has_action_masks)
+        super().__init__(env_id, len(envs), spaces)
+        self._step = step or blank_step(len(envs), spaces)
         self._lanes = [
             Lane(env_id, first + row, env, spaces, seed, self._step, row)
             for row, env in enumerate(envs)
@@ -71,7 +70,7 @@ class SyncEnvs(Envs):
         # strict: raises for a wrong number of actions, and for any action after `close`.
         for lane, action in zip(self._lanes, actions.tolist(), strict=True):
             if lane.ended:
-                lane.begin(lane.episode + 1)
+                lane.begin_next()
             else:
                 episodes += lane.advance(action)
         return self._step._replace(episodes=episodes) if episodes else self._step
@@ -84,7 +83,7 @@ class SyncEnvs(Envs):
 
     def restore(self, state: dict[str, Any]) -> tuple[Step, list[str]]:
         pairs = zip(self._lanes, state["lanes"], strict=True)
-        problems = [problem for lane, past in pairs if (problem := lane.restore(past))]
+        problems = [problem for lane, past in pairs if (problem := repeat_episode(lane, past))]
         return self._step, problems
 
     def check(self) -> str:
@@ -121,7 +120,7 @@ class SingleEnv(SyncEnvs):
         (lane,) = self._lanes  # raises after `close`, which leaves no lane
         (action,) = actions.tolist()
         if lane.ended:
-            lane.begin(lane.episode + 1)
+            lane.begin_next()
             return self._step
         episodes = lane.advance(action)
         return self._step._replace(episodes=episodes) if episodes else self._step
@@ -140,21 +139,22 @@ class VectorEnvs(Envs):
         env: gym.vector.VectorEnv[Any, Any, Any],
         spaces: Spaces,
         seed: int,
-        *,
-        has_action_masks: bool,
     ) -> None:
-        super().__init__(env_id, env.num_envs, spaces, has_action_masks=has_action_masks)
+        super().__init__(env_id, env.num_envs, spaces)
         self._env = env
         self._seed = episode_seed(seed, env=0, episode=0)
-        self._step = blank_step(env.num_envs, spaces, has_action_masks)
+        self._step = blank_step(env.num_envs, spaces)
+        self._masks = mask_writer(spaces.masks, env, self._step.legal, spaces.actions)
         self._write = spaces.writer(self._step.observation)
         self._closed = False
         self._tick = 0  # number of rows so far
         self._raw = np.zeros(env.num_envs, np.float64)  # raw rewards of the last step
         self._over = np.zeros(env.num_envs, np.bool_)
+        self._life_lost = np.zeros(env.num_envs, np.bool_)  # and so the episode goes on
         self._sizes = np.empty(env.num_envs, np.float64)
         self._good = np.empty(env.num_envs, np.bool_)
-        # Indices of the envs whose last row begins an episode, and of those whose row ends one.
+        # Indices of the envs whose last row begins an episode, and of those whose row ends one. A
+        # life counts as one here, whether or not the env plays on in the row that begins it.
         self._fresh = self._ended = np.empty(0, np.int64)
         self._episode = np.zeros(env.num_envs, np.int64)
         self._began = np.zeros(env.num_envs, np.int64)  # tick of the episode's first row
@@ -162,6 +162,7 @@ class VectorEnvs(Envs):
 
     def reset(self) -> Step:
         self._ended = np.arange(self.num_envs)
+        self._life_lost[:] = False
         self._episode[:] = -1
         try:
             try:
@@ -199,6 +200,7 @@ class VectorEnvs(Envs):
             for env in which.nonzero()[0].tolist()
         )
         self._return[which] = 0.0
+        self._life_lost[which] = False
         self._began[which] = self._tick
         self._episode[which] += 1
         return cut
@@ -236,12 +238,14 @@ class VectorEnvs(Envs):
         step.reward[:] = raw
         self._return += raw
         np.logical_or(step.terminated, step.truncated, out=self._over)
-        if step.legal is not None:
-            write_legal(step.legal, info, self._over, self.spaces.actions)
+        if self._masks is not None:
+            self._masks.write(observation, info, self._over)
         self._ended = self._over.nonzero()[0]
         if not len(self._ended):
             return step
-        return step._replace(episodes=tuple(map(self._finished, self._ended.tolist())))
+        np.logical_and(step.terminated & ~step.truncated, lost_lives(info), out=self._life_lost)
+        finished = (self._over & ~self._life_lost).nonzero()[0]
+        return step._replace(episodes=tuple(map(self._finished, finished.tolist())))
 
     def _require_finite_rewards(self) -> None:
         sizes, good = self._sizes, self._good
@@ -269,7 +273,11 @@ class VectorEnvs(Envs):
         self._step.autoreset[self._fresh] = False
         self._fresh = began = self._ended
         self._step.autoreset[began] = True
-        self._raw[began] = 0.0  # some vector envs give a reward on the resetting step too
+        of_life = self._life_lost[began]
+        lives, began = began[of_life], began[~of_life]
+        self._return[lives] += self._raw[lives]  # nobody learns from it, but the game paid it
+        self._began[lives] += 1  # this row is no transition
+        self._raw[self._fresh] = 0.0  # some vector envs give a reward on the resetting step too
         self._return[began] = 0.0
         self._began[began] = self._tick
         self._episode[began] += 1

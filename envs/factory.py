@@ -21,8 +21,8 @@ from targetnet.envs.checks import require_matching_observation
 from targetnet.envs.drivers import SingleEnv, SyncEnvs, VectorEnvs, frames_per_second
 from targetnet.envs.interface import Envs
 from targetnet.envs.lanes import Lane, blank_step
-from targetnet.envs.masks import finds_masks
-from targetnet.envs.nests import Leaf, at, leaves
+from targetnet.envs.masks import AUTO, find_masks
+from targetnet.envs.nests import Leaf, at
 from targetnet.envs.outcomes import naming
 from targetnet.envs.pool import PoolEnv
 from targetnet.envs.registry import find_spec, make_single, make_vector
@@ -56,14 +56,15 @@ def make_envs(
     wrapper_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     frame_stack: int = 1,
     observation_keys: Sequence[str] = (),
+    action_masks: str = AUTO,
     first: int = 0,
     around: Around | None = None,
     check: bool = False,
 ) -> Envs:
     """Makes `num_envs` envs that step together.
 
-    An env whose first reset gives info["action_mask"], like gymnasium's Taxi, has masks: every
-    later info must contain a mask too (envs/masks.py), and every Step has the masks in `legal`.
+    An env that says at its first reset which actions are legal, like gymnasium's Taxi, has masks:
+    it must say so at every later step too (envs/masks.py), and every Step has them in `legal`.
 
     Args:
       env_id: a registered id with its version, or "module:Env-v0" to import `module` first; for
@@ -84,6 +85,10 @@ def make_envs(
         one last along the last axis, with zeros before an episode's first (envs/stacks.py).
       observation_keys: of observations that are dicts or tuples, the parts that are wanted; empty:
         all (envs/nests.py).
+      action_masks: where the env says which actions are legal: "auto" takes info["action_mask"], a
+        part `action_mask` of a dict, or a method `action_masks()`, whichever is there first;
+        "info" the first of these alone; "off" none; any other text names a part. A part that says
+        so is no observation.
       first: number of the first env, if these are a share of a larger set; "sync" only. With the
         seed it determines every episode.
       around: puts a wrapper around each single env, outside all others; "sync" only.
@@ -103,13 +108,16 @@ def make_envs(
     _require_names(observation_keys)
     require_whole("first", first, 0)
     require_whole("frame_stack", frame_stack, 1)
+    require_a(str, "action_masks", action_masks, "'auto', 'info', 'off' or the name of a part")
     if first and vectorization != "sync":
         raise EnvError(f"first = {first} needs vectorization = 'sync', got {vectorization!r}")
     _require_room(num_envs, _LEAST_BYTES[vectorization])
     make = _MAKE[vectorization]
     if first:
         make = partial(make, first=first)
-    making = Making(dict(env_kwargs or {}), wrappers, frame_stack, tuple(observation_keys), around)
+    making = Making(
+        dict(env_kwargs or {}), wrappers, frame_stack, tuple(observation_keys), action_masks, around
+    )
     if around is not None and vectorization != "sync":
         raise EnvError(f"around needs vectorization = 'sync', got {vectorization!r}")
     if wrappers and vectorization not in ("sync", "async"):
@@ -215,10 +223,10 @@ def _make_sync(
     spec = find_spec(env_id)
     with ExitStack() as opened:  # closes the envs if a later line raises
         envs = _make_all(spec, num_envs, making, opened, kept)
-        spaces, masks = _checked_single(env_id, envs[0], seed, making)
+        spaces = _checked_single(env_id, envs[0], seed, making)
         opened.pop_all()
         driver = SingleEnv if num_envs == 1 else SyncEnvs
-        return driver(env_id, envs, spaces, seed, has_action_masks=masks, first=first)
+        return driver(env_id, envs, spaces, seed, first=first)
 
 
 def _make_async(
@@ -231,18 +239,9 @@ def _make_async(
     spec = find_spec(env_id)
     # An extra env in this process finds problems before any worker process starts.
     with closing(make_single(spec, making) if kept is None else kept) as env:
-        spaces, masks = _checked_single(env_id, env, seed, making)
+        spaces = _checked_single(env_id, env, seed, making)
         fps = frames_per_second(env)
-    return AsyncEnvs(
-        env_id,
-        spec,
-        num_envs,
-        making,
-        spaces,
-        seed,
-        has_action_masks=masks,
-        frames_per_second=fps,
-    )
+    return AsyncEnvs(env_id, spec, num_envs, making, spaces, seed, frames_per_second=fps)
 
 
 def _make_vector(
@@ -285,27 +284,37 @@ def _drive(
         actions: Any = getattr(env, "single_action_space", None)
         spaces = spaces_for(env_id, space, actions, making)
         _require_room_to_see(spaces, env.num_envs)
-        first, info = _first_reset(env_id, env, seed)
-        for leaf in leaves(env_id, space, making.observation_keys):
-            _require_matching(env_id, leaf, at(first, leaf.path)[0])
-        masks = finds_masks(env_id, info, spaces.actions, env.num_envs)
+        first = _first_reset(env_id, env, seed)
+        for leaf in spaces.leaves:
+            _require_matching(env_id, leaf, at(first[0], leaf.path)[0])
+        spaces = _with_masks(env_id, env, spaces, first, making, env.num_envs)
         opened.pop_all()
-        return VectorEnvs(env_id, env, spaces, seed, has_action_masks=masks)
+        return VectorEnvs(env_id, env, spaces, seed)
 
 
-def _checked_single(
-    env_id: str, env: gym.Env[Any, Any], seed: int, making: Making
-) -> tuple[Spaces, bool]:
-    """Returns the spaces of one env, and True if the env has action masks."""
+def _checked_single(env_id: str, env: gym.Env[Any, Any], seed: int, making: Making) -> Spaces:
+    """Returns the spaces of one env."""
     # An env may have forgotten one; None is refused like any other that is no space.
     space: Any = getattr(env, "observation_space", None)
     actions: Any = getattr(env, "action_space", None)
     spaces = spaces_for(env_id, space, actions, making)
     _require_room_to_see(spaces, 1)
-    first, info = _first_reset(env_id, env, seed)
-    for leaf in leaves(env_id, space, making.observation_keys):
-        _require_matching(env_id, leaf, at(first, leaf.path))
-    return spaces, finds_masks(env_id, info, spaces.actions)
+    first = _first_reset(env_id, env, seed)
+    for leaf in spaces.leaves:
+        _require_matching(env_id, leaf, at(first[0], leaf.path))
+    return _with_masks(env_id, env, spaces, first, making)
+
+
+def _with_masks(
+    env_id: str,
+    env: Any,
+    spaces: Spaces,
+    first: tuple[Any, Any],
+    making: Making,
+    num_envs: int | None = None,
+) -> Spaces:
+    of = spaces.actions, making.action_masks, num_envs
+    return spaces._replace(masks=find_masks(env_id, env, spaces.masks, first, *of))
 
 
 def _checked_before(env_id: str, seed: int, making: Making) -> tuple[gym.Env[Any, Any] | None, str]:
@@ -324,7 +333,7 @@ def _checked_before(env_id: str, seed: int, making: Making) -> tuple[gym.Env[Any
     globals_before, began = global_state(), time.perf_counter()
     first = make_single(spec, making)
     try:
-        spaces, masks = _checked_single(env_id, first, seed, making)
+        spaces = _checked_single(env_id, first, seed, making)
     except BaseException:
         _close(first)
         raise
@@ -337,7 +346,7 @@ def _checked_before(env_id: str, seed: int, making: Making) -> tuple[gym.Env[Any
         for _ in range(2):
             env = env or make_single(spec, making)
             try:
-                lane = Lane(env_id, 0, env, spaces, seed, blank_step(1, spaces, masks), 0)
+                lane = Lane(env_id, 0, env, spaces, seed, blank_step(1, spaces), 0)
                 played = played or play_some(lane)
                 if not come_back(lane, played):
                     return False

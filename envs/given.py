@@ -3,7 +3,6 @@
 Numbers of a Box that is neither float32 nor uint8 were rounded to float32 when they were stored.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -11,32 +10,44 @@ import numpy as np
 
 from targetnet.envs.arrays import array_space
 from targetnet.envs.nests import Path, leaves, nest_of
+from targetnet.envs.spaces import Spaces
 from targetnet.rl_core.errors import EnvError, shown
 
 
-def wanted_space(env_id: str, space: gym.Space[Any], keys: Sequence[str] = ()) -> gym.Space[Any]:
-    """Returns the space of the parts of an env's observations that are wanted.
+def wanted_space(env_id: str, spaces: Spaces) -> gym.Space[Any]:
+    """Returns the space of the parts of an env's observations that a network sees.
 
     Args:
-      space: of the env's observations.
-      keys: of a dict, those that are wanted; empty: all. Of a tuple all must be, because its parts
-        are known by their places alone.
+      spaces: of the env. Of a tuple all parts must be wanted, because they are known by their
+        places alone.
 
     Raises:
-      EnvError: there is no such key, or only some parts of a tuple are wanted.
+      EnvError: only some parts of a tuple are wanted.
     """
-    if not keys:
-        return space
-    leaves(env_id, space, keys)  # refuses a key that is not there
+    assert spaces.own is not None
+    if len(spaces.leaves) == len(leaves(env_id, spaces.own[0])):
+        return spaces.own[0]
+    return _only(env_id, spaces.own[0], (), {*spaces.paths})
+
+
+def _only(env_id: str, space: gym.Space[Any], path: Path, wanted: set[Path]) -> gym.Space[Any]:
+    def has_wanted(key: Any) -> bool:
+        within = (*path, key)
+        return any(of[: len(within)] == within for of in wanted)
+
     if isinstance(space, gym.spaces.Dict):
         # Pairs keep their order, in which rows have the parts; gymnasium sorts a plain dict's.
-        return gym.spaces.Dict([(k, of) for k, of in space.spaces.items() if str(k) in keys])
-    assert isinstance(space, gym.spaces.Tuple)
-    if len({*keys}) < len(space.spaces):
-        raise EnvError(
-            f"env {shown(env_id)} shows tuples, and observation_keys leaves parts out, so that the "
-            "others would have other places; a wrapper (env_wrapper) can make a dict of them"
-        )
+        inside = [(k, of) for k, of in space.spaces.items() if has_wanted(k)]
+        return gym.spaces.Dict([(k, _only(env_id, of, (*path, k), wanted)) for k, of in inside])
+    if isinstance(space, gym.spaces.Tuple):
+        if not all(map(has_wanted, range(len(space.spaces)))):
+            raise EnvError(
+                f"env {shown(env_id)} shows tuples, and some of their parts are left out "
+                "(observation_keys, action_masks), so that the others would have other places; a "
+                "wrapper (env_wrapper) can make a dict of them"
+            )
+        each = enumerate(space.spaces)
+        return gym.spaces.Tuple([_only(env_id, of, (*path, i), wanted) for i, of in each])
     return space
 
 

@@ -22,6 +22,9 @@ class Episode(NamedTuple):
 class Step(NamedTuple):
     """Results of one step of N envs.
 
+    A lost life that is an end for the learner ends no episode: its row is terminated, and the next
+    one has `autoreset`, shows the same once more, and belongs to the same episode.
+
     The arrays belong to the driver, and the next `step` or `reset` overwrites them: copy a row to
     keep it. They are C-contiguous and never change their dtype. `legal` belongs to the observation
     in the same row; if an episode ended without a legal action, every action is marked legal.
@@ -31,7 +34,7 @@ class Step(NamedTuple):
     reward: np.ndarray  # [N] float32, of the transition to this observation; 0 where autoreset
     terminated: np.ndarray  # [N] bool
     truncated: np.ndarray  # [N] bool
-    autoreset: np.ndarray  # [N] bool: first row of an episode; the action was ignored
+    autoreset: np.ndarray  # [N] bool: first row of an episode or life; the action was ignored
     episodes: tuple[Episode, ...]  # the episodes that ended with this step
     legal: np.ndarray | None = None  # [N, A] bool, a True in each branch; None: no masks
 
@@ -44,9 +47,7 @@ class Envs(ABC):
     episode, with `autoreset` set. This pseudo-step is no transition.
     """
 
-    def __init__(
-        self, env_id: str, num_envs: int, spaces: Spaces, *, has_action_masks: bool
-    ) -> None:
+    def __init__(self, env_id: str, num_envs: int, spaces: Spaces) -> None:
         self.env_id = env_id
         self.spaces = spaces  # of one env, in the agent's form
         self.num_envs = num_envs
@@ -56,7 +57,7 @@ class Envs(ABC):
         self.parts = spaces.parts  # of packed observations; (): each is one array
         self.num_actions = spaces.actions.outputs  # actions are 0 .. num_actions - 1
         self.branches = spaces.actions.branches  # choices in each branch; (): Discrete actions
-        self.has_action_masks = has_action_masks  # True: every step has `legal`
+        self.has_action_masks = spaces.masks is not None  # True: every step has `legal`
         self.frames_per_second = 30.0  # speed at which a person watches the env
         self.has_time_limit = True  # False: an episode may never end
         # A line about episodes that do not come back from their seeds; "": none is known.

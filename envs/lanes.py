@@ -7,12 +7,13 @@ import gymnasium as gym
 import numpy as np
 
 from targetnet.envs.interface import Episode, Step
-from targetnet.envs.masks import write_legal
+from targetnet.envs.masks import mask_writer
 from targetnet.envs.observations import LARGEST, not_finite
 from targetnet.envs.outcomes import (
     as_flag,
     as_number,
     env_error,
+    lost_lives,
     not_a_step,
     reset_results,
 )
@@ -23,8 +24,9 @@ from targetnet.rl_core.errors import EnvFault, in_one_line
 _LEAST = -LARGEST
 
 
-def blank_step(num_envs: int, spaces: Spaces, has_action_masks: bool) -> Step:
+def blank_step(num_envs: int, spaces: Spaces) -> Step:
     """Returns the arrays that a driver overwrites at every step."""
+    legal = np.ones((num_envs, spaces.actions.outputs), np.bool_)
     return Step(
         observation=np.zeros((num_envs, *spaces.observation_shape), spaces.observation_dtype),
         reward=np.zeros(num_envs, np.float32),
@@ -32,7 +34,7 @@ def blank_step(num_envs: int, spaces: Spaces, has_action_masks: bool) -> Step:
         truncated=np.zeros(num_envs, np.bool_),
         autoreset=np.zeros(num_envs, np.bool_),
         episodes=(),
-        legal=np.ones((num_envs, spaces.actions.outputs), np.bool_) if has_action_masks else None,
+        legal=None if spaces.masks is None else legal,
     )
 
 
@@ -61,56 +63,43 @@ class Lane:
     ) -> None:
         self.env = env
         self.episode = 0
-        self.ended = False
-        self._env_id = env_id
-        self._number = number
-        self._seed = seed
+        self.ended = False  # the next row begins an episode, or a life
+        self.life_lost = False  # and nothing else ended: the next row begins a life
+        self.env_id, self.number, self._seed = env_id, number, seed
         self._form, self._to_env = spaces.actions, spaces.actions.one_to_env()
         observation = step.observation[row, ...]  # a view even if an observation is a scalar
         self._write = spaces.writer(observation)
         self._bytes = observation.data
         self._frames = observation if spaces.stack > 1 else None
+        self._channels = spaces.observation_shape[-1] // spaces.stack if spaces.stack > 1 else 0
         self._legal = None if step.legal is None else step.legal[row]  # a view
+        self._masks = mask_writer(spaces.masks, env, self._legal, self._form)
         self._row = row
         self._rewards = step.reward
         self._terminated = step.terminated
         self._truncated = step.truncated
         self._autoreset = step.autoreset
         self._return = 0.0
-        self._checksum = 0
+        self._checksum = self._lives = 0
+        self._begins = True  # the last row began an episode or a life
         self._actions: list[Any] = []
 
     def state(self) -> dict[str, Any]:
-        """Returns the episode's number, actions, return and a checksum of its observations."""
+        """Returns where the episode is; `lives` is the number of its rows that began another."""
         return {
             "episode": self.episode,
             "actions": list(self._actions),
             "return": self._return,
             "observations": self._checksum,
+            "lives": self._lives,
         }
 
-    def restore(self, state: dict[str, Any]) -> str | None:
-        """Repeats the actions of the saved episode; returns None if the result is the same.
-
-        Otherwise begins the next episode and returns a message.
-        """
-        did = "gave other results"
-        try:
-            self.begin(state["episode"])
-            for action in state["actions"]:
-                if self.ended:
-                    break
-                self.advance(action)
-            if self.state() == state:
-                return None
-        except EnvFault as fault:
-            # What it shows now is another episode, in which these actions may be illegal.
-            did = f"failed ({in_one_line(fault)})"
-        self.begin(state["episode"] + 1)
-        return (
-            f"env {self._number} ({self._env_id}) {did} when episode {state['episode']} "
-            "was repeated"
-        )
+    def begin_next(self) -> None:
+        """Writes the first row of the next episode, or after a lost life of the next life."""
+        if self.life_lost:
+            self._begin_life()
+        else:
+            self.begin(self.episode + 1)
 
     def begin(self, episode: int) -> None:
         """Writes the first row of `episode`.
@@ -120,7 +109,7 @@ class Lane:
         """
         try:
             try:
-                seed = episode_seed(self._seed, self._number, episode)
+                seed = episode_seed(self._seed, self.number, episode)
                 seed_spaces(self.env, seed)
                 result = self.env.reset(seed=seed)
             except Exception as error:
@@ -129,24 +118,34 @@ class Lane:
             if self._frames is not None:
                 self._frames[...] = 0
             self._write(observation)
-            if self._legal is not None:
-                write_legal(self._legal, info, False, self._form)
+            if self._masks is not None:
+                self._masks.write(observation, info)
         except EnvFault as fault:
             self._locate(fault, f"reset of its episode {episode}", 0)
             raise
         self._checksum = crc32(self._bytes)
+        self.episode, self._return, self._lives, self._actions = episode, 0.0, 0, []
+        self._write_first()
+
+    def _begin_life(self) -> None:
+        """Writes what the env showed last, without the frames before, as a life's first row."""
+        if self._frames is not None:
+            self._frames[..., : -self._channels] = 0
+        self._checksum = crc32(self._bytes, self._checksum)
+        self._lives += 1
+        self._write_first()
+
+    def _write_first(self) -> None:
         row = self._row
         self._rewards[row] = 0.0
-        self._terminated[row] = False
-        self._truncated[row] = False
-        self._autoreset[row] = True
-        self.episode = episode
-        self.ended = False
-        self._return = 0.0
-        self._actions = []
+        self._terminated[row] = self._truncated[row] = False
+        self._autoreset[row] = self._begins = True
+        self.ended = self.life_lost = False
 
     def advance(self, action: Any) -> tuple[Episode, ...]:
         """Applies `action` and writes the row; returns the episode if the step ended it.
+
+        A lost life ends none (`LIFE_LOST`): the row is terminated, and the next one begins a life.
 
         Args:
           action: an int, or a list of D of them with branches.
@@ -174,40 +173,35 @@ class Lane:
             else:
                 terminated = as_flag("terminated", terminated)
                 truncated = as_flag("truncated", truncated)
+                self.life_lost = terminated and not truncated and bool(lost_lives(info).any())
                 ended = terminated or truncated
-            if self._legal is not None:
-                write_legal(self._legal, info, ended, self._form)
+            if self._masks is not None:
+                over = ended and not self.life_lost
+                self._masks.write(observation, info, over, over and terminated)
         except EnvFault as fault:
             self._locate(fault, f"step {len(self._actions) + 1:,} of its episode {self.episode}", 1)
             raise
         self._checksum = crc32(self._bytes, self._checksum)
         self._rewards[self._row] = reward
         # Write the flags only when they change, which is rare.
-        actions = self._actions
-        if not actions:
-            self._autoreset[self._row] = False
+        if self._begins:
+            self._autoreset[self._row] = self._begins = False
         self._return += reward
-        actions.append(action)
+        self._actions.append(action)
         return self._end(terminated, truncated) if ended else ()
 
     def random_action(self, numbers: np.random.Generator) -> Any:
         """Returns any action that is legal now, as `advance` takes it."""
-        form, legal = self._form, self._legal
-        if legal is None:
-            legal = np.ones(form.outputs, np.bool_)
-        ends = np.cumsum(form.branches, dtype=np.int64)[:-1]
-        each = [int(numbers.choice(np.flatnonzero(of))) for of in np.split(legal, ends)]
-        return each if form.branches else each[0]
+        return self._form.random(numbers, self._legal)
 
     def cut(self) -> Episode:
         """Ends the running episode and returns it."""
-        self.ended = True
-        length = len(self._actions)
-        return Episode(self._number, self.episode, self._return, length, False, cut=True)
+        self.ended, self.life_lost = True, False
+        return self._now(False)._replace(cut=True)
 
     def _locate(self, fault: EnvFault, when: str, env_steps: int) -> None:
         """Adds the env and the moment to a fault."""
-        fault.add(before=f"env {self._number} ({self._env_id}), {when}: ")
+        fault.add(before=f"env {self.number} ({self.env_id}), {when}: ")
         # The envs before this one have already made their transition of this time step.
         transitions = self._row - np.count_nonzero(self._autoreset[: self._row])
         fault.env_steps = int(transitions) + env_steps
@@ -216,4 +210,34 @@ class Lane:
         self._terminated[self._row] = terminated
         self._truncated[self._row] = truncated
         self.ended = True
-        return (Episode(self._number, self.episode, self._return, len(self._actions), terminated),)
+        if self.life_lost:
+            return ()
+        return (self._now(terminated),)
+
+    def _now(self, terminated: bool) -> Episode:
+        return Episode(self.number, self.episode, self._return, len(self._actions), terminated)
+
+
+def repeat_episode(lane: Lane, state: dict[str, Any]) -> str | None:
+    """Repeats the actions of a saved episode; returns None if the result is the same.
+
+    Otherwise begins the next episode and returns a message.
+    """
+    did = "gave other results"
+    try:
+        lane.begin(state["episode"])
+        for action in state["actions"]:
+            if lane.life_lost:
+                lane.begin_next()
+            if lane.ended:
+                break
+            lane.advance(action)
+        if lane.life_lost and lane.state()["lives"] < state["lives"]:
+            lane.begin_next()
+        if lane.state() == state:
+            return None
+    except EnvFault as fault:
+        # What it shows now is another episode, in which these actions may be illegal.
+        did = f"failed ({in_one_line(fault)})"
+    lane.begin(state["episode"] + 1)
+    return f"env {lane.number} ({lane.env_id}) {did} when episode {state['episode']} was repeated"

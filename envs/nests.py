@@ -74,14 +74,12 @@ class Nest(NamedTuple):
 
     Attributes:
       parts: their places in a row.
-      paths: of each part, where it is in what the env gives.
       given: shapes of what the env gives.
       dtype, size: of a row.
       writer: of whole observations into rows.
     """
 
     parts: tuple[Part, ...]
-    paths: tuple[Path, ...]
     given: tuple[tuple[int, ...], ...]
     dtype: np.dtype
     size: int
@@ -112,12 +110,11 @@ def nest_of(env_id: str, found: Sequence[Leaf]) -> Nest:
             f"env {shown(env_id)} has parts of observations whose names are too much alike: "
             f"{', '.join(alike)}; leave one out by observation_keys, or rename it (env_wrapper)"
         )
-    paths = tuple(leaf.path for leaf in found)
 
     def writer(rows: np.ndarray) -> Write:
         writes = [
-            partial(_write_at, path, of.writer(part.of(rows)))
-            for path, of, part in zip(paths, arrays, parts, strict=True)
+            partial(_write_at, leaf.path, of.writer(part.of(rows)))
+            for leaf, of, part in zip(found, arrays, parts, strict=True)
         ]
 
         def write(observation: Any) -> None:
@@ -126,7 +123,7 @@ def nest_of(env_id: str, found: Sequence[Leaf]) -> Nest:
 
         return write
 
-    return Nest(parts, paths, tuple(of.given for of in arrays), dtype, size, writer)
+    return Nest(parts, tuple(of.given for of in arrays), dtype, size, writer)
 
 
 def inner_writer(array: ArraySpace, path: Path) -> Writer:

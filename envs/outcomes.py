@@ -3,16 +3,24 @@
 import contextlib
 import math
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from targetnet.envs.observations import contract_error, what_came
-from targetnet.rl_core.errors import EnvError, EnvFailed, EnvFault, in_one_line
+from targetnet.envs.observations import as_array, contract_error, what_came
+from targetnet.rl_core.errors import (
+    EnvContractError,
+    EnvError,
+    EnvFailed,
+    EnvFault,
+    in_one_line,
+)
 
 _FLAGS = (bool, np.bool_)
 STEP = "(observation, reward, terminated, truncated, info)"
+# In an info beside `terminated`: that is an end for the learner, and the episode goes on.
+LIFE_LOST = "life_lost"
 
 
 def reset_results(result: Any) -> tuple[Any, Any]:
@@ -35,7 +43,21 @@ def as_number(reward: Any) -> float:
     except OverflowError:  # a whole number without end; as an infinite one it is told
         return math.inf if reward > 0 else -math.inf
     except (TypeError, ValueError):
-        raise contract_error(f"the reward must be one number, got {what_came(reward)}") from None
+        raise _no_reward(
+            "the reward must be one number", reward, np.size(as_array(reward))
+        ) from None
+
+
+def _no_reward(wanted: str, given: Any, each: int) -> EnvContractError:
+    """Returns the error for a reward; `each` is how many numbers one env gave."""
+    problem = f"{wanted}, got {what_came(given)}"
+    if each < 2:
+        return contract_error(problem)
+    return EnvContractError(
+        f"{problem}; an env of several rewards needs a wrapper that makes one of them: env_wrapper "
+        '= "mo_gymnasium.wrappers:LinearReward" adds them up, weighted by env_wrapper_kwargs = '
+        "{ weight = [...] }"
+    )
 
 
 def as_flag(name: str, value: Any) -> bool:
@@ -48,8 +70,17 @@ def as_flag(name: str, value: Any) -> bool:
     return bool(array.item())
 
 
+def lost_lives(info: Any) -> Any:
+    """Returns whether an info marks a lost life, [] bool; of a vector env's, [N] bool or False."""
+    lost = info.get(LIFE_LOST, False) if isinstance(info, Mapping) else False
+    return np.asarray(lost, np.bool_)
+
+
 def as_rewards(rewards: Any, num_envs: int) -> np.ndarray:
     """Returns the rewards of a vector env, [N]."""
+    several = as_array(rewards).shape
+    if len(several) == 2 and several[0] == num_envs and several[1] > 1:
+        raise _no_reward(f"the rewards must be {num_envs} numbers", rewards, several[1])
     return _row("the rewards", rewards, num_envs, "biuf", "numbers")
 
 

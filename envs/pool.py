@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from targetnet.envs.outcomes import LIFE_LOST
 from targetnet.envs.registry import quiet_gymnasium
 from targetnet.rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
 
@@ -35,12 +36,12 @@ class PoolEnv(gym.vector.VectorEnv[Any, Any, Any]):
     """
 
     def __init__(self, env_id: str, num_envs: int, env_kwargs: Mapping[str, Any]) -> None:
+        self._pool: Any = None  # first: older Gymnasiums close what could not be made
         self._envpool = _envpool()
         _require_id(self._envpool, env_id)
         self.num_envs = num_envs
         self._env_id = env_id
         self._env_kwargs = dict(env_kwargs)
-        self._pool: Any = None
         self._first: Any = None  # seed and result of the last reset, until the first step
         self._require_known_arguments()
         with quiet_gymnasium():
@@ -65,7 +66,10 @@ class PoolEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         self._first = None
-        return self._pool.step(actions)
+        observation, reward, terminated, truncated, info = self._pool.step(actions)
+        if self._env_kwargs.get("episodic_life"):
+            info[LIFE_LOST] = terminated & ~info["terminated"].astype(np.bool_)
+        return observation, reward, terminated, truncated, info
 
     def render(self) -> Any:
         return self._pool.render()

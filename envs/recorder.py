@@ -8,9 +8,9 @@ import gymnasium as gym
 import numpy as np
 
 from targetnet.envs.actions import action_form
-from targetnet.envs.masks import mask_in, write_legal
-from targetnet.envs.outcomes import as_number
-from targetnet.rl_core.errors import EnvContractError
+from targetnet.envs.masks import MaskSource, MaskWriter
+from targetnet.envs.outcomes import as_number, lost_lives
+from targetnet.rl_core.errors import EnvFault
 
 _ENDLESS = 2**63
 
@@ -56,16 +56,18 @@ class Recorded(NamedTuple):
 class Recorder(gym.Wrapper[Any, Any, Any, Any]):
     """Hands all calls on to an env, and keeps the steps until it has enough of them.
 
-    An episode that is reset before it ended is kept too, as truncated.
+    An episode that is reset before it ended is kept too, as truncated. A lost life that is an end
+    for a learner ends an episode here: what it showed begins the next one too.
 
     Args:
       env: the env; nothing may be put around this wrapper that changes steps.
       space: of the observations that are kept: all of the env's, or some parts of them.
-      episodes, env_steps: kept at most; None is no limit. An episode that is still running at the
-        last env step is cut there.
+      episodes, env_steps: kept at most; None is no limit. All lives of a game count as one
+        episode. An episode that is still running at the last env step is cut there.
 
     Attributes:
       ended: episodes that are complete; whoever takes them removes them.
+      masks: where the env says which actions are legal; to be set before a reset. None: nowhere.
     """
 
     def __init__(
@@ -78,8 +80,11 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
     ) -> None:
         super().__init__(env)
         self.ended: list[Recorded] = []
+        self.masks: MaskSource | None = None
         self._space, self._copy = space, _copier(space)
         self._form = action_form(env.spec.id if env.spec else "", env.action_space)
+        self._legal = np.ones(self._form.outputs, np.bool_)
+        self._writer: MaskWriter | None = None
         self._episodes = _ENDLESS if episodes is None else episodes
         self._env_steps = _ENDLESS if env_steps is None else env_steps
         self._begin(None)
@@ -94,33 +99,39 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         self._end(terminated=False)
         observation, info = result = self.env.reset(seed=seed, options=options)
+        if self.masks is not None:
+            self._writer = MaskWriter(self.masks, self.env, self._legal, self._form)
         self._begin(seed)
-        self._keep(observation, info, ended=False)
+        self._keep(observation, info)
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         result = observation, reward, terminated, truncated, info = self.env.step(action)
         if self._episodes and self._env_steps:
-            self._keep(observation, info, ended=bool(terminated or truncated))
+            lost = bool(terminated and not truncated and lost_lives(info).any())
+            over = bool(terminated or truncated) and not lost
+            self._keep(observation, info, over, over and bool(terminated))
             self._actions.append(action)
             self._rewards.append(as_number(reward))
             self._env_steps -= 1
             if terminated or truncated or not self._env_steps:
                 self._end(terminated=bool(terminated), truncated=bool(truncated))
+            if lost:
+                self._episodes += 1
+                self._keep(observation, info)
         return result
 
     def _begin(self, seed: int | None) -> None:
         self._seed, self._shown, self._masks = seed, list[Any](), list[Any]()
         self._actions, self._rewards = list[int](), list[float]()
 
-    def _keep(self, observation: Any, info: Any, *, ended: bool) -> None:
+    def _keep(self, observation: Any, info: Any, ended: bool = False, over: bool = False) -> None:
         self._shown.append(self._copy(observation))
-        if mask_in(info) is not None:
-            legal = np.ones(self._form.outputs, np.bool_)
+        if self._writer is not None:
             # A wrong mask is refused by whoever asked for this step, who knows which env it is.
-            with contextlib.suppress(EnvContractError):
-                write_legal(legal, info, ended, self._form)
-            self._masks.append(legal.astype(np.int8))
+            with contextlib.suppress(EnvFault):
+                self._writer.write(observation, info, ended, over)
+            self._masks.append(self._legal.astype(np.int8))
 
     def _end(self, *, terminated: bool, truncated: bool = False) -> None:
         if not self._actions:

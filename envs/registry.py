@@ -11,22 +11,23 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvCreator, EnvSpec, VectorEnvCreator, load_env_creator
 
-from targetnet.envs import minatar
-from targetnet.envs.atari import quiet_ale
+from targetnet.envs import minatar, old_gym
+from targetnet.envs.atari import VectorLifeLoss, quiet_ale
 from targetnet.envs.in_graph import table as in_graph
 from targetnet.envs.seeding import give_own_spaces
 from targetnet.envs.spaces import make_contains_quick
 from targetnet.envs.wrapping import Making, wrapped
 from targetnet.rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
+from targetnet.rl_core.own_function import named_module
 
 EntryPoint = EnvCreator | VectorEnvCreator | str | None
 
 # Our specs come first: the package MinAtar can register envs under the same ids, and the episodes
 # of those cannot be reproduced.
 REGISTERED = ChainMap(in_graph.SPECS, minatar.SPECS, gym.registry)
-# Package to install for envs of gymnasium.envs.<key>, of targetnet.envs.<key>, and of "<key>:...".
+# Package to install for envs of gymnasium.envs.<key>, targetnet.envs.<key>, and of "<key>:...".
 INSTALL = {
-    "ale_py": "targetnet[atari]",
+    "ale_py": old_gym.ATARI,
     "box2d": "targetnet[box2d]",
     "classic_control": "gymnasium[classic-control]",
     "minatar": "targetnet[minatar]",
@@ -35,12 +36,12 @@ INSTALL = {
     "tabular": "gymnasium[jax]",
     "toy_text": "gymnasium[toy-text]",
 }
+_THERE = "it is installed, but does not start here"
 # An Episode's return is the sum of the raw rewards; Atari's own vector env would clip them.
-VECTOR_DEFAULTS: dict[str, dict[str, Any]] = {
-    "ale_py.vector_env:AtariVectorEnv": {"reward_clipping": False},
-}
+ALE_VECTOR = "ale_py.vector_env:AtariVectorEnv"
+VECTOR_DEFAULTS: dict[str, dict[str, Any]] = {ALE_VECTOR: {"reward_clipping": False}}
 # What keeps a vector env from stacking frames by itself, where `frame_stack` does it.
-_UNSTACKED: dict[str, dict[str, Any]] = {"ale_py.vector_env:AtariVectorEnv": {"stack_num": 1}}
+_UNSTACKED: dict[str, dict[str, Any]] = {ALE_VECTOR: {"stack_num": 1}}
 
 
 def find_spec(env_id: str) -> EnvSpec:
@@ -65,20 +66,38 @@ def find_spec(env_id: str) -> EnvSpec:
 
 def _import_registering_module(module: str, env_id: str) -> None:
     try:
-        importlib.import_module(module)
+        if env_id.startswith("ALE/"):
+            importlib.import_module(module)
+        else:
+            named_module("env", env_id, module)
     except (Exception, SystemExit) as error:  # a script may end itself where it is imported
-        advice = "install it or correct its name"
-        if module in INSTALL:
-            advice = f"run: pip install '{INSTALL[module]}'"
+        kind = type(error).__name__
+        reason = in_one_line(error) if isinstance(error, ImportError | SystemExit) else ""
         raise EnvError(
             f"env {shown(env_id)}: the module {shown(module)} that should register it cannot be "
-            f"imported ({in_one_line(error)}); {advice}"
+            f"imported ({reason or f'{kind}: {in_one_line(error)}'}); "
+            f"{_what_is_missing(module, env_id, error)}"
         ) from error
+
+
+def _what_is_missing(module: str, env_id: str, error: BaseException) -> str:
+    missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+    if missing == old_gym.GYM:
+        return old_gym.without_gym(module, env_id.rpartition(":")[2])
+    if not missing:
+        return _THERE
+    if missing != module and not module.startswith(f"{missing}."):
+        return f"it is installed, and {shown(missing)}, which it needs, is not"
+    if module in INSTALL:
+        return f"run: pip install '{INSTALL[module]}'"
+    return "install it or correct its name"
 
 
 def _unregistered(module: str, name: str) -> str:
     of = f"module {shown(module)} registers no env" if module else "there is no env"
     problem = f"{of} {shown(name)}"
+    if known := old_gym.old_atari(name) or old_gym.by_shimmy(module, name):
+        return f"{problem}; {known}"
     by_version = sorted(REGISTERED.values(), key=lambda spec: spec.version or 0)
     latest = {_without_version(spec.id): spec.id for spec in by_version}
     # Compare names without versions: the "-v0" would make short names look alike.
@@ -133,6 +152,8 @@ def make_vector(
             usual = usual | _UNSTACKED.get(entry_point, {})
         kwargs = usual | dict(env_kwargs)
         env = gym.make_vec(spec, num_envs, vectorization_mode="vector_entry_point", **kwargs)
+        if entry_point == ALE_VECTOR and kwargs.get("life_loss_info"):
+            env = VectorLifeLoss(env)
     mode = env.metadata.get("autoreset_mode")
     if mode is not gym.vector.AutoresetMode.NEXT_STEP:
         env.close()
@@ -176,7 +197,10 @@ def quiet_gymnasium() -> Iterator[None]:
 def _missing_package(spec: EnvSpec, entry_point: EntryPoint, error: Exception) -> str:
     family = re.sub(r"^(gymnasium|targetnet)\.envs\.(\w+).*", r"\2", str(entry_point))
     # Gymnasium's message gives different install advice, so quote the failed import instead.
-    reason = in_one_line(error.__cause__ or error)
+    cause = error.__cause__ or error
+    reason = in_one_line(cause)
+    if isinstance(cause, ImportError) and not isinstance(cause, ModuleNotFoundError):
+        return f"env {spec.id!r} needs something that cannot be imported ({reason}); {_THERE}"
     if family in INSTALL:
         return (
             f"env {spec.id!r} needs a package that is not installed ({reason}); "
@@ -195,6 +219,8 @@ def _refused(
                 f"env {spec.id!r} takes no argument {shown(name)} (env_kwargs)"
                 f"{did_you_mean(name, taken)}; it takes {', '.join(taken)}"
             )
+    if known := old_gym.class_of_gym(_creator(entry_point)):
+        return f"env {spec.id!r} cannot be made; {known}"
     given = in_one_line(dict(env_kwargs))
     return (
         f"env {spec.id!r} cannot be made with env_kwargs {given} "
@@ -204,13 +230,18 @@ def _refused(
 
 def _arguments(entry_point: EntryPoint) -> list[str]:
     """Returns the allowed names in env_kwargs; empty if they are unknown or unrestricted."""
-    creator: Any = entry_point
     try:
-        if isinstance(entry_point, str):
-            creator = load_env_creator(entry_point)
-        parameters = inspect.signature(creator).parameters
-    except Exception:  # such as a mistake in its name: then there are no arguments to tell
+        parameters = inspect.signature(_creator(entry_point)).parameters
+    except (TypeError, ValueError):
         return []
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return []
     return sorted({*parameters, "max_episode_steps"} - {"num_envs"})
+
+
+def _creator(entry_point: EntryPoint) -> Any:
+    """Returns the class or function that makes an env; None if there is none."""
+    try:
+        return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    except Exception:  # such as a mistake in its name
+        return None

@@ -1,6 +1,6 @@
-"""Comparison of an env's steps with their repetition: do its episodes come back from their seeds?
+"""Compares episodes of an env with their repetition from the same seed.
 
-Resume and replay need that. The env is somewhere else afterwards.
+Resume and replay need both to be the same. Nothing but the env itself is changed by that.
 """
 
 import time
@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from targetnet.envs.lanes import Lane
+from targetnet.envs.lanes import Lane, repeat_episode
 from targetnet.envs.seed_globals import SeedGlobals
 from targetnet.envs.seeding import layers_of
 from targetnet.rl_core.errors import shown
@@ -54,7 +54,8 @@ def come_back(lane: Lane, played: Played) -> bool:
     """
     for state in played:
         ended = state["ended"]
-        if lane.restore({k: v for k, v in state.items() if k != "ended"}) or lane.ended != ended:
+        state = {name: value for name, value in state.items() if name != "ended"}
+        if repeat_episode(lane, state) or lane.ended != ended:
             return False
     return True
 

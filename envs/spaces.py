@@ -8,7 +8,16 @@ import numpy as np
 
 from targetnet.envs.actions import ActionForm, action_form
 from targetnet.envs.arrays import array_space
-from targetnet.envs.nests import Path, inner_writer, leaves, nest_of
+from targetnet.envs.masks import (
+    AUTO,
+    BY_METHOD,
+    METHOD,
+    OFF,
+    PART,
+    MaskSource,
+    part_with_masks,
+)
+from targetnet.envs.nests import Leaf, Path, inner_writer, leaves, nest_of
 from targetnet.envs.observations import Writer
 from targetnet.rl_core.packed import Part
 
@@ -25,9 +34,15 @@ class Spaces(NamedTuple):
     stack: int = 1  # frames of an observation; `given_shape` begins with them if there are several
     complete: Writer | None = None  # of whole observations, of all frames; None: `writer`
     parts: tuple[Part, ...] = ()  # of packed observations; (): they are one array
-    paths: tuple[Path, ...] = ((),)  # where the env has each part, or the only array
+    leaves: tuple[Leaf, ...] = ()  # the env's own spaces of each part, or of the only array
     given_shapes: tuple[tuple[int, ...], ...] = ()  # of each part, as `given_shape`
     own: tuple[gym.Space[Any], gym.Space[Any]] | None = None  # of observations and actions
+    masks: MaskSource | None = None  # where the env says which actions are legal; None: nowhere
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Places of the parts, or of the only array, in what the env shows."""
+        return tuple(leaf.path for leaf in self.leaves)
 
 
 def read_spaces(
@@ -35,6 +50,7 @@ def read_spaces(
     observation_space: gym.Space[Any],
     action_space: gym.Space[Any],
     keys: Sequence[str] = (),
+    masks: str = AUTO,
 ) -> Spaces:
     """Returns the agent's form of an env's spaces.
 
@@ -43,25 +59,53 @@ def read_spaces(
 
     Args:
       keys: of a dict or a tuple, those that are wanted; empty: all.
+      masks: where the env says which actions are legal, see `targetnet.envs.masks`. A part that
+        says so is left out, unless it is named in `keys` or is the only one.
 
     Raises:
       EnvError: the agent cannot be trained with these spaces.
     """
     actions, own = action_form(env_id, action_space), (observation_space, action_space)
     found = leaves(env_id, observation_space, keys)
+    source = part_with_masks(env_id, observation_space, actions, masks)
+    if source is not None and source.path is not None and str(source.path[0]) not in keys:
+        path = source.path
+        found = [leaf for leaf in found if leaf.path[: len(path)] != path] or found
     if len(found) != 1:
         nest = nest_of(env_id, found)
         return Spaces(
             (nest.size,), nest.dtype, nest.writer, actions, (), parts=nest.parts,
-            paths=nest.paths, given_shapes=nest.given, own=own,
+            leaves=tuple(found), given_shapes=nest.given, own=own, masks=source,
         )  # fmt: skip
     (leaf,) = found
     array = array_space(env_id, leaf.space, leaf.name)
     writer = inner_writer(array, leaf.path)
     return Spaces(
         array.shape, array.dtype, writer, actions, array.given, array.byte_bounds,
-        paths=(leaf.path,), own=own,
+        leaves=(leaf,), own=own, masks=source,
     )  # fmt: skip
+
+
+def where_masks_are(spaces: Spaces, wanted: str) -> str | None:
+    """Returns a line about masks in another form than Gymnasium's; None if there is nothing to say.
+
+    Args:
+      spaces: of an env.
+      wanted: value of `action_masks`.
+    """
+    found, parts = spaces.masks, {leaf.path: leaf.space for leaf in spaces.leaves}
+    if found == BY_METHOD:
+        return f'legal actions are those of its method {METHOD}(); for all: action_masks = "{OFF}"'
+    if found is not None and found.path is not None:
+        seen = any(path[: len(found.path)] == found.path for path in parts)
+        rest = "" if seen else ", which is no input of the network"
+        return f'legal actions are those of {found.name}{rest}; for all: action_masks = "{OFF}"'
+    if found is None and wanted == AUTO and (PART,) in parts:
+        return (
+            f"the part {PART!r} of an observation is an input of the network: it has the shape "
+            f"{parts[PART,].shape}, and a mask of the actions {spaces.actions.outputs:,} numbers"
+        )
+    return None
 
 
 class _QuickDiscrete(gym.spaces.Discrete):
@@ -82,7 +126,7 @@ def make_contains_quick(space: gym.Space[Any] | None) -> None:
     if type(space) is not gym.spaces.Discrete:
         return
     members = range(int(space.start), int(space.start) + int(space.n))
-    if space.contains(members[-1]):  # False if the space's dtype is too small for this number
+    if members[-1] <= np.iinfo(space.dtype).max:  # else Gymnasium says no, or raises before 1.4
         # Change the class and keep the object: it has a random state, and wrappers may share it.
         space.__class__ = _QuickDiscrete
         assert isinstance(space, _QuickDiscrete)

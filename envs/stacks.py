@@ -30,7 +30,9 @@ def spaces_for(
     Raises:
       EnvError: the agent cannot be trained with these spaces.
     """
-    spaces = read_spaces(env_id, observation_space, action_space, making.observation_keys)
+    spaces = read_spaces(
+        env_id, observation_space, action_space, making.observation_keys, making.action_masks
+    )
     if spaces.parts and making.frame_stack > 1:
         names = ", ".join(part.name for part in spaces.parts)
         raise EnvError(

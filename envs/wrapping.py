@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from targetnet.envs.masks import AUTO
 from targetnet.rl_core.errors import ArgumentError, EnvError, in_one_line, shown
 from targetnet.rl_core.own_function import MORE, failure, imported
 
@@ -40,6 +41,7 @@ class Making(NamedTuple):
         "module:function", and its arguments beside the env.
       frame_stack: frames of an observation.
       observation_keys: parts of it that are wanted; empty: all.
+      action_masks: where the env says which actions are legal, see envs/masks.py.
       around: puts the outermost wrapper around each env of this process.
     """
 
@@ -47,6 +49,7 @@ class Making(NamedTuple):
     wrappers: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     frame_stack: int = 1
     observation_keys: tuple[str, ...] = ()
+    action_masks: str = AUTO
     around: Around | None = None
 
 

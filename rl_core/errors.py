@@ -5,11 +5,13 @@ command line prints `str(error)` and exits with the class's `exit_code`.
 """
 
 import difflib
+import re
 import reprlib
 from collections.abc import Iterable
 from typing import ClassVar
 
 _MOST_SHOWN = 200  # characters of a value
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")  # such as bold, which Keras has in the texts of its errors
 _LONGEST_NAME = 100  # characters; the time to find similar names grows with the length squared
 
 
@@ -152,7 +154,7 @@ def shown(value: object) -> str:
 
 
 def in_one_line(value: object, most: int = 160) -> str:
-    """Returns the text of any value: one line, at most `most` printable characters.
+    """Returns the text of any value: one line, at most `most` printable characters, no colors.
 
     The text of gymnasium spaces and of other libraries' errors may have several lines.
     """
@@ -161,7 +163,7 @@ def in_one_line(value: object, most: int = 160) -> str:
     except (ValueError, RecursionError):  # too many digits; too deep
         text = shown(value)
     # Cut before escaping too: a text may have megabytes, and only its start is shown.
-    return _cut(escaped(" ".join(text[: 10 * most].split())), most)
+    return _cut(escaped(" ".join(_STYLE.sub("", text[: 10 * most]).split())), most)
 
 
 def escaped(text: str) -> str:

@@ -168,6 +168,7 @@ class Hyperparameters(MutableMapping[str, Any]):
       configured: name -> number or schedule, for every knob.
       static: names of values fixed when the graph is built, for a clear error message.
       without_effect: name of a live value that this agent does not have -> what it would need.
+      near: (unknown name, known names) -> the end of the message about it.
 
     Attributes:
       env_step: the present env step; the loop updates it.
@@ -182,11 +183,12 @@ class Hyperparameters(MutableMapping[str, Any]):
         configured: Mapping[str, Any],
         static: Iterable[str] = (),
         without_effect: Mapping[str, str] = MappingProxyType({}),
+        near: Callable[[str, Iterable[str]], str] = did_you_mean,
     ) -> None:
         self.knobs = {knob.name: knob for knob in knobs}
         self.env_step = self.revision = 0
         self._static = frozenset(static)
-        self._without_effect = without_effect
+        self._without_effect, self._near = without_effect, near
         self._configured = {name: configured[name] for name in self.knobs}
         self._schedules = {n: v for n, v in self._configured.items() if hasattr(v, "value_at")}
         self._overrides: dict[str, Any] = {}
@@ -285,7 +287,7 @@ class Hyperparameters(MutableMapping[str, Any]):
             raise StaticHyperparameter(
                 f"{name} is fixed when the graph is built; start a new run with --set {name}=..."
             )
-        raise UnknownName(f"no live value {shown(name)}" + did_you_mean(name, self.knobs))
+        raise UnknownName(f"no live value {shown(name)}" + self._near(name, self.knobs))
 
     def source(self, name: str) -> Source:
         """Returns the source of the present value."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,14 +18,38 @@ _CGROUP_LIMITS = (
 )
 
 
+# Address space that TensorFlow takes to start and to compile, and that a small run takes. Less ends
+# it anywhere: in an import, or by an abort in its compiler.
+_FOR_TENSORFLOW, _FOR_A_SMALL_RUN = 2_800_000_000, 200_000_000
+
+
+def check_address_space() -> None:
+    """Checks that TensorFlow may be started under the limit of `ulimit -v`.
+
+    Raises:
+      MemoryLimitError: it may not.
+    """
+    limit, needed = resource.getrlimit(resource.RLIMIT_AS)[0], _FOR_TENSORFLOW + _FOR_A_SMALL_RUN
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise MemoryLimitError(
+            f"TensorFlow needs {format_bytes(needed)} of address space, but the limit is "
+            f"{format_bytes(limit)}; raise it: ulimit -v {-(-needed // 1024)}"
+        )
+
+
 def memory_limit() -> int:
-    """Returns the bytes this process may use: the machine's memory or the container's limit."""
+    """Returns the bytes this process may use: the machine's memory or the container's limit.
+
+    Under `ulimit -v` it is what TensorFlow leaves of that.
+    """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _CGROUP_LIMITS:
         try:
             limits.append(int(path.read_text()))
         except (OSError, ValueError):  # no such file, or "max"
             continue
+    if (address_space := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
+        limits.append(max(0, address_space - _FOR_TENSORFLOW))
     return min(limits)
 
 

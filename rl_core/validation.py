@@ -38,8 +38,15 @@ def first_error(error: ValidationError) -> str:
     return f"{where} should {wanted}, got {shown(found['input'])}"
 
 
+class _Keys(BaseModel):
+    @classmethod
+    def near(cls, key: str, names: Iterable[str]) -> str:
+        """Returns the end of a message about an unknown key: a hint at the key that was meant."""
+        return did_you_mean(key, names)
+
+
 def require_known(
-    model: type[BaseModel], values: Mapping[str, Any], source: str, also: Iterable[str] = ()
+    model: type[_Keys], values: Mapping[str, Any], source: str, also: Iterable[str] = ()
 ) -> None:
     """Checks that a model has all these keys.
 
@@ -53,13 +60,13 @@ def require_known(
         if key not in model.model_fields:
             raise ConfigError(
                 f"{in_one_line(source, 200)}: unknown key {shown(key)}"
-                + did_you_mean(key, [*model.model_fields, *also])
+                + model.near(key, [*model.model_fields, *also])
             )
 
 
 if TYPE_CHECKING:
 
-    class Model(BaseModel):
+    class Model(_Keys):
         """A model that a user makes by name: `Linear(start=1.0, end=0.1, steps=100)`.
 
         Raises:
@@ -69,7 +76,7 @@ else:
     # A metaclass, because pydantic and type checkers take the signature from a class without an
     # `__init__` of its own, and because a model inside another one is not made by a call.
 
-    class _OneLine(type(BaseModel)):
+    class _OneLine(type(_Keys)):
         def __call__(cls, *args, **values):
             try:
                 return super().__call__(*args, **values)
@@ -77,7 +84,7 @@ else:
                 require_known(cls, values, cls.__name__)
                 raise ConfigError(f"{cls.__name__}: {first_error(error)}") from None
 
-    class Model(BaseModel, metaclass=_OneLine):  # noqa: D101 - documented above
+    class Model(_Keys, metaclass=_OneLine):  # noqa: D101 - documented above
         def __setattr__(self, name, value):
             try:
                 super().__setattr__(name, value)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from targetnet.agents.config import keys
+from targetnet.agents.config import keys, synonyms
 from targetnet.agents.config.live_values import as_markdown
 from targetnet.agents.config.model import NETWORKS, DqnConfig
 from targetnet.agents.config.pbt import PbtKeys
@@ -35,6 +35,11 @@ def test_every_live_value_of_a_config_is_on_it():
 
 def test_the_page_of_keys_is_what_the_config_says():
     assert (ROOT / "docs" / "config.md").read_text() == keys.as_markdown(), "run `make docs`"
+
+
+def test_the_page_of_names_elsewhere_is_what_the_table_says():
+    page = (ROOT / "docs" / "names_elsewhere.md").read_text()
+    assert page == synonyms.as_markdown(), "run `make docs`"
 
 
 def test_every_key_of_a_config_is_on_it_once_with_its_meaning():

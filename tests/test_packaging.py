@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -93,33 +94,54 @@ def test_a_wheel_of_the_source_distribution_is_the_same(installed, tmp_path):
     assert {*zipfile.ZipFile(wheel).namelist()} == of_tree
 
 
+def pip(python: Path, *arguments: object) -> None:
+    command = [sys.executable, "-m", "pip", "--python", python, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if "No matching distribution" in done.stderr:
+        pytest.skip("there is no package index to install from")
+    assert done.returncode == 0, done.stderr
+
+
+def environment(path: Path) -> tuple[Path, Path]:
+    """The Python of a new environment, and where its packages are."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", path], check=True)
+    (packages,) = path.glob("lib/python*/site-packages")
+    return path / "bin/python", packages
+
+
+@pytest.mark.slow
+def test_the_tests_of_envs_pass_with_the_oldest_gymnasium_that_is_allowed(tmp_path):
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    (oldest,) = (of.removeprefix("gymnasium>=") for of in wanted if of.startswith("gymnasium>="))
+    python, packages = environment(tmp_path / "env")
+    # What this environment has comes after it.
+    (packages / "others.pth").write_text("\n".join(path for path in sys.path if path))
+    pip(python, "install", "--no-deps", f"gymnasium=={oldest}.*")
+    code = "import gymnasium; print(gymnasium.__version__)"
+    said = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"{oldest}.")
+    command = [python, "-m", "pytest", "-p", "no:cacheprovider", "tests/envs"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ours_first", [True, False])
 def test_openai_agents_may_be_installed_and_removed_beside_it(installed, tmp_path, ours_first):
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
-    python = tmp_path / "env/bin/python"
-
-    def pip(*arguments: object) -> None:
-        command = [sys.executable, "-m", "pip", "--python", python, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if "openai-agents" in arguments and "No matching distribution" in done.stderr:
-            pytest.skip("there is no package index to install openai-agents from")
-        assert done.returncode == 0, done.stderr
-
+    python, packages = environment(tmp_path / "env")
     (wheel,) = installed.parent.glob("*.whl")
     order = (wheel, "openai-agents") if ours_first else ("openai-agents", wheel)
     for package in order:
-        pip("install", "--no-deps", package)
-    (packages,) = (tmp_path / "env").glob("lib/python*/site-packages")
+        pip(python, "install", "--no-deps", package)
     theirs = packages / "agents/__init__.py"
     assert "targetnet" not in theirs.read_text()
     alone = [python, "-c", "import targetnet; print(targetnet.agents.__file__)"]
     said = subprocess.run(alone, capture_output=True, text=True, cwd=tmp_path, check=True).stdout
     assert said.strip() == str(packages / "targetnet/agents/__init__.py")
-    pip("uninstall", "--yes", "targetnet")
+    pip(python, "uninstall", "--yes", "targetnet")
     assert theirs.exists() and not (packages / "targetnet").exists()
-    pip("install", "--no-deps", wheel)
-    pip("uninstall", "--yes", "openai-agents")
+    pip(python, "install", "--no-deps", wheel)
+    pip(python, "uninstall", "--yes", "openai-agents")
     subprocess.run(alone, capture_output=True, cwd=tmp_path, check=True)
 
 

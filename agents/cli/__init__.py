@@ -14,7 +14,7 @@ members_table.py     the table of a population's members at its end
 
 Imports: agents.config, agents.data, agents.loops, agents.policy, agents.population, agents.results,
 agents.run, agents.saved, agents.sweep, rl_core.board, rl_core.console, rl_core.control,
-rl_core.errors, rl_core.extras, rl_core.hyperparameters.
+rl_core.errors, rl_core.extras, rl_core.hyperparameters, rl_core.own_function, rl_core.search_path.
 """
 
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it

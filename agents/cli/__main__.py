@@ -2,6 +2,10 @@
 
 import sys
 
-from targetnet.agents.cli.main import main
+from targetnet.rl_core.search_path import leave_current_directory
+
+leave_current_directory()  # before the imports of everything else
+
+from targetnet.agents.cli.main import main  # noqa: E402
 
 sys.exit(main())

@@ -21,7 +21,10 @@ def config_list() -> Group:
             by_env[config.env_id] = _table(width, show_header=not by_env)
         words = about[name].removeprefix(config.env_id).lstrip(": ")
         by_env[config.env_id].add_row(name, f"{config.env_steps:,}", words)
-    parts = ((Text(env_id, style="bold"), Padding(t, (0, 0, 1, 2))) for env_id, t in by_env.items())
+    parts = (
+        (Text(env_id, style="bold"), Padding(t, (0, 0, 1, 2), expand=False))
+        for env_id, t in by_env.items()
+    )
     return Group(*(part for pair in parts for part in pair))
 
 

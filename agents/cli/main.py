@@ -14,23 +14,31 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, make_dataclass
 from functools import reduce
 from importlib import import_module
 from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
 from tyro.conf import arg, subcommand
 
 from targetnet.agents.cli import INTERRUPTED
 from targetnet.agents.run.quiet import process_began
+from targetnet.rl_core.console import output_guarded
 from targetnet.rl_core.errors import EnvFailed, RlCoreError, did_you_mean, reason_of, shown
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _SHOWN_WITH_IT = ("tensorflow", "gymnasium", "numpy", "tensorboard")
 USER_MISTAKE = RlCoreError.exit_code
+_UNCUT = 2_000  # columns
+_FAILED = 1
+# They go on although their output gets lost.
+_TRAINING = [[name] for name in ("train", "resume", "replay", "results", "compare", "sweep")]
 
 
 class _Command(NamedTuple):
@@ -63,7 +71,7 @@ _COMMANDS = {
     "eval": _Command(
         _POLICY,
         "Eval",
-        "Play a trained policy greedily on new episodes and print their returns.",
+        "Play a trained policy on new episodes, greedily by default, and print their returns.",
     ),
     "play": _Command(_POLICY, "Play", "Show a trained policy in a window, or write a video of it."),
     "export": _Command(
@@ -74,7 +82,7 @@ _COMMANDS = {
         "Record",
         "Write episodes of a run's policy, or its replay memory, as a Minari dataset.",
     ),
-    "configs": _Command(_TRAIN, "Configs", "List the shipped configs."),
+    "configs": _Command(_TRAIN, "Configs", "List the shipped configs, or show one."),
     "results": _Command(
         "targetnet.agents.results.command",
         "Results",
@@ -131,29 +139,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     The code is 2 for a user's mistake, 1 for a run that failed, 130 for Ctrl-C.
     """
-    try:
-        # A config may name a module in the current directory, which the installed script
-        # does not search by default.
-        if "" not in sys.path:
-            sys.path.append("")
-        began = process_began() if arguments is None else time.perf_counter()
-        arguments = sys.argv[1:] if arguments is None else arguments
-        if [*arguments] == ["--version"]:
-            print(_versions())
-            return 0
-        command = _parse(arguments)
-        left_empty = any(re.fullmatch(r"|--[\w-]+=", word) for word in arguments)
-        for field in fields(command):
-            value = getattr(command, field.name)
-            if left_empty and isinstance(value, Path) and value == Path():
-                raise RlCoreError(f"{field.name} wants a path, got ''")
-            _require_usable(value)
-        from rich.console import Console
+    began = process_began() if arguments is None else time.perf_counter()
+    arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    for name in ("COLUMNS", "LINES"):  # a shell without a terminal may set them to 0
+        if os.environ.get(name) == "0":
+            del os.environ[name]
+    with output_guarded(lasts=[*arguments][:1] in _TRAINING) as streams:
+        try:
+            return _main(arguments, began)
+        finally:
+            for stream in streams:
+                stream.end()
 
-        if getattr(command, "says_how_it_started", False):
-            return command(Console(), began)
-        return command(Console())
+
+def _main(arguments: Sequence[str], began: float) -> int:
+    try:
+        with _all_written():
+            return _run(arguments, began)
     except RlCoreError as error:
+        if isinstance(error.__cause__, BrokenPipeError):  # as `head` ends
+            return error.exit_code
         if os.environ.get("TARGETNET_DEBUG") == "1":
             traceback.print_exc()
         elif isinstance(error, EnvFailed) and error.__cause__:
@@ -163,9 +168,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("targetnet: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output, such as `head`, has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except (MemoryError, RuntimeError) as error:  # under `ulimit -v` or `ulimit -u`
+        if isinstance(error, RuntimeError) and "start new thread" not in str(error):
+            raise
+        reason = reason_of(error) or "no memory"
+        print(f"targetnet: {reason}: see the limits that `ulimit -a` shows", file=sys.stderr)
+        return _FAILED
+
+
+@contextlib.contextmanager
+def _all_written() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+
+
+def _run(arguments: Sequence[str], began: float) -> int:
+    if [*arguments] == ["--version"]:
+        print(_versions())
+        return 0
+    command = _parse(arguments)
+    left_empty = any(re.fullmatch(r"|--[\w-]+=", word) for word in arguments)
+    for field in fields(command):
+        value = getattr(command, field.name)
+        if left_empty and isinstance(value, Path) and value == Path():
+            raise RlCoreError(f"{field.name} wants a path, got ''")
+        _require_usable(value)
+    from targetnet.rl_core.own_function import CODE_DIRECTORY, in_command
+
+    more = (began,) if getattr(command, "says_how_it_started", False) else ()
+    with in_command(os.environ.get(CODE_DIRECTORY, ""), _say_beside):
+        code: int = command(_console(), *more)
+        return code
+
+
+def _console() -> Console:
+    """Returns a console for standard output; in a pipe or file nothing is cut to its width."""
+    from rich.console import Console
+
+    watched = sys.stdout is not None and sys.stdout.isatty()
+    return Console() if watched or "COLUMNS" in os.environ else Console(width=_UNCUT)
+
+
+def _say_beside(line: str) -> None:
+    """Shows a line apart from the command's output."""
+    with contextlib.suppress(OSError):
+        print(f"targetnet: {line}", file=sys.stderr)
 
 
 def _versions() -> str:

@@ -30,7 +30,10 @@ _INSTRUCTIONS = (
 
 @dataclass(frozen=True)
 class Mcp:
-    """Let an assistant look at runs and steer them, over standard input and output."""
+    """Let an assistant look at runs and steer them, over standard input and output.
+
+    Example: targetnet mcp runs --read-only
+    """
 
     runs: Annotated[Positional[Path], arg(metavar="RUNS")]
     """A directory of runs, or one run. Nothing outside of it can be read or steered."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
+from targetnet.agents.config.synonyms import near_key
 from targetnet.rl_core.errors import in_one_line
 
 _MOST = 400  # characters; tyro may quote the whole command line
 # Where a complaint ends, and a help text of what it is about begins.
 _HELP_TEXT = re.compile(r" \(required\)| Arguments are applied| Argument helptext")
 _NO_NUMBER = re.compile(r"parsing (--[\w-]+): .*\b(int|float)\b.*: ('.*')")
-_FLAG = r"--[a-z][a-z-]*"
+_FLAG = r"--[a-z][a-z_-]*"
+_WITH_SET = ("targetnet train", "targetnet resume", "targetnet sweep")
 
 
 def mistake_in(box: str, command: str) -> str:
@@ -25,7 +27,8 @@ def mistake_in(box: str, command: str) -> str:
     complaint, _, near = words.partition(" Perhaps you meant:")
     complaint = _HELP_TEXT.split(complaint)[0]
     said = in_one_line(_in_plain_words(complaint), _MOST)
-    return f"{said}{_nearest_flag(complaint, near, command)} (see {command} --help)"
+    hint = _as_key(complaint, command) or _nearest_flag(complaint, near, command)
+    return f"{said}{hint} (see {command} --help)"
 
 
 def _in_plain_words(complaint: str) -> str:
@@ -33,6 +36,21 @@ def _in_plain_words(complaint: str) -> str:
         flag, kind, got = no_number.groups()
         return f"{flag} must be a {'whole ' if kind == 'int' else ''}number, got {got}"
     return re.sub(r" \(applied to targetnet [\w-]+\)| or misplaced", "", complaint)
+
+
+def _as_key(complaint: str, command: str) -> str:
+    """Returns a hint at the key of a config that a flag is named after, here or elsewhere."""
+    if not complaint.startswith("Unrecognized") or command not in _WITH_SET:
+        return ""
+    from targetnet.agents.config.model import DqnConfig
+
+    for flag in re.findall(_FLAG, complaint):
+        key = flag.removeprefix("--").replace("-", "_")
+        if key in DqnConfig.model_fields:
+            return f"; {key} is a key of the config: --set {key}=..."
+        if told := near_key(flag, ()):
+            return f"{told}: --set KEY=VALUE"
+    return ""
 
 
 def _nearest_flag(complaint: str, near: str, command: str) -> str:

@@ -20,14 +20,19 @@ _INT64 = 2**63
 
 @dataclass(frozen=True)
 class Eval:
-    """Play a trained policy greedily on new episodes and print their returns."""
+    """Play a trained policy on new episodes, greedily by default, and print their returns.
+
+    Example: targetnet eval runs/cartpole-1 --episodes 20
+    """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """A run directory."""
     episodes: Annotated[int, arg(metavar="N")] = 100
     """Number of episodes."""
-    seed: Annotated[int | None, arg(metavar="S")] = None
+    seed: Annotated[int | None, arg(metavar="S", help_behavior_hint="")] = None
     """Seed of the episodes. By default derived from the run's seed."""
+    epsilon: Annotated[float, arg(metavar="P")] = 0.0
+    """Probability of a uniformly random action, such as 0.001."""
     ema: bool = False
     """Use the averaged weights."""
     best: bool = False
@@ -49,15 +54,17 @@ class Eval:
             load_policy(self.run, averaged=self.ema, best=self.best) as policy,
             evaluation_shown(_stderr_console(), self.episodes) as watch,
         ):
-            returns = evaluate(policy, config, self.episodes, seed=self.seed, watch=watch)
+            returns = evaluate(
+                policy, config, self.episodes, seed=self.seed, epsilon=self.epsilon, watch=watch
+            )
         result = summary(returns)
         if self.json:
             print(json.dumps(result))
         else:
+            kind = f"return with epsilon {self.epsilon:g}" if self.epsilon else "greedy return"
             console.print(
-                f"greedy return {result['mean']:,.1f} +- {result['std']:,.1f} (mean and std of "
-                f"{self.episodes} episodes, {result['min']:,.1f} to {result['max']:,.1f}"
-                f"{cut_note(returns.cut, config)})",
+                f"{kind} {result['mean']:,.1f} +- {result['std']:,.1f} "
+                f"({returns.counted('mean and std')}{cut_note(returns.cut, config)})",
                 highlight=False,
                 soft_wrap=True,
             )
@@ -66,15 +73,18 @@ class Eval:
 
 @dataclass(frozen=True)
 class Play:
-    """Show a trained policy in a window, or write a video of it."""
+    """Show a trained policy in a window, or write a video of it.
+
+    Example: targetnet play runs/cartpole-1 --video cartpole.mp4
+    """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """A run directory."""
     episodes: Annotated[int, arg(metavar="N")] = 1
     """Number of episodes."""
-    video: Annotated[Path | None, arg(metavar="FILE")] = None
+    video: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """Write this .mp4 or .gif instead of opening a window."""
-    seed: Annotated[int | None, arg(metavar="S")] = None
+    seed: Annotated[int | None, arg(metavar="S", help_behavior_hint="")] = None
     """Seed of the episodes. By default derived from the run's seed."""
     ema: bool = False
     """Use the averaged weights."""
@@ -114,7 +124,10 @@ class Play:
 
 @dataclass(frozen=True)
 class Export:
-    """Write a run's greedy policy to files that do not need this project."""
+    """Write a run's greedy policy to files that do not need this project.
+
+    Example: targetnet export runs/cartpole-1 policy --to onnx
+    """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """A run directory."""

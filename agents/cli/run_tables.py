@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rich import box
 from rich.console import Group
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from targetnet.rl_core.control.client import ago
@@ -89,8 +89,9 @@ def runs_table(runs: list[Found], copied: Mapping[str, str] = MappingProxyType({
       copied: of members of a population: name -> whom it copied last.
     """
     table = Table(
-        "run", "status", "env", "env steps", "return", "heartbeat", box=None, header_style="bold"
-    )
+        Column("run", overflow="fold"), "status", "env", "env steps", "return", "heartbeat",
+        box=None, header_style="bold",
+    )  # fmt: skip
     if copied:
         table.add_column("copied last")
     for path, state, alive, _ in runs:

@@ -39,7 +39,10 @@ _ACTIONS = "\n\n".join(f"{name}: {meaning}." for name, meaning in ACTIONS.items(
 
 @dataclass(frozen=True)
 class Set:
-    """Change live values of a running job; they take effect at its next safe point."""
+    """Change live values of a running job; they take effect at its next safe point.
+
+    Example: targetnet set runs/cartpole-1 sync_period=50
+    """
 
     run: RunArgument
     """A run directory."""
@@ -65,7 +68,10 @@ class Set:
 
 @dataclass(frozen=True)
 class Do:
-    """Send an action to a running job: sync, rewind, reset, pause, evaluate, stop and others."""
+    """Send an action to a running job: sync, rewind, reset, pause, evaluate, stop and others.
+
+    Example: targetnet do runs/cartpole-1 sync
+    """
 
     run: RunArgument
     """A run directory."""
@@ -90,7 +96,10 @@ class Do:
 
 @dataclass(frozen=True)
 class Status:
-    """Show the progress of a run and all its live values."""
+    """Show the progress of a run and all its live values.
+
+    Example: targetnet status runs/cartpole-1 --follow
+    """
 
     run: RunArgument
     """A run directory; of a population it shows one line for each member."""
@@ -155,7 +164,10 @@ class Status:
 
 @dataclass(frozen=True)
 class Log:
-    """Show every change and action that was asked of a run, accepted or refused."""
+    """Show every change and action that was asked of a run, accepted or refused.
+
+    Example: targetnet log runs/cartpole-1 --last 20
+    """
 
     run: RunArgument
     """A run directory."""
@@ -194,7 +206,10 @@ class Log:
 
 @dataclass(frozen=True)
 class Ls:
-    """List the runs below a directory; the running ones come first."""
+    """List the runs below a directory; the running ones come first.
+
+    Example: targetnet ls runs
+    """
 
     dir: Annotated[Positional[Path], arg(metavar="DIR")] = Path("runs")
     """Directory to search."""
@@ -225,7 +240,10 @@ class Ls:
 
 @dataclass(frozen=True)
 class Digest:
-    """Print one hash over all variables and counters at the end of a run's training."""
+    """Print one hash over all variables and counters at the end of a run's training.
+
+    Example: targetnet digest runs/cartpole-1
+    """
 
     run: RunArgument
     """A run directory."""
@@ -240,11 +258,14 @@ class Digest:
 
 @dataclass(frozen=True)
 class Replay:
-    """Repeat a recorded run, each change at the same time step, and compare the two."""
+    """Repeat a recorded run, each change at the same time step, and compare the two.
+
+    Example: targetnet replay runs/cartpole-1
+    """
 
     run: RunArgument
     """A run that has ended; of a population: all its members together."""
-    to: Annotated[Path | None, arg(metavar="NEW")] = None
+    to: Annotated[Path | None, arg(metavar="NEW", help_behavior_hint="")] = None
     """Keep the repetition as a new run directory."""
 
     def __call__(self, console: Console) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,15 +41,18 @@ Groups = UseAppendAction[tuple[tuple[str, ...], ...]]
 
 @dataclass(frozen=True)
 class Train:
-    """Train an agent; write its curves and weights to a run directory."""
+    """Train an agent; write its curves and weights to a run directory.
+
+    Example: targetnet train cartpole --seed 1 --set sync_period=100 --board
+    """
 
     says_how_it_started: ClassVar[bool] = True
 
     config: Annotated[Positional[str], arg(metavar="CONFIG")]
     """A shipped name (see `targetnet configs`) or the path of a TOML file."""
-    run: Annotated[Path | None, arg(metavar="DIR")] = None
+    run: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
     """The run directory. By default runs/CONFIG-NUMBER with the next free number."""
-    seed: Annotated[int | None, arg(metavar="S")] = None
+    seed: Annotated[int | None, arg(metavar="S", help_behavior_hint="")] = None
     """Seed of everything random. By default the config's seed."""
     set: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Change keys of the config, in TOML's notation: --set learning_rate=1e-3 hidden=[64,64]"""
@@ -56,26 +60,26 @@ class Train:
     """Report to mlflow, wandb or trackio too, in place of the config's log_to."""
     board: bool = False
     """Also start TensorBoard and print its address."""
-    init_from: Annotated[Path | None, arg(metavar="RUN")] = None
+    init_from: Annotated[Path | None, arg(metavar="RUN", help_behavior_hint="")] = None
     """Start with the weights of another run, or of a .safetensors file."""
     rename: Annotated[Groups, arg(metavar="OLD=NEW")] = ()
     """Rename variables of --init-from: OLD=NEW, where OLD may be a prefix, as in encoder=torso"""
     blocks: Annotated[Groups, arg(metavar="BLOCK")] = ()
     """Load only these blocks of --init-from, such as torso. By default all; then all must fit."""
-    offline: Annotated[str | None, arg(metavar="DATASET")] = None
+    offline: Annotated[str | None, arg(metavar="DATASET", help_behavior_hint="")] = None
     """Learn from a Minari dataset, a path or an id, and not from envs. By default the config's."""
-    begin_with: Annotated[str | None, arg(metavar="DATASET")] = None
+    begin_with: Annotated[str | None, arg(metavar="DATASET", help_behavior_hint="")] = None
     """Fill the replay with a Minari dataset of demonstrations, then step envs. By default the
     config's."""
     resume: bool = False
     """Resume the run in --run if there is one, else start it: for jobs that are restarted."""
     members: Annotated[Groups, arg(metavar="NAME=VALUES")] = ()
     """Train several agents at once, one for each value: --members sync_period=25,50,100"""
-    seeds: Annotated[int | None, arg(metavar="N")] = None
+    seeds: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
     """Train each of them (or the config) N times at once, with seeds from the config's seed on."""
     pbt: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Population-based training: the worst members copy the best: --pbt period=5000"""
-    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
+    ray: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
     """Ray cluster of the actors of loop = "remote": HOST:PORT, auto, or off: this process. By
     default Ray starts on this machine."""
 
@@ -125,6 +129,7 @@ class Train:
             ),
             self.board,
             console,
+            partial(_show_next, console),
         )
 
     def _train_members(self, members: Members, console: Console, began: float) -> int:
@@ -189,7 +194,10 @@ class Train:
 
 @dataclass(frozen=True)
 class Resume:
-    """Resume a run that was stopped, killed or finished, from its last checkpoint."""
+    """Resume a run that was stopped, killed or finished, from its last checkpoint.
+
+    Example: targetnet resume runs/cartpole-1 --set env_steps=100000
+    """
 
     says_how_it_started: ClassVar[bool] = True
 
@@ -201,7 +209,7 @@ class Resume:
     """Also report to mlflow, wandb or trackio, with all points so far."""
     board: bool = False
     """Also start TensorBoard and print its address."""
-    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
+    ray: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
     """Ray cluster of the actors of loop = "remote", as for train."""
 
     def __call__(self, console: Console, began: float) -> int:
@@ -221,24 +229,37 @@ class Resume:
 
 @dataclass(frozen=True)
 class Configs:
-    """List the shipped configs."""
+    """List the shipped configs, or show one.
+
+    Example: targetnet configs cartpole
+    """
+
+    config: Annotated[Positional[str], arg(metavar="CONFIG", help_behavior_hint="")] = ""
+    """Show this one as TOML, with all that it takes from others and from defaults."""
 
     def __call__(self, console: Console) -> int:
         from targetnet.agents.cli.config_list import config_list
+        from targetnet.agents.config.files import dump_config, load_config
 
-        console.print(config_list())
+        if self.config:
+            print(dump_config(load_config(self.config)), end="")
+        else:
+            console.print(config_list())
         return 0
 
 
 @dataclass(frozen=True)
 class Board:
-    """Show curves in TensorBoard; without TensorFlow it starts in a second."""
+    """Show curves in TensorBoard; without TensorFlow it starts in a second.
+
+    Example: targetnet board runs
+    """
 
     dir: Annotated[Positional[Path], arg(metavar="DIR")] = RUNS
     """A directory of runs, or one run directory."""
     host: str = "localhost"
     """Address to listen on."""
-    port: Annotated[int | None, arg(metavar="N")] = None
+    port: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
     """Port to listen on. By default 6006, or the next free port."""
     full: bool = False
     """Load TensorFlow too, for the tabs that need it; TensorBoard then starts more slowly."""
@@ -307,6 +328,7 @@ def _resume(
         ),
         board,
         console,
+        partial(_show_next, console),
     )
 
 
@@ -364,7 +386,7 @@ def _with_board(
     go: Callable[[Callable[[Directory], None]], T],
     board: bool,
     console: Console,
-    then: Callable[[T], None] = lambda outcome: None,
+    then: Callable[[T], None],
 ) -> int:
     with contextlib.ExitStack() as beside:
 
@@ -381,6 +403,13 @@ def _with_board(
             with contextlib.suppress(KeyboardInterrupt):
                 threading.Event().wait()
     return 0
+
+
+def _show_next(console: Console, outcome: RunOutcome) -> None:
+    """Tells which commands use a run that has finished."""
+    if outcome.returns:
+        run = shlex.quote(str(outcome.run))
+        say(console, f"next: targetnet eval {run}, targetnet play {run} or targetnet board {run}")
 
 
 def _start_board(logdir: Path, beside: contextlib.ExitStack, console: Console) -> None:

@@ -19,5 +19,5 @@ Ray is imported on first use only: it is an extra. Ray's own transport pickles w
 say to each other; no file is made of that but of bytes, and nothing pickled is kept.
 
 Imports: agents.saved, rl_core.checkpoint, rl_core.control, rl_core.errors, rl_core.extras,
-rl_core.machine, rl_core.regular_file.
+rl_core.machine, rl_core.own_function, rl_core.regular_file.
 """

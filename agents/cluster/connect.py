@@ -11,11 +11,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from targetnet.rl_core.errors import RlCoreError, in_one_line, reason_of, shown
 from targetnet.rl_core.extras import require_package
+from targetnet.rl_core.own_function import code_directory
 
 _SECONDS = 40.0  # for a whole try; Ray itself would try for minutes
 _KNOCK_SECONDS = 5.0  # until a machine answers at all
@@ -106,8 +107,21 @@ def join(address: str, **how: Any) -> str:
     import ray
 
     _silence()
-    ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **how)
+    job = ray.job_config.JobConfig()
+    job._py_driver_sys_path = _SearchPath()  # private: without it Ray adds the current directory
+    ray.init(
+        address=address, job_config=job, log_to_driver=False, logging_level=logging.CRITICAL, **how
+    )
     return str(ray.get_runtime_context().gcs_address)
+
+
+class _SearchPath(list[str]):
+    """Directories that Ray puts first on the path of its workers: those of this program alone."""
+
+    def extend(self, places: Iterable[str]) -> None:
+        # A command itself has put "" there, and last; its actors do so when they need it.
+        own = {os.path.abspath(p) for p in sys.path if p or code_directory() is None}  # noqa: PTH100
+        super().extend(place for place in places if place in own)
 
 
 def _silence() -> None:

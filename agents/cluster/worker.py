@@ -20,6 +20,7 @@ from targetnet.agents.cluster.node_files import NodeFiles
 from targetnet.agents.cluster.process import last_line, start_child
 from targetnet.agents.cluster.scratch import Scratch
 from targetnet.rl_core.control.files import ControlFiles, write_whole
+from targetnet.rl_core.own_function import CODE_DIRECTORY
 
 _PROBED = 1 << 20  # bytes
 _OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -54,18 +55,17 @@ class Worker:
             file.seek(offset)
             file.write(data)
 
-    def start(self, arguments: Sequence[str], python_path: str) -> None:
+    def start(self, arguments: Sequence[str], code_directory: str) -> None:
         """Starts the process: this Python with these arguments, in the scratch directory.
 
         Args:
-          python_path: a directory at home whose modules it may import, if the node has it too.
+          code_directory: where home has the user's code; the node may have it too.
 
         Raises:
           ClusterError: it cannot be started.
         """
         assert self._scratch is not None
-        paths = [os.environ.get("PYTHONPATH", ""), python_path]
-        environment = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        environment = {CODE_DIRECTORY: code_directory}
         try:
             self._process = start_child(
                 [sys.executable, *arguments], self._log, environment,

@@ -31,22 +31,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compare:
-    """Compare arms that differ in some keys, on several envs, by paired seeds; write a page."""
+    """Compare arms that differ in some keys, on several envs, by paired seeds; write a page.
+
+    Example: targetnet compare periods.toml --jobs 4
+    """
 
     file: Annotated[Positional[Path], arg(metavar="FILE")]
     """The comparison, a TOML file: envs, groups of arms, seeds and the sections of the page."""
-    jobs: Annotated[int | None, arg(metavar="N")] = None
+    jobs: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
     """Number of processes at once, one core each. By default the number of cores; with --ray the
     number of CPUs of the cluster."""
-    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
+    ray: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
     """Train on the nodes of a Ray cluster: HOST:PORT of its head, or auto for the cluster that this
     machine belongs to. The runs come home to DIR."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("comparison")
     """Directory for runs and logs. Unfinished runs in it are resumed."""
-    rows: Annotated[Path | None, arg(metavar="DIR")] = None
+    rows: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
     """Directory for a JSON file per arm and env, with its finished seeds. A seed that is there is
     not trained again, and its run may be deleted. By default DIR/rows."""
-    page: Annotated[Path | None, arg(metavar="FILE")] = None
+    page: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """The page, a .md file; its pictures go to a directory beside it. By default DIR/page.md."""
     finished: bool = False
     """Train nothing; write the page again, of rows that are all there."""

@@ -9,7 +9,8 @@ live_values.py   the live values that an agent has under its config
 keys.py          the docs page of all keys, with their papers
 members.py       the members of a population: configs that differ in seed and live values
 pbt.py           population-based training: how members copy one another
-early_ends.py    schedules that end long before the run does, actions at its very end
+early_ends.py    runs that cannot learn, schedules that end long before, actions at the end
+synonyms.py      names that other libraries have for the keys
 files.py         reads and writes configs in TOML
 envs.py          makes the envs of a config
 

@@ -101,8 +101,13 @@ def _check_munchausen(config: DqnConfig) -> None:
 
 
 def _check_in_graph(config: DqnConfig) -> None:
-    for name in ("env_wrapper", "observation_keys"):
-        if getattr(config, name):
+    named = config.action_masks if config.action_masks not in ("auto", "info", "off") else ""
+    others = {
+        "env_wrapper": config.env_wrapper, "observation_keys": config.observation_keys,
+        "action_masks": named,
+    }  # fmt: skip
+    for name, given in others.items():
+        if given:
             raise ValueError(f"loop = 'compiled' has its envs in the graph; leave {name} out")
     if config.vectorization not in ("sync", "async"):
         raise ValueError(

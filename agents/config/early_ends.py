@@ -1,13 +1,55 @@
-"""Schedules that end long before the run does, and actions that come at its very end."""
+"""Lines at a run's start: it cannot learn, its schedules end early, actions come at its end."""
 
 from __future__ import annotations
 
+import math
+
 from targetnet.agents.config.live_values import configured_values
 from targetnet.agents.config.model import DqnConfig, ExplorationKeys
-from targetnet.rl_core.schedules import Geometric, Linear, Piecewise
+from targetnet.rl_core.schedules import Constant, Geometric, Linear, Piecewise
 
 _WithEnd = Linear | Geometric | Piecewise
 _EARLY = 0.5  # share of the run
+
+
+def no_learning(config: DqnConfig) -> str | None:
+    """Returns a line about a run that makes no update, or none that moves a weight; None if it may.
+
+    Only what is certain is told. With several envs, and with rollouts, it depends on the env.
+    """
+    first, last = _first_update(config), config.env_steps
+    if config.loop == "remote" and config.actor_pace == "free":
+        last += config.actor_steps * config.num_envs  # the last delivery is learned from too
+    if first >= last:
+        keys = ("rollout",) if config.rollout else ("learn_start", "learn_period")
+        named = ", ".join(f"{name} = {_shown(getattr(config, name))}" for name in keys)
+        return (
+            f"this run makes no update: its first one would come at env step {first:,} at the "
+            f"earliest ({named}), and the run ends at {config.env_steps:,}; lower "
+            f"{' or '.join(keys)}, or raise env_steps"
+        )
+    if _extremes(config.learning_rate)[1] == 0:
+        return "this run moves no weight while learning_rate is 0"
+    return None
+
+
+def _first_update(config: DqnConfig) -> int:
+    """Returns the env step before which no update can be made."""
+    if config.rollout:
+        # At most every second time step of an env is the reset after an episode of one.
+        return -(-config.rollout // 2) * config.num_envs
+    least = math.floor(_extremes(config.learn_period)[0])
+    if not isinstance(config.learn_period, int):
+        return max(config.learn_start, least)
+    return max(1, -(-config.learn_start // least)) * least
+
+
+def _extremes(value: float | _WithEnd | Constant) -> tuple[float, float]:
+    return (value, value) if isinstance(value, int | float) else value.extremes()
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def early_ends(config: DqnConfig, *, resumed: bool = False) -> str | None:

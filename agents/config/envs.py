@@ -47,6 +47,7 @@ def training_envs(config: DqnConfig, *, check: bool = False) -> Envs:
         frame_stack=config.frame_stack,
         observation_keys=config.observation_keys,
         check=check,
+        action_masks=config.action_masks,
     )
 
 
@@ -57,8 +58,7 @@ def unstepped_envs(config: DqnConfig) -> Envs:
       EnvError: it cannot be made.
     """
     with contextlib.closing(envs_beside(config)) as here:
-        masks = here.has_action_masks
-        envs = UnsteppedEnvs(config.env_id, 1, here.spaces, has_action_masks=masks)
+        envs = UnsteppedEnvs(config.env_id, 1, here.spaces)
         envs.has_time_limit = here.has_time_limit  # evaluations step them
         return envs
 
@@ -119,6 +119,7 @@ def envs_beside(
         wrapper_kwargs=config.env_wrapper_kwargs,
         frame_stack=config.frame_stack,
         observation_keys=config.observation_keys,
+        action_masks=config.action_masks,
         around=around,
         check=check,
     )

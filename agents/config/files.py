@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import tomli_w
@@ -18,6 +17,7 @@ from pydantic import BaseModel
 from targetnet.agents.config.live_values import live_names
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.settings import parse
+from targetnet.envs.old_gym import old_atari
 from targetnet.rl_core.arguments import require_a
 from targetnet.rl_core.errors import ArgumentError, ConfigError, did_you_mean, in_one_line, shown
 from targetnet.rl_core.regular_file import read_regular
@@ -44,6 +44,10 @@ WRITTEN_BY = "targetnet"  # the version that wrote a run's config
 # Until 0.2 our packages were at the top level, where no package of the user's could be.
 _OUR_MODULE = re.compile(r"^(?:agents|envs|rl_core)(?=[.:])")
 _NAMES_A_MODULE = ("env_id", "env_wrapper", "network", "controller")
+# An argument of the wrapper "atari", and what True was until 0.2.
+_LIFE_LOSS, _RESTART = "terminal_on_life_loss", "restart"
+# Values of keys that the config of an older run does not have.
+_OF_OLDER_RUNS = {"byte_scale": "255", "action_masks": "info", "check_env": False}
 PBT = "pbt"  # the table of population-based training, see targetnet.agents.config.pbt
 # The end of a message about such a table where one run is trained.
 PBT_ALONE = f"has the table [{PBT}], which is for a population: list members, or give --members"
@@ -149,10 +153,23 @@ def stored_text(values: Mapping[str, Any]) -> str:
 
 
 def _as_of_now(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns the values of a stored file with the module names of this version."""
+    """Returns the values of a stored file as this version writes them."""
     is_older = WRITTEN_BY not in values
     now = {name: value for name, value in values.items() if name != WRITTEN_BY}
-    return _renamed(now) if is_older else now
+    if "env_id" in now:  # a run's or a population's
+        now = _OF_OLDER_RUNS | now
+    if not is_older:
+        return now
+    now = _renamed(now)
+    kwargs = now.get("env_wrapper_kwargs")
+    if now.get("env_wrapper") == "atari" and isinstance(kwargs, dict):
+        now["env_wrapper_kwargs"] = _restarting(kwargs)
+    return now
+
+
+def _restarting(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Returns arguments of the wrapper "atari" with what True meant until 0.2 in its place."""
+    return kwargs | {_LIFE_LOSS: _RESTART} if kwargs.get(_LIFE_LOSS) is True else kwargs
 
 
 def _renamed(value: Any, name: str = "") -> Any:
@@ -164,18 +181,14 @@ def _renamed(value: Any, name: str = "") -> Any:
     return _OUR_MODULE.sub(r"targetnet.\g<0>", value) if names_a_module else value
 
 
-def read_config(path: Path, absent: Mapping[str, Any] = MappingProxyType({})) -> DqnConfig:
-    """Reads the config in a TOML file; refuses a symbolic link.
-
-    Args:
-      path: the file.
-      absent: values for keys that the file does not have.
+def read_config(path: Path) -> DqnConfig:
+    """Reads the config of a run; refuses a symbolic link.
 
     Raises:
       ConfigError: the file cannot be read or used, or its seal (rl_core/seal.py) does not match
         its text.
     """
-    return parse(DqnConfig, {**absent, **read_sealed(path)}, str(path))
+    return parse(DqnConfig, read_sealed(path), str(path))
 
 
 def parsed_changes(
@@ -263,9 +276,11 @@ def _what_can_change(name: str) -> str:
 
 
 def _is_as_begun(name: str, was: Any, is_: Any) -> bool:
-    # A run of version 0.1 keeps its byte scale, whatever later configs say.
-    if name == "byte_scale" and was == "255":
+    # An older run keeps what it did, whatever later configs say.
+    if name in _OF_OLDER_RUNS and was == _OF_OLDER_RUNS[name]:
         return True
+    if name == "env_wrapper_kwargs" and isinstance(was, dict) and isinstance(is_, dict):
+        is_ = _restarting(is_) if was.get(_LIFE_LOSS) == _RESTART else is_
     return DqnConfig.in_shares({name: was}) == DqnConfig.in_shares({name: is_})
 
 
@@ -321,6 +336,8 @@ def _read(source: str) -> tuple[dict[str, Any], str]:
 
 def _with_env(env_id: str) -> str:
     """Returns the message for an env id in the place of a config: the configs with this env."""
+    if now := old_atari(env_id):
+        return f"{env_id} is an env; {now}; for example: targetnet train atari-dqn"
     env_of = {name: load_config(name).env_id for name in shipped_configs()}
     names = [name for name, env in env_of.items() if env == env_id]
     command = f"targetnet train {names[0] if names else 'CONFIG'}"

@@ -114,6 +114,7 @@ _VALUES = {
     "env_wrapper": "text, or list of texts",
     "env_wrapper_kwargs": "table, or list of tables",
     "observation_keys": "list of texts",
+    "action_masks": "`auto`, `info`, `off`, or the name of a part",
     "part_networks": "table",
     "network": "text",
     "hidden": "list of whole numbers >= 1",

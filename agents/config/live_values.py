@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.synonyms import near_key
 from targetnet.rl_core.control.commands import ACTIONS
 from targetnet.rl_core.hyperparameters import BlocksKnob, Hyperparameters, Knob
 
@@ -32,7 +33,7 @@ def live_values(config: DqnConfig, freeze: FreezeSchedule, ops: ApplyOps) -> Hyp
     configured |= {arm_name(i): arm.updates for i, arm in enumerate(config.freeze)}
     configured["exempt"] = freeze if config.freeze else frozenset()
     return Hyperparameters(
-        [*knobs, exempt, *arms], configured, static, without_effect=config.without_effect()
+        [*knobs, exempt, *arms], configured, static, config.without_effect(), near=near_key
     )
 
 

@@ -42,7 +42,8 @@ from targetnet.agents.config.live_values import live_knobs
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.own_live import OwnLive
 from targetnet.agents.config.pbt import PbtKeys, checked_pbt, pbt_of
-from targetnet.rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
+from targetnet.agents.config.synonyms import near_key
+from targetnet.rl_core.errors import ConfigError, in_one_line, shown
 
 _MOST = 1_000
 
@@ -305,7 +306,7 @@ def _config(base: DqnConfig, own: Mapping[str, Any], where: str) -> DqnConfig:
         if name not in names:
             raise ConfigError(
                 f"{where}: members may differ in the seed and in live values, and "
-                f"{in_one_line(name, 100)} is neither{did_you_mean(name, names)}"
+                f"{in_one_line(name, 100)} is neither{near_key(name, names)}"
             )
     values = base.model_dump(exclude_none=True)
     for name, value in own.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -11,6 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from targetnet.agents.config.combinations import PREPARED, check_combinations, without_effect
 from targetnet.agents.config.own_live import OwnLive, check_names
 from targetnet.agents.config.settings import LiveFloat, LiveInt, Settings, key, live, require_toml
+from targetnet.agents.config.synonyms import near_key
 from targetnet.agents.config.weight_actions import WeightAction
 from targetnet.rl_core.errors import did_you_mean, shown
 from targetnet.rl_core.schedules import Linear
@@ -73,6 +74,12 @@ class EnvKeys(Settings):
         (),
         "parts that are wanted of observations that are dicts or tuples; none named: all",
         strict=False,
+    )
+    action_masks: str = key(
+        "auto",
+        'where the env says which actions are legal: `auto` takes `info["action_mask"]`, a part '
+        "`action_mask` of its observations, or its method `action_masks()`, whichever is there "
+        "first; `info` the first of these alone, `off` none; or the name of another part",
     )
     frame_stack: int = key(
         1,
@@ -519,7 +526,7 @@ class LearningKeys(Settings):
         meaning="updates in one learning phase",
         effect="next phase",
     )
-    learning_rate: LiveFloat = live(1e-3, gt=0, unit="1", meaning="Adam's step size")
+    learning_rate: LiveFloat = live(1e-3, ge=0, unit="1", meaning="Adam's step size")
     # A smaller one could push weights out of float32.
     adam_epsilon: float = key(
         1e-8,
@@ -545,9 +552,10 @@ class LearningKeys(Settings):
     )
     max_grad_norm: LiveFloat = live(
         10.0,
-        gt=0,
+        ge=0,
         unit="1",
-        meaning="largest global norm of the gradients; larger ones are scaled down",
+        meaning="largest global norm of the gradients; larger ones are scaled down; 0 turns "
+        "clipping off",
     )
     ema_decay: LiveFloat = live(
         0.0,
@@ -791,6 +799,11 @@ class DqnConfig(
     Mnih et al. (2015), https://doi.org/10.1038/nature14236. An *env step* is one transition of
     one env, an *update* is one gradient step.
     """
+
+    @classmethod
+    def near(cls, key: str, names: Iterable[str]) -> str:
+        """Returns a hint at the key that was meant: of another library's name, else the nearest."""
+        return near_key(key, names)
 
     @field_validator("live")
     @classmethod

@@ -18,7 +18,8 @@ from targetnet.agents.config.files import PBT, load_toml, parsed_changes
 from targetnet.agents.config.live_values import configured_values, number_knobs
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.settings import Settings, key, parse
-from targetnet.rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
+from targetnet.agents.config.synonyms import near_key
+from targetnet.rl_core.errors import ConfigError, in_one_line, shown
 from targetnet.rl_core.hyperparameters import Knob
 from targetnet.rl_core.schedules import SCHEDULES
 
@@ -167,7 +168,7 @@ def _require_perturbable(name: str, configs: Mapping[str, DqnConfig], where: str
         raise ConfigError(f"{where}: {name} is fixed when the graph is built, and no live value")
     if name not in known:
         raise ConfigError(
-            f"{where}: there is no live value {in_one_line(name, 100)}{did_you_mean(name, known)}"
+            f"{where}: there is no live value {in_one_line(name, 100)}{near_key(name, known)}"
         )
     for member, config in configs.items():
         if isinstance(configured_values(config).get(name), SCHEDULES):

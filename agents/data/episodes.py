@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Generator, Iterable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -14,11 +13,11 @@ import numpy as np
 from targetnet.agents.config.envs import envs_beside
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.data.minari_files import DataError
-from targetnet.agents.dqn.exploring import EpsilonGreedy
-from targetnet.agents.loops.evaluation import Greedy, TooLong, Watch, playing
+from targetnet.agents.loops.evaluation import Greedy, TooLong, Watch, exploring, playing
 from targetnet.agents.saved.host import read_host, split_newest
 from targetnet.envs.given import given_back, wanted_space
 from targetnet.envs.recorder import Recorded, Recorder
+from targetnet.envs.spaces import Spaces, read_spaces
 from targetnet.rl_core.checkpoint.store import Checkpoint, CheckpointStore, chunk_end
 from targetnet.rl_core.philox import OutsideStream
 
@@ -39,6 +38,14 @@ class Wanted(NamedTuple):
     env_steps: int | None
     epsilon: float
     seed: int
+
+
+def own_spaces(config: DqnConfig, env: gym.Env[Any, Any]) -> Spaces:
+    """Returns the spaces of single frames of a run's env."""
+    return read_spaces(
+        config.env_id, env.observation_space, env.action_space, config.observation_keys,
+        config.action_masks,
+    )  # fmt: skip
 
 
 def played(
@@ -62,21 +69,19 @@ def played(
     def around(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
         share = len(range(len(recorders), of_all, num_envs))
         limit = {"episodes" if wanted.episodes else "env_steps": share}
-        space = wanted_space(config.env_id, env.observation_space, config.observation_keys)
+        space = wanted_space(config.env_id, own_spaces(config, env))
         recorders.append(Recorder(env, space, **limit))
         return recorders[-1]
 
     with contextlib.closing(envs_beside(config, num_envs, seed=wanted.seed, around=around)) as envs:
+        for recorder in recorders:
+            recorder.masks = envs.spaces.masks
         stream = OutsideStream(wanted.seed, "record")
-        choose = EpsilonGreedy(stream, num_envs, envs.num_actions, envs.branches)
-        act = playing(policy.greedy, num_envs)
-        epsilon = float(np.float32(wanted.epsilon))
+        act = exploring(playing(policy.greedy, num_envs), wanted.epsilon, envs, stream)
         step, too_long = envs.reset(), TooLong(envs, config.eval_max_steps)
         time_step = done = 0
         while not all(recorder.is_over for recorder in recorders):
-            # Asked at each time step, because the policy may remember them.
-            best = partial(_given, act(step.observation, step.autoreset, step.legal))
-            step = envs.step(choose(best, step.observation, epsilon, time_step, step.legal))
+            step = envs.step(act(step.observation, step.autoreset, step.legal))
             too_long.cut(step)
             time_step += 1
             for recorder in recorders:
@@ -84,10 +89,6 @@ def played(
                     done += 1
                     yield recorder.ended.pop(0)
             watch(done, time_step * num_envs)
-
-
-def _given(actions: np.ndarray, observation: np.ndarray) -> np.ndarray:
-    return actions
 
 
 def of_replay(
@@ -107,8 +108,7 @@ def of_replay(
     _require_rows(config, checkpoint)
     with contextlib.closing(envs_beside(config)) as envs:
         spaces = envs.spaces
-    assert spaces.own is not None
-    space = wanted_space(config.env_id, spaces.own[0], config.observation_keys)
+    space = wanted_space(config.env_id, spaces)
     steps = config.replay_capacity // config.num_envs
     written = max([0, *(chunk_end(name) for name in checkpoint.chunks)]) + 1
     first = config.demonstration_steps

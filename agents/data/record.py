@@ -76,8 +76,9 @@ def record(
         minari.load_dataset("cartpole-v0")  # with MINARI_DATASETS_PATH=data
 
     Observations, actions and rewards are the env's own, the last observation of an episode is the
-    true final one, and pictures are stored without loss. Action masks are in the infos. Of a replay
-    memory, rewards and the numbers of observations are those that it holds, in float32.
+    true final one, and pictures are stored without loss. Action masks are in the infos, and there
+    alone if a part of the observations says what is legal. Of a replay memory, rewards and the
+    numbers of observations are those that it holds, in float32.
 
     Args:
       run: a run directory.
@@ -189,10 +190,10 @@ def _form(config: DqnConfig) -> Form:
 
     single = config.vectorization in _SINGLE
     with contextlib.closing(envs_beside(config, around=note if single else None)) as envs:
-        assert envs.spaces.own is not None
-        observations, actions = envs.spaces.own
-    space = wanted_space(config.env_id, observations, config.observation_keys)
-    return Form(space, actions, specs[0] if specs else None)
+        spaces = envs.spaces
+    assert spaces.own is not None
+    space = wanted_space(config.env_id, spaces)
+    return Form(space, spaces.own[1], specs[0] if specs else None)
 
 
 def _digest_of(learned: Trained) -> str:

@@ -10,13 +10,15 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.data.minari_files import DataError, Dataset
 from targetnet.agents.data.streams import Columns, Streams
 from targetnet.envs import Envs
-from targetnet.envs.masks import write_legal
+from targetnet.envs.masks import INFO, mask_in, write_legal
+from targetnet.envs.nests import Path, at, leaves
 from targetnet.envs.observations import ADVICE, LARGEST
 from targetnet.envs.spaces import Spaces, read_spaces
 from targetnet.envs.stacks import frame_shape
@@ -72,8 +74,8 @@ class DatasetRows:
             length = len(self._rows(number, episode)["action"]) - 1
             for name in _LEARNED_FROM:
                 _add(digest, f"{number}/{name}", getattr(episode, name))
-            if self._masks:
-                _add(digest, f"{number}/action_mask", episode.infos["action_mask"])
+            if self._masks and mask_in(episode.infos) is not None:
+                _add(digest, f"{number}/action_mask", mask_in(episode.infos))
             if length:
                 streams.deal(length + 1)
             episodes += length > 0
@@ -123,7 +125,7 @@ class DatasetRows:
                 "autoreset": np.arange(T + 1) == 0,
             }
             if self._masks:
-                rows["legal"] = self._legal(episode.infos, T)
+                rows["legal"] = self._legal(episode, T)
             return rows
 
     def _actions(self, given: np.ndarray, length: int) -> np.ndarray:
@@ -143,12 +145,15 @@ class DatasetRows:
         nothing = np.zeros((1, *form.agent_shape), np.int64)
         return np.concatenate([action, nothing]).astype(np.int32)
 
-    def _legal(self, infos: Any, length: int) -> np.ndarray:
+    def _legal(self, episode: Any, length: int) -> np.ndarray:
         legal = np.ones((length + 1, self._spaces.actions.outputs), np.bool_)
-        if not isinstance(infos, Mapping) or "action_mask" not in infos:
-            raise _Wrong("no infos['action_mask'], which the env gives")
+        mask, source = mask_in(episode.infos), self._spaces.masks
+        if mask is None and source is not None and source.path is not None:
+            mask = at(episode.observations, source.path)
+        if mask is None:
+            raise _Wrong("no infos['action_mask'], and the env has masks")
         last = np.arange(length + 1) == length
-        write_legal(legal, {"action_mask": infos["action_mask"]}, last, self._spaces.actions)
+        write_legal(legal, mask, last, self._spaces.actions)
         return legal
 
     @contextlib.contextmanager
@@ -179,23 +184,31 @@ def _common_spaces(dataset: Dataset, config: DqnConfig, envs: Envs) -> Spaces:
     """Returns the spaces of single frames in the agent's form; the dataset's are the env's."""
     assert envs.spaces.own is not None
     own, keys, name = envs.spaces.own, config.observation_keys, str(dataset.path)
-    form = dataset.form
+    form, masks = dataset.form, config.action_masks
+    wanted = read_spaces(config.env_id, *own, keys, masks)
+    if wanted.masks is not None and not _has(form.observations, wanted.masks.path or ()):
+        masks = INFO  # where datasets of ours have them alone
     try:
-        found = read_spaces(name, form.observations, form.actions, keys)
+        found = read_spaces(name, form.observations, form.actions, keys, masks)
     except EnvError as error:
         raise DataError(f"the dataset {name} cannot be learned from: {error}") from None
-    wanted = read_spaces(config.env_id, *own, keys)
     if _form_of(found) == _form_of(wanted):
         return wanted  # whose parts are in the env's order; Minari sorts those of a dict
     spec = form.spec
     advice = ""
     if spec is not None and spec.id != config.env_id.rpartition(":")[2]:
         advice = f"; it was recorded from {spec.id}: --set env_id={spec.id}"
+    elif "env_id" not in config.model_fields_set:
+        advice = "; the config names no env: --set env_id=..."
     raise DataError(
         f"the dataset {name} is of another env than {config.env_id}: its observations are "
         f"{in_one_line(form.observations)} and its actions {in_one_line(form.actions)}, and the "
         f"env has {in_one_line(own[0])} and {in_one_line(own[1])}{advice}"
     )
+
+
+def _has(space: gym.Space[Any], path: Path) -> bool:
+    return any(leaf.path[: len(path)] == path for leaf in leaves("", space))
 
 
 def _form_of(spaces: Spaces) -> tuple[Any, ...]:

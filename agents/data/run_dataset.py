@@ -134,9 +134,15 @@ def _require_room(config: DqnConfig, dataset: Dataset, found: Found) -> None:
 
 def _with_env(config: DqnConfig, dataset: Dataset) -> DqnConfig:
     """Returns the config with the dataset's env, if it names none of its own."""
-    spec = dataset.form.spec
-    if "env_id" in config.model_fields_set or spec is None:
+    if "env_id" in config.model_fields_set:
         return config
+    form, spec = dataset.form, dataset.form.spec
+    if spec is None:
+        raise DataError(
+            f"the dataset {dataset.path} does not say which env it is of, and no more does the "
+            f"config: --set env_id=...; its observations are {in_one_line(form.observations)} and "
+            f"its actions {in_one_line(form.actions)}"
+        )
     if spec.additional_wrappers and not config.env_wrapper:
         wrappers = ", ".join(wrapper.name for wrapper in spec.additional_wrappers)
         raise DataError(

@@ -42,8 +42,9 @@ def diverged(
     # Other operations may round what only just overflowed to a finite number.
     what = " and ".join(found) or "the loss or the gradient norm is not finite"
     squared = ", or loss = huber" if config.loss == "squared" else ""
+    clip = "max_grad_norm" if config.max_grad_norm else "a max_grad_norm, which is off"
     return Diverged(
         f"learning diverged at update {updates + 1:,}: {what} (learning_rate {learning_rate:g}); "
         f"the weights are those of update {updates:,}. "
-        f"Try a smaller learning_rate or max_grad_norm{squared}"
+        f"Try a smaller learning_rate or {clip}{squared}"
     )

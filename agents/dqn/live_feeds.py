@@ -10,10 +10,11 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.rl_core.graph.xla import compiled
-from targetnet.rl_core.hyperparameters import Hyperparameters, Knob
+from targetnet.rl_core.hyperparameters import LARGEST_FLOAT32, Hyperparameters, Knob
 
-# Live values whose 0 means no limit are fed as infinity then, so that no operation asks for it.
-_LIMITS = ("reward_clip",)
+# Live values whose 0 means no limit, and what is fed then, so that no operation asks for it. A norm
+# of gradients is finite and so at most the largest float32; infinity would divide itself.
+_LIMITS = {"reward_clip": np.inf, "max_grad_norm": LARGEST_FLOAT32}
 
 
 class LiveFeeds:
@@ -45,7 +46,7 @@ class LiveFeeds:
             for names, fed in zip(self._names, self.tensors, strict=True)
             for name, scalar in zip(names, tf.unstack(fed), strict=True)
         }
-        self._limits = [name for name in _LIMITS if name in self._places]
+        self._limits = {n: limit for n, limit in _LIMITS.items() if n in self._places}
 
     def __getitem__(self, name: str) -> tf.Tensor:
         if not compiled():
@@ -98,9 +99,9 @@ class LiveFeeds:
             np.array([self._live[name] for name in names], fed.dtype.as_numpy_dtype)
             for names, fed in zip(self._names, self.tensors, strict=True)
         ]
-        for name in self._limits:
+        for name, no_limit in self._limits.items():
             if not self._live[name]:
-                self._put(self._arrays, name, np.inf)
+                self._put(self._arrays, name, no_limit)
 
     def _put(self, arrays: Sequence[np.ndarray], name: str, value: float) -> None:
         array, place = self._places[name]

@@ -33,10 +33,12 @@ from targetnet.rl_core.random import Draws
 
 _BATCH = 3  # observations that it is tried out on
 _SCOPED = (
-    "Keras layers, tf.Variable and tf.Module ignore variable scopes and custom getters, so the "
-    "target network could be neither copied nor kept from gradients; build layers with "
-    "tf.get_variable, as rl_core's dense, conv2d and layer_norm do"
+    "Keras layers, Sonnet's modules, tf.Variable and tf.Module ignore variable scopes and custom "
+    "getters, so the target network could be neither copied nor kept from gradients; build layers "
+    "with tf.get_variable, as rl_core's dense, conv2d, layer_norm and dropout do"
 )
+_LAYERS = ("keras", "tf_keras", "sonnet")  # packages whose layers cannot be used
+_ASKED = "a tensor was asked whether it is true, and has no value yet"
 _VARIABLES = ("VarHandleOp", "VariableV2")  # types of operations
 # Parameters that a network function may have beside the observation.
 GIVEN = ("live", "training", "draws")
@@ -236,24 +238,39 @@ def _imported(name: str) -> Callable[..., Any]:
     # Not within the agent's graph: what a module makes when it is imported is none of it.
     with tf.Graph().as_default():
         try:
-            return imported("network", name)
+            function = imported("network", name)
         except ConfigError as error:
-            if error.__cause__ is None or not _by_keras(error.__cause__):
+            if error.__cause__ is None or not _by_layers(error.__cause__):
                 raise
             raise _failure(name, "cannot be imported", error.__cause__) from error.__cause__
+    if isinstance(function, type):
+        of_layers = any(map(_is_of_layers, (base.__module__ for base in function.__mro__)))
+        more = f"; {_SCOPED}" if of_layers or issubclass(function, tf2.Module) else ""
+        raise ConfigError(
+            f"network {name!r} is a class, and a function is wanted that returns the features "
+            f"[B, F] of observations [B, ...]{more}"
+        )
+    return function
 
 
 def _failure(name: str, how: str, error: BaseException) -> ConfigError:
-    more = f"; {_SCOPED}" if _by_keras(error) else MORE
-    return ConfigError(failure("network", name, how, error) + more)
+    is_asked = "as a Python `bool` is not allowed" in str(error)
+    if _by_layers(error):
+        more = f"; {_SCOPED}"
+    else:
+        more = "; use tf.where or tf.cond, not `if`" if is_asked else MORE
+    return ConfigError(failure("network", name, how, error, _ASKED if is_asked else "") + more)
 
 
-def _by_keras(error: BaseException) -> bool:
+def _by_layers(error: BaseException) -> bool:
     modules = (
         frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)
     )
-    of_keras = any(module.partition(".")[0] in ("keras", "tf_keras") for module in modules)
-    return of_keras or "keras" in str(error).lower()
+    return any(map(_is_of_layers, modules)) or any(of in str(error).lower() for of in _LAYERS)
+
+
+def _is_of_layers(module: str) -> bool:
+    return module.partition(".")[0] in _LAYERS
 
 
 def ancestors(op: tf.Operation) -> set[tf.Operation]:

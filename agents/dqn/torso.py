@@ -46,14 +46,19 @@ def torso_of(config: DqnConfig, observed: Observed) -> Callable[[Any], tf.Tensor
     def torso(parts: Mapping[str, tf.Tensor]) -> tf.Tensor:
         features = []
         for part in observed.parts:
-            usual = config.network if _is_picture(part) else "mlp"
-            name: str = config.part_networks.get(part.name) or usual
+            name = network_of(config, part)
             own = flat if name == "mlp" else TORSOS[name]((), normalise=config.layer_norm)
             with tf.variable_scope(part_scope(part.name)):
                 features.append(own(parts[part.name]))
         return dense(tf.concat(features, axis=1))
 
     return torso
+
+
+def network_of(config: DqnConfig, part: Part) -> str:
+    """Returns the name of the network that looks at a part of an observation; mlp flattens it."""
+    usual = config.network if _is_picture(part) else "mlp"
+    return config.part_networks.get(part.name) or usual
 
 
 def recurrent_of(config: DqnConfig) -> Recurrent | None:

@@ -6,8 +6,8 @@ compiled.py     the compiled loop: one call into the graph makes many time steps
 remote.py       the remote loop: actors step the envs, perhaps on other machines
 offline.py      the offline loop: updates from a dataset, without envs
 choice.py       the loop of a config
-evaluation.py   greedy evaluation on separate envs
+evaluation.py   evaluation on separate envs, greedy by default
 
 Imports: agents.config, agents.dqn, agents.remote, envs, rl_core.arguments, rl_core.errors,
-rl_core.replay, rl_core.schedules.
+rl_core.hyperparameters, rl_core.philox, rl_core.replay, rl_core.schedules.
 """

@@ -1,8 +1,9 @@
-"""Greedy evaluation on separate envs."""
+"""Evaluation on separate envs, greedy by default."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -13,12 +14,16 @@ from targetnet.agents.config.envs import envs_beside
 from targetnet.agents.config.files import as_config
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.choosing import Playing, Policy
+from targetnet.agents.dqn.exploring import EpsilonGreedy
 from targetnet.envs import Envs, Episode, Step
 from targetnet.rl_core.arguments import require_a, require_function, require_whole
 from targetnet.rl_core.errors import EnvFault
+from targetnet.rl_core.hyperparameters import Knob
+from targetnet.rl_core.philox import OutsideStream
 
 Watch = Callable[[int, int], None]  # (episodes done, env steps)
 
+_EPSILON = Knob("epsilon", "1", "probability of a random action", at_least=0, at_most=1)
 _AT_ONCE = 10  # envs; one call into the graph acts for all of them
 _SEED_OFFSET = 1_000_003  # keeps the seeds of evaluation apart from the seeds of training
 
@@ -43,6 +48,12 @@ class Returns(list[float]):
             self.lengths.append(episode.length)
             self.cut += episode.cut
 
+    def counted(self, of: str = "mean") -> str:
+        """Returns what their mean is of: "1 episode", or "mean of 5 episodes, 9.0 to 10.0"."""
+        if len(self) == 1:
+            return "1 episode"
+        return f"{of} of {len(self):,} episodes, {min(self):,.1f} to {max(self):,.1f}"
+
 
 def cut_note(cut: int, config: DqnConfig) -> str:
     """Returns a note for a mean return; "" if no episode was cut off."""
@@ -59,11 +70,11 @@ class TooLong:
     def cut(self, step: Step) -> tuple[Episode, ...]:
         """Cuts off episodes that are too long and returns them; call it after every step."""
         lengths = self._lengths
-        lengths += 1
-        lengths[step.autoreset] = 0
+        lengths += ~step.autoreset
+        lengths[[episode.env for episode in step.episodes]] = 0
         if lengths.max() < self._most:
             return ()
-        too_long = (lengths >= self._most) & ~(step.terminated | step.truncated)
+        too_long = lengths >= self._most
         lengths[too_long] = 0
         return self._envs.cut(too_long)
 
@@ -90,6 +101,21 @@ def playing(policy: Policy, num_envs: int) -> Playing:
     return lambda observation, autoreset, legal: policy(observation, legal)
 
 
+def exploring(act: Playing, epsilon: float, envs: Envs, stream: OutsideStream) -> Playing:
+    """Returns a policy that takes uniformly random legal actions too, with probability epsilon."""
+    choose = EpsilonGreedy(stream, envs.num_envs, envs.num_actions, envs.branches)
+    time_steps, epsilon = itertools.count(), float(np.float32(epsilon))
+
+    def play(
+        observation: np.ndarray, autoreset: np.ndarray, legal: np.ndarray | None
+    ) -> np.ndarray:
+        # Asked at each time step, because the policy may remember them.
+        best = np.asarray(act(observation, autoreset, legal))
+        return choose(lambda _: best, observation, epsilon, next(time_steps), legal)
+
+    return play
+
+
 def evaluate(
     agent: Greedy,
     config: DqnConfig | Path | str,
@@ -97,10 +123,11 @@ def evaluate(
     *,
     seed: int | None = None,
     policy: Policy | None = None,
+    epsilon: float = 0.0,
     stop: Callable[[], bool] = lambda: False,
     watch: Watch = lambda done, env_steps: None,
 ) -> Returns:
-    """Plays `episodes` greedy episodes and returns their undiscounted returns.
+    """Plays `episodes` episodes, greedy ones by default, and returns their undiscounted returns.
 
     Each env plays a share of the episodes that is fixed beforehand, so short episodes are not
     over-represented. An episode of `config.eval_max_steps` env steps is cut off. Nothing is stored
@@ -113,6 +140,7 @@ def evaluate(
       seed: seed of the episodes; by default derived from the run's seed.
       policy: plays instead of the agent's greedy policy: a function of observations and masks, or
         one with a method `playing`, as `GreedyPolicy` has.
+      epsilon: probability of a uniformly random legal action instead.
       stop: called before every step; when it returns True, evaluation ends with the returns so far.
       watch: called after every step with the number of finished episodes and of env steps.
     """
@@ -122,8 +150,9 @@ def evaluate(
     if seed is not None:
         require_whole("seed", seed, 0)
     require_function("policy", policy, "observations", "legal")
+    epsilon = _EPSILON.check(epsilon)
     with contextlib.closing(EvaluationEnvs(config, seed)) as envs:
-        return play_episodes(policy or agent.greedy, envs, episodes, stop, watch)
+        return play_episodes(policy or agent.greedy, envs, episodes, stop, watch, epsilon)
 
 
 class EvaluationEnvs:
@@ -138,11 +167,12 @@ class EvaluationEnvs:
 
     Attributes:
       config: the same.
+      seed: of their episodes.
     """
 
     def __init__(self, config: DqnConfig, seed: int | None = None) -> None:
         self.config = config
-        self._seed = config.seed + _SEED_OFFSET if seed is None else seed
+        self.seed = config.seed + _SEED_OFFSET if seed is None else seed
         self._made: dict[int, Envs] = {}
 
     def of(self, episodes: int) -> Envs:
@@ -153,7 +183,7 @@ class EvaluationEnvs:
         """
         num_envs = min(episodes, _AT_ONCE)
         if num_envs not in self._made:
-            self._made[num_envs] = envs_beside(self.config, num_envs, seed=self._seed)
+            self._made[num_envs] = envs_beside(self.config, num_envs, seed=self.seed)
         return self._made[num_envs]
 
     def close(self) -> None:
@@ -165,13 +195,20 @@ class EvaluationEnvs:
 
 
 def play_episodes(
-    policy: Policy, kept: EvaluationEnvs, episodes: int, stop: Callable[[], bool], watch: Watch
+    policy: Policy,
+    kept: EvaluationEnvs,
+    episodes: int,
+    stop: Callable[[], bool],
+    watch: Watch,
+    epsilon: float = 0.0,
 ) -> Returns:
     """Plays as `evaluate` does, on envs that are kept."""
     envs = kept.of(episodes)
     num_envs = envs.num_envs
     quota = [len(range(env, episodes, num_envs)) for env in range(num_envs)]
     act = playing(policy, num_envs)
+    if epsilon:
+        act = exploring(act, epsilon, envs, OutsideStream(kept.seed, "evaluation"))
     try:
         returns, env_steps = Returns(), 0
         step, too_long = envs.reset(), TooLong(envs, kept.config.eval_max_steps)

@@ -19,7 +19,7 @@ from targetnet.agents.dqn.choosing import GreedyPolicy
 from targetnet.agents.policy.graph import SCOPE, build_policy
 from targetnet.agents.policy.trained import Trained, trained
 from targetnet.agents.saved.directory import RunDir
-from targetnet.envs.masks import write_legal
+from targetnet.envs.masks import MaskSource, write_legal
 from targetnet.envs.nests import at
 from targetnet.envs.observations import ADVICE, what_came
 from targetnet.rl_core.arguments import path_of
@@ -43,7 +43,8 @@ class LoadedPolicy:
     It may be used as a context manager, which closes it.
 
     With a recurrent layer it remembers its calls: call it once for each time step, and `reset`
-    where an episode begins.
+    where an episode begins. Where lost lives are ends (`info["life_lost"]`), also where a life
+    begins; a frame stack begins anew there too.
 
     Args:
       config: of the run. Its env is made once, to read its spaces.
@@ -97,7 +98,8 @@ class LoadedPolicy:
         Args:
           observation: of shape `observation_shape`, or [M, *observation_shape].
           action_mask: [A], or [M, A]: 1 or True where an action is legal. Only for envs with
-            action masks, which need it. With branches, also as the env gives it.
+            action masks, which need it, unless a part of the observation says it. With branches,
+            also as the env gives it.
 
         Returns:
           One action as the env takes it: an int, or with branches an array; or [M, ...] of them.
@@ -109,6 +111,8 @@ class LoadedPolicy:
           RlCoreError: the policy is closed.
         """
         rows, single = self._rows(observation)
+        if action_mask is None:
+            action_mask = _mask_in(observation, self.config.env_id, self._spaces.masks)
         legal = self._legal(action_mask, rows, single)
         if self._remembers:
             best, self._state = self._greedy.step(rows, self._state_for(rows), legal)
@@ -191,9 +195,7 @@ class LoadedPolicy:
         spaces = self._spaces
         path, one = spaces.paths[0], (spaces.given_shapes or (spaces.given_shape,))[0]
         try:
-            given = np.shape(at(observation, path))
-        except EnvContractError as error:
-            raise FeedError(str(error).removesuffix(ADVICE)) from None
+            given = np.shape(_part(observation, path))
         except ValueError:
             raise _no_array(self.config.env_id, one, observation) from None
         single = given == one
@@ -213,18 +215,16 @@ class LoadedPolicy:
         return rows, single
 
     def _legal(self, mask: Any, rows: np.ndarray, single: bool) -> np.ndarray | None:
-        env_id = self.config.env_id
-        if mask is None and not self.has_action_masks:
-            return None
         if mask is None:
-            raise RlCoreError(f'{env_id} has action masks: pass action_mask=info["action_mask"]')
+            return None
         if not self.has_action_masks:
+            env_id = self.config.env_id
             raise RlCoreError(f"{env_id} has no action masks: leave action_mask out")
         wanted = (*([] if single else [len(rows)]), self.num_actions)
         if self.branches:
             legal = np.ones(wanted, np.bool_)
             try:
-                write_legal(legal, {"action_mask": mask}, False, self._spaces.actions)
+                write_legal(legal, mask, False, self._spaces.actions)
             except EnvContractError as error:
                 raise BoundsError(str(error).removesuffix(ADVICE)) from None
             return legal.reshape(len(rows), self.num_actions)
@@ -235,6 +235,22 @@ class LoadedPolicy:
         if not legal.any(axis=1).all():
             raise BoundsError("action_mask must allow at least one action of every observation")
         return legal
+
+
+def _mask_in(observation: Any, env_id: str, source: MaskSource | None) -> Any:
+    """Returns the mask that an observation has; None if the env has no masks."""
+    if source is None:
+        return None
+    if source.path is None:
+        raise RlCoreError(f"{env_id} has action masks: pass action_mask={source.code}")
+    return _part(observation, source.path)
+
+
+def _part(observation: Any, path: tuple[Any, ...]) -> Any:
+    try:
+        return at(observation, path)
+    except EnvContractError as error:
+        raise FeedError(str(error).removesuffix(ADVICE)) from None
 
 
 def _no_array(env_id: str, shape: tuple[int, ...], observation: Any) -> ShapeError:

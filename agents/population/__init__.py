@@ -10,6 +10,6 @@ repeat.py      runs a recorded population again, and compares
 turns.py       the members' loops in one thread, each going on in its turn
 directory.py   the directory of a population, with a run directory for each member
 
-Imports: agents.config, agents.controllers, agents.dqn, agents.loops, agents.run, agents.saved, envs,
-rl_core.
+Imports: agents.config, agents.controllers, agents.dqn, agents.loops, agents.run, agents.saved,
+envs, rl_core.
 """

@@ -55,7 +55,7 @@ class PopulationOutcome:
       population: its directory.
       members: name, such as m03 -> the member's result; of those that went on this time.
       failed: name -> the error that ended the member; `resume` tries it again.
-      signal: the one that ended it early, SIGINT or SIGTERM; 0 if none did.
+      signal: the one that ended it early, SIGINT, SIGTERM or SIGHUP; 0 if none did.
     """
 
     population: Path

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from targetnet.agents.config.early_ends import actions_at_the_end, early_ends
+from targetnet.agents.config.early_ends import actions_at_the_end, early_ends, no_learning
 from targetnet.agents.config.members import Members, as_members, require_one_form
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.controllers.choice import controller_of
@@ -60,7 +60,8 @@ def train_population(
       seeds: each of them so many times, with seeds from the config's on.
       pbt: settings of population-based training, such as {"period": 5_000}: names and values, or
         texts such as "period=5000".
-      on_tick: called after every tick of each member's loop, with its agent.
+      on_tick: called after every tick of each member's loop, with its agent; False stops that
+        member, as for `train`.
       on_start: called once all directories exist and everything is built.
       name, console, initial, startup: as for `targetnet.agents.train`.
 
@@ -90,6 +91,9 @@ def train_population(
             on_start(directory)
         for told in (early_ends, actions_at_the_end):
             warn(screen.console, told(next(iter(chosen.configs.values()))))
+        for line in dict.fromkeys(map(no_learning, chosen.configs.values())):
+            members = [name for name, of in chosen.configs.items() if no_learning(of) == line]
+            warn(screen.console, line and f"{', '.join(members)}: {line}")
         going = Going(directory, screen, population, agents, envs, on_tick, startup)
         exchanging = None
         if chosen.pbt is not None:

@@ -54,7 +54,7 @@ class Collector:
             config.env_id, M, seed=config.seed, env_kwargs=config.env_kwargs,
             wrapper=config.env_wrapper, wrapper_kwargs=config.env_wrapper_kwargs,
             frame_stack=config.frame_stack, observation_keys=config.observation_keys,
-            first=actor * M,
+            action_masks=config.action_masks, first=actor * M,
         )  # fmt: skip
         self.kind = kind_of(self._envs)
         self._policy = _policy(config, self._envs, actor)

@@ -31,7 +31,7 @@ class Known:
     @classmethod
     def new(cls, num_envs: int) -> Known:
         """An actor that has not delivered yet."""
-        nowhere = {"episode": 0, "return": 0.0, "observations": 0}
+        nowhere = {"episode": 0, "return": 0.0, "observations": 0, "lives": 0}
         return cls(0, [{**nowhere, "actions": []} for _ in range(num_envs)])
 
     @property
@@ -45,11 +45,11 @@ class Known:
         self.losses = 0
         actions, autoreset = delivery.rows["action"][:-1], delivery.rows["autoreset"][1:]
         for m, (lane, end) in enumerate(zip(self.lanes, delivery.lanes, strict=True)):
-            resets = np.flatnonzero(autoreset[:, m])
-            if resets.size:
-                lane["actions"] = actions[resets[-1] + 1 :, m].tolist()
-            elif end["episode"] != lane["episode"]:  # it did not come back the same: see `Lane`
-                lane["actions"] = actions[:, m].tolist()
-            else:
-                lane["actions"] += actions[:, m].tolist()
+            begins = np.flatnonzero(autoreset[:, m])  # of episodes, and then of lives in the last
+            first = 0
+            if end["episode"] != lane["episode"]:
+                lane |= {"actions": [], "lives": 0}
+                # Without a reset: it did not come back the same, see `Lane`.
+                first = 0 if begins.size == end["lives"] else begins[-1 - end["lives"]] + 1
+            lane["actions"] += actions[first:, m][~autoreset[first:, m]].tolist()
             lane.update(end)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from targetnet.agents.cluster.checked import CheckedNodes
@@ -22,6 +23,7 @@ from targetnet.agents.remote.deliveries import ActorLost, Answer, Back, Request,
 from targetnet.agents.remote.transport import Since
 from targetnet.rl_core.errors import RlCoreError, in_one_line
 from targetnet.rl_core.lazy import ONEDNN_VARIABLE
+from targetnet.rl_core.own_function import code_directory, in_command
 
 _START_SECONDS = 300.0  # until the process of an actor is there
 _CLOSE_SECONDS = 10.0  # until all actors have closed their envs, when the run ends
@@ -29,9 +31,18 @@ _STORE_BYTES = 200_000_000  # that Ray shares between its processes, beside what
 
 
 class RemoteCollector:
-    """A `Collector` in a Ray actor. It imports no TensorFlow, unless its network needs it."""
+    """A `Collector` in a Ray actor. It imports no TensorFlow, unless its network needs it.
 
-    def __init__(self, config: DqnConfig, actor: int) -> None:
+    Args:
+      config: of the run.
+      actor: its number.
+      code: directory of the user's code, if a command trains; None: a program does.
+    """
+
+    def __init__(self, config: DqnConfig, actor: int, code: str | None = None) -> None:
+        self._command = contextlib.ExitStack()  # as long as this process lives
+        if code is not None:
+            self._command.enter_context(in_command(code, lambda line: None))
         # TensorFlow reads it when it is imported, which an env may do too; the node's own setting,
         # and that of the learner's process, do not count.
         if "tensorflow" not in sys.modules:
@@ -114,9 +125,11 @@ class RayActors:
             **({} if self._nodes is None else self._nodes.options()),
         )(RemoteCollector)  # fmt: skip
         self._answered = deque(actor for actor in self._answered if actor not in since)
+        directory = code_directory()
+        place = None if directory is None else str(Path(directory).absolute())
         for actor, begin in since.items():
             if actor not in self._handles:
-                handle: Any = make.remote(self._config, actor)
+                handle: Any = make.remote(self._config, actor, place)
                 self._handles[actor] = handle
                 until = time.monotonic() + _START_SECONDS
                 self._starting[actor] = handle.__ray_ready__.remote(), until

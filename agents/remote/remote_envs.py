@@ -46,9 +46,7 @@ class RemoteEnvs(Envs):
             here = envs_beside(config)
             here.close()
             num_envs = config.actors * config.num_envs
-            super().__init__(
-                config.env_id, num_envs, here.spaces, has_action_masks=here.has_action_masks
-            )
+            super().__init__(config.env_id, num_envs, here.spaces)
             self.frames_per_second, self.has_time_limit = (
                 here.frames_per_second, here.has_time_limit,
             )  # fmt: skip

@@ -37,7 +37,10 @@ _MOST_SEEDS = 10_000
 
 @dataclass(frozen=True)
 class Results:
-    """Train configs with many seeds and write a page with statistics and curves."""
+    """Train configs with many seeds and write a page with statistics and curves.
+
+    Example: targetnet results cartpole acrobot --seeds 5
+    """
 
     configs: Annotated[Positional[tuple[str, ...]], arg(metavar="CONFIG ...")]
     """Shipped names (see `targetnet configs`) or paths of TOML files."""
@@ -45,7 +48,7 @@ class Results:
     """Number of seeds for each config."""
     first_seed: Annotated[int, arg(metavar="S")] = 0
     """The first seed; the others follow it."""
-    jobs: Annotated[int | None, arg(metavar="N")] = None
+    jobs: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
     """Number of seeds that train at once, one core each. By default the number of cores; with --ray
     the number of CPUs of the cluster."""
     together: Annotated[int, arg(metavar="N")] = 1
@@ -53,17 +56,17 @@ class Results:
     one update per env step twice the speed. Each needs its memory."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("results")
     """Directory for runs, logs and table.json. Unfinished runs in it are resumed."""
-    rows: Annotated[Path | None, arg(metavar="DIR")] = None
+    rows: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
     """Directory for a JSON file per finished seed. A seed with a file is not trained again, and its
     run may be deleted. By default DIR/rows."""
-    peer: Annotated[Literal["sb3"] | None, arg(metavar="sb3")] = None
+    peer: Annotated[Literal["sb3"] | None, arg(metavar="sb3", help_behavior_hint="")] = None
     """Also train Stable-Baselines3's DQN, if rl-baselines3-zoo has settings for the env."""
-    peer_python: Annotated[Path | None, arg(metavar="FILE")] = None
+    peer_python: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """Python that has the peer installed. By default the peer is installed in DIR/venvs."""
-    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
+    ray: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
     """Train on the nodes of a Ray cluster: HOST:PORT of its head, or auto for the cluster that this
     machine belongs to. The runs come home to DIR."""
-    page: Annotated[Path | None, arg(metavar="FILE")] = None
+    page: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """The page, a .md file; its pictures go to a directory beside it. By default DIR/results.md."""
     title: Annotated[str, arg(metavar="TEXT")] = "Results"
     """The page's title."""

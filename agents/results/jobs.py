@@ -19,7 +19,7 @@ from targetnet.rl_core.errors import RlCoreError, in_one_line
 
 _FAILED = 1
 # Exit codes of a command that a signal ended, and that has saved.
-_SAVED_BY_SIGNAL = 128 + signal.SIGINT, 128 + signal.SIGTERM
+_SAVED_BY_SIGNAL = 128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGHUP
 _LOOK_SECONDS = 0.1
 _WATCH_SECONDS = 0.5  # between two looks at what a child has written
 
@@ -59,7 +59,7 @@ class Ended:
 
     Attributes:
       failed: one line for each job that failed.
-      signal: SIGINT or SIGTERM if that signal ended the jobs early, else 0.
+      signal: SIGINT, SIGTERM or SIGHUP if that signal ended the jobs early, else 0.
     """
 
     failed: list[str] = field(default_factory=list)
@@ -84,8 +84,8 @@ def run_jobs(
 ) -> Ended:
     """Runs all jobs, at most `at_once` at a time; a failed job does not stop the others.
 
-    At the first Ctrl-C or SIGTERM each child gets one SIGINT and may save; at the second all
-    children are killed. If this process is killed, each child gets a SIGINT too.
+    At the first Ctrl-C, SIGTERM or SIGHUP each child gets one SIGINT and may save; at the second
+    all children are killed. If this process is killed, each child gets a SIGINT too.
 
     Args:
       jobs: each is taken once there is room for it. None says that no further one can begin yet:

@@ -33,7 +33,7 @@ terminal.py      Display: the progress of one run
 screen.py        Screen: the progress of one run or several on the terminal
 trace.py         a checksum of every time step
 repeat.py        runs a recorded run again, and compares
-signals.py       Ctrl-C and SIGTERM as requests
+signals.py       Ctrl-C, SIGTERM and SIGHUP as requests
 quiet.py         imports TensorFlow without its log lines, timed
 lazy_tensorflow.py  TensorFlow's API with names that are imported when they are used
 

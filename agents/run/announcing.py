@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from targetnet.agents.config.model import DqnConfig
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from targetnet.agents.config.model import NETWORKS, DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
+from targetnet.agents.dqn.torso import network_of
+from targetnet.agents.loops.plain import Tick
 from targetnet.agents.run.actors import memory_on_the_way
 from targetnet.agents.run.loop_runner import Repeat
 from targetnet.agents.run.terminal import Display
 from targetnet.agents.saved.directory import RunDir
 from targetnet.envs import Envs
+from targetnet.envs.spaces import where_masks_are
+from targetnet.rl_core.networks.torsos import LEAST_SIDE
+from targetnet.rl_core.packed import Part
 from targetnet.rl_core.replay import format_bytes
+from targetnet.rl_core.replay.rows import newest_frame
 
 
 def announce(
@@ -35,14 +46,70 @@ def announce(
             display.detail(line)
     if config.loop == "remote":
         display.detail(memory_on_the_way(config, envs))
-    if envs.not_repeated and not repeat:
-        display.detail(envs.not_repeated)
+    for line in (
+        "" if repeat else envs.not_repeated,
+        where_masks_are(envs.spaces, config.action_masks),
+        *flattened_pictures(config, envs),
+    ):
+        if line:
+            display.detail(line)
     if not envs.has_time_limit and not repeat:
         display.detail(
-            f"{config.env_id} is registered without a time limit: an episode may last "
-            f"for ever; an evaluation cuts it after {config.eval_max_steps:,} env steps "
-            "(eval_max_steps); for a limit: --set env_kwargs={max_episode_steps=1000}"
+            f"{config.env_id} is registered without a time limit: an episode may last for ever, "
+            "unless the env ends it by itself; an evaluation cuts it after "
+            f"{config.eval_max_steps:,} env steps (eval_max_steps); for a limit: "
+            "--set env_kwargs={max_episode_steps=1000}"
         )
+
+
+def flattened_pictures(config: DqnConfig, envs: Envs) -> Iterator[str]:
+    """Yields a line about each picture that is flattened, though convolutions could look at it."""
+    if config.network not in NETWORKS:
+        return
+    whole = Part("", envs.observation_shape, envs.observation_dtype)
+    for part in envs.parts or (whole,):
+        height, width, *channels = (*part.shape, 0, 0)[: max(2, len(part.shape))]
+        name = network_of(config, part) if part.name else config.network
+        asked_for = part.name in config.part_networks
+        if name != "mlp" or asked_for or min(height, width) < LEAST_SIDE or len(channels) > 1:
+            continue
+        what = f"the part {part.name!r} of an observation" if part.name else "an observation"
+        how = 'network = "nature" looks at it as a picture'
+        if not channels:
+            how = f"with an axis more, {[height, width, 1]} (env_wrapper), {how}"
+        yield (
+            f"{what}, {list(part.shape)}, is flattened into {math.prod(part.shape):,} inputs of "
+            f"the network; {how}"
+        )
+
+
+def bytes_outside(config: DqnConfig, envs: Envs, tick: Tick) -> str | None:
+    """Returns a line about bytes beyond the bounds by which they are scaled; None if none are."""
+    if config.byte_scale != "bounds" or tick.step is None:
+        return None
+    for where, seen, low, high in _bytes_of(envs, tick.step.observation, config.frame_stack):
+        wrong = np.argwhere((seen < low) | (seen > high))
+        if len(wrong):
+            at = tuple(wrong[0])
+            byte, least, most = (np.broadcast_to(of, seen.shape)[at] for of in (seen, low, high))
+            return (
+                f"an observation has{where} the byte {byte}, and its Box says {least} to {most}: "
+                "scaled by these bounds it is outside of 0 to 1; correct the env, or begin a run "
+                'with byte_scale = "255"'
+            )
+    return None
+
+
+def _bytes_of(
+    envs: Envs, shown: np.ndarray, stack: int
+) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yields bytes that have bounds of their own, of the newest frame: where, they, low, high."""
+    for part in envs.parts:
+        if part.byte_bounds is not None:
+            yield (f" at {part.name!r}", part.of(shown), *part.byte_bounds)
+    if envs.byte_bounds is not None:
+        low, high = (newest_frame(of, stack if of.ndim else 1) for of in envs.byte_bounds)
+        yield "", newest_frame(shown, stack), low, high
 
 
 def overwritten(config: DqnConfig, steps: int) -> str | None:

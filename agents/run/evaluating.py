@@ -100,6 +100,6 @@ class Evaluations:
             cut = cut_note(averaged.cut, config)
             ema = f"; averaged weights {np.mean(averaged):,.1f}{cut}"
         return (
-            f"greedy return {np.mean(returns):,.1f} (mean of {len(returns)} episodes, "
-            f"{min(returns):,.1f} to {max(returns):,.1f}{cut_note(returns.cut, config)}){ema}"
+            f"greedy return {np.mean(returns):,.1f} "
+            f"({returns.counted()}{cut_note(returns.cut, config)}){ema}"
         )

@@ -21,7 +21,7 @@ from targetnet.agents.run.curves import Reporter
 from targetnet.agents.run.evaluating import Evaluations, next_due
 from targetnet.agents.run.exchanging import Exchanges
 from targetnet.agents.run.saving import RunSaver
-from targetnet.agents.run.terminal import Display
+from targetnet.agents.run.terminal import Display, Look
 from targetnet.agents.run.trace import Tracer, Untraced
 from targetnet.agents.saved.directory import RunDir
 from targetnet.envs import Envs
@@ -29,7 +29,7 @@ from targetnet.rl_core.control.arrivals import Arrival
 from targetnet.rl_core.control.log import Entry
 from targetnet.rl_core.control.steering import Due, Steering
 
-OnTick = Callable[[DqnAgent, Tick], None]
+OnTick = Callable[[DqnAgent, Tick], bool | None]  # False stops the run
 _PAUSE_SECONDS = 0.05  # between two looks into the inbox while paused
 _MEETING_SECONDS = 0.005  # between two looks for the others of an exchange
 
@@ -76,7 +76,8 @@ class LoopRunner:
     """Runs the loop until the run ends, is stopped, or fails.
 
     Attributes:
-      on_tick: called after every tick of the loop.
+      look: asked for a line about ticks, see `Display.watched`.
+      on_tick: called after every tick of the loop; False stops the run there.
       repeat: a recorded run that is run again, without checkpoints and evaluations.
       all others: the parts of the run.
     """
@@ -91,6 +92,7 @@ class LoopRunner:
     saver: RunSaver
     reporter: Reporter
     display: Display
+    look: Look
     tracer: Tracer | Untraced
     on_tick: OnTick | None
     repeat: Repeat | None
@@ -122,7 +124,8 @@ class LoopRunner:
         agent, state, on_tick = self.agent, self.state, self.on_tick
         news, control, interrupt = self._news, self.control, self.control.interrupt
         now, give_turn = time.monotonic, self.turns.give
-        for tick in self.display.watched(loop_of(agent.config)(agent, self.envs, state)):
+        ticks = loop_of(agent.config)(agent, self.envs, state)
+        for tick in self.display.watched(ticks, self.look):
             # Asking every part at each time step, even by one call, costs some percent. Therefore
             # they say beforehand when they have something to do, and finished episodes wait until
             # then too: each point by itself would find nothing in the caches.
@@ -136,7 +139,11 @@ class LoopRunner:
             goes_on = not is_due or self._goes_on()
             # After the safe point: the log puts values set here behind the commands taken there.
             if on_tick:
-                on_tick(agent, tick)
+                answer = on_tick(agent, tick)
+                # A comparison of NumPy's numbers gives NumPy's own False.
+                if answer is False or answer is np.False_:
+                    self.steering.stop()
+                    goes_on = False
             if not goes_on:
                 if self.repeat:  # the run that it repeats may have ended right after them
                     self._let_others_act()

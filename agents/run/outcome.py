@@ -21,7 +21,7 @@ class RunOutcome:
       returns: of the final greedy evaluation; empty if the run was stopped before.
       env_steps, updates: how many were made.
       digest: of the agent when training ended.
-      signal: the one that ended it early, SIGINT or SIGTERM; 0 if none did.
+      signal: the one that ended it early, SIGINT, SIGTERM or SIGHUP; 0 if none did.
     """
 
     run: Path

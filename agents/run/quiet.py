@@ -44,8 +44,14 @@ def quiet_import(*, onednn: bool = False) -> Iterator[float]:
 
     Args:
       onednn: uses oneDNN's operations; without effect if TensorFlow was imported before.
+
+    Raises:
+      MemoryLimitError: the limit of `ulimit -v` is too low for it.
     """
     if "tensorflow" not in sys.modules:
+        from targetnet.rl_core.memory import check_address_space  # not for `--help`
+
+        check_address_space()
         os.environ[ONEDNN_VARIABLE] = str(int(onednn))
     with without_log_lines():
         yield _import_tensorflow()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from targetnet.agents.dqn.agent import DqnAgent
@@ -11,7 +12,7 @@ from targetnet.agents.loops.choice import longest_tick
 from targetnet.agents.loops.evaluation import EvaluationEnvs, Returns
 from targetnet.agents.loops.plain import LoopState
 from targetnet.agents.run.actors import keep_order
-from targetnet.agents.run.announcing import announce
+from targetnet.agents.run.announcing import announce, bytes_outside
 from targetnet.agents.run.checkpoints import Checkpoints
 from targetnet.agents.run.clock import TrainingClock
 from targetnet.agents.run.control import RunControl
@@ -48,7 +49,7 @@ class Run:
       display: shows its progress.
       interrupt: true once Ctrl-C was pressed.
       evaluation_envs: for its evaluations; whoever made them closes them after `envs`.
-      on_tick: called after every tick of the loop.
+      on_tick: called after every tick of the loop; False stops the run there.
       repeat: a recorded run that is run again; takes no other changes, and does not evaluate.
       resumed: the moment that agent, envs and files were brought back to; None if the run is new.
       lock: of the directory, if it is held already.
@@ -130,8 +131,8 @@ class Run:
         self._loop = LoopRunner(
             agent, envs, state, clock=clock, control=control, steering=steering,
             evaluations=evaluations, saver=saver, reporter=reporter, display=display,
-            tracer=self._tracer, on_tick=on_tick, repeat=repeat, turns=turns,
-            exchanges=self._exchanges, controlling=controlling,
+            look=partial(bytes_outside, config, envs), tracer=self._tracer, on_tick=on_tick,
+            repeat=repeat, turns=turns, exchanges=self._exchanges, controlling=controlling,
         )  # fmt: skip
 
     def go(self) -> RunOutcome:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 
 from targetnet.agents.loops.evaluation import Watch
-from targetnet.rl_core.console import say
+from targetnet.rl_core.console import console_guarded, say
 from targetnet.rl_core.errors import ArgumentError, shown
 
 _REFRESHES = 400  # of the bar, over the whole run
@@ -83,6 +83,7 @@ class Screen:
         self.console = console
         self._runs: list[Shown] = []
         self._users, self._lines = 0, 0
+        self._guard = contextlib.ExitStack()
         self._progress = Progress(
             TextColumn("{task.completed:,.0f} / {task.total:,.0f} env steps"),
             BarColumn(bar_width=None),
@@ -101,6 +102,8 @@ class Screen:
         return max(1, run.env_steps // (_REFRESHES if self.console.is_terminal else _LINES))
 
     def __enter__(self) -> Screen:
+        if not self._users:
+            self._guard.enter_context(console_guarded(self.console))
         self._users += 1
         self._progress.start()
         return self
@@ -108,7 +111,8 @@ class Screen:
     def __exit__(self, *_: object) -> None:
         self._users -= 1
         if not self._users:
-            self._progress.stop()
+            with self._guard:
+                self._progress.stop()
 
     def report(self, run: Shown) -> None:
         """Shows how far the runs are, because `run` is further now."""

@@ -1,4 +1,4 @@
-"""Turns Ctrl-C and SIGTERM into a request: the run stops at its next safe point.
+"""Turns Ctrl-C, SIGTERM and SIGHUP into a request: the run stops at its next safe point.
 
 A second signal ends it at once.
 """
@@ -27,18 +27,25 @@ class StopRequest:
 
 @contextlib.contextmanager
 def stop_on_interrupt() -> Iterator[StopRequest]:
-    """Makes the first Ctrl-C or SIGTERM within set the request; the second one raises."""
+    """Makes the first Ctrl-C, SIGTERM or SIGHUP within set the request; the second one raises.
+
+    A SIGHUP that is ignored, as under nohup, still is.
+    """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request  # only the main thread may handle signals
         return
 
     def handle(signum: int, frame: FrameType | None) -> None:
-        if request:
+        if not request:
+            request.set(signum)
+        elif signum != signal.SIGHUP:  # the shell and the system send one each
             raise KeyboardInterrupt
-        request.set(signum)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield request
     finally:

@@ -17,6 +17,7 @@ from targetnet.agents.run.quiet import Startup
 from targetnet.agents.run.screen import Screen
 from targetnet.rl_core.schedules import next_multiple
 
+Look = Callable[[Tick], str | None]
 _RECENT = 20  # episodes whose mean return is shown
 _COMPILED = 1.0  # seconds: a first call that takes longer has compiled, a line says
 
@@ -53,14 +54,19 @@ class Display:
     def __exit__(self, *_: object) -> None:
         self._screen.__exit__()
 
-    def watched(self, ticks: Iterator[Tick]) -> Iterator[Tick]:
-        """Passes the loop's ticks on; shows how long the first and the first updates took."""
-        # A chain and not `yield from`: later ticks are passed on without any Python.
-        return itertools.chain(self._until_it_learns(ticks), ticks)
+    def watched(self, ticks: Iterator[Tick], look: Look) -> Iterator[Tick]:
+        """Passes the loop's ticks on; shows how long the first and the first updates took.
 
-    def _until_it_learns(self, ticks: Iterator[Tick]) -> Iterator[Tick]:
+        Args:
+          ticks: of the loop.
+          look: asked for a line about each tick until it has one, or the agent learns.
+        """
+        # A chain and not `yield from`: later ticks are passed on without any Python.
+        return itertools.chain(self._until_it_learns(ticks, look), ticks)
+
+    def _until_it_learns(self, ticks: Iterator[Tick], look: Look) -> Iterator[Tick]:
         """Passes ticks on until the first updates: XLA compiles inside the call that makes them."""
-        updates, usual = self._agent.updates, 0.0
+        updates, usual, told = self._agent.updates, 0.0, None
         while self._agent.updates == updates:
             begin = time.perf_counter()
             self._called_at = begin if self._may_learn() else None
@@ -76,6 +82,8 @@ class Display:
                 self.line(f"compiled in {seconds - usual:.1f} s")
             if self._agent.learner.not_compiled:
                 self.line(f"learning is not compiled: {self._agent.learner.not_compiled}")
+            if not told and (told := look(tick)):
+                self.detail(told)
             usual = seconds
             yield tick
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from targetnet.agents.config.early_ends import actions_at_the_end, early_ends
+from targetnet.agents.config.early_ends import actions_at_the_end, early_ends, no_learning
 from targetnet.agents.config.files import as_config, config_name
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.controllers.choice import controller_of
@@ -64,7 +64,8 @@ def train(
       console: shows progress. "auto" shows it in a terminal or a notebook and is silent elsewhere;
         None is silent.
       on_start: called once the directory exists and everything is built.
-      on_tick: called after every tick of the loop; values that it sets are logged.
+      on_tick: called after every tick of the loop; values that it sets are logged. If it returns
+        False, the run stops there, is saved and can be resumed, as after `targetnet do RUN stop`.
       repeat: applies a recorded run's changes instead of new ones, without evaluating.
       initial: gives the weights to begin with, for all or some variables, from the random ones
         (see `targetnet.agents.policy.warm_start`). They are kept in the run directory, so that the
@@ -101,8 +102,8 @@ def train(
         if on_start:
             on_start(directory)
         if not repeat:
-            warn(screen.console, early_ends(config))
-            warn(screen.console, actions_at_the_end(config))
+            for told in (no_learning, early_ends, actions_at_the_end):
+                warn(screen.console, told(config))
         with stop_on_interrupt() as stop:
             stop_with(envs, stop.__bool__)
             return Run(

@@ -36,8 +36,6 @@ CONFIG, _WEIGHTS, RESULT, DIGEST = (
 )  # fmt: skip
 _AVERAGED, _SINKS, MACHINES = "weights_ema.safetensors", "sinks.json", "machines.json"
 OF_ITS_END = (RESULT, DIGEST, _WEIGHTS, _AVERAGED)  # a run that goes on has none of them
-# Values of keys that configs of older versions do not have.
-_OF_OLDER_RUNS = {"byte_scale": "255", "check_env": False}
 EVENTS = "events.out.tfevents.*"  # event files
 PLAYED = ".play"  # end of the names of event files that `targetnet play` writes
 _MOST_BYTES = 1 << 16  # of a digest
@@ -195,7 +193,7 @@ class RunDir:
         Raises:
           ConfigError: it cannot be read, or is not what was written.
         """
-        return read_config(self.path / CONFIG, absent=_OF_OLDER_RUNS)
+        return read_config(self.path / CONFIG)
 
     def save_weights(self, weights: Mapping[str, np.ndarray], *, averaged: bool = False) -> Path:
         return write_file(self.path / (_AVERAGED if averaged else _WEIGHTS), weights_bytes(weights))

@@ -79,12 +79,18 @@ class LogPart(_Part):
 
 
 class LanePart(_Part):
-    """One env: its episode, the actions that led to where it is, a checksum of what it showed."""
+    """One env: its episode, the actions that led to where it is, a checksum of what it showed.
+
+    Attributes:
+      actions: lists of ints with branches.
+      lives: rows that began another life.
+    """
 
     episode: Count
-    actions: list[int] | list[list[int]]  # the latter with branches
+    actions: list[int] | list[list[int]]
     episode_return: float = Field(alias="return")
     observations: Count
+    lives: Count = 0
 
 
 class RequestPart(_Part):

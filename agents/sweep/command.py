@@ -21,6 +21,7 @@ from targetnet.agents.results.places import Place
 from targetnet.agents.results.seeds import FIRST_FRESH_SEED
 from targetnet.rl_core.console import say
 from targetnet.rl_core.errors import RlCoreError, RunDirError
+from targetnet.rl_core.hyperparameters import as_text
 from targetnet.rl_core.regular_file import writing
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ Groups = UseAppendAction[tuple[tuple[str, ...], ...]]
 
 @dataclass(frozen=True)
 class Sweep:
-    """Search keys of a config; train the best again with seeds that chose nothing."""
+    """Search keys of a config; train the best again with seeds that chose nothing.
+
+    Example: targetnet sweep cartpole --over sync_period=10..1000:log --trials 20
+    """
 
     config: Annotated[Positional[str], arg(metavar="CONFIG")]
     """A shipped name (see `targetnet configs`) or the path of a TOML file."""
@@ -49,13 +53,13 @@ class Sweep:
     """Change keys of the config for all trials, in TOML's notation."""
     trials: Annotated[int, arg(metavar="N")] = 50
     """Number of trials. The same command with more of them goes on."""
-    jobs: Annotated[int | None, arg(metavar="N")] = None
+    jobs: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
     """Number of processes at once, one core each. By default the number of cores; with --ray the
     number of CPUs of the cluster."""
-    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
+    ray: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
     """Train on the nodes of a Ray cluster: HOST:PORT of its head, or auto for the cluster that this
     machine belongs to. The runs come home to DIR."""
-    dir: Annotated[Path | None, arg(metavar="DIR")] = None
+    dir: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
     """Directory for all files. By default sweeps/CONFIG. A sweep that is there goes on."""
     sampler: Literal["tpe", "random", "grid"] = "tpe"
     """What proposes the values: Optuna's TPE, random values, or all combinations."""
@@ -76,7 +80,7 @@ class Sweep:
     """Number of fresh seeds."""
     first_fresh_seed: Annotated[int, arg(metavar="S")] = 4_000
     """The first fresh seed, at least 1,000; the others follow it."""
-    page: Annotated[Path | None, arg(metavar="FILE")] = None
+    page: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """The page, a .md file; its pictures go to a directory beside it. By default DIR/sweep.md."""
     verify: bool = False
     """Train the winner again, with its tuning seeds, and compare digests; search nothing."""
@@ -211,7 +215,8 @@ class Sweep:
             with writing(page):
                 write_page(page, self._command(), plan, study, retrained, directory)
         best = retrained[0]
-        say(console, f"best trial: {best.trial.number}, score {best.trial.value:,.1f}")
+        found = ", ".join(f"{name} = {as_text(v)}" for name, v in best.trial.params.items())
+        say(console, f"best trial: {best.trial.number} ({found}), score {best.trial.value:,.1f}")
         if best.summary:
             mean, count = best.summary.mean, len(best.summary.row.seeds)
             seeds = "seed" if count == 1 else "seeds"

@@ -15,6 +15,7 @@ from typing import Any
 from targetnet.agents.config.files import MAY_CHANGE, change_value, config_of, load_toml
 from targetnet.agents.config.live_values import live_knobs
 from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.config.synonyms import near_key
 from targetnet.rl_core.errors import ConfigError, did_you_mean, in_one_line, shown
 
 # What Optuna stores of a value: a number, a truth value or a text.
@@ -140,9 +141,7 @@ class Space:
             why = "the sweep chooses the seeds" if key == "seed" else "scores would not compare"
             raise ConfigError(f"{where}: {key} must be the same for all trials: {why}")
         if key not in fields and key not in own:
-            raise ConfigError(
-                f"{where}: no such key of a config{did_you_mean(key, [*fields, *own])}"
-            )
+            raise ConfigError(f"{where}: no such key of a config{near_key(key, [*fields, *own])}")
         if key in self._base.without_effect():
             raise ConfigError(
                 f"{where}: it has no effect here: it needs {self._base.without_effect()[key]}"

@@ -38,7 +38,7 @@ class ResidentEnvs(UnsteppedEnvs):
             ActionForm(rules.num_actions),
             given_shape=tuple(rules.observation_shape),
         )
-        super().__init__(env_id, num_envs, stacked(spaces, frame_stack), has_action_masks=False)
+        super().__init__(env_id, num_envs, stacked(spaces, frame_stack))
         self.rules = rules
 
 

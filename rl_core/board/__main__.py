@@ -1,5 +1,10 @@
 """`python -m targetnet.rl_core.board LOGDIR`: quick TensorBoard from a terminal or beside a run."""
 
+from targetnet.rl_core.search_path import leave_current_directory
+
+if __name__ == "__main__":
+    leave_current_directory()  # before the imports of everything else
+
 import argparse
 import ctypes
 import os

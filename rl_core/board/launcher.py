@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from targetnet.rl_core.errors import RlCoreError
+from targetnet.rl_core.errors import RlCoreError, escaped
 
 DEFAULT_PORT = 6006
 START_SECONDS = 20.0
@@ -142,7 +142,8 @@ def _say_if_empty(logdir: Path) -> None:
     with contextlib.suppress(OSError):  # the directory may not exist yet
         if next(logdir.iterdir(), None) is not None:
             return
-    print(f"there is no run in {logdir} yet; a run appears when it has begun", flush=True)
+    said = f"there is no run in {logdir} yet; a run appears when it has begun"
+    print(escaped(said), flush=True)
 
 
 def _require_port(port: int | None) -> None:

@@ -10,12 +10,14 @@ import re
 import secrets
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from targetnet.rl_core.control.commands import Command, dump
 from targetnet.rl_core.errors import RunDirError, in_one_line, reason_of
 from targetnet.rl_core.regular_file import open_regular, writing
 
+_WRITTEN_BY_THEN = 60.0  # seconds in which a command is written
 _UNFINISHED = re.compile(r"\..+\.\d+\.tmp")
 _instant, _sent_in_it = 0, 0
 
@@ -98,30 +100,37 @@ class FileLock:
 class RunLock(FileLock):
     """The lock that a run holds while it is alive.
 
+    Whoever takes it removes what processes that were killed have left unfinished.
+
     Raises:
       RunDirError: another process holds it, or the file cannot be locked.
     """
 
     def __init__(self, files: ControlFiles) -> None:
         super().__init__(files.lock, f"another process is running {files.run}")
+        for directory in (files.run, files.directory):
+            clear_unfinished(directory)
+        # Other processes write there at any time.
+        clear_unfinished(files.inbox, _is_given_up)
 
 
-def clear_leftovers(files: ControlFiles) -> None:
-    """Removes unfinished files that a killed run left; the caller must hold the lock.
-
-    The inbox is left alone, because another process may be writing a file there.
-    """
-    for directory in (files.run, files.directory):
-        clear_unfinished(directory)
-
-
-def clear_unfinished(directory: Path) -> None:
+def clear_unfinished(directory: Path, may_go: Callable[[Path], bool] = lambda path: True) -> None:
     """Removes what `write_whole` has left unfinished in a directory; through no link."""
     if not directory.is_symlink():
         for path in directory.glob(".*.tmp"):
-            if is_unfinished(path.name):
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):
+                if is_unfinished(path.name) and may_go(path):
                     path.unlink()
+
+
+def _is_given_up(path: Path) -> bool:
+    """Says whether the writer of an unfinished file is dead, as far as this machine knows."""
+    try:
+        os.kill(int(path.name.split(".")[-2]), 0)
+    except (ProcessLookupError, OverflowError):
+        # A process of another machine or container would be alive; it takes no minute.
+        return time.time() - path.lstat().st_mtime > _WRITTEN_BY_THEN
+    return False
 
 
 def is_unfinished(name: str) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from targetnet.rl_core.control.changes import Changes, Steered
 from targetnet.rl_core.control.commands import ACTIONS, set_command
-from targetnet.rl_core.control.files import ControlFiles, RunLock, clear_leftovers, submit
+from targetnet.rl_core.control.files import ControlFiles, RunLock, submit
 from targetnet.rl_core.control.inbox import Inbox, Letter
 from targetnet.rl_core.control.log import ControlLog, Entry
 from targetnet.rl_core.control.recorder import LogWriter
@@ -75,7 +76,6 @@ class Steering:
         self._live, self._files, self._steered = live, files, steered
         files.make()
         self._lock = lock or RunLock(files)
-        clear_leftovers(files)
         self._log = ControlLog(files.log)
         self._inbox = Inbox(
             files,
@@ -136,6 +136,11 @@ class Steering:
         """Applies what a controller decided here; call it where `exchange` may be called."""
         self._repeat(late=True)
         self._changes.decided(decisions)
+
+    def stop(self) -> None:
+        """Stops the run here, as a command `stop` does, for the program that trains."""
+        entry = self._changes.tried(uuid.uuid4().hex, "do", "stop", "api", None)
+        self._recorder.record([entry])
 
     def refuse(self, reason: str) -> None:
         """Refuses changes from now on."""

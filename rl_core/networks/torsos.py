@@ -13,6 +13,7 @@ from targetnet.rl_core.networks.network import Torso
 # Convolutions: (filters, kernel, stride).
 MINATAR = (16, 3, 1)
 NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+LEAST_SIDE = 36  # pixels that these need
 IMPALA = (16, 32, 32)  # filters of each stage
 
 
@@ -54,7 +55,7 @@ def nature_torso(units: Sequence[int] = (512,), *, normalise: bool = False) -> T
             x = tf.nn.relu(_normal(x, normalise, f"conv_norm_{i}"))
         return x
 
-    return _convolutional("nature", 36, convolutions, units, normalise)
+    return _convolutional("nature", LEAST_SIDE, convolutions, units, normalise)
 
 
 def impala_torso(units: Sequence[int] = (256,), *, normalise: bool = False) -> Torso:

@@ -127,7 +127,9 @@ OTHERS = {
     "no seed": (lambda: envs(seed=None), ArgumentError, "seed must be a whole number >= 0, got N"),
     "vectorization": (lambda: envs(vectorization=3), EnvError, "must be one of 'sync', 'async'"),
     "env_kwargs": (lambda: envs(env_kwargs=[3]), ArgumentError, "env_kwargs must be names with"),
-    "a wrapper": (lambda: envs(wrapper=5), ArgumentError, "wrapper must be 'atari', 'elements', 'seed_globals' or"),
+    "a wrapper": (
+        lambda: envs(wrapper=5), ArgumentError, "wrapper must be 'atari', 'elements', 'seed_glo"
+    ),
     "its arguments": (
         lambda: envs(wrapper="atari", wrapper_kwargs=3), ArgumentError, "wrapper_kwargs must be",
     ),

@@ -16,13 +16,14 @@ import pytest
 
 from targetnet.envs import Envs, Step, async_driver, make_envs
 from targetnet.rl_core.errors import EnvError, EnvFailed, EnvFault
+from tests.gymnasium_versions import TAXI
 
 ROOT = Path(__file__).parents[2]
 # Each with its env_kwargs and steps: some episodes terminate, some are cut off, Taxi has masks,
 # and the steps of MinAtar are random.
 CASES = [
     ("CartPole-v1", {"max_episode_steps": 30}, 1000),
-    ("Taxi-v4", {"max_episode_steps": 50}, 1000),
+    (TAXI, {"max_episode_steps": 50}, 1000),
     ("MinAtar/Breakout-v1", {}, 1000),
     ("Acrobot-v1", {"max_episode_steps": 100}, 500),
     ("FrozenLake-v1", {}, 500),
@@ -143,7 +144,7 @@ def test_async_equals_sync_row_by_row(made, env_id, env_kwargs, steps):
     theirs = make_envs(env_id, 5, seed=7, env_kwargs=env_kwargs)
     rng = np.random.default_rng(0)
     assert ours.frames_per_second == theirs.frames_per_second
-    assert ours.has_action_masks == theirs.has_action_masks == (env_id == "Taxi-v4")
+    assert ours.has_action_masks == theirs.has_action_masks == (env_id == TAXI)
     a, b = ours.reset(), theirs.reset()
     endings = []
     for _ in range(steps):
@@ -153,7 +154,7 @@ def test_async_equals_sync_row_by_row(made, env_id, env_kwargs, steps):
         a, b = ours.step(actions), theirs.step(actions)
     assert ours.state() == theirs.state()
     assert len(endings) >= 20
-    if env_id in ("CartPole-v1", "Taxi-v4", "Acrobot-v1"):
+    if env_id in ("CartPole-v1", TAXI, "Acrobot-v1"):
         assert not all(endings)  # some were truncated
 
 
@@ -175,14 +176,14 @@ def test_the_rows_do_not_depend_on_the_number_of_workers(made, monkeypatch, core
 @pytest.mark.parametrize(
     ("env_id", "before", "after"),
     [
-        ("Taxi-v4", "async", "async"),
+        (TAXI, "async", "async"),
         ("CartPole-v1", "async", "sync"),
         ("MinAtar/Seaquest-v1", "sync", "async"),
         *(
             pytest.param(env_id, *how, marks=pytest.mark.slow)
             for env_id, *how in [
-                ("Taxi-v4", "async", "sync"),
-                ("Taxi-v4", "sync", "async"),
+                (TAXI, "async", "sync"),
+                (TAXI, "sync", "async"),
                 ("CartPole-v1", "async", "async"),
                 ("CartPole-v1", "sync", "async"),
                 ("MinAtar/Seaquest-v1", "async", "async"),

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from targetnet.envs import make_envs
+from tests.gymnasium_versions import TAXI
 
 ENV_IDS = [
     "CartPole-v1",
     "Acrobot-v1",
     "Walk-v0",
-    "Taxi-v4",
+    TAXI,
     "MinAtar/Asterix-v1",
     "MinAtar/Breakout-v1",
     "MinAtar/Freeway-v1",

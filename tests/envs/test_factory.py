@@ -13,6 +13,7 @@ import pytest
 from targetnet.envs import factory, make_envs
 from targetnet.envs.registry import INSTALL
 from targetnet.rl_core.errors import EnvError, MemoryLimitError
+from tests.gymnasium_versions import TAXI
 
 ROOT = Path(__file__).parents[2]
 Box, Discrete = gym.spaces.Box, gym.spaces.Discrete
@@ -28,6 +29,9 @@ def refusal(*args, **kwargs) -> str:
     return str(refused.value)
 
 
+THERE = "it is installed, but does not start here"
+
+
 def fixed_refusal(**env_kwargs) -> str:
     return refusal("test/Fixed-v0", env_kwargs=env_kwargs)
 
@@ -40,7 +44,7 @@ def fixed_refusal(**env_kwargs) -> str:
         ("CartPole", "CartPole-v1"),
         ("CartPloe-v0", "CartPole-v1"),
         ("LunarLander-v2", "LunarLander-v3"),
-        ("Taxy-v3", "Taxi-v4"),
+        ("Taxy-v3", TAXI),
         ("test/Scriptd-v0", "test/Scripted-v0"),
         ("MinAtar/SpaceInvader-v1", "MinAtar/SpaceInvaders-v1"),
     ],
@@ -63,14 +67,38 @@ def test_an_id_like_no_other_says_how_to_name_a_module(monkeypatch):
 def test_a_module_that_cannot_be_imported_is_named(module):
     message = refusal(f"{module}:Foo-v0")
     assert f"the module {module!r} that should register it cannot be imported" in message
-    assert f"No module named {module!r}" in message
+    assert message.endswith(f"(No module named {module!r}); install it or correct its name")
 
 
-def test_a_module_that_breaks_when_imported_is_named(tmp_path, monkeypatch):
-    (tmp_path / "broken_envs.py").write_text("1 / 0")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 / 0", "ZeroDivisionError: division by zero); " + THERE),
+        # As sumo-rl without SUMO_HOME, and miniworld without a display.
+        ("import sys; sys.exit('Please declare SUMO_HOME')", "Please declare SUMO_HOME); " + THERE),
+        ("class NoDisplay(Exception): pass\nraise NoDisplay('no')", "NoDisplay: no); " + THERE),
+        ("raise ImportError('libGL.so.1: no such file')", "libGL.so.1: no such file); " + THERE),
+        (
+            "import no_such_package.inner",
+            "No module named 'no_such_package'); it is installed, and 'no_such_package', which it "
+            "needs, is not",
+        ),
+    ],
+)
+def test_a_module_that_is_there_but_does_not_start_says_why(tmp_path, monkeypatch, text, said):
+    (tmp_path / "broken_envs.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    assert "'broken_envs' that should register it cannot be imported (division by zero)" in (
-        refusal("broken_envs:Foo-v0")
+    message = refusal("broken_envs:Foo-v0")
+    assert message.endswith(f"'broken_envs' that should register it cannot be imported ({said}")
+
+
+def test_a_package_that_is_there_but_does_not_start_is_not_called_missing(monkeypatch):
+    def broken(name):
+        raise gym.error.DependencyNotInstalled("not installed") from ImportError("libGL.so.1: no")
+
+    monkeypatch.setattr("gymnasium.envs.registration.load_env_creator", broken)
+    assert refusal("LunarLander-v3") == (
+        "env 'LunarLander-v3' needs something that cannot be imported (libGL.so.1: no); " + THERE
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from targetnet.envs import async_driver, make_envs
 from targetnet.envs.in_graph.table import SPECS
+from targetnet.envs.outcomes import as_rewards
 from targetnet.rl_core.errors import EnvContractError, EnvError, EnvFailed, EnvFault, EnvNotFinite
 
 NAN, INF = float("nan"), float("inf")
@@ -156,7 +157,6 @@ BROKEN = [
     ({"step": (np.zeros(2), 1.0, False, {})}, f"step must return {FIVE}, got a tuple of 4"),
     ({"step": None}, f"step must return {FIVE}, got NoneType"),
     ({"reward": None}, "the reward must be one number, got None"),
-    ({"reward": np.ones(3)}, "the reward must be one number, got shape (3,)"),
     ({"reward": "much"}, "the reward must be one number, got 'much'"),
     ({"terminated": None}, "terminated must be True or False, got None"),
     ({"truncated": "False"}, "truncated must be True or False, got 'False'"),
@@ -183,6 +183,25 @@ def test_what_breaks_the_interface_is_told_in_one_line(kwargs, problem):
     assert str(fault) == f"{WHERE}{problem}; correct the env"
     assert type(fault) is EnvContractError and isinstance(fault, EnvError)
     assert fault.exit_code == 2
+
+
+SEVERAL = (
+    "; an env of several rewards needs a wrapper that makes one of them: env_wrapper = "
+    '"mo_gymnasium.wrappers:LinearReward" adds them up, weighted by env_wrapper_kwargs = '
+    "{ weight = [...] }"
+)
+
+
+@pytest.mark.parametrize(
+    ("reward", "got"),
+    [(np.ones(3), "shape (3,)"), ([1.0, 2.0], "a list of 2"), ((1.0, 2.0), "a tuple of 2")],
+)
+def test_several_rewards_at_once_are_told_with_what_makes_one_of_them(reward, got):
+    fault, _ = fault_of(reward=reward)
+    assert str(fault) == f"{WHERE}the reward must be one number, got {got}{SEVERAL}"
+    with pytest.raises(EnvContractError) as caught:
+        as_rewards(np.ones((2, 3)), 2)
+    assert str(caught.value) == f"the rewards must be 2 numbers, got shape (2, 3){SEVERAL}"
 
 
 def test_a_step_of_too_few_things_is_told_under_a_time_limit_too():

@@ -69,13 +69,24 @@ def test_a_frame_is_stored_with_an_axis_more_and_comes_back_without():
     np.testing.assert_array_equal(given_back("test/Env-v0", space, rows), pictures, strict=True)
 
 
+def wanted(space, *keys, masks="auto"):
+    return wanted_space("test/Env-v0", read_spaces("test/Env-v0", space, Discrete(2), keys, masks))
+
+
 def test_only_wanted_parts_are_in_the_space():
     space = Dict(SPACES)
-    assert wanted_space("test/Env-v0", space) is space
-    wanted = wanted_space("test/Env-v0", space, ("lamps", "arm"))
-    assert wanted == Dict({"arm": SPACES["arm"], "lamps": SPACES["lamps"]})
+    assert wanted(space) is space
+    assert wanted(space, "lamps", "arm") == Dict({"arm": SPACES["arm"], "lamps": SPACES["lamps"]})
     with pytest.raises(EnvError, match="did you mean 'lamps'"):
-        wanted_space("test/Env-v0", space, ("lamp",))
+        wanted(space, "lamp")
+
+
+def test_a_part_that_is_a_mask_is_not_in_the_space_also_within_a_dict():
+    mask, board = MultiBinary(2), Box(-1, 1, (3,))
+    assert wanted(Dict({"action_mask": mask, "board": board})) == Dict({"board": board})
+    space = Dict({"seen": Dict({"board": board, "may": mask}), "x": Discrete(2)})
+    found = wanted(space, masks="seen.may")
+    assert found == Dict({"seen": Dict({"board": board}), "x": Discrete(2)})
 
 
 def test_wanted_parts_stay_in_the_order_in_which_rows_have_them():
@@ -87,13 +98,13 @@ def test_wanted_parts_stay_in_the_order_in_which_rows_have_them():
     rows = np.zeros((4, *spaces.observation_shape), spaces.observation_dtype)
     for row, observation in zip(rows, shown, strict=True):
         spaces.writer(row)(observation)
-    found = given_back("test/Env-v0", wanted_space("test/Env-v0", space, keys), rows)
+    found = given_back("test/Env-v0", wanted_space("test/Env-v0", spaces), rows)
     for key in keys:
         np.testing.assert_array_equal(found[key], [of[key] for of in shown])
 
 
 def test_a_tuple_keeps_all_its_parts_or_is_refused():
     pair = Tuple((Discrete(2), Discrete(3)))
-    assert wanted_space("test/Env-v0", pair, ("0", "1")) is pair
+    assert wanted(pair, "0", "1") is pair
     with pytest.raises(EnvError, match="would have other places"):
-        wanted_space("test/Env-v0", pair, ("1",))
+        wanted(pair, "1")

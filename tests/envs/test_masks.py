@@ -6,6 +6,7 @@ import pytest
 
 from targetnet.envs import make_envs
 from targetnet.rl_core.errors import EnvError
+from tests.gymnasium_versions import TAXI
 
 GO_ON, TERMINATE, TRUNCATE = 0, 1, 2
 WANTED = (
@@ -40,7 +41,7 @@ def refusal(envs, actions) -> str:
 
 
 def test_the_masks_of_taxi_are_in_the_row_of_their_observation():
-    envs = make_envs("Taxi-v4", 2, seed=3)
+    envs = make_envs(TAXI, 2, seed=3)
     rng = np.random.default_rng(0)
     assert envs.has_action_masks
     step, resets = envs.reset(), 0
@@ -216,7 +217,7 @@ def test_a_mask_of_a_vector_env_that_cannot_be_used_names_the_env(info, owner, g
 
 def test_the_presence_array_of_gymnasiums_own_vector_envs_is_understood():
     def taxis(num_envs):
-        return gym.vector.SyncVectorEnv([lambda: gym.make("Taxi-v4")] * num_envs)
+        return gym.vector.SyncVectorEnv([lambda: gym.make(TAXI)] * num_envs)
 
     gym.register("test/Taxis-v0", vector_entry_point=taxis)
     envs = make_envs("test/Taxis-v0", 3, vectorization="vector_entry_point", seed=1)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text, Tuple
 
+from targetnet.envs.masks import IN_INFO
 from targetnet.envs.recorder import Recorder
 
 SPACE = Dict({
@@ -42,6 +43,7 @@ class Reused(gym.Env):
 
 def made(env, *actions, seed=None):
     """Resets and makes these steps."""
+    env.masks = IN_INFO
     env.reset(seed=seed)
     for action in actions:
         env.step(action)

@@ -76,6 +76,11 @@ def test_the_nearest_name_is_offered():
     assert did_you_mean("sync_perod", ["sync_period", "tau"]) == "; did you mean 'sync_period'?"
 
 
+def test_colors_of_another_librarys_text_are_left_out_and_other_codes_escaped():
+    assert in_one_line("\x1b[1mUsing\x1b[0m a\n\x1b[38;5;9mtensor\x1b[m") == "Using a tensor"
+    assert in_one_line("\x1b[2J\x1b]0;title\x07") == r"\x1b[2J\x1b]0;title\x07"
+
+
 def test_no_name_is_offered_when_none_is_near():
     assert did_you_mean("zzz", ["sync_period", "tau"]) == ""
     assert did_you_mean("zzz", []) == ""

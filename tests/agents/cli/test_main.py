@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from targetnet.agents.cli.main import _COMMANDS, main
+from targetnet.agents.cli.main import _COMMANDS, _NotNamed, _parse, main
 from targetnet.agents.cli.train_commands import _log_to
 from targetnet.agents.config.files import load_config, shipped_configs
 
@@ -75,7 +75,7 @@ def refused(capsys, folder, *arguments):
 # Mistakes.
 
 
-@pytest.mark.cases(21)
+@pytest.mark.cases(24)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -85,6 +85,9 @@ def refused(capsys, folder, *arguments):
         (["train", "short.toml", "--set", "env_id=CartPole"], ["CartPole-v1"]),
         (["train", "short.toml", "--set", "env_id=Pendulum-v1"], ["Pendulum-v1", "continuous"]),
         (["train", "short.toml", "--set", "sync_perod=3"], ["did you mean 'sync_period'"]),
+        (["train", "short.toml", "--set", "gamma=0.9"], ["'gamma'; gamma of other libraries is"]),
+        (["train", "short.toml", "--buffer-size", "9"], ["is replay_capacity here: --set KEY=VAL"]),
+        (["train", "short.toml", "--env-steps", "9"], ["is a key of the config: --set env_steps="]),
         (["train", "short.toml", "--set", "sync_period=fast"], ["sync_period", "'fast'"]),
         (["train", "short.toml", "--set", "sync_period=0"], ["sync_period", ">= 1", "got 0"]),
         (["train", "short.toml", "--set", "learning_rate=nan"], ["learning_rate", "nan"]),
@@ -101,6 +104,10 @@ def refused(capsys, folder, *arguments):
         (["train", "MountainCar-v0"], ["configs of it: mountaincar; for example: targetnet train"]),
         (["train", "CartPole-v0"], ["--set env_id=CartPole-v0; did you mean 'CartPole-v1'?"]),
         (["train", "ALE/Pong-v5"], ["configs of it: atari-dqn, atari-qrdqn, atari-rainbow"]),
+        (
+            ["train", "PongNoFrameskip-v4"],
+            ["is now 'ALE/Pong-v5' with", "targetnet train atari-dqn"],
+        ),
         (["train", "ALE/Tennis-v5"], ["targetnet train CONFIG --set env_id=ALE/Tennis-v5"]),
         (["train", "a" * 300 + "/" + "b" * 300 + "-v1"], ["cannot read config"]),
         (["train", ":".join(c * 100 for c in "abc") + "-v0"], ["c" * 100 + "-v0"]),
@@ -254,6 +261,19 @@ def test_seed_on_the_command_line_is_the_runs(here, capsys):
     assert "seed = 9\n" in (here / "mine" / "config.toml").read_text()
 
 
+def test_a_run_that_cannot_learn_says_so_at_its_start(here, capsys):
+    more = ["--set", "learn_start=1000", "env_steps=20"]
+    assert main(["train", "short.toml", "--run", "mine", *more]) == 0
+    line = (
+        "this run makes no update: its first one would come at env step 1,000 at the earliest "
+        "(learn_start = 1,000, learn_period = 10), and the run ends at 20; lower learn_start or "
+        "learn_period, or raise env_steps"
+    )
+    assert capsys.readouterr().out.splitlines()[0] == line
+    assert main(["train", "short.toml", "--run", "both", "--seeds", "2", *more]) == 0
+    assert f"m00, m01: {line}" in capsys.readouterr().out.splitlines()
+
+
 def test_eval_json_is_one_object_with_the_returns_summed_up(trained, capsys):
     before = listing(trained)
     assert main(["eval", str(trained), "--episodes", "4", "--json"]) == 0
@@ -266,6 +286,18 @@ def test_eval_json_is_one_object_with_the_returns_summed_up(trained, capsys):
     assert listing(trained) == before
 
 
+def test_eval_with_epsilon_plays_random_actions_too_and_says_so(trained, capsys):
+    for epsilon in ("0.5", "0.5", "0"):
+        wanted = ["--episodes", "3", "--seed", "7", "--epsilon", epsilon]
+        assert main(["eval", str(trained), *wanted]) == 0
+    half, again, greedy = capsys.readouterr().out.splitlines()
+    assert half == again and half.startswith("return with epsilon 0.5 ")
+    assert greedy.startswith("greedy return ") and greedy.split()[2] != half.split()[4]
+    assert "epsilon must be a number in [0, 1], got 2" in refused(
+        capsys, trained, "eval", str(trained), "--epsilon", "2"
+    )
+
+
 def test_eval_is_for_people_without_json_and_repeats_with_a_seed(trained, capsys):
     outs = []
     for seed in ("1", "1", "2"):
@@ -273,6 +305,20 @@ def test_eval_is_for_people_without_json_and_repeats_with_a_seed(trained, capsys
         outs.append(capsys.readouterr().out)
     assert outs[0] == outs[1] != outs[2]
     assert "of 3 episodes" in outs[0] and not outs[0].startswith("{")
+
+
+def test_configs_with_a_name_shows_that_config_with_all_its_values(here, capsys):
+    assert main(["configs", "cartpole"]) == 0
+    (here / "copy.toml").write_text(capsys.readouterr().out)
+    assert load_config(here / "copy.toml") == load_config("cartpole")
+    assert "did you mean 'cartpole'" in refused(capsys, here, "configs", "cartpol")
+
+
+@pytest.mark.parametrize("command", ["train", "results", "record", "board"])
+def test_no_help_has_none_for_a_default(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert "None" not in capsys.readouterr().out
 
 
 def test_configs_lists_the_shipped_ones_by_env_in_80_columns(capsys, monkeypatch):
@@ -320,8 +366,9 @@ def test_several_variables_are_renamed_and_several_blocks_loaded(trained, here, 
     assert "no block 'hed'" in err and "did you mean 'head'" in err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["eval", "--help"]])
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["train", "--help"], ["eval", "--help"]])
 def test_help_exits_with_code_0(capsys, arguments):
+    """So does the command alone, which shows it."""
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code in (0, None)
@@ -343,10 +390,15 @@ print("none")
 """
 
 
-@pytest.mark.parametrize("command", _COMMANDS.values(), ids=_COMMANDS)
-def test_the_help_lists_a_command_with_the_docstring_of_its_class(command):
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_the_help_lists_a_command_with_the_docstring_of_its_class(name):
+    """After it comes an example; no option has None for its default."""
+    command = _COMMANDS[name]
     kind = getattr(import_module(command.module), command.name)
-    assert kind.__doc__ == command.summary
+    summary, _, example = kind.__doc__.partition("\n\n")
+    assert summary == command.summary
+    words = example.strip().removeprefix("Example: targetnet ").split()
+    assert words[0] == name and not isinstance(_parse(words), _NotNamed)
 
 
 def test_help_and_refusals_do_not_import_tensorflow():

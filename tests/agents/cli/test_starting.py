@@ -85,7 +85,8 @@ def test_help_imports_the_parser_and_nothing_else():
     assert ours == {
         "targetnet", "targetnet.agents", "targetnet.agents.cli", "targetnet.agents.cli.main",
         "targetnet.agents.run", "targetnet.agents.run.quiet", "targetnet.envs",
-        "targetnet.rl_core", "targetnet.rl_core.errors", "targetnet.rl_core.lazy",
+        "targetnet.rl_core", "targetnet.rl_core.console", "targetnet.rl_core.errors",
+        "targetnet.rl_core.lazy",
     }  # fmt: skip
     assert len(modules) < 250  # 166 with Python 3.11; 50 are the parser's
 
@@ -325,7 +326,7 @@ def watched(monkeypatch, ticks, *, terminal=False, learn_start=2, loop="plain"):
     clock = Clock()
     monkeypatch.setattr(targetnet.agents.run.terminal, "time", clock)
     with Display(agent, Screen(console)) as display:
-        for tick in display.watched(ticks(agent, clock, console)):
+        for tick in display.watched(ticks(agent, clock, console), lambda tick: None):
             display.tick(tick, lambda env_step: 0.0)
             clock.now += 100  # an evaluation, or a pause: not of the loop
     return console.file.getvalue()

@@ -119,6 +119,7 @@ def test_set_takes_several_changes(capsys, long):
     ("change", "said"),
     [
         ("sync_perod=5", "did you mean 'sync_period'"),
+        ("target_update_interval=5", "is sync_period here, counted in updates"),
         ("batch_size=5", "--set batch_size="),
         ("sync_period=0", "a whole number of updates >= 1, got 0"),
         ("sync_period=2.5", "got 2.5"),
@@ -310,6 +311,21 @@ def test_ls_shows_all_runs_those_alive_first(capsys, folder):
     assert "ended" in lines[2] and "finished" in lines[2] and "300 / 300" in lines[2]
     as_json = [json.loads(line) for line in ran(capsys, "ls", folder, "--json")[1].splitlines()]
     assert [run["alive"] for run in as_json] == [True, False]
+
+
+def test_ls_cuts_no_path(folder, tmp_path, monkeypatch):
+    """In a pipe lines are as long as they are, in a terminal a path takes several of them."""
+    deep = tmp_path / ("a-long-name-" * 9) / "runs"
+    deep.parent.mkdir()
+    deep.symlink_to(folder)
+    command = [sys.executable, "-m", "targetnet.agents.cli", "ls", f"{deep}/"]
+    unset = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    for environ in (unset, unset | {"COLUMNS": "0"}):
+        piped = subprocess.run(command, capture_output=True, text=True, env=environ).stdout
+        assert f"{deep}/ended " in piped and "finished" in piped
+    narrow = subprocess.run(command, capture_output=True, text=True, env=unset | {"COLUMNS": "80"})
+    lines = narrow.stdout.splitlines()
+    assert max(map(len, lines)) <= 80 and "…" not in "".join(line.split()[0] for line in lines[1:])
 
 
 def test_ls_of_an_empty_directory_says_how_to_start(capsys, tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from targetnet.agents.config.early_ends import actions_at_the_end, early_ends
+from targetnet.agents.config.early_ends import actions_at_the_end, early_ends, no_learning
 from targetnet.agents.config.files import load_config, shipped_configs
 from targetnet.agents.config.model import DqnConfig
 from targetnet.rl_core.schedules import Constant, Geometric, Linear, Piecewise
@@ -106,3 +106,66 @@ def test_an_action_at_the_very_end_is_told(action, is_told):
     assert (line is not None) == is_told
     if line:
         assert "reset is due at env step 1,000" in line and "until = 999" in line
+
+
+# A run that cannot learn.
+
+PQN = {"rollout": 100, "batch_size": 50}
+REMOTE = {"loop": "remote", "actors": 2, "actor_steps": 50, "replay_capacity": 5_000}
+
+
+@pytest.mark.parametrize(
+    ("values", "first"),
+    [
+        ({"learn_start": 1_000}, 1_000),
+        ({"learn_start": 999, "learn_period": 1}, None),
+        ({"learn_start": 997, "learn_period": 4}, 1_000),  # phases are due at 996 and 1,000
+        ({"learn_start": 996, "learn_period": 4}, None),
+        ({"learn_start": 0, "learn_period": 1_000}, 1_000),
+        ({"learn_start": 0, "learn_period": 999}, None),
+        ({"learn_start": 0, "learn_period": Linear(start=999, end=9, steps=50)}, None),
+        ({"learn_start": 0, "learn_period": Constant(value=1_200)}, 1_200),
+        ({"learn_start": 998, "learn_period": 1, "num_envs": 8}, None),  # it depends on the env
+        ({"learn_start": 0, "batch_size": 5_000}, None),  # the same rows are drawn again
+        (PQN | {"num_envs": 20, "rollout": 100}, 1_000),
+        (PQN | {"num_envs": 19, "rollout": 100}, None),
+        (REMOTE | {"learn_start": 1_000}, 1_000),
+        # A free actor's last delivery of 50 env steps is learned from.
+        (REMOTE | {"learn_start": 1_048, "actor_pace": "free"}, None),
+        (REMOTE | {"learn_start": 1_049, "actor_pace": "free"}, 1_052),
+    ],
+    ids=str,
+)
+def test_a_run_that_makes_no_update_says_so_with_the_keys_to_change(values, first):
+    line = no_learning(config(**values))
+    if first is None:
+        assert line is None
+        return
+    keys = ["rollout"] if "rollout" in values else ["learn_start", "learn_period"]
+    assert line.startswith(
+        f"this run makes no update: its first one would come at env step {first:,} at the earliest "
+        f"({keys[0]} = "
+    )
+    assert line.endswith(
+        f", and the run ends at 1,000; lower {' or '.join(keys)}, or raise env_steps"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rate", "is_told"),
+    [
+        (0.0, True),
+        (Constant(value=0.0), True),
+        (Linear(start=1e-3, end=0.0, fraction=1.0), False),
+        (1e-3, False),
+    ],
+    ids=str,
+)
+def test_a_learning_rate_of_0_is_told(rate, is_told):
+    line = no_learning(config(learn_start=0, learning_rate=rate))
+    assert line == ("this run moves no weight while learning_rate is 0" if is_told else None)
+
+
+@pytest.mark.parametrize("name", shipped_configs())
+def test_every_shipped_config_learns(name):
+    assert no_learning(load_config(name)) is None

@@ -2,11 +2,18 @@
 
 import pytest
 
-from targetnet.agents.config.files import config_name, dump_config, load_config, read_config
+from targetnet.agents.config.files import (
+    config_name,
+    dump_config,
+    load_config,
+    read_config,
+    require_can_go_on,
+)
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.settings import Settings
 from targetnet.rl_core.errors import ConfigError
 from targetnet.rl_core.schedules import Geometric, Linear, Piecewise
+from targetnet.rl_core.seal import sealed_text
 
 
 @pytest.fixture
@@ -35,7 +42,9 @@ def complaint(*changes, source="cartpole"):
 
 def test_a_file_is_read_over_the_defaults(write):
     config = read_config(write('env_id = "Acrobot-v1"\nsync_period = 7\nhidden = [32, 16]\n'))
-    assert config == DqnConfig(env_id="Acrobot-v1", sync_period=7, hidden=(32, 16))
+    # Which are those of a run that an older version began, as it names none.
+    older = {"byte_scale": "255", "action_masks": "info", "check_env": False}
+    assert config == DqnConfig(env_id="Acrobot-v1", sync_period=7, hidden=(32, 16), **older)
 
 
 def test_an_empty_file_is_all_defaults(write):
@@ -240,7 +249,7 @@ def test_a_wrong_type_is_refused_with_what_was_wanted_and_what_came(change, want
         ("tau=1.5", "(0, 1]"),
         ("discount=1.01", "[0, 1]"),
         ("epsilon=-0.1", "[0, 1]"),
-        ("learning_rate=0.0", "> 0"),
+        ("learning_rate=-1e-3", ">= 0"),
         ("learn_period=0", ">= 1"),
         ("updates_per_learn=0", "in [1, 1e+06]"),
         ("batch_size=0", "1"),
@@ -383,3 +392,28 @@ def test_a_tuple_in_a_table_is_from_the_beginning_what_it_will_be_when_it_is_rea
     assert getattr(config, key) == {"a": {"b": [1, [2]]}}
     (tmp_path / "config.toml").write_text(dump_config(config))
     assert read_config(tmp_path / "config.toml") == config
+
+
+ATARI = 'env_id = "ALE/Pong-v5"\nenv_wrapper = "atari"\nenv_wrapper_kwargs = { noop_max = 3, '
+
+
+def test_a_run_of_before_0_3_begins_a_game_anew_at_a_lost_life(tmp_path):
+    """True said so until then; the version that wrote a config tells which is meant."""
+    path = tmp_path / "config.toml"
+    for written, read in [("true", "restart"), ("false", False), ('"restart"', "restart")]:
+        text = ATARI + f"terminal_on_life_loss = {written} }}\n"
+        path.write_text(sealed_text(text))
+        old = read_config(path)
+        assert old.env_wrapper_kwargs == {"noop_max": 3, "terminal_on_life_loss": read}
+        path.write_text(sealed_text(f'targetnet = "0.3.0"\n{text}'))
+        assert read_config(path).env_wrapper_kwargs["terminal_on_life_loss"] == (
+            True if written == "true" else read
+        )
+        # As `train CONFIG --resume` does it, with the file that the run was begun with.
+        mine = tmp_path / "mine.toml"
+        mine.write_text(text)
+        goes_on = require_can_go_on(old, load_config(mine))
+        assert goes_on == old.model_copy(update={"check_env": True})  # which may change
+        with_a_list = load_config(mine, {"env_wrapper": ["atari"], "env_wrapper_kwargs": [{}]})
+        with pytest.raises(ConfigError, match="env_wrapper is 'atari' in this run and cannot"):
+            require_can_go_on(old, with_a_list)

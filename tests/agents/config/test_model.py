@@ -41,8 +41,8 @@ def test_a_config_has_the_keys_of_its_groups_in_their_order_and_none_twice():
         ({"v_min": 3.0, "v_max": 1.0}, "DqnConfig: v_min must be below v_max, got 3 and 1"),
         (
             {"env_wrapper": "atarri"},
-            "DqnConfig: env_wrapper: there is no env_wrapper 'atarri' (atari, elements, seed_globals, or your "
-            "own as 'module:function'); did you mean 'atari'?",
+            "DqnConfig: env_wrapper: there is no env_wrapper 'atarri' (atari, elements, "
+            "seed_globals, or your own as 'module:function'); did you mean 'atari'?",
         ),
         ({"env_wrapper_kwargs": {"a": 1}}, "DqnConfig: env_wrapper_kwargs needs env_wrapper"),
         (

@@ -12,13 +12,13 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from targetnet.agents.config.envs import training_envs
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.data.minari_files import DataError, Dataset, directory_of
+from targetnet.agents.data.minari_files import DataError, Dataset, directory_of, write
 from targetnet.agents.data.rows import DatasetRows
 from targetnet.agents.data.run_dataset import fill, with_dataset
 from targetnet.agents.run.making import agent_for
 from targetnet.envs.recorder import Recorded
 from targetnet.rl_core.errors import RlCoreError
-from tests.agents.data.datasets import random_episodes, written
+from tests.agents.data.datasets import form_of, random_episodes, written
 
 SMALL = {
     "hidden": (8,), "batch_size": 8, "learn_start": 0, "past_states": 0, "xla": False,
@@ -204,6 +204,23 @@ def test_the_env_is_the_datasets_if_the_config_names_none(tmp_path):
     assert said.endswith("it was recorded from Acrobot-v1: --set env_id=Acrobot-v1")
 
 
+def test_a_dataset_without_an_env_needs_one_in_the_config(tmp_path):
+    env = gym.make("Acrobot-v1")
+    path = tmp_path / "acrobot-v0"
+    path.mkdir()
+    write(path, path.name, form_of(env)._replace(spec=None), random_episodes(env), {})
+    said = complaint_of(DqnConfig(offline=str(path)))
+    assert (
+        "does not say which env it is of, and no more does the config: --set env_id=...; " in said
+    )
+    assert said.endswith("and its actions Discrete(3)") and "CartPole" not in said
+    said = complaint_of(DqnConfig(begin_with=str(path)))
+    assert said.endswith("; the config names no env: --set env_id=...")
+    config = with_dataset(DqnConfig(offline=str(path), env_id="Acrobot-v1"))
+    assert config.env_id == "Acrobot-v1"
+    assert "is of another env than CartPole-v1" in complaint(path)  # the config names it
+
+
 def test_a_dataset_is_found_by_its_id_and_by_its_path(tmp_path, monkeypatch):
     path = written(tmp_path / "data" / "cartpole" / "random-v0")
     monkeypatch.chdir(tmp_path)
@@ -231,8 +248,12 @@ def test_the_digest_is_of_the_steps_and_not_of_the_files(tmp_path):
 
 
 def complaint(path, **settings):
+    return complaint_of(DqnConfig(**SMALL | {"offline": str(path)} | settings))
+
+
+def complaint_of(config):
     with pytest.raises(RlCoreError) as refused:
-        with_dataset(DqnConfig(**SMALL | {"offline": str(path)} | settings))
+        with_dataset(config)
     assert "\n" not in str(refused.value)
     return str(refused.value)
 

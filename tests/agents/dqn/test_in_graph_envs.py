@@ -73,7 +73,7 @@ def test_envs_in_the_graph_show_what_the_same_rules_show_from_python():
     N = 3
     singles = [gym.wrappers.TimeLimit(InGraphGymEnv(Count()), 6) for _ in range(N)]
     spaces = read_spaces("Count-v0", singles[0].observation_space, singles[0].action_space)
-    python = SyncEnvs("Count-v0", singles, spaces, 0, has_action_masks=False)
+    python = SyncEnvs("Count-v0", singles, spaces, 0)
     graph = InGraph(Count(), num_envs=N)
     python.reset()
     rng, finished = np.random.default_rng(0), []

@@ -110,6 +110,32 @@ def older_keras(observation):
     import tf_keras
 
 
+def of_sonnet(observation):
+    import sonnet
+
+
+class AClass:
+    def __init__(self, observation):
+        pass
+
+
+class KerasModel(tf2.keras.Model):
+    def call(self, observation):
+        return observation
+
+
+def batch_norm(observation, training):
+    return tf2.keras.layers.BatchNormalization()(observation, training=training)
+
+
+def keras_dropout(observation, training):
+    return tf2.keras.layers.Dropout(0.5)(observation, training=training)
+
+
+def asks_training(observation, training):
+    return observation if training else -observation
+
+
 def helped(observation):
     return in_two_lines(observation)
 
@@ -156,7 +182,9 @@ def head(observation):
         return dense(observation, 3, "in")
 """
 FEATURES = "must return features [B, F], a float32 tensor of rank 2 with a row for each observation"
-SCOPES = "Keras layers, tf.Variable and tf.Module ignore variable scopes and custom getters"
+SCOPES = "Keras layers, Sonnet's modules, tf.Variable and tf.Module ignore variable scopes and"
+A_CLASS = "is a class, and a function is wanted that returns the features"
+ASKED = "InGraphError: a tensor was asked whether it is true, and has no value yet. at towers.py:"
 
 
 @pytest.fixture
@@ -182,6 +210,12 @@ def written(tmp_path, monkeypatch):
         ("own_keras", SCOPES),
         ("layer_of_tf_1", "failed .* at towers.py:{tf.layers.dense}; " + SCOPES),
         ("older_keras", "No module named 'tf_keras'. at towers.py:{import tf_keras}; " + SCOPES),
+        ("of_sonnet", "No module named 'sonnet'. at towers.py:{import sonnet}; " + SCOPES),
+        ("AClass", A_CLASS + r" \[B, F\] of observations \[B, ...\]$"),
+        ("KerasModel", f"{A_CLASS}.*; {SCOPES}"),
+        ("batch_norm", ASKED + "{tf2.keras.layers.Batch}; " + SCOPES),
+        ("keras_dropout", ASKED + "{tf2.keras.layers.Drop}; " + SCOPES),
+        ("asks_training", ASKED + "{if training}; use tf.where or tf.cond, not `if`$"),
         ("variable", f"makes 'block/Variable', which is not .*: {SCOPES}"),
         ("variable_of_tf_2", SCOPES),
         ("module", SCOPES),
@@ -249,6 +283,14 @@ def test_a_module_that_cannot_be_imported_says_its_line(written, lab, text, said
     with pytest.raises(ConfigError, match=f"'towers:two' cannot be imported .{said}") as caught:
         lab.agent(network="towers:two")
     assert "\n" not in str(caught.value)
+
+
+def test_what_a_package_of_layers_says_is_told_with_what_to_use_instead(written, lab):
+    written("def Linear(units):\n    raise AssertionError('requires TensorFlow 2')", "sonnet")
+    written("import sonnet\n\n\ndef two(observation):\n    return sonnet.Linear(3)(observation)")
+    said = f"AssertionError: requires TensorFlow 2. at towers.py:5; {SCOPES}"
+    with pytest.raises(ConfigError, match=f"'towers:two' failed .{said}"):
+        lab.agent(network="towers:two")
 
 
 def test_a_module_that_is_not_there_is_said_so(lab):

@@ -195,6 +195,37 @@ def test_the_gradient_norm_is_measured_before_clipping(lab):
     assert norms[0] == norms[1] > 1e-3
 
 
+@pytest.mark.parametrize("settings", [{"xla": False}, {"xla": True}])
+def test_a_gradient_norm_of_0_clips_nothing(lab, settings):
+    def after(limit):
+        agent = lab.filled(updates_per_learn=3, **settings)
+        agent.hyperparameters["max_grad_norm"] = limit
+        agent.learn(1)
+        agent.learn(3)
+        return agent.state.weights()
+
+    assert lab.same(after(0), after(1e30))
+    assert not lab.same(after(0), after(1e-3))
+    of_config = lab.filled(updates_per_learn=3, max_grad_norm=0.0, **settings)
+    of_config.learn(1)
+    of_config.learn(3)
+    assert lab.same(of_config.state.weights(), after(1e30))
+
+
+def test_a_learning_rate_that_ends_at_0_moves_no_weight_from_there_on(lab):
+    to_0 = {"schedule": "linear", "start": 0.01, "end": 0.0, "steps": 100}
+    agent = lab.filled(learning_rate=to_0, updates_per_learn=2)
+    agent.learn(1)
+    agent.hyperparameters.env_step = 100
+    before = lab.weights(agent, "online")
+    agent.learn(1)
+    agent.learn(2)
+    assert lab.same(before, lab.weights(agent, "online"))
+    agent.hyperparameters.env_step = 99
+    agent.learn(1)
+    assert not lab.same(before, lab.weights(agent, "online"))
+
+
 def test_updates_counts_gradient_steps(lab):
     agent = lab.used(updates_per_learn=2)
     before = agent.updates

@@ -16,6 +16,7 @@ from targetnet.agents.loops.plain import LearnClock, LoopState
 from targetnet.envs import make_envs
 from targetnet.rl_core.errors import EnvError
 from tests.agents.pool import POOL
+from tests.gymnasium_versions import TAXI
 from tests.rl_core.replay.memories import named
 
 SMALL = {
@@ -79,7 +80,7 @@ KINDS = {
     "four envs": {"num_envs": 4},
     "four envs, prioritized, noisy": {"num_envs": 4, "prioritized": True, "noisy": True},
     "compiled, prioritized, noisy": {"prioritized": True, "noisy": True, "xla": True},
-    "masks": {"env_id": "Taxi-v4", "env_steps": 300},
+    "masks": {"env_id": TAXI, "env_steps": 300},
     "boltzmann": {"boltzmann": True, "temperature": 0.5},
     "phases longer than half the ring": {"replay_capacity": 20, "learn_period": 30},
 }

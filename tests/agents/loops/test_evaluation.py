@@ -10,6 +10,8 @@ from rich.console import Console
 
 from targetnet.agents.loops.evaluation import evaluate
 from targetnet.agents.run.screen import evaluation_shown
+from targetnet.rl_core.errors import BoundsError
+from tests.envs import lives
 
 
 class Uneven(gym.Env):
@@ -111,6 +113,26 @@ def test_the_policy_is_greedy(lab, agent):
     assert agent.hyperparameters["epsilon"] == 1.0
     assert returns_of(lab, agent, "Choice", 12) == [2.0] * 12
     agent.state.load_weights(trained)
+
+
+def test_with_epsilon_that_share_of_actions_is_uniformly_random(lab, agent):
+    always_2 = {"head/q/w": np.zeros((8, 3)), "head/q/b": [0, 0, 1]}
+    trained = agent.state.weights()
+    agent.state.load_weights(trained | {k: np.float32(v) for k, v in always_2.items()})
+    half = returns_of(lab, agent, "Choice", 600, epsilon=0.5, seed=1)
+    # Two thirds of 0.5 are another action than 2.
+    assert half.count(2.0) == pytest.approx(400, abs=45)
+    assert half.count(0.0) == pytest.approx(100, abs=35)
+    assert half == returns_of(lab, agent, "Choice", 600, epsilon=0.5, seed=1)
+    assert half != returns_of(lab, agent, "Choice", 600, epsilon=0.5, seed=2)
+    assert returns_of(lab, agent, "Choice", 12, epsilon=0) == [2.0] * 12
+    agent.state.load_weights(trained)
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, 1.5, float("nan"), "often", None, True])
+def test_an_epsilon_that_is_no_probability_is_refused(lab, agent, epsilon):
+    with pytest.raises(BoundsError, match=r"^epsilon must be a number in \[0, 1\], got "):
+        returns_of(lab, agent, "Choice", 1, epsilon=epsilon)
 
 
 def test_the_same_seed_gives_the_same_returns_and_another_other_ones(lab, agent):
@@ -221,6 +243,16 @@ def test_one_that_ends_on_the_very_step_is_not_cut(lab, agent, endless):
     assert (list(returns), returns.cut) == ([10.0], 0)
     returns = evaluate(agent, lab.config(env_id="test/Ramp-v0", eval_max_steps=3), 2)
     assert (list(returns), returns.cut) == ([6.0, 6.0], 0)  # its own time limit
+
+
+@pytest.mark.parametrize("at", [1, 5])
+def test_a_game_is_cut_by_its_own_length_and_not_by_that_of_a_life(lab, agent, at):
+    def losing_one(observation, legal=None):
+        return np.where(observation[:, 0] == at, lives.LOSE, lives.GO_ON)
+
+    config = lab.config(env_id=lives.ID, eval_max_steps=6)
+    returns = evaluate(agent, config, 3, policy=losing_one)
+    assert (list(returns), returns.lengths, returns.cut) == ([21.0] * 3, [6] * 3, 3)  # 1 + ... + 6
 
 
 def test_a_vector_envs_episode_goes_on_after_a_cut_and_counts_as_another_one(lab, agent, endless):

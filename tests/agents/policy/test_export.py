@@ -19,6 +19,7 @@ from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.checkpoint.store import CheckpointStore
 from targetnet.rl_core.errors import RunDirError
+from tests.gymnasium_versions import TAXI
 
 CONFIG = DqnConfig(
     env_steps=600, hidden=(16, 16), batch_size=8, replay_capacity=2_000, learn_start=50,
@@ -197,7 +198,7 @@ def test_every_head_can_be_exported_without_its_noise(head, observations, tmp_pa
 
 def test_an_exported_policy_takes_legal_actions_alone(tmp_path):
     """Taxi says which moves do something; its states are one-hot."""
-    config = DqnConfig(env_id="Taxi-v4", **SHORT)
+    config = DqnConfig(env_id=TAXI, **SHORT)
     run = train(config, tmp_path / "run").run
     rng = np.random.default_rng(0)
     states = np.eye(500, dtype=np.float32)[rng.integers(500, size=200)]

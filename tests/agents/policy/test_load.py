@@ -13,6 +13,7 @@ from targetnet.envs.drivers import SingleEnv
 from targetnet.rl_core.checkpoint.store import CheckpointError, CheckpointStore
 from targetnet.rl_core.errors import BoundsError, FeedError, RlCoreError, RunDirError, ShapeError
 from targetnet.rl_core.graph.engine import Engine
+from tests.gymnasium_versions import TAXI
 
 SHORT = {
     "env_steps": 400, "hidden": (8,), "batch_size": 8, "learn_start": 20, "final_eval_episodes": 1,
@@ -141,14 +142,14 @@ def test_the_env_is_played_with_its_own_numbers_and_pictures(tmp_path):
 
 
 def test_masks_are_asked_for_and_kept_to(tmp_path):
-    policy = train(DqnConfig(env_id="Taxi-v4", **SHORT), tmp_path / "run").policy
+    policy = train(DqnConfig(env_id=TAXI, **SHORT), tmp_path / "run").policy
     assert policy.observation_shape == () and policy.has_action_masks
     q = policy.q_values(np.arange(500))  # [500, 6]
     only = np.eye(6, dtype=np.int8)
     assert [policy(17, mask) for mask in only] == [0, 1, 2, 3, 4, 5]
     assert policy(17, np.ones(6)) == q[17].argmax()
     np.testing.assert_array_equal(policy([1, 2, 3], only[[5, 0, 2]]), [5, 0, 2])
-    with pytest.raises(RlCoreError, match=r'Taxi-v4 has action masks: pass action_mask=info\["act'):
+    with pytest.raises(RlCoreError, match=rf'{TAXI} has action masks: pass action_mask=info\["act'):
         policy(17)
     with pytest.raises(BoundsError, match="must allow at least one action"):
         policy([1, 2], [[1] * 6, [0] * 6])

@@ -106,6 +106,22 @@ def test_a_member_is_a_run_like_any_other(trained):
         resume(outcome.population)
 
 
+def test_on_tick_that_returns_false_stops_that_member_alone(trained, tmp_path):
+    of = members()
+    first = of.configs["m00"]
+
+    def on_tick(agent, tick):
+        return not (agent.config == first and tick.env_step == 200)
+
+    outcome = train_population(of, tmp_path / "run", on_tick=on_tick)
+    steps = {name: of.env_steps for name, of in outcome.members.items()}
+    assert steps == {"m00": 200, "m01": 400, "m02": 400, "m03": 400}
+    assert not outcome.failed and not outcome.signal
+    assert read_state(ControlFiles(tmp_path / "run" / "m00"))[0].status == "stopped"
+    resume_population(tmp_path / "run")
+    assert digests(tmp_path / "run") == trained[1]
+
+
 @pytest.mark.thorough
 def test_all_finished_is_nothing_to_do_and_then_all_go_on(trained, tmp_path):
     outcome, _ = trained

@@ -20,9 +20,12 @@ from targetnet.rl_core.errors import ConfigError, FeedError, UnknownName
 from targetnet.rl_core.replay import NStepTransitions, ReplayMemory, UniformSampler, ValidRows
 from targetnet.rl_core.replay.rows import transition_columns
 from tests.agents.remote.helpers import config
-from tests.agents.remote.toy import ID, NUM_ACTIONS
+from tests.agents.remote.toy import NUM_ACTIONS
+from tests.envs import lives
 
 DISCOUNT = 0.5
+# In the latter a lost life is an end for the learner, and the episode goes on.
+ENVS = {"toy": {}, "lives": {"env_id": lives.ID, "env_kwargs": {"by_chance": True}}}
 
 
 def network(seed=0):
@@ -53,19 +56,20 @@ def stepped_plainly(of, env, actions, n):
     [(observation, action, return, discount, observation at the end)]; a return ends with its
     delivery, as with its episode.
     """
-    toy, found, episode = gym.make(ID, **of.env_kwargs), [], 0
+    toy, found, episode = gym.make(of.env_id, **of.env_kwargs), [], 0
     shown, _ = toy.reset(seed=episode_seed(of.seed, env, episode))
-    over = False
+    over, goes_on = False, False
     for delivery in actions:
         rows = []  # of this delivery: (observation, action, reward, terminated, next one, over)
         for action in delivery:
             if over:  # the action is ignored
-                episode += 1
-                shown, _ = toy.reset(seed=episode_seed(of.seed, env, episode))
+                if not goes_on:
+                    episode += 1
+                    shown, _ = toy.reset(seed=episode_seed(of.seed, env, episode))
                 over = False
                 continue
-            then, reward, terminated, truncated, _ = toy.step(action)
-            over = terminated or truncated
+            then, reward, terminated, truncated, info = toy.step(action)
+            over, goes_on = terminated or truncated, info.get("life_lost", False)
             rows.append((tuple(shown), action, reward, terminated, tuple(then), over))
             shown = then
         for i, (source, action, *_) in enumerate(rows):
@@ -123,9 +127,10 @@ class Replay:
         return s, then, *legal
 
 
+@pytest.mark.parametrize("env", ENVS)
 @pytest.mark.parametrize("n", [1, 3])
-def test_the_replay_samples_what_the_same_envs_stepped_plainly_give(n):
-    of, replay, rng = config(), Replay(n, masks=False), np.random.default_rng(0)
+def test_the_replay_samples_what_the_same_envs_stepped_plainly_give(n, env):
+    of, replay, rng = config(**ENVS[env]), Replay(n, masks=False), np.random.default_rng(0)
     deliveries = {actor: collected(of, actor, 12) for actor in range(3)}
     # As they may arrive: each actor's in their order, the actors' in any.
     order = rng.permutation(np.repeat(np.arange(3), 12))
@@ -165,16 +170,17 @@ def test_a_delivery_begins_where_the_one_before_ended():
     assert first.rows["observation"].shape == (6, 2, 2)
 
 
-def test_a_collector_that_is_brought_back_goes_on_with_the_same_bits():
-    of = config()
-    straight = collected(of, 2, 6)
+@pytest.mark.parametrize(("env", "before"), [("toy", 4), *(("lives", n) for n in range(1, 6))])
+def test_a_collector_that_is_brought_back_goes_on_with_the_same_bits(env, before):
+    of = config(**ENVS[env])
+    straight = collected(of, 2, 7)
     known = Known.new(2)
-    for delivery in straight[:4]:
+    for delivery in straight[:before]:
         known.note(delivery)
-    assert all(lane["actions"] for lane in known.lanes)  # in the middle of an episode
+    assert any(lane["actions"] for lane in known.lanes)  # in the middle of an episode
     other = Collector(of, 2)
     assert other.restore(*known.since) == []
-    for delivery in straight[4:]:
+    for delivery in straight[before:]:
         again = other.collect(Request(delivery.number, 9, 0, {"epsilon": 0.5}), network())
         assert again.checksum() == delivery.checksum() and again.lanes == delivery.lanes
         assert again.episodes == delivery.episodes

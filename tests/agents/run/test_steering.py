@@ -12,7 +12,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.run.train import train
+from targetnet.agents.run.repeat import repeat as replay
+from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.control import steering as steering_module
 from targetnet.rl_core.control.commands import do_command, set_command
@@ -57,8 +58,7 @@ def go(run, changes=(), watch=None, **settings):
             if at == ticks:
                 made = set_command(*what, "cli") if len(what) == 2 else do_command(*what, "cli")
                 submit(ControlFiles(run), made)
-        if watch:
-            watch(ticks, agent, tick)
+        return watch(ticks, agent, tick) if watch else None
 
     return train(config, run, on_tick=on_tick)
 
@@ -226,6 +226,31 @@ def test_stop_ends_the_run_there_with_weights_and_digest(tmp_path):
     assert directory.load_digest().tick == 101
     assert not (outcome.run / "result.json").exists()
     assert read_state(directory.control)[0].status == "stopped"
+
+
+@pytest.mark.parametrize("answer", [False, np.float64(2) < 1])
+def test_on_tick_that_returns_false_stops_the_run_there_as_a_stop_does(tmp_path, answer):
+    outcome = go(tmp_path / "run", (), lambda ticks, agent, tick: None if ticks < 101 else answer)
+    asked = go(tmp_path / "asked", [(100, "stop")])
+    assert outcome.env_steps == asked.env_steps < 101  # a reset is a tick without an env step
+    assert outcome.digest == asked.digest and outcome.returns == [] and not outcome.interrupted
+    directory = RunDir.open(outcome.run)
+    assert directory.load_digest().digest == outcome.digest
+    assert read_state(directory.control)[0].status == "stopped"
+    (entry,) = (e for e in read_log(directory.control.log) if e.who == "api")
+    assert (entry.name, entry.taken, entry.tick) == ("stop", True, 101)
+
+
+def test_a_run_that_on_tick_stopped_goes_on_to_the_bits_of_one_that_was_not(tmp_path, plain):
+    stopped = go(tmp_path / "run", (), lambda ticks, agent, tick: ticks < 101)
+    assert resume(stopped.run).digest == plain.digest
+    assert replay(stopped.run).identical
+
+
+@pytest.mark.parametrize("answer", [None, True, 0, "", []])
+def test_any_other_answer_of_on_tick_lets_the_run_go_on(tmp_path, answer):
+    outcome = go(tmp_path / "run", (), lambda ticks, agent, tick: answer, env_steps=30)
+    assert outcome.env_steps == 30 and outcome.returns
 
 
 def test_ctrl_c_ends_a_paused_run(tmp_path):

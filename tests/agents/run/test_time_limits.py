@@ -17,9 +17,9 @@ from targetnet.rl_core.control.client import RunClient
 from targetnet.rl_core.control.commands import do_command
 
 NOTICE = (
-    "CliffWalking-v1 is registered without a time limit: an episode may last for ever; an "
-    "evaluation cuts it after 40 env steps (eval_max_steps); for a limit: "
-    "--set env_kwargs={max_episode_steps=1000}"
+    "CliffWalking-v1 is registered without a time limit: an episode may last for ever, unless the "
+    "env ends it by itself; an evaluation cuts it after 40 env steps (eval_max_steps); for a "
+    "limit: --set env_kwargs={max_episode_steps=1000}"
 )
 TOML = """
 env_id = "CliffWalking-v1"

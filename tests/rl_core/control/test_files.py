@@ -1,6 +1,7 @@
 """The log, the state, the lock and the trace: whole, readable, and let go of."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -12,7 +13,6 @@ from targetnet.rl_core.control import state as state_module
 from targetnet.rl_core.control.files import (
     ControlFiles,
     RunLock,
-    clear_leftovers,
     clear_unfinished,
     is_alive,
     write_whole,
@@ -204,10 +204,27 @@ def test_only_what_a_kill_left_unfinished_is_removed_and_through_no_link(tmp_pat
     kept = [files.run / ".notes.tmp", files.directory / "x.1.tmp", elsewhere / ".state.json.12.tmp"]
     for path in [*kept, files.directory / ".state.json.12.tmp", files.run / ".config.toml.7.tmp"]:
         path.write_text("")
-    clear_leftovers(files)
+    RunLock(files).release()  # also of a run that is finished, and so is not steered
     (files.run / "exchanges").symlink_to(elsewhere)
     clear_unfinished(files.run / "exchanges")
     assert sorted(tmp_path.rglob("*.tmp")) == sorted(kept)
+
+
+def test_a_command_that_its_killed_sender_left_unfinished_is_removed(tmp_path):
+    """And none that somebody may still be writing."""
+    files = ControlFiles(tmp_path)
+    files.make()
+    dead = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
+    )
+    numbers = {"old": int(dead.stdout), "new": int(dead.stdout), "alive": os.getpid()}
+    paths = {name: files.inbox / f".{name}.json.{pid}.tmp" for name, pid in numbers.items()}
+    for path in paths.values():
+        path.write_text("{")
+    for name in ("old", "alive"):
+        os.utime(paths[name], (0, 0))
+    RunLock(files).release()
+    assert [name for name, path in paths.items() if path.exists()] == ["new", "alive"]
 
 
 def test_a_run_is_alive_while_it_holds_its_lock(tmp_path):
