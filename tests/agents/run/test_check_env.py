@@ -96,9 +96,15 @@ def test_a_resume_says_it_too_but_not_of_a_run_without_the_key(tmp_path):
     assert len(told(lines)) == 1
 
 
-def test_members_of_a_population_say_it_once(tmp_path):
+def test_members_of_a_population_are_checked_and_say_it_once(tmp_path, monkeypatch):
+    from targetnet.envs import factory
+
+    checked, check = [], factory._checked_before
+    monkeypatch.setattr(
+        factory, "_checked_before", lambda *args: (checked.append(args), check(*args))[1]
+    )
     _, lines = words_of(train_population, drawing(), tmp_path / "run", seeds=3)
-    assert len(told(lines)) == 1
+    assert len(told(lines)) == len(checked) == 1
 
 
 def test_with_the_wrapper_a_run_is_exact_whatever_else_draws_meanwhile(tmp_path):
