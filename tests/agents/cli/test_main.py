@@ -120,7 +120,6 @@ def refused(capsys, folder, *arguments):
         (["train", "short.toml", "--dir", "x"], ["--dir x; targetnet sweep has it (see"]),
         (["trian"], ["no command 'trian'; did you mean 'train'? (train, resume,"]),
         (["-x"], ["-x", "(see targetnet --help)"]),
-        ([], ["train", "eval"]),
         (["eval", "nothing"], ["nothing", "config.toml"]),
         (["eval", "."], ["config.toml"]),
         (["eval", "short.toml"], ["short.toml"]),

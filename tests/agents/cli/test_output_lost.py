@@ -192,7 +192,15 @@ def test_a_reader_that_has_ended_ends_another_command_silently():
 # Signals.
 
 
-def test_the_second_sighup_of_a_closed_terminal_ends_nothing_at_once():
+@pytest.fixture
+def heard():
+    """A SIGHUP that is not ignored, though pytest may run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_the_second_sighup_of_a_closed_terminal_ends_nothing_at_once(heard):
     with stop_on_interrupt() as stop:
         os.kill(os.getpid(), signal.SIGHUP)
         os.kill(os.getpid(), signal.SIGHUP)
@@ -212,7 +220,7 @@ def test_an_ignored_sighup_stays_so():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_sighup_lets_jobs_save(tmp_path):
+def test_a_sighup_lets_jobs_save(heard, tmp_path):
     code = "import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('saved')"
     log = tmp_path / "log"
     job = Job("job", [sys.executable, "-uc", f"print('up')\n{code}"], log)
