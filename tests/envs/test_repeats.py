@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from targetnet.envs import make_envs
+from targetnet.envs.seed_globals import SeedGlobals
 from targetnet.envs.seeding import episode_seed
 
 TOLD = "gives other results when an episode is repeated from its seed, so resume and replay"
@@ -406,13 +407,28 @@ def test_seed_globals_leaves_them_to_everybody_else_as_they_were():
     envs.close()
 
 
-def test_a_space_that_takes_no_seed_keeps_nobody_from_a_reset():
+def test_the_spec_of_an_env_with_seed_globals_makes_it_again():
+    env = SeedGlobals(gym.make("CartPole-v1"))
+    again = gym.make(gym.envs.registration.EnvSpec.from_json(env.spec.to_json()))
+    assert isinstance(again, SeedGlobals)
+    np.testing.assert_array_equal(again.reset(seed=5)[0], env.reset(seed=5)[0], strict=True)
+
+
+def test_a_space_that_takes_no_seed_or_is_not_there_keeps_nobody_from_a_reset():
     class Deaf(gym.spaces.Discrete):
         def seed(self, seed=None):
             raise NotImplementedError
 
+    class Inside(gym.Env):
+        @property
+        def action_space(self):
+            raise NotImplementedError
+
     class Quiet(Drawing):
         action_space = Deaf(2)
+
+        def __init__(self):
+            self.env = Inside()
 
     gym.register("test/Quiet-v0", Quiet)
     try:

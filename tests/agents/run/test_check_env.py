@@ -107,6 +107,12 @@ def test_members_of_a_population_are_checked_and_say_it_once(tmp_path, monkeypat
     assert len(told(lines)) == len(checked) == 1
 
 
+def test_an_env_of_actors_is_checked_where_the_learner_is(tmp_path):
+    remote = drawing(loop="remote", actors=2, actor_steps=5, replay_capacity=300)
+    _, lines = words_of(train, remote, tmp_path / "run", ray="off")
+    assert len(told(lines)) == 1
+
+
 def test_with_the_wrapper_a_run_is_exact_whatever_else_draws_meanwhile(tmp_path):
     config = drawing(env_wrapper="seed_globals", num_envs=3, env_steps=90)
 
