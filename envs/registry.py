@@ -123,7 +123,8 @@ def make_single(spec: EnvSpec, making: Making) -> gym.Env[Any, Any]:
             quiet_ale()
         env = gym.make(spec, disable_env_checker=True, **making.env_kwargs)
     give_own_spaces(env)
-    env = wrapped(env, spec.id, making)
+    with quiet_gymnasium():
+        env = wrapped(env, spec.id, making)
     make_contains_quick(getattr(env.unwrapped, "action_space", None))
     return env if making.around is None else making.around(env)
 

@@ -40,11 +40,11 @@ def seed_spaces(env: Any, seed: int) -> None:
     seen = set[int]()
     for layer in layers_of(env):
         for name in names:
-            space = getattr(layer, name, None)
-            if isinstance(space, gym.Space) and id(space) not in seen:
-                seen.add(id(space))
-                # A space of the user's own may take no seed; who draws from it is found otherwise.
-                with contextlib.suppress(Exception):
+            # A space of the user's own may take no seed, and an env inside may have none at all.
+            with contextlib.suppress(Exception):
+                space = getattr(layer, name)
+                if isinstance(space, gym.Space) and id(space) not in seen:
+                    seen.add(id(space))
                     space.seed((seed + len(seen)) % 2**31)
 
 
@@ -56,6 +56,6 @@ def give_own_spaces(env: gym.Env[Any, Any]) -> None:
     inner = env.unwrapped
     for name in _SPACES:
         shared = getattr(type(inner), name, None)
-        if isinstance(shared, gym.Space) and name not in vars(inner):
-            with contextlib.suppress(Exception):  # a class with slots has no room for it
+        with contextlib.suppress(Exception):  # a class with slots has no room for it
+            if isinstance(shared, gym.Space) and name not in vars(inner):
                 setattr(inner, name, copy.deepcopy(shared))

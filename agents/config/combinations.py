@@ -69,8 +69,8 @@ def _check_wrapper_arguments(config: DqnConfig) -> None:
     wrappers = len(names) if isinstance(names, tuple) else 1
     if isinstance(given, tuple) and len(given) != wrappers:
         raise ValueError(
-            f"env_wrapper_kwargs has {len(given)} tables, and env_wrapper names {wrappers}; write "
-            "one for each, {} where it takes nothing"
+            f"env_wrapper_kwargs must be as many tables as env_wrapper has names, {wrappers}, got "
+            f"{len(given)}; write {{}} where one takes nothing"
         )
 
 

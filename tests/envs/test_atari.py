@@ -317,6 +317,17 @@ def test_an_env_that_was_brought_back_shows_the_same_frames():
     envs.close(), again.close()
 
 
+def test_a_vector_env_that_is_reset_again_plays_as_a_new_one():
+    """The envs of a run's evaluations are kept, and their first reset is like every other."""
+    envs, new = made(3), made(3)
+    first, again = played(envs, 60), played(envs, 60)
+    for rows in (again, played(new, 60)):
+        for a, b in zip(first, rows, strict=True):
+            np.testing.assert_array_equal(a.observation, b.observation)
+            np.testing.assert_array_equal(a.reward, b.reward)
+    envs.close(), new.close()
+
+
 def test_begun_with_steps_of_no_action_episodes_differ():
     envs = make_envs(
         "ALE/Pong-v5", 4, seed=0, wrapper="atari", wrapper_kwargs={"noop_max": 30},

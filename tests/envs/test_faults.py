@@ -349,6 +349,25 @@ def test_an_env_that_raises_in_its_very_first_reset_is_named():
     del gym.registry["test/Never-v0"]
 
 
+@pytest.mark.parametrize(
+    "reward",
+    [np.full(1, 3.0), np.full(1, 3, np.float32), np.full((1, 1), 3), np.array(3.0), np.int8(3)],
+    ids=repr,
+)
+def test_a_reward_of_one_number_is_that_number_in_whatever_array_it_comes(reward):
+    envs = make_envs("broken_envs:Broken-v0", seed=1, env_kwargs={"reward": reward})
+    envs.reset()
+    paid = [envs.step(np.array([0])).reward.tolist() for _ in range(3)]
+    assert paid == [[1.0], [3.0], [1.0]]
+    envs.close()
+
+
+def test_so_are_those_of_a_vector_env():
+    assert as_rewards(np.array([[1], [2], [3]]), 3).tolist() == [1, 2, 3]
+    with pytest.raises(EnvContractError, match=r"must be 3 numbers, got shape \(3, 2\)"):
+        as_rewards(np.ones((3, 2)), 3)
+
+
 # Vector envs.
 
 

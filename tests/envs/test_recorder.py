@@ -38,7 +38,8 @@ class Reused(gym.Env):
     def step(self, action):
         self.t += 1
         shown, info = self._shown()
-        return shown, np.float64(self.t) / 7, action == 6, action == 7, info
+        paid = np.float64(self.t) / 7
+        return shown, paid if self.t % 2 else np.array([paid]), action == 6, action == 7, info
 
 
 def made(env, *actions, seed=None):

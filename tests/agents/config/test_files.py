@@ -394,6 +394,24 @@ def test_a_tuple_in_a_table_is_from_the_beginning_what_it_will_be_when_it_is_rea
     assert read_config(tmp_path / "config.toml") == config
 
 
+@pytest.mark.parametrize(
+    ("wrapper", "kwargs"),
+    [
+        ("elements", {"keep": [0]}),
+        (["elements", "seed_globals"], [{"keep": [0]}, {}]),
+        (["elements"], []),
+        ([], {}),
+    ],
+)
+def test_wrappers_are_read_back_in_the_form_in_which_they_were_given(tmp_path, wrapper, kwargs):
+    config = DqnConfig(env_wrapper=wrapper, env_wrapper_kwargs=kwargs)
+    (tmp_path / "config.toml").write_text(dump_config(config))
+    read = read_config(tmp_path / "config.toml")
+    assert read == load_config(tmp_path / "config.toml") == config
+    assert type(read.env_wrapper) is (str if isinstance(wrapper, str) else tuple)
+    assert list(read.env_wrapper) == list(wrapper) and list(read.env_wrapper_kwargs) == list(kwargs)
+
+
 ATARI = 'env_id = "ALE/Pong-v5"\nenv_wrapper = "atari"\nenv_wrapper_kwargs = { noop_max = 3, '
 
 

@@ -45,6 +45,35 @@ def test_a_config_has_the_keys_of_its_groups_in_their_order_and_none_twice():
             "seed_globals, or your own as 'module:function'); did you mean 'atari'?",
         ),
         ({"env_wrapper_kwargs": {"a": 1}}, "DqnConfig: env_wrapper_kwargs needs env_wrapper"),
+        ({"env_wrapper_kwargs": [{"a": 1}]}, "DqnConfig: env_wrapper_kwargs needs env_wrapper"),
+        (
+            {"env_wrapper": ["elements", "atarri"]},
+            "DqnConfig: env_wrapper: there is no env_wrapper 'atarri' (atari, elements, "
+            "seed_globals, or your own as 'module:function'); did you mean 'atari'?",
+        ),
+        (
+            {"env_wrapper": ["elements", 3]},
+            "DqnConfig: env_wrapper: must be a wrapper's name, or a list of names, got "
+            "['elements', 3]",
+        ),
+        (
+            {"env_wrapper": ["elements"], "env_wrapper_kwargs": {"keep": [0]}},
+            "DqnConfig: env_wrapper is a list, and env_wrapper_kwargs is one table; write a list "
+            "with a table for each wrapper, {} where it takes nothing",
+        ),
+        (
+            {"env_wrapper": ["elements", "seed_globals"], "env_wrapper_kwargs": [{"keep": [0]}]},
+            "DqnConfig: env_wrapper_kwargs must be as many tables as env_wrapper has names, 2, got "
+            "1; write {} where one takes nothing",
+        ),
+        (
+            {"env_wrapper": ["elements"], "env_wrapper_kwargs": [3]},
+            "DqnConfig: env_wrapper_kwargs: must be a table, or a list of tables, got [3]",
+        ),
+        (
+            {"env_wrapper": ["elements"], "env_wrapper_kwargs": [{"keep": None}]},
+            "DqnConfig: env_wrapper_kwargs: 'keep' is None, which a TOML file cannot hold",
+        ),
         (
             {"observation_keys": ("place", "height", "place")},
             "DqnConfig: observation_keys: 'place' is named twice",
