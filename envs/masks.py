@@ -44,7 +44,7 @@ Read = Callable[[Any, Any], Any]  # (observation, info) -> mask; None: there is 
 
 
 class MaskSource(NamedTuple):
-    """The place where an env says which actions are legal.
+    """A place in which an env says which actions are legal.
 
     Attributes:
       name: in messages.

@@ -41,7 +41,7 @@ class Spaces(NamedTuple):
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Places of the parts, or of the only array, in what the env shows."""
+        """Path of each part, or of the only array, in what the env gives."""
         return tuple(leaf.path for leaf in self.leaves)
 
 

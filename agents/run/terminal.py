@@ -54,7 +54,7 @@ class Display:
     def __exit__(self, *_: object) -> None:
         self._screen.__exit__()
 
-    def watched(self, ticks: Iterator[Tick], look: Look) -> Iterator[Tick]:
+    def watched(self, ticks: Iterator[Tick], look: Look = lambda tick: None) -> Iterator[Tick]:
         """Passes the loop's ticks on; shows how long the first and the first updates took.
 
         Args:
