@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from targetnet.agents.config.files import load_config, read_config, shipped_configs
+from targetnet.agents.config.files import load_config, shipped_configs
 from targetnet.agents.config.model import DqnConfig
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +19,7 @@ def test_every_file_in_the_folder_is_shipped_under_its_own_name():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_config_can_be_loaded_by_name_and_by_path(name):
-    assert load_config(name) == read_config(CONFIGS / f"{name}.toml")
+    assert load_config(name) == load_config(CONFIGS / f"{name}.toml")
 
 
 @pytest.mark.parametrize("name", NAMES)

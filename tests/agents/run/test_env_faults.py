@@ -301,7 +301,8 @@ def test_the_command_line_has_one_line_and_of_an_exception_its_traceback(
     (tmp_path / "faulty.toml").write_text("\n".join([*lines, "hidden = [8]"]))
     arguments = ["train", "faulty.toml", "--run", "mine", "--set", f"vectorization={vectorization}"]
     assert main([*arguments, f'env_kwargs={{fault = "{fault}"}}']) == code
-    *above, last = capsys.readouterr().err.splitlines()
+    imports, *above, last = capsys.readouterr().err.splitlines()
+    assert imports.startswith("targetnet: env 'faulty_envs:Faulty-v0' imports /")
     assert last.startswith(f"targetnet: at env step {AT}, env 0 (faulty_envs:Faulty-v0)")
     assert "mine/weights.safetensors" in last and "the checkpoint of env step " in last
     shown = "\n".join(above)
@@ -317,7 +318,8 @@ def test_eval_and_play_end_the_same_way(tmp_path, monkeypatch, capsys):
     with pytest.raises(EnvNotFinite):
         train(config(env_steps=100), run)
     assert main(["eval", str(run), "--episodes", "2"]) == 1
-    err = capsys.readouterr().err.splitlines()
+    imports, *err = capsys.readouterr().err.splitlines()
+    assert imports.startswith("targetnet: env 'faulty_envs:Faulty-v0' imports /")
     assert err == [
         f"targetnet: in an evaluation, env 0 (faulty_envs:Faulty-v0), step {AT} of its episode 0: "
         "the reward must be finite in float32, got nan; correct the env"

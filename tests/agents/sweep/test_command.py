@@ -104,7 +104,9 @@ def test_trials_are_searched_and_the_best_are_trained_again(trainer, capsys):
     rows = sorted(str(path) for path in (directory / "fresh" / "rows").rglob("*.json"))
     assert len(rows) == 4 and all(path.endswith(("4000.json", "4001.json")) for path in rows)
     out = capsys.readouterr().out
-    assert "(4 / 4)" in out and f"best trial: {best.number}, score {best.value:,.1f}" in out
+    values = ", ".join(f"{name} = {value}" for name, value in best.params.items())
+    assert f"best trial: {best.number} ({values}), score {best.value:,.1f}" in out
+    assert "(4 / 4)" in out
     assert f"With tuning seed {best.number} training ends with the digest" in " ".join(page.split())
 
 
