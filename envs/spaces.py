@@ -65,25 +65,35 @@ def read_spaces(
     Raises:
       EnvError: the agent cannot be trained with these spaces.
     """
-    actions, own = action_form(env_id, action_space), (observation_space, action_space)
     found = leaves(env_id, observation_space, keys)
+    actions = action_form(env_id, action_space)
     source = part_with_masks(env_id, observation_space, actions, masks)
     if source is not None and source.path is not None and str(source.path[0]) not in keys:
         path = source.path
         found = [leaf for leaf in found if leaf.path[: len(path)] != path] or found
+    spaces = spaces_of(env_id, found, action_space)
+    return spaces._replace(own=(observation_space, action_space), masks=source)
+
+
+def spaces_of(env_id: str, found: Sequence[Leaf], action_space: gym.Space[Any]) -> Spaces:
+    """Returns the agent's form of the parts that are wanted, or of the only array, and of actions.
+
+    Raises:
+      EnvError: the agent cannot be trained with these spaces.
+    """
+    actions = action_form(env_id, action_space)
     if len(found) != 1:
         nest = nest_of(env_id, found)
         return Spaces(
             (nest.size,), nest.dtype, nest.writer, actions, (), parts=nest.parts,
-            leaves=tuple(found), given_shapes=nest.given, own=own, masks=source,
+            leaves=tuple(found), given_shapes=nest.given,
         )  # fmt: skip
     (leaf,) = found
     array = array_space(env_id, leaf.space, leaf.name)
     writer = inner_writer(array, leaf.path)
     return Spaces(
-        array.shape, array.dtype, writer, actions, array.given, array.byte_bounds,
-        leaves=(leaf,), own=own, masks=source,
-    )  # fmt: skip
+        array.shape, array.dtype, writer, actions, array.given, array.byte_bounds, leaves=(leaf,)
+    )
 
 
 def where_masks_are(spaces: Spaces, wanted: str) -> str | None:

@@ -29,6 +29,7 @@ _OTHER_RETURNS = {
     "ClipReward": "set reward_clip, which clips what is learned from and leaves returns in the "
     "env's own unit"
 }
+THERE = "it is installed, but does not start here"
 Around = Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
 
 
@@ -108,10 +109,13 @@ def _wrapped(
     try:
         result = _called(function, env, kwargs)
     except (ImportError, gym.error.DependencyNotInstalled) as error:
-        reason = in_one_line(error.__cause__ or error)
+        cause = error.__cause__ or error
         advice = f"run: pip install {package!r}" if package else "install that first"
+        if isinstance(cause, ImportError) and not isinstance(cause, ModuleNotFoundError):
+            advice = THERE
         raise EnvError(
-            f"env_wrapper {name!r} needs something that cannot be imported ({reason}); {advice}"
+            f"env_wrapper {name!r} needs something that cannot be imported ({in_one_line(cause)}); "
+            f"{advice}"
         ) from error
     except EnvError:
         raise

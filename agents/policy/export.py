@@ -21,13 +21,13 @@ from typing import NamedTuple
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 
-from targetnet.agents.config.envs import envs_beside
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.build import of_first
 from targetnet.agents.policy.graph import NEXT_STATE, SCOPE, STATE, PolicyTensors, build_policy
 from targetnet.agents.policy.trained import Trained, trained
 from targetnet.agents.saved.directory import RunDir
 from targetnet.agents.saved.new_directory import new_directory
+from targetnet.agents.saved.spaces import envs_of_policy
 from targetnet.rl_core.arguments import path_of
 from targetnet.rl_core.checkpoint.weights_file import weights_bytes
 from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line, shown
@@ -74,7 +74,7 @@ def export(
             (making / "policy.safetensors").write_bytes(weights_bytes(learned.weights))
             return out
         config = directory.config()
-        policy = _built(config, learned, str(directory.path))
+        policy = _built(config, learned, directory)
         with contextlib.closing(policy.session), _no_deprecations():
             FORMATS[to](policy, making)
             describe = {
@@ -109,14 +109,13 @@ class _Built(NamedTuple):
         return {"action": of.action, "q": of.q} | memory
 
 
-def _built(config: DqnConfig, learned: Trained, run: str) -> _Built:
-    envs = envs_beside(config)
-    envs.close()
+def _built(config: DqnConfig, learned: Trained, run: RunDir) -> _Built:
+    envs = envs_of_policy(run, config)
     with tf.Graph().as_default() as graph:
         tensors = build_policy(config, envs, learned.live, packed=False)
         variables = variables_in(SCOPE)
         weights = of_first(config, learned.weights)
-        require_same_kinds(variables, weights, f"of {run}")
+        require_same_kinds(variables, weights, f"of {run.path}")
         session = tf.Session(graph=graph)
         for name, variable in variables.items():
             initial = variable.initializer.inputs[1]

@@ -19,6 +19,8 @@ from targetnet.agents.dqn.choosing import GreedyPolicy
 from targetnet.agents.policy.graph import SCOPE, build_policy
 from targetnet.agents.policy.trained import Trained, trained
 from targetnet.agents.saved.directory import RunDir
+from targetnet.agents.saved.spaces import envs_of_policy
+from targetnet.envs import Envs
 from targetnet.envs.masks import MaskSource, write_legal
 from targetnet.envs.nests import at
 from targetnet.envs.observations import ADVICE, what_came
@@ -47,8 +49,9 @@ class LoadedPolicy:
     begins; a frame stack begins anew there too.
 
     Args:
-      config: of the run. Its env is made once, to read its spaces.
+      config: of the run.
       learned: weights and own live values.
+      envs: of the config; they may be closed. None: one is made, to read its spaces.
 
     Attributes:
       config: of the run.
@@ -67,9 +70,10 @@ class LoadedPolicy:
       ScopeMismatch: the weights do not fit the config's network.
     """
 
-    def __init__(self, config: DqnConfig, learned: Trained) -> None:
-        envs = envs_beside(config)
-        envs.close()
+    def __init__(self, config: DqnConfig, learned: Trained, envs: Envs | None = None) -> None:
+        if envs is None:
+            envs = envs_beside(config)
+            envs.close()
         self.config, self.live, self.env_step = config, learned.live, learned.env_step
         self._spaces, self.has_action_masks = envs.spaces, envs.has_action_masks
         self.num_actions, self.branches = envs.num_actions, envs.branches
@@ -282,8 +286,9 @@ def load_policy(
       RlCoreError: both `best` and `checkpoint` are given.
       RunDirError: there is no such run, or it has no such weights.
       CheckpointError: there is no such checkpoint, or it is damaged.
-      EnvError: the run's env cannot be made here.
+      EnvError: the run is of a version before 0.3, and its env cannot be made here.
     """
     directory = RunDir.open(path_of("run", run))
     learned = trained(directory, best=best, averaged=averaged, checkpoint=checkpoint)
-    return LoadedPolicy(directory.config(), learned)
+    config = directory.config()
+    return LoadedPolicy(config, learned, envs_of_policy(directory, config))

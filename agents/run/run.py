@@ -29,6 +29,7 @@ from targetnet.agents.run.terminal import Display
 from targetnet.agents.run.trace import Tracer, Untraced
 from targetnet.agents.saved.directory import RunDir, RunResult
 from targetnet.agents.saved.host import Resumed, new_host
+from targetnet.agents.saved.spaces import save_spaces
 from targetnet.envs import Envs
 from targetnet.rl_core.checkpoint.store import CheckpointStore
 from targetnet.rl_core.control.exchanges import copy_of
@@ -87,6 +88,7 @@ class Run:
             directory.path, agent, display.line, host.reporter, clock, sinks
         )
         files.make()
+        save_spaces(directory, envs.spaces)
         arrivals = repeat.arrivals if repeat else None
         keep_order(envs, config, files, host, arrivals, display.line)
         stride = longest_tick(agent)

@@ -1,7 +1,7 @@
 """A run directory: config, event file, weights, result, digest, and the files that steer it.
 
     config.toml   events.out.tfevents.*   weights.safetensors   result.json   digest.json
-    control/      checkpoints/            copies/
+    spaces.json   control/                checkpoints/          copies/
 
 Files appear whole or not at all, and a directory that holds a run is never written over. A seal
 in each file shows if it was cut or changed since (rl_core/seal.py); files of version 0.1 have no
@@ -34,7 +34,9 @@ from targetnet.rl_core.seal import sealed_json, unsealed_json
 CONFIG, _WEIGHTS, RESULT, DIGEST = (
     "config.toml", "weights.safetensors", "result.json", "digest.json",
 )  # fmt: skip
-_AVERAGED, _SINKS, MACHINES = "weights_ema.safetensors", "sinks.json", "machines.json"
+_AVERAGED, _SINKS, MACHINES, SPACES = (
+    "weights_ema.safetensors", "sinks.json", "machines.json", "spaces.json",
+)  # fmt: skip
 OF_ITS_END = (RESULT, DIGEST, _WEIGHTS, _AVERAGED)  # a run that goes on has none of them
 EVENTS = "events.out.tfevents.*"  # event files
 PLAYED = ".play"  # end of the names of event files that `targetnet play` writes
@@ -136,7 +138,7 @@ class RunDir:
                         undo.callback(shutil.rmtree, path, ignore_errors=True)
                     path.mkdir(parents=True, exist_ok=True)
                     run = cls(path)
-                for left in (_SINKS, MACHINES):  # by a run that was here before
+                for left in (_SINKS, MACHINES, SPACES):  # by a run that was here before
                     (run.path / left).unlink(missing_ok=True)
                 first(run)
                 run.change_config(config)

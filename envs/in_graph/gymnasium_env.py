@@ -42,7 +42,7 @@ class InGraphGymEnv(gym.Env[Any, Any]):
         _require_render_mode(game.rules, render_mode)
         self.render_mode = render_mode
         self.action_space = gym.spaces.Discrete(game.rules.num_actions)
-        self.observation_space = _observation_space(game.rules)
+        self.observation_space = observation_space(game.rules)
         self._begin, self._step = game.begin, game.step
         self._state: tuple[np.ndarray, ...] = ()
         self._place = 0  # position in the random streams
@@ -131,7 +131,8 @@ def _build(engine: Engine, rules: InGraphEnv) -> tuple[Any, Any]:
     return engine.callable(begun, [place]), engine.callable(stepped, [place, action, *fed])
 
 
-def _observation_space(rules: InGraphEnv) -> gym.Space[Any]:
+def observation_space(rules: InGraphEnv) -> gym.Space[Any]:
+    """Returns the space of one observation of an env in the graph."""
     if rules.observation_dtype is np.bool_:
         return gym.spaces.Box(0, 1, rules.observation_shape, np.bool_)
     return gym.spaces.Box(-np.inf, np.inf, rules.observation_shape, np.float32)

@@ -5,13 +5,11 @@ Their state is in variables beside the agent's variables, so checkpoints save an
 
 from __future__ import annotations
 
-from typing import Any
+import gymnasium as gym
 
-import numpy as np
-
-from targetnet.envs.actions import ActionForm
+from targetnet.envs.in_graph.gymnasium_env import observation_space
 from targetnet.envs.in_graph.interface import InGraphEnv
-from targetnet.envs.spaces import Spaces
+from targetnet.envs.spaces import read_spaces
 from targetnet.envs.stacks import stacked
 from targetnet.envs.unstepped import UnsteppedEnvs
 
@@ -31,16 +29,7 @@ class ResidentEnvs(UnsteppedEnvs):
     reason = "its state is in the agent's graph, and the agent itself steps it"
 
     def __init__(self, env_id: str, rules: InGraphEnv, num_envs: int, frame_stack: int = 1) -> None:
-        spaces = Spaces(
-            tuple(rules.observation_shape),
-            np.dtype(rules.observation_dtype),
-            _never_written,
-            ActionForm(rules.num_actions),
-            given_shape=tuple(rules.observation_shape),
-        )
+        actions = gym.spaces.Discrete(rules.num_actions)
+        spaces = read_spaces(env_id, observation_space(rules), actions)
         super().__init__(env_id, num_envs, stacked(spaces, frame_stack))
         self.rules = rules
-
-
-def _never_written(rows: np.ndarray) -> Any:
-    raise AssertionError("the graph holds the observations")

@@ -42,6 +42,10 @@ def needs_something(env):
     import a_package_that_is_not_there  # noqa: F401
 
 
+def does_not_start(env):
+    raise gym.error.DependencyNotInstalled("not installed") from ImportError("libGL.so.1: no")
+
+
 def made(wrapper, num_envs=1, env_id="CartPole-v1", **options):
     return make_envs(env_id, num_envs, seed=0, wrapper=wrapper, **options)
 
@@ -209,6 +213,7 @@ def test_without_one_the_env_is_as_it_is():
             r"cannot wrap 'CartPole-v1' with env_wrapper_kwargs {'facto': 1} \(TypeError: ",
         ),
         (f"{HERE}:needs_something", {}, EnvError, r"a_package_that_is_not_there.*install that"),
+        (f"{HERE}:does_not_start", {}, EnvError, r"\(libGL.so.1: no\); it is installed, but does "),
         ("atari", {}, EnvError, r"cannot wrap 'CartPole-v1' \(ValueError: it is none of ALE's"),
     ],
 )
