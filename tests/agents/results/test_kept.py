@@ -2,15 +2,19 @@
 
 import json
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
+from targetnet.agents.cli.main import main
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.results.kept import keep, kept_row, require_same_config
 from targetnet.rl_core.board.events import EventWriter
 from targetnet.rl_core.errors import RunDirError
 from targetnet.rl_core.seal import sealed_row, unsealed_row
 
+DOCS = Path(__file__).parents[3] / "docs"
 RESULT = {
     "env_steps": 300, "updates": 70, "mean": 5.0, "std": 1.0, "min": 4.0, "max": 6.0,
     "returns": [4.0, 6.0],
@@ -144,3 +148,37 @@ def test_a_score_that_was_written_by_hand_is_refused(kept, change, said):
         kept_row("CartPole-v1", "cartpole", {3_000: kept})
     with pytest.raises(RunDirError, match=said):
         require_same_config(kept, CONFIG)
+
+
+def test_all_rows_that_pages_are_made_of_have_their_seals():
+    rows = [*(DOCS / "rows").rglob("*.json"), *(DOCS / "wall_clock").glob("*.json")]
+    assert len(rows) > 600
+    for path in rows:
+        data = path.read_bytes()
+        assert data == sealed_row(unsealed_row(data)), path
+
+
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        (["results", "cartpole", "--seeds", "1", "--first-seed", "3000"], "cartpole/3000.json"),
+        (["compare", str(DOCS / "study/periods.toml")], "Catch/hard-100.json"),
+    ],
+    ids=["results", "compare"],
+)
+@pytest.mark.parametrize(
+    "change", [TAMPERED[2][0], lambda row: row.replace(b'"mean": ', b'"mean": 9')]
+)
+def test_a_published_row_that_was_changed_makes_no_page(
+    tmp_path, monkeypatch, capsys, command, place, change
+):
+    monkeypatch.chdir(tmp_path)
+    of = DOCS / "rows" if command[0] == "results" else DOCS / "rows/study_period"
+    path = tmp_path / "rows" / place
+    path.parent.mkdir(parents=True)
+    shutil.copy(of / place, path)
+    path.write_bytes(change(path.read_bytes()))
+    assert main([*command, "--rows", str(tmp_path / "rows"), "--finished"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and f"cannot use {path}: " in err
+    assert "Delete it to train it again" in err and not [*tmp_path.rglob("*.md")]
