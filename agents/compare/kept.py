@@ -16,7 +16,7 @@ from targetnet.agents.compare.plan import Arm, Loaded
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.results.curves import Curve, read_curves
 from targetnet.agents.results.kept import require_same_settings, settings_of
-from targetnet.agents.results.scores import Seed, read_result, run_seed
+from targetnet.agents.results.scores import Seed, read_row, run_seed
 from targetnet.agents.results.table import versions
 from targetnet.agents.saved.directory import RunDir, write_file
 from targetnet.agents.saved.machines import processor_of
@@ -24,6 +24,7 @@ from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.control.log import read_log
 from targetnet.rl_core.control.timetable import RESUMED_ACTIONS, is_repeated
 from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.seal import sealed_row
 
 # Curves that somebody who looks at a run sees, and may go by.
 SIGNS = (
@@ -93,7 +94,7 @@ class KeptArm:
         self._path, self._config = path, config
         self.seeds: dict[int, KeptSeed] = {}
         if path.exists():
-            kept = read_result(path, _ArmFile)
+            kept = read_row(path, _ArmFile)
             require_same_settings(path, kept.settings, config)
             self.seeds = kept.seeds
 
@@ -119,8 +120,7 @@ class KeptArm:
             settings=settings_of(self._config),
             seeds=self.seeds,
         )
-        data = (json.dumps(kept.model_dump()) + "\n").encode()
-        write_file(self._path, data, make_parents=True)
+        write_file(self._path, sealed_row(kept.model_dump()), make_parents=True)
 
 
 def quarters_of(curves: Mapping[str, Curve], env_steps: int) -> dict[str, list[float | None]]:

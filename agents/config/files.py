@@ -7,7 +7,6 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,13 @@ from targetnet.envs.old_gym import old_atari
 from targetnet.rl_core.arguments import require_a
 from targetnet.rl_core.errors import ArgumentError, ConfigError, did_you_mean, in_one_line, shown
 from targetnet.rl_core.regular_file import read_regular
-from targetnet.rl_core.seal import SEAL_LINE, is_sealed_text, sealed_text
+from targetnet.rl_core.seal import (
+    SEAL_LINE,
+    WRITTEN_BY,
+    is_sealed_text,
+    sealed_text,
+    this_version,
+)
 from targetnet.rl_core.validation import require_known
 
 # Keys that may change when a run is resumed: nothing in its past depends on them.
@@ -40,7 +45,6 @@ MAY_CHANGE = (
     "begin_with",  # likewise
 )
 MEMBERS = "members"  # lists those of a population, see targetnet.agents.config.members
-WRITTEN_BY = "targetnet"  # the version that wrote a run's config
 # Until 0.2 our packages were at the top level, where no package of the user's could be.
 _OUR_MODULE = re.compile(r"^(?:agents|envs|rl_core)(?=[.:])")
 _NAMES_A_MODULE = ("env_id", "env_wrapper", "network", "controller")
@@ -149,7 +153,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 def stored_text(values: Mapping[str, Any]) -> str:
     """Returns a sealed TOML text that `read_sealed` reads back, with the version that wrote it."""
-    return sealed_text(tomli_w.dumps({WRITTEN_BY: version("targetnet"), **values}))
+    return sealed_text(tomli_w.dumps({WRITTEN_BY: this_version(), **values}))
 
 
 def _as_of_now(values: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,11 +10,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.results.scores import Row, Seed, read_result, run_seed
+from targetnet.agents.results.scores import Row, Seed, read_row, run_seed
 from targetnet.agents.results.table import versions
 from targetnet.agents.saved.directory import write_file
 from targetnet.agents.saved.machines import processor_of
 from targetnet.rl_core.errors import RunDirError, shown
+from targetnet.rl_core.seal import sealed_row
 
 # Settings that change no score.
 _OF_THE_MACHINE = (
@@ -71,7 +71,7 @@ def keep(path: Path, run: Path, config: DqnConfig) -> None:
         processor=processor_of(run),
         date=time.strftime("%Y-%m-%d"),
     )
-    write_file(path, (json.dumps(kept.model_dump()) + "\n").encode(), make_parents=True)
+    write_file(path, sealed_row(kept.model_dump()), make_parents=True)
 
 
 def kept_row(env_id: str, name: str, files: Mapping[int, Path], *, peer: bool = False) -> Row:
@@ -132,7 +132,7 @@ def settings_of(config: DqnConfig) -> dict[str, Any]:
 
 
 def _read(path: Path, env_id: str, seed: int) -> _SeedFile:
-    kept = read_result(path, _SeedFile)
+    kept = read_row(path, _SeedFile)
     if (kept.env_id, kept.seed) != (env_id, seed):
         raise RunDirError(
             f"{path} has seed {kept.seed} of {kept.env_id}, not seed {seed} of {env_id}"

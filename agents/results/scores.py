@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel
@@ -15,7 +15,7 @@ from targetnet.agents.results.curves import Curve, read_curves
 from targetnet.agents.saved.directory import RESULT, RunResult
 from targetnet.rl_core.errors import RunDirError, reason_of
 from targetnet.rl_core.regular_file import read_regular
-from targetnet.rl_core.seal import unsealed_json
+from targetnet.rl_core.seal import SealError, unsealed_json, unsealed_row
 
 TRAINING_EPISODES = 100  # last training episodes that `--training` averages
 EVALUATION, _EPISODE = "evaluation/return", "episode/return"
@@ -155,13 +155,34 @@ def read_result(path: Path, model: type[_Result]) -> _Result:
     """Reads a JSON file of results.
 
     Raises:
-      RunDirError: it cannot be read, or is not of this model.
+      RunDirError: it cannot be read, is not what was written, or is not of this model.
     """
+    return _read(path, model, unsealed_json)
+
+
+def read_row(path: Path, model: type[_Result]) -> _Result:
+    """Reads the file of a row, which has a seal.
+
+    Raises:
+      RunDirError: it cannot be read, is not what was written, or is not of this model.
+    """
+    return _read(path, model, unsealed_row, ". Delete it to train it again")
+
+
+def _read(
+    path: Path,
+    model: type[_Result],
+    unsealed: Callable[[bytes], dict[str, Any]],
+    advice: str = "",
+) -> _Result:
     try:
         data = read_regular(path, most=_MOST_BYTES)
     except (OSError, ValueError) as error:
         raise RunDirError(f"cannot read {path}: {reason_of(error)}") from None
     try:
-        return model.model_validate(unsealed_json(data))
+        return model.model_validate(unsealed(data))
+    except SealError as error:
+        raise RunDirError(f"cannot use {path}: {error}{advice}") from None
     except ValueError:
-        raise RunDirError(f"{path} is damaged: it is not the result of a run") from None
+        problem = "it is not the result of a run"
+        raise RunDirError(f"{path} is damaged: {problem}{advice}") from None

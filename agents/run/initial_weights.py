@@ -40,7 +40,7 @@ def load_initial(run: RunDir) -> dict[str, np.ndarray]:
       RunDirError: they are damaged.
     """
     try:
-        return read_weights(run.path / INITIAL)
+        return read_weights(run.path / INITIAL, ours=True)
     except FileNotFoundError:
         return {}
     except WeightsError as error:

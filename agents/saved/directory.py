@@ -5,7 +5,7 @@
 
 Files appear whole or not at all, and a directory that holds a run is never written over. A seal
 in each file shows if it was cut or changed since (rl_core/seal.py); files of version 0.1 have no
-seal, and are read as they are.
+seal, and are read as they are. Those of 0.3 and later say so if theirs was taken out.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class RunDir:
         """
         path = self.path / (_AVERAGED if averaged else _WEIGHTS)
         try:
-            return read_weights(path)
+            return read_weights(path, ours=True)
         except FileNotFoundError:
             why = (
                 "its config's ema_decay is 0, or it has not ended"

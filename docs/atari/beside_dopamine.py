@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean
 
 from targetnet.agents.results.markdown import markdown_table
+from targetnet.rl_core.seal import unsealed_row
 
 HERE = Path(__file__).parent
 FRAMES = 4  # of an env step
@@ -56,7 +57,15 @@ it is now alone, it is ahead of all of both, and among the five of its QR-DQN.
 def rows_of(config, game, rows):
     """Our finished seeds of a config and a game, in order: contents of their files."""
     files = sorted((rows / f"{config}-{game.lower()}").glob("*.json"))
-    return [{"ours": OURS[config], **json.loads(path.read_text())} for path in files]
+    return [{"ours": OURS[config], **seed_in(path)} for path in files]
+
+
+def seed_in(path):
+    """A finished seed; refuses one that is not what was written."""
+    try:
+        return unsealed_row(path.read_bytes())
+    except ValueError as error:
+        raise SystemExit(f"cannot use {path}: {error}") from None
 
 
 def table(game, seeds, published):

@@ -1,7 +1,7 @@
 """A network's weights as one safetensors file, a format that other tools can read.
 
 safetensors has no checksum, so our files carry one in their metadata. A file without a checksum
-comes from another tool and is accepted.
+comes from another tool, and is accepted where such a file may be.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ def weights_bytes(weights: Mapping[str, np.ndarray]) -> bytes:
     return save(arrays, metadata={"sha256": _digest(arrays)})
 
 
-def read_weights(path: Path, *, follow: bool = False) -> dict[str, np.ndarray]:
+def read_weights(path: Path, *, follow: bool = False, ours: bool = False) -> dict[str, np.ndarray]:
     """Reads a weights file; returns name -> array.
 
     Args:
       path: path of the file.
       follow: True follows a symbolic link, as for a path that the user typed.
+      ours: True refuses a file without a checksum, as in a run's directory.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -48,10 +49,10 @@ def read_weights(path: Path, *, follow: bool = False) -> dict[str, np.ndarray]:
         raise
     except (OSError, ValueError) as error:
         raise WeightsError(f"cannot read {in_one_line(path, 200)}: {reason_of(error)}") from None
-    return weights_in(data, path)
+    return weights_in(data, path, ours=ours)
 
 
-def weights_in(data: bytes, path: Path) -> dict[str, np.ndarray]:
+def weights_in(data: bytes, path: Path, *, ours: bool = False) -> dict[str, np.ndarray]:
     """Returns the weights in the content of a weights file, name -> array.
 
     Raises:
@@ -61,6 +62,8 @@ def weights_in(data: bytes, path: Path) -> dict[str, np.ndarray]:
         weights = load(data)
         size = int.from_bytes(data[:8], "little")
         wanted = json.loads(data[8 : 8 + size]).get("__metadata__", {}).get("sha256")
+        if wanted is None and ours:
+            raise ValueError("it is damaged: its checksum is missing")
         if wanted is not None and wanted != _digest(weights):
             raise ValueError("it is damaged: not what was written")
     except (ValueError, AttributeError, KeyError, SafetensorError) as error:

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from targetnet.agents.config.files import load_config
 from targetnet.agents.results.peers.sb3_worker import SETTINGS
 from targetnet.agents.run.quiet import process_began
 from targetnet.rl_core.errors import RlCoreError
+from targetnet.rl_core.seal import sealed_row, unsealed_row
 from tests.benchmarks import numpy_jax, wall_clock
 from tests.benchmarks.performance import VENVS
 from tests.benchmarks.wall_clock import ENVS, LIBRARIES, WallClock
@@ -224,15 +226,29 @@ def test_a_key_that_a_row_does_not_know_yet_had_its_default(fake, tmp_path):
     fake(seeds=1, first_seed=5)
     (name,), calls = rows_in(tmp_path), (tmp_path / "calls").read_text()
     (path,) = tmp_path.rglob(name)
-    row = json.loads(path.read_text())
+    row = unsealed_row(path.read_bytes())
     del row["asked"]["settings"]["dueling"]
-    path.write_text(json.dumps(row))
+    path.write_bytes(sealed_row(row))
     assert fake(seeds=1, first_seed=5) == 0
     assert (tmp_path / "calls").read_text() == calls
     del row["asked"]["settings"]["head"]  # the config's is not the default
-    path.write_text(json.dumps(row))
+    path.write_bytes(sealed_row(row))
     with pytest.raises(RlCoreError, match=r"ours-5\.json was measured with other settings: "):
         fake(seeds=1, first_seed=5)
+
+
+def test_seconds_that_were_written_by_hand_are_refused(fake, tmp_path):
+    fake(seeds=1, first_seed=5)
+    path = tmp_path / "rows" / "CartPole-v1-ours-5.json"
+    row = path.read_bytes()
+    assert row == sealed_row(unsealed_row(row))
+    for change, said in (
+        (row.replace(b'"env_steps": 2500', b'"env_steps": 2400'), "it is damaged: not what was"),
+        (re.sub(rb', "seal": "\w+"', b"", row), "it has no seal"),
+    ):
+        path.write_bytes(change)
+        with pytest.raises(RlCoreError, match=rf"ours-5\.json: {said}.* Delete it to measure"):
+            fake(seeds=1, first_seed=5)
 
 
 def test_a_row_that_was_asked_for_differently_is_refused(fake, tmp_path):

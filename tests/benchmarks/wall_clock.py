@@ -30,6 +30,7 @@ from targetnet.agents.results.peers.sb3_worker import SETTINGS, SOURCE
 from targetnet.rl_core.control.files import write_whole
 from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line
 from targetnet.rl_core.machine import processor
+from targetnet.rl_core.seal import SealError, unsealed_row
 from tests.benchmarks.performance import commit, make_venvs
 from tests.benchmarks.wall_clock_page import NAMES, as_markdown
 
@@ -247,10 +248,12 @@ def _chosen(what: str, names: Sequence[str], known: Mapping[str, Any]) -> Sequen
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        row = json.loads(path.read_text())
+        row = unsealed_row(path.read_bytes())
+    except SealError as error:
+        raise RlCoreError(f"cannot use {path}: {error}. Delete it to measure it again") from None
     except (OSError, ValueError) as error:
         raise RlCoreError(f"{path} cannot be read: {in_one_line(error)}") from None
-    if not isinstance(row, dict) or not row.keys() >= {"asked", "library", "seconds", "versions"}:
+    if not row.keys() >= {"asked", "library", "seconds", "versions"}:
         raise RlCoreError(f"{path} is no measurement of this command")
     return row
 

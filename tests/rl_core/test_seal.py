@@ -1,14 +1,20 @@
 """Seals: whatever bit of a sealed file is another one, and wherever it is cut, it is noticed."""
 
+import json
+import re
+
 import pytest
 
 from targetnet.rl_core.seal import (
+    SealError,
     is_sealed_text,
     sealed_json,
     sealed_line,
+    sealed_row,
     sealed_text,
     unsealed_json,
     unsealed_line,
+    unsealed_row,
 )
 
 FIELDS = {"digest": "ab12", "tick": 1_000, "returns": [1.5, 500.0], "who": {"a": None}}
@@ -59,6 +65,29 @@ def test_a_line_is_what_was_written_where_it_was_written():
         with pytest.raises(ValueError, match="damaged"):
             unsealed_line(other, position)
     assert unsealed_line(b'{"value": 1.5}', 40) is None
+
+
+def test_a_seal_that_was_taken_out_is_missed():
+    data = sealed_json(FIELDS)
+    with pytest.raises(SealError, match="its seal is missing"):
+        unsealed_json(re.sub(rb',\s*"seal": "\w+"', b"", data))
+    with pytest.raises(SealError, match="damaged"):
+        unsealed_json(re.sub(rb'"seal": "\w+"', b'"seal": null', data))
+    line = sealed_line(b'{"value": 1.5}', 40)
+    with pytest.raises(SealError, match="its seal is missing"):
+        unsealed_line(re.sub(rb', "seal": "\w+"\}\n', b"}", line), 40)
+
+
+def test_a_row_has_a_seal_whoever_wrote_it():
+    fields = {"env_id": "CartPole-v1", "seeds": {999: {"mean": 1.5}, 1_000: {"mean": 2.5}}}
+    row = sealed_row(fields)
+    # The bytes before the seal are those of the fields alone.
+    assert row.startswith(json.dumps(fields).encode()[:-1] + b', "seal": "')
+    assert unsealed_row(row) == json.loads(json.dumps(fields))
+    with pytest.raises(SealError, match="damaged"):
+        unsealed_row(row.replace(b"2.5", b"9.5"))
+    with pytest.raises(SealError, match="no seal"):
+        unsealed_row(json.dumps(fields).encode())
 
 
 def test_what_has_no_seal_is_taken_as_it_is():

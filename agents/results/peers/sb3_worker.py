@@ -9,6 +9,7 @@ from this project, so each side can be installed without the other.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import platform
@@ -194,10 +195,11 @@ def versions() -> dict[str, str]:
 
 
 def write_whole(path: Path, result: dict[str, Any]) -> None:
-    """Writes a file completely or not at all."""
+    """Writes a row completely or not at all, with the seal of targetnet.rl_core.seal."""
+    seal = hashlib.sha256(json.dumps(result, sort_keys=True).encode()).hexdigest()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(result) + "\n")
+    temporary.write_text(json.dumps(result | {"seal": seal}) + "\n")
     temporary.replace(path)
 
 

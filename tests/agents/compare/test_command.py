@@ -1,7 +1,7 @@
 """`targetnet compare` as a user types it, with children that only say they trained."""
 
 import contextlib
-import json
+import re
 import shutil
 import tomllib
 from collections import defaultdict
@@ -23,7 +23,8 @@ from targetnet.agents.results.jobs import Ended
 from targetnet.agents.results.places import HERE
 from targetnet.rl_core.control.files import ControlFiles, FileLock
 from targetnet.rl_core.control.log import ControlLog, Entry
-from targetnet.rl_core.errors import ConfigError, RlCoreError
+from targetnet.rl_core.errors import ConfigError, RlCoreError, RunDirError
+from targetnet.rl_core.seal import sealed_row, unsealed_row
 from tests.agents.sweep.conftest import train
 
 pytest.importorskip("matplotlib")
@@ -36,7 +37,7 @@ def compare(*arguments):
 
 def rows():
     return {
-        str(path.relative_to("comparison/rows")): json.loads(path.read_text())
+        str(path.relative_to("comparison/rows")): unsealed_row(path.read_bytes())
         for path in Path("comparison/rows").rglob("*.json")
     }
 
@@ -88,11 +89,11 @@ def test_arms_are_chosen_on_tuning_seeds_and_compared_on_fresh_ones(comparison, 
 def test_fresh_seeds_choose_nothing(comparison):
     compare()
     path = Path("comparison/rows/CartPole/hard-10.json")
-    kept = json.loads(path.read_text())
+    kept = unsealed_row(path.read_bytes())
     for seed, of in kept["seeds"].items():
         if int(seed) >= 5000:
             of["mean"], of["curve"] = 10_000.0, [[1_000, 10_000.0]]
-    path.write_text(json.dumps(kept))
+    path.write_bytes(sealed_row(kept))
     compare("--finished")
     page = Path("comparison/page.md").read_text()
     assert table(page, "## Chosen on tuning seeds")[0][:2] == ["CartPole", "`hard-100`"]
@@ -103,9 +104,9 @@ def test_the_page_says_what_the_curves_showed_in_the_second_quarter(comparison):
     compare()
     for seed, of in (("5000", 2.0), ("5001", 4.0), ("5002", 9.0)):
         path = Path("comparison/rows/CartPole/hard-10.json")
-        kept = json.loads(path.read_text())
+        kept = unsealed_row(path.read_bytes())
         kept["seeds"][seed]["signs"]["learn/q_mean"] = [100.0, of, None, 1e9]
-        path.write_text(json.dumps(kept))
+        path.write_bytes(sealed_row(kept))
     compare("--finished")
     page = Path("comparison/page.md").read_text()
     shown = table(page, "### What the curves show on CartPole")
@@ -114,7 +115,7 @@ def test_the_page_says_what_the_curves_showed_in_the_second_quarter(comparison):
     q_mean = 1 + SIGNS.index("learn/q_mean")
     assert shown[0][q_mean] == "5" and shown[1][q_mean] == "-"
     kept["seeds"]["5001"]["signs"]["learn/q_mean"][1] = None
-    path.write_text(json.dumps(kept))
+    path.write_bytes(sealed_row(kept))
     compare("--finished")
     page = Path("comparison/page.md").read_text()
     # The mean of some seeds is no mean of all.
@@ -357,7 +358,9 @@ def test_one_run_is_trained_again_and_compared(comparison, capsys):
     assert "CartPole/hard-100/5001: identical 5001-100" in capsys.readouterr().out
     assert not [*Path("comparison").glob("verify*")]
     path = Path("comparison/rows/CartPole/hard-100.json")
-    path.write_text(path.read_text().replace("5001-100", "5001-99"))
+    kept = unsealed_row(path.read_bytes())
+    kept["seeds"]["5001"]["digest"] = "5001-99"
+    path.write_bytes(sealed_row(kept))
     with pytest.raises(NotTheSame, match="not the same: 5001-100, not 5001-99"):
         compare("--verify", "CartPole/hard-100/5001")
 
@@ -467,14 +470,31 @@ def test_rows_of_another_config_are_refused(comparison):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "damage", ["", "{", '{"seeds": 3}', "[" * 5_000], ids=["empty", "cut", "other", "deep"]
+    "damage",
+    [b"", b"{", sealed_row({"seeds": 3}), b"[" * 5_000],
+    ids=["empty", "cut", "other", "deep"],
 )
 def test_a_damaged_row_is_one_line(comparison, damage):
     compare()
     path = Path("comparison/rows/Other/alone.json")
-    path.write_text(damage)
+    path.write_bytes(damage)
     with pytest.raises(RlCoreError, match=r"alone\.json is damaged"):
         compare()
+
+
+@pytest.mark.thorough
+def test_a_row_that_was_changed_by_hand_is_refused(comparison):
+    compare()
+    path = Path("comparison/rows/Other/alone.json")
+    row = path.read_bytes()
+    path.write_bytes(re.sub(rb'"mean": [-\d]', b'"mean": 9', row, count=1))
+    with pytest.raises(RunDirError, match=r"alone\.json: it is damaged: .* Delete it to train it"):
+        compare("--finished")
+    path.write_bytes(re.sub(rb', "seal": "\w+"\}$', b"}", row))
+    with pytest.raises(RunDirError, match=r"alone\.json: it has no seal.* Delete it to train it"):
+        compare("--finished")
+    path.unlink()
+    assert compare() == 0 and path.read_bytes() == row
 
 
 @pytest.mark.thorough
@@ -489,9 +509,9 @@ def test_a_damaged_row_is_one_line(comparison, damage):
 def test_numbers_that_no_run_has_are_damage(comparison, key, value):
     compare()
     path = Path("comparison/rows/Other/alone.json")
-    kept = json.loads(path.read_text())
+    kept = unsealed_row(path.read_bytes())
     kept["seeds"]["5000"][key] = value
-    path.write_text(json.dumps(kept))
+    path.write_bytes(sealed_row(kept))
     with pytest.raises(RlCoreError, match=r"alone\.json is damaged"):
         compare("--finished")
 
@@ -500,10 +520,10 @@ def test_numbers_that_no_run_has_are_damage(comparison, key, value):
 def test_each_seed_keeps_the_versions_that_made_it(comparison):
     compare()
     path = Path("comparison/rows/CartPole/alone.json")
-    kept = json.loads(path.read_text())
+    kept = unsealed_row(path.read_bytes())
     kept["seeds"]["5000"]["versions"]["tensorflow"] = "2.99.0"
     del kept["seeds"]["5001"]
-    path.write_text(json.dumps(kept))
+    path.write_bytes(sealed_row(kept))
     assert compare() == 0
     versions = [
         of["versions"]["tensorflow"] for of in rows()["CartPole/alone.json"]["seeds"].values()

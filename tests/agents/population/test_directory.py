@@ -1,6 +1,7 @@
 """The directory of a population that a kill cut off while it was made."""
 
 import itertools
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -11,11 +12,14 @@ import pytest
 from targetnet.agents.config.members import as_members
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.population import directory
+from targetnet.agents.population.changing import Change
 from targetnet.agents.population.directory import PopulationDir
 from targetnet.agents.run.initial_weights import load_initial, save_initial
 from targetnet.agents.saved.directory import RunDir
-from targetnet.rl_core.control.population import POPULATION
-from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.control.exchanges import Exchange, ExchangeRecord, MemberRecord
+from targetnet.rl_core.control.population import CHANGE, POPULATION
+from targetnet.rl_core.errors import ConfigError, RunDirError
+from targetnet.rl_core.seal import sealed_json
 from tests.agents.kills import count_down, finish, in_a_fork
 
 MEMBERS = as_members(DqnConfig(), (), 3)
@@ -95,3 +99,38 @@ def test_what_cannot_be_written_leaves_no_directory(tmp_path, monkeypatch):
     with pytest.raises(RunDirError, match="No space left"):
         PopulationDir.create(tmp_path / "new/a/b", "run", MEMBERS, {})
     assert list(tmp_path.iterdir()) == []
+
+
+FILES = {
+    POPULATION: lambda made: made.members(),
+    "change.json": Change.left_in,
+    "exchanges/0001.json": lambda made: ExchangeRecord(made.path).all,
+}
+
+
+def turned(data):
+    """The last digit before the seal became another one."""
+    (*_, digit) = re.finditer(rb"\d", data.partition(b'"seal"')[0])
+    return data[: digit.start()] + b"%d" % ((int(digit[0]) + 1) % 10) + data[digit.end() :]
+
+
+def unsealed(data):
+    return re.sub(rb'^# sha256.*\n|,\s*"seal": "\w+"', b"", data)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("change", [turned, unsealed])
+def test_a_file_with_another_digit_or_without_its_seal_is_refused(tmp_path, name, change):
+    made = PopulationDir.create(tmp_path / "run", "run", MEMBERS, {})
+    part = MemberRecord(tick=50, env_step=50, update=10, score=None)
+    ExchangeRecord(made.path).append(Exchange(number=1, time=1.5, members={"m00": part}))
+    left = Change(keys={"eval_period": 100})
+    (made.path / CHANGE).write_bytes(sealed_json(left.model_dump()))
+    read, path = FILES[name], made.path / name
+    assert read(made) and change(path.read_bytes()) != path.read_bytes()
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(
+        (ConfigError, RunDirError), match=rf"{name}: it.* (damaged|missing)"
+    ) as told:
+        read(made)
+    assert "\n" not in str(told.value)

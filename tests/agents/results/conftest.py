@@ -60,12 +60,13 @@ result = dict(env_steps=500, updates=50, mean=score, std=1.0, min=score - 1, max
 (run / "result.json").write_text(json.dumps(result))
 """
 PEER = """#!{python}
-import json, sys
+import sys
 worker, env_id, _, seed, _, out, _, processor = sys.argv[1:]
 assert worker.endswith("sb3_worker.py")
 from pathlib import Path
+from targetnet.rl_core.seal import sealed_row
 Path(out).parent.mkdir(parents=True, exist_ok=True)
-Path(out).write_text(json.dumps({peer!r} | dict(env_id=env_id, seed=int(seed))))
+Path(out).write_bytes(sealed_row({peer!r} | dict(env_id=env_id, seed=int(seed))))
 """
 PEER_RESULT = {
     "env_id": "CartPole-v1",

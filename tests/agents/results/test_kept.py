@@ -1,19 +1,34 @@
 """Finished seeds as JSON files: what is kept of a run, and what is refused when it is read."""
 
 import json
+import re
+import shutil
+from pathlib import Path
 
 import pytest
 
+from targetnet.agents.cli.main import main
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.results.kept import keep, kept_row, require_same_config
 from targetnet.rl_core.board.events import EventWriter
 from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.seal import sealed_row, unsealed_row
 
+DOCS = Path(__file__).parents[3] / "docs"
 RESULT = {
     "env_steps": 300, "updates": 70, "mean": 5.0, "std": 1.0, "min": 4.0, "max": 6.0,
     "returns": [4.0, 6.0],
 }  # fmt: skip
 CONFIG = DqnConfig(env_id="CartPole-v1", env_steps=300, seed=3_000)
+
+
+# Changes of a row's bytes -> what is said.
+TAMPERED = [
+    (lambda row: row.replace(b'"mean": 5.0', b'"mean": 499.0'), "it is damaged: not what was"),
+    (lambda row: row.replace(b'"seed": 3000', b'"seed": 3001'), "it is damaged: not what was"),
+    (lambda row: re.sub(rb', "seal": "\w+"', b"", row), "it has no seal"),
+    (lambda row: re.sub(rb'"seal": "\w+"', b'"seal": null', row), "it is damaged: not what was"),
+]
 
 
 @pytest.fixture
@@ -61,7 +76,7 @@ def test_a_file_that_cannot_be_written_is_one_line(run, tmp_path):
 
 def test_a_peers_seed_is_read_in_the_same_way(tmp_path, peer_result):
     path = tmp_path / "0.json"
-    path.write_text(json.dumps(peer_result))
+    path.write_bytes(sealed_row(peer_result))
     row = kept_row("CartPole-v1", "SB3 DQN", {0: path}, peer=True)
     assert row.peer and row.means == [20.0] and row.seeds[0].seconds == 61.5
     assert row.about["source"] == "https://example.org/dqn.yml"
@@ -73,9 +88,9 @@ def test_the_same_config_may_be_logged_and_saved_in_another_way(kept):
 
 
 def test_a_key_that_is_newer_than_the_file_had_its_default(kept):
-    seed = json.loads(kept.read_text())
+    seed = unsealed_row(kept.read_bytes())
     assert seed["settings"].pop("min_weight") == 0.0
-    kept.write_text(json.dumps(seed))
+    kept.write_bytes(sealed_row(seed))
     require_same_config(kept, CONFIG)
     with pytest.raises(RunDirError, match=r"min_weight is 0\.0 there, not 0\.5"):
         require_same_config(kept, CONFIG.model_copy(update={"min_weight": 0.5}))
@@ -109,19 +124,61 @@ def test_a_file_that_was_renamed_is_refused(kept, env_id, seed, said):
 
 @pytest.mark.parametrize(("key", "value"), [("mean", "NaN"), ("high", "Infinity")])
 def test_numbers_that_no_seed_has_are_damage(kept, key, value):
-    fields = json.loads(kept.read_text()) | {key: float(value)}
-    kept.write_text(json.dumps(fields))
+    kept.write_bytes(sealed_row(unsealed_row(kept.read_bytes()) | {key: float(value)}))
     with pytest.raises(RunDirError, match=r"3000\.json is damaged"):
         kept_row("CartPole-v1", "cartpole", {3_000: kept})
 
 
 def test_a_seed_without_a_curve_has_none(kept):
-    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"curve": []}))
+    kept.write_bytes(sealed_row(unsealed_row(kept.read_bytes()) | {"curve": []}))
     assert kept_row("CartPole-v1", "cartpole", {3_000: kept}).curves == {}
 
 
-@pytest.mark.parametrize("text", ["{", "{}", "[1]", '{"env_id": 1}'])
-def test_a_damaged_file_is_said_so(kept, text):
-    kept.write_text(text)
+@pytest.mark.parametrize("data", [b"{", b"[1]", sealed_row({}), sealed_row({"env_id": 1})])
+def test_a_damaged_file_is_said_so(kept, data):
+    kept.write_bytes(data)
     with pytest.raises(RunDirError, match=r"3000\.json is damaged"):
         kept_row("CartPole-v1", "cartpole", {3_000: kept})
+
+
+@pytest.mark.parametrize(("change", "said"), TAMPERED)
+def test_a_score_that_was_written_by_hand_is_refused(kept, change, said):
+    kept.write_bytes(change(kept.read_bytes()))
+    with pytest.raises(RunDirError, match=rf"3000\.json: {said}.* Delete it to train it again$"):
+        kept_row("CartPole-v1", "cartpole", {3_000: kept})
+    with pytest.raises(RunDirError, match=said):
+        require_same_config(kept, CONFIG)
+
+
+def test_all_rows_that_pages_are_made_of_have_their_seals():
+    rows = [*(DOCS / "rows").rglob("*.json"), *(DOCS / "wall_clock").glob("*.json")]
+    assert len(rows) > 600
+    for path in rows:
+        data = path.read_bytes()
+        assert data == sealed_row(unsealed_row(data)), path
+
+
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        (["results", "cartpole", "--seeds", "1", "--first-seed", "3000"], "cartpole/3000.json"),
+        (["compare", str(DOCS / "study/periods.toml")], "Catch/hard-100.json"),
+    ],
+    ids=["results", "compare"],
+)
+@pytest.mark.parametrize(
+    "change", [TAMPERED[2][0], lambda row: row.replace(b'"mean": ', b'"mean": 9')]
+)
+def test_a_published_row_that_was_changed_makes_no_page(
+    tmp_path, monkeypatch, capsys, command, place, change
+):
+    monkeypatch.chdir(tmp_path)
+    of = DOCS / "rows" if command[0] == "results" else DOCS / "rows/study_period"
+    path = tmp_path / "rows" / place
+    path.parent.mkdir(parents=True)
+    shutil.copy(of / place, path)
+    path.write_bytes(change(path.read_bytes()))
+    assert main([*command, "--rows", str(tmp_path / "rows"), "--finished"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and f"cannot use {path}: " in err
+    assert "Delete it to train it again" in err and not [*tmp_path.rglob("*.md")]

@@ -1,12 +1,11 @@
 """The peer's environment and its worker, as far as they can be seen without torch."""
 
-import json
-
 import numpy as np
 import pytest
 
 from targetnet.agents.results import peer
 from targetnet.agents.results.peers import sb3_worker
+from targetnet.rl_core.seal import sealed_row
 
 
 def test_the_environment_is_made_once_torch_first(tmp_path):
@@ -102,5 +101,5 @@ def test_the_curve_has_a_point_every_twentieth_and_none_after_the_end():
 def test_a_result_appears_whole(tmp_path, place):
     path = tmp_path / place / "0.json"
     sb3_worker.write_whole(path, {"seed": 0})
-    assert json.loads(path.read_text()) == {"seed": 0}
+    assert path.read_bytes() == sealed_row({"seed": 0})
     assert [p.name for p in path.parent.iterdir() if p.is_file()] == ["0.json"]

@@ -189,7 +189,7 @@ def as_of_version_0_1(run):
 
 
 def without_seal(fields):
-    return {name: value for name, value in fields.items() if name != "seal"}
+    return {name: value for name, value in fields.items() if name not in ("seal", "targetnet")}
 
 
 def test_a_run_of_version_0_1_resumes_from_its_checkpoint(run, tmp_path, monkeypatch):

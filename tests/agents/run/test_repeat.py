@@ -136,9 +136,12 @@ def run(tmp_path_factory, pool):
 def copy(run, tmp_path):
     """The run as version 0.1 would have left it: with nothing that tells of a changed file."""
     copy = shutil.copytree(run, tmp_path / "copy")
-    write_entries(copy, [{k: v for k, v in e.items() if k != "seal"} for e in entries(copy)])
+    write_entries(
+        copy,
+        [{k: v for k, v in e.items() if k not in ("seal", "targetnet")} for e in entries(copy)],
+    )
     digest = json.loads((copy / "digest.json").read_text())
-    bare = {k: v for k, v in digest.items() if k not in ("seal", "trace_crc")}
+    bare = {k: v for k, v in digest.items() if k not in ("seal", "targetnet", "trace_crc")}
     (copy / "digest.json").write_text(json.dumps(bare))
     return copy
 

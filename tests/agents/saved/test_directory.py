@@ -3,15 +3,20 @@
 import errno
 import io
 import json
+import re
 import zipfile
 from importlib.metadata import version
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from targetnet.agents.config.files import load_config
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.saved.directory import RunDir, RunResult, require_free
+from targetnet.agents.results.scores import read_result
+from targetnet.agents.saved.directory import EndDigest, RunDir, RunResult, require_free
+from targetnet.agents.saved.machines import add_machine, machines_of
+from targetnet.rl_core.checkpoint.weights_file import read_weights
 from targetnet.rl_core.control.commands import set_command
 from targetnet.rl_core.control.files import ControlFiles, submit
 from targetnet.rl_core.errors import ConfigError, RunDirError
@@ -223,6 +228,16 @@ def test_damaged_weights_are_refused_by_path_in_one_line(run, damage):
     assert "\n" not in str(caught.value)
 
 
+def turned(data):
+    """The last digit before the seal became another one."""
+    (*_, digit) = re.finditer(rb"\d", data[: data.index(b'"seal"')])
+    return data[: digit.start()] + b"%d" % ((int(digit[0]) + 1) % 10) + data[digit.end() :]
+
+
+def unsealed(data):
+    return re.sub(rb',\s*"seal": "\w+"', b"", data)
+
+
 def test_no_single_damaged_byte_gives_other_numbers_or_another_exception(run):
     path = run.save_weights(WEIGHTS)
     data = path.read_bytes()
@@ -236,6 +251,36 @@ def test_no_single_damaged_byte_gives_other_numbers_or_another_exception(run):
                 continue
             # A name may differ, which the agent refuses; a number may not.
             assert {value.tobytes() for value in loaded.values()} <= values, place
+
+
+def test_weights_of_a_run_without_their_checksum_are_refused(run):
+    """Another tool's may be named with --init-from."""
+    path = run.path / "weights.safetensors"
+    path.write_bytes(save(WEIGHTS))
+    assert read_weights(path).keys() == WEIGHTS.keys()
+    with pytest.raises(RunDirError, match=r"weights\.safetensors: .* its checksum is missing"):
+        run.load_weights()
+
+
+@pytest.mark.parametrize("name", ["result.json", "digest.json", "sinks.json", "machines.json"])
+@pytest.mark.parametrize("change", [turned, unsealed])
+def test_a_file_of_a_run_with_another_digit_or_without_its_seal_is_refused(run, name, change):
+    run.save_result(RunResult(env_steps=8, updates=2, mean=1.5, std=0.5, min=1, max=2))
+    run.save_digest(EndDigest(digest="0" * 64, tick=8, env_step=8, update=2))
+    add_machine(run.path, "host", "a processor 1")
+    run.sink_id()
+    read = {
+        "result.json": lambda: read_result(run.path / "result.json", RunResult),
+        "digest.json": run.load_digest,
+        "sinks.json": run.sink_id,
+        "machines.json": lambda: machines_of(run.path),
+    }[name]
+    assert read()
+    path = run.path / name
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(RunDirError, match=rf"{name}: it is damaged: (not what|its seal)") as error:
+        read()
+    assert "\n" not in str(error.value)
 
 
 class Bomb:
@@ -265,7 +310,7 @@ def test_a_plain_array_or_a_zip_of_anything_else_is_refused(run):
 def test_the_result_is_json(run):
     path = run.save_result(RunResult(env_steps=8, updates=2, mean=1.5, std=0.5, min=1, max=2))
     fields = json.loads(path.read_text())
-    assert fields.pop("seal") and RunResult(**fields).mean == 1.5
+    assert fields.pop("seal") and fields.pop("targetnet") and RunResult(**fields).mean == 1.5
     assert [*fields] == [
         "env_steps", "updates", "seconds", "episodes", "mean", "std", "min", "max", "cut",
         "returns",

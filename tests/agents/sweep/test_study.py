@@ -156,10 +156,24 @@ def test_a_digit_that_turned_and_a_line_that_is_missing_are_noticed(plan, tmp_pa
     assert Study(path, plan()).best().value == 140.25
 
 
+def without_seals(lines, keys=rb'"targetnet": "[^"]*", |, "seal": "[0-9a-f]{16}"'):
+    return re.sub(keys, b"", lines)
+
+
+def test_a_study_without_its_seals_is_refused(plan, tmp_path):
+    path = tmp_path / "study.log"
+    study = Study(path, plan())
+    study.ask(2, 0)
+    study.tell(0, [1.0], 140.25, {})
+    path.write_bytes(without_seals(path.read_bytes(), rb', "seal": "[0-9a-f]{16}"'))
+    with pytest.raises(RunDirError, match=r"study\.log is damaged: line 1 is not what was"):
+        Study(path, plan())
+
+
 def test_a_study_that_was_begun_without_seals_goes_on(plan, tmp_path):
     path = tmp_path / "study.log"
     Study(path, plan()).ask(2, 0)
-    path.write_bytes(re.sub(rb', "seal": "[0-9a-f]{16}"\}', b"}", path.read_bytes()))
+    path.write_bytes(without_seals(path.read_bytes()))
     Study(path, plan()).tell(0, [1.0], 140.25, {})
     assert Study(path, plan()).best().value == 140.25
 

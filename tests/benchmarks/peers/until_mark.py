@@ -11,6 +11,7 @@ Peers' interpreters read this file too: it imports nothing of this project.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -89,7 +90,7 @@ class Watch:
         )
 
     def write(self, settings: dict[str, Any], source: str, packages: Sequence[str]) -> None:
-        """Writes the file completely or not at all."""
+        """Writes the file completely or not at all, with the seal of targetnet.rl_core.seal."""
         assert self.over
         versions = {"python": platform.python_version()}
         versions |= {name: version(name) for name in packages}
@@ -97,7 +98,9 @@ class Watch:
         row |= {"evaluations": self._evaluations, "settings": settings, "source": source}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(row | {"versions": versions}) + "\n")
+        row |= {"versions": versions}
+        seal = hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
+        temporary.write_text(json.dumps(row | {"seal": seal}) + "\n")
         temporary.replace(self._path)
 
 

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import os
+import re
 
 import numpy as np
 import pytest
@@ -292,6 +293,17 @@ def test_a_log_that_version_0_1_began_goes_on_with_sealed_lines(path):
     path.write_bytes(path.read_bytes() + line(4))
     with pytest.raises(RunDirError, match="line 4 is not what was written"):
         read_log(path)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_seals_that_were_taken_out_are_missed(sealed, count):
+    """Of the last lines, or of all: others are noticed by the positions of those behind them."""
+    lines = sealed.read_bytes().splitlines(keepends=True)
+    bare = [re.sub(rb', "seal": "\w+"', b"", line) for line in lines[-count:]]
+    sealed.write_bytes(b"".join([*lines[:-count], *bare]))
+    for tail in (LogTail(sealed, position=0), LogTail(sealed, last=1)):
+        with pytest.raises(RunDirError, match=r"damaged: .*line .*is not what was written"):
+            tail.new()
 
 
 @pytest.mark.parametrize("key", ["tick", "value", "taken"])
