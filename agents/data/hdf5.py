@@ -26,6 +26,7 @@ NAME = "main_data.hdf5"
 # zlib packs at most 1,032 bytes into one; a small file may have some more that are never written.
 _MOST_PACKED, _SPARE = 1_100, 1 << 26
 _AT_ONCE = 1 << 28  # bytes of texts that are read by one call, if each is as long as the file
+_FILTERS = (1, 2, 3, 4, 5, 6, 32000)  # those of HDF5 and h5py: deflate to scaleoffset, and LZF
 _MASK = "action_mask"
 
 
@@ -145,19 +146,17 @@ class _Reader:
     def _array(self, parent: Any, name: str) -> Any:
         """Returns a dataset of numbers whose bytes are counted, to be read by the caller."""
         dataset = _dataset(parent, name)
-        if dataset.dtype.kind not in "biufS":
+        if self._count_array(dataset).kind not in "biufS":
             raise UnsafeData(f"{dataset.name} in {NAME} has no numbers, but {dataset.dtype}")
-        self._count_array(dataset)
         return dataset
 
     def _variable(self, dataset: Any) -> Iterator[Any]:
         """Yields values of different lengths: many may be the same long one in the file."""
         import h5py
 
-        kind = dataset.dtype
+        kind = self._count_array(dataset)
         if kind.kind != "S" and not h5py.check_string_dtype(kind) and not _is_bytes(kind):
             raise UnsafeData(f"{dataset.name} in {NAME} has neither texts nor bytes, but {kind}")
-        self._count_array(dataset)
         at_once = max(1, _AT_ONCE * _MOST_PACKED // self._most)
         for begin in range(0, len(dataset), at_once):
             for value in dataset[begin : begin + at_once]:
@@ -194,10 +193,16 @@ class _Reader:
             pictures[i] = picture
         return pictures
 
-    def _count_array(self, dataset: Any) -> None:
-        """Counts the bytes of an array, or of a chunk if one is longer: it is unpacked whole."""
-        chunk = math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize
-        self._count(dataset, dataset.nbytes, chunk - dataset.nbytes)
+    def _count_array(self, dataset: Any) -> np.dtype[Any]:
+        """Counts the bytes of an array, or of a chunk if one is longer: it is unpacked whole.
+
+        Returns its dtype: a dataset asks the file for it each time.
+        """
+        kind: np.dtype[Any] = dataset.dtype
+        nbytes = dataset.id.get_space().get_simple_extent_npoints() * kind.itemsize
+        chunk = math.prod(dataset.chunks or (0,)) * kind.itemsize
+        self._count(dataset, nbytes, chunk - nbytes)
+        return kind
 
     def _count(self, dataset: Any, nbytes: int, more: int = 0) -> None:
         """Counts bytes before they are read, and `more` that only need memory meanwhile."""
@@ -232,17 +237,22 @@ def _has(group: Any, name: str) -> bool:
     return bool(group.id.links.exists(name.encode()))
 
 
+def _where(group: Any, name: str) -> str:
+    return shown(f"{group.name.rstrip('/')}/{name}")
+
+
 def _opened(group: Any, name: str) -> Any:
     """Returns the id of a group's part; it is in the same file."""
     import h5py
 
-    where = f"{group.name.rstrip('/')}/{name}"
     if "/" in name or name in ("", "."):  # a path, which can lead over links
-        raise UnsafeData(f"{shown(where)} is no name of a part of {NAME}")
-    if not _has(group, name):
-        raise UnsafeData(f"{NAME} has no {where}")
-    if group.id.links.get_info(name.encode()).type != h5py.h5l.TYPE_HARD:
-        raise UnsafeData(f"{where} in {NAME} is a link to another place")
+        raise UnsafeData(f"{_where(group, name)} is no name of a part of {NAME}")
+    try:
+        link = group.id.links.get_info(name.encode())
+    except KeyError:
+        raise UnsafeData(f"{NAME} has no {_where(group, name)}") from None
+    if link.type != h5py.h5l.TYPE_HARD:
+        raise UnsafeData(f"{_where(group, name)} in {NAME} is a link to another place")
     return h5py.h5o.open(group.id, name.encode())
 
 
@@ -251,7 +261,7 @@ def _group(parent: Any, name: str) -> Any:
 
     found = _opened(parent, name)
     if not isinstance(found, h5py.h5g.GroupID):
-        raise UnsafeData(f"{name} in {parent.name} of {NAME} is no group")
+        raise UnsafeData(f"{_where(parent, name)} in {NAME} is no group")
     return h5py.Group(found)
 
 
@@ -259,24 +269,20 @@ def _dataset(parent: Any, name: str) -> Any:
     """Returns a dataset whose values are all in the same file; asks the file for none."""
     import h5py
 
-    found, where = _opened(parent, name), f"{parent.name.rstrip('/')}/{name}"
+    found = _opened(parent, name)
     if not isinstance(found, h5py.h5d.DatasetID):
-        raise UnsafeData(f"{where} in {NAME} is no array")
+        raise UnsafeData(f"{_where(parent, name)} in {NAME} is no array")
     made = found.get_create_plist()
     # Before the shape is asked for: that alone can open the files of a virtual dataset.
     if made.get_layout() == h5py.h5d.VIRTUAL:
-        raise UnsafeData(f"{where} in {NAME} is a virtual dataset, of other files")
+        raise UnsafeData(f"{_where(parent, name)} in {NAME} is a virtual dataset, of other files")
     if made.get_external_count():
-        raise UnsafeData(f"{where} in {NAME} is stored in another file")
-    of_hdf5 = {
-        h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32,
-        h5py.h5z.FILTER_SZIP, h5py.h5z.FILTER_NBIT, h5py.h5z.FILTER_SCALEOFFSET,
-        h5py.h5z.FILTER_LZF,
-    }  # fmt: skip
+        raise UnsafeData(f"{_where(parent, name)} in {NAME} is stored in another file")
     for i in range(made.get_nfilters()):
-        if (number := made.get_filter(i)[0]) not in of_hdf5:
-            raise UnsafeData(f"{where} in {NAME} needs the plugin of filter {number}")
-    dataset = h5py.Dataset(found)
-    if dataset.shape is None:
-        raise UnsafeData(f"{where} in {NAME} has no values")
-    return dataset
+        if (number := made.get_filter(i)[0]) not in _FILTERS:
+            raise UnsafeData(
+                f"{_where(parent, name)} in {NAME} needs the plugin of filter {number}"
+            )
+    if found.get_space().get_simple_extent_type() == h5py.h5s.NULL:
+        raise UnsafeData(f"{_where(parent, name)} in {NAME} has no values")
+    return h5py.Dataset(found)
