@@ -18,7 +18,7 @@ import numpy as np
 
 from targetnet.agents.data.errors import UnsafeData
 from targetnet.agents.data.metadata import METADATA, Metadata
-from targetnet.rl_core.errors import shown
+from targetnet.rl_core.errors import reason_of, shown
 from targetnet.rl_core.memory import format_bytes, memory_limit
 from targetnet.rl_core.regular_file import open_regular
 
@@ -92,8 +92,8 @@ class EpisodeFile:
     def _open(self) -> io.BufferedReader:
         try:
             return open_regular(self._path)
-        except ValueError as error:
-            raise UnsafeData(f"{NAME} cannot be read: {error}") from None
+        except (OSError, ValueError) as error:
+            raise UnsafeData(f"{NAME} cannot be read: {reason_of(error)}") from None
 
 
 def _most_bytes(file: io.BufferedReader) -> int:

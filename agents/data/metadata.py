@@ -59,7 +59,7 @@ def file_within(directory: Path, file: Path) -> Path:
     try:
         whole = file.resolve(strict=True)
     except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError
-        raise UnsafeData(f"{name} cannot be opened: {_reason(error)}") from None
+        raise UnsafeData(f"{name} cannot be opened: {reason_of(error)}") from None
     if not whole.is_relative_to(directory.resolve()):
         raise UnsafeData(f"{name} is a link that leads out of the dataset's directory")
     return whole
@@ -80,7 +80,7 @@ def read_metadata(directory: Path, inner: Path) -> Metadata:
     try:
         data = read_regular(path, most=_MOST_BYTES)
     except (OSError, ValueError) as error:
-        raise UnsafeData(f"{METADATA} cannot be read: {_reason(error)}") from None
+        raise UnsafeData(f"{METADATA} cannot be read: {reason_of(error)}") from None
     found = _parsed(METADATA, data)
     from minari import __version__, supported_dataset_versions
 
@@ -100,10 +100,6 @@ def read_metadata(directory: Path, inner: Path) -> Metadata:
         _whole(f"total_steps in {METADATA}", found.get("total_steps")),
         bool(found.get("jpeg_encoding", True)),
     )
-
-
-def _reason(error: Exception) -> str:
-    return reason_of(error) if isinstance(error, OSError) else str(error)
 
 
 def _parsed(what: str, text: str | bytes) -> Mapping[str, Any]:

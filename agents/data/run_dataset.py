@@ -156,9 +156,12 @@ def _with_env(config: DqnConfig, dataset: Dataset) -> DqnConfig:
     try:
         usual = find_spec(env_id)
     except EnvError as error:
-        names = f", and a dataset may not name a module: --set env_id={spec.id}" if module else ""
+        named = (
+            f"a dataset may not name a module, and without it there is no env {env_id!r}: "
+            f"name both in the config, --set env_id=MODULE:{env_id}"
+        )
         raise DataError(
-            f"the dataset {dataset.path} was recorded from {spec.id}; {error}{names}"
+            f"the dataset {dataset.path} was recorded from {spec.id}; {named if module else error}"
         ) from None
     update: dict[str, Any] = {"env_id": env_id}
     if "env_kwargs" not in config.model_fields_set:
