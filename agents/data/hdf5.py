@@ -31,7 +31,7 @@ _MASK = "action_mask"
 
 
 class EpisodeColumns(NamedTuple):
-    """What is learned from of an episode of T steps, in the form of Minari's EpisodeData.
+    """Columns of an episode of T steps that a run learns from, as in Minari's EpisodeData.
 
     Attributes:
       observations: [T + 1, ...] arrays, in dicts and tuples; of texts lists.
