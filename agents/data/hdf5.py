@@ -201,6 +201,11 @@ class _Reader:
         kind: np.dtype[Any] = dataset.dtype
         nbytes = dataset.id.get_space().get_simple_extent_npoints() * kind.itemsize
         chunk = math.prod(dataset.chunks or (0,)) * kind.itemsize
+        if chunk - nbytes > _SPARE:
+            raise UnsafeData(
+                f"{dataset.name} in {NAME} has chunks of {format_bytes(chunk)} for an array of "
+                f"{format_bytes(nbytes)}"
+            )
         self._count(dataset, nbytes, chunk - nbytes)
         return kind
 

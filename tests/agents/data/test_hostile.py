@@ -323,7 +323,7 @@ def references(group, name, old):
         (
             "rewards",
             virtually((14,), maxshape=(None,), chunks=(500_000_000,), compression="gzip"),
-            "there is memory for an episode of",
+            "has chunks of 4 GB for an array of 112",
         ),
         ("rewards", by_plugin, "needs the plugin of filter 32015"),
         ("rewards", references, "has no numbers"),
@@ -335,12 +335,14 @@ def references(group, name, old):
         ),
     ],
 )
-def test_arrays_that_no_honest_file_has_are_refused_before_they_are_read(
-    path, monkeypatch, name, make, said
-):
-    monkeypatch.setattr("targetnet.agents.data.hdf5.memory_limit", lambda: 1 << 32)
+def test_arrays_that_no_honest_file_has_are_refused_before_they_are_read(path, name, make, said):
     put_array(path, name, make)
     assert said in complaint(path)
+
+
+def test_an_episode_that_memory_cannot_hold_is_refused(path, monkeypatch):
+    monkeypatch.setattr("targetnet.agents.data.hdf5.memory_limit", lambda: 600)
+    assert "there is memory for an episode of 300" in complaint(path)
 
 
 def test_a_key_is_no_path_through_the_file(path):
