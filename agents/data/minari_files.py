@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,9 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
+from targetnet.agents.data.errors import DataError, UnsafeData
+from targetnet.agents.data.hdf5 import NAME, EpisodeColumns, EpisodeFile
+from targetnet.agents.data.metadata import METADATA, file_within, read_metadata
 from targetnet.envs.recorder import Recorded
 from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line, shown
 
@@ -26,16 +28,13 @@ _WITH_NAMESPACE = re.compile(r"[-\w][-\w/]*[-\w]/[-\w]+-v\d+")
 _ROOT = "MINARI_DATASETS_PATH"  # names the directory below which Minari finds datasets
 
 
-class DataError(RlCoreError, OSError):
-    """A dataset that cannot be written or read."""
-
-
 class Form(NamedTuple):
     """Everything that a dataset says of its env.
 
     Attributes:
       observations, actions: spaces of one observation and one action.
-      spec: from which Minari makes the env again; None if it cannot be kept.
+      spec: from which Minari makes the env again; None if it cannot be kept. Of a dataset that is
+        read it has no entry point.
     """
 
     observations: gym.Space[Any]
@@ -120,10 +119,8 @@ def directory_of(dataset: str) -> Path:
 
 
 def _holds_data(place: Path) -> bool:
-    try:
-        return (place / "metadata.json").is_file()
-    except OSError:  # a name that is too long, a directory that cannot be read
-        return False
+    # Also true of a pipe or a broken link, which is refused with its reason later.
+    return os.path.lexists(place / METADATA)
 
 
 class Dataset:
@@ -141,22 +138,21 @@ class Dataset:
     """
 
     def __init__(self, path: Path) -> None:
-        minari = require_minari()
+        require_minari()
         self.path = path
         with self._reading():
             inner = path / "data" if _holds_data(path / "data") else path
-            self._dataset = minari.MinariDataset(inner)
-            found = self._dataset
-            self.form = Form(found.observation_space, found.action_space, found.env_spec)
+            metadata = read_metadata(path, inner)
+            self._file = EpisodeFile(file_within(path, inner / NAME), metadata)
+            self.form = Form(metadata.observations, metadata.actions, metadata.spec)
 
-    def episodes(self) -> Iterator[Any]:
-        """Yields Minari's EpisodeData, in their order.
+    def episodes(self) -> Iterator[EpisodeColumns]:
+        """Yields the episodes in their order.
 
         Raises:
           DataError: the files are damaged.
         """
-        with self._reading():
-            episodes = iter(self._dataset)
+        episodes = self._file.episodes()
         while True:
             with self._reading():
                 episode = next(episodes, None)
@@ -170,12 +166,14 @@ class Dataset:
             yield
         except RlCoreError:
             raise
-        except Exception as error:  # damaged files let Minari and h5py raise anything
-            kind = type(error).__name__
-            # Minari's assertions have no text: the failed line says what is missing.
-            why = str(error) or traceback.extract_tb(error.__traceback__)[-1].line
+        except UnsafeData as error:
             raise DataError(
-                f"cannot read the dataset {self.path} ({kind}: {in_one_line(why)})"
+                f"cannot read the dataset {self.path}: {in_one_line(error, 400)}"
+            ) from None
+        except Exception as error:  # damaged files let h5py and Pillow raise anything
+            kind = type(error).__name__
+            raise DataError(
+                f"cannot read the dataset {self.path} ({kind}: {in_one_line(error)})"
             ) from error
 
 

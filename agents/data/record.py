@@ -15,9 +15,9 @@ from targetnet.agents.config.envs import envs_beside
 from targetnet.agents.config.files import dump_config
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.data.episodes import Wanted, of_replay, played
+from targetnet.agents.data.errors import DataError
 from targetnet.agents.data.minari_files import (
     Counted,
-    DataError,
     Form,
     id_of,
     require_minari,

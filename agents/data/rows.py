@@ -14,7 +14,9 @@ import gymnasium as gym
 import numpy as np
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.data.minari_files import DataError, Dataset
+from targetnet.agents.data.errors import DataError
+from targetnet.agents.data.hdf5 import EpisodeColumns
+from targetnet.agents.data.minari_files import Dataset
 from targetnet.agents.data.streams import Columns, Streams
 from targetnet.envs import Envs
 from targetnet.envs.masks import INFO, mask_in, write_legal
@@ -57,7 +59,7 @@ class DatasetRows:
 
     def __init__(self, dataset: Dataset, config: DqnConfig, envs: Envs) -> None:
         self._dataset, self._masks = dataset, envs.has_action_masks
-        self._num_envs = config.num_envs
+        self._num_envs, self._wanted = config.num_envs, config.dataset_digest
         self._spaces = _common_spaces(dataset, config, envs)
         shape = self._spaces.observation_shape
         self._row_shape = frame_shape(shape) if config.frame_stack > 1 else shape
@@ -71,12 +73,9 @@ class DatasetRows:
         episodes = env_steps = 0
         digest, streams = Digest(), Streams(self._num_envs)
         for number, episode in enumerate(self._dataset.episodes()):
-            length = len(self._rows(number, episode)["action"]) - 1
-            for name in _LEARNED_FROM:
-                _add(digest, f"{number}/{name}", getattr(episode, name))
-            if self._masks and mask_in(episode.infos) is not None:
-                _add(digest, f"{number}/action_mask", mask_in(episode.infos))
-            if length:
+            self._add_episode(digest, number, episode)
+            if length := len(episode.rewards):
+                self._rows(number, episode)
                 streams.deal(length + 1)
             episodes += length > 0
             env_steps += length
@@ -88,19 +87,31 @@ class DatasetRows:
         """Yields the rows, arrays [P, N, ...] with P <= most, as `DqnAgent.store` takes them.
 
         Raises:
-          DataError: the dataset is damaged.
+          DataError: the dataset is damaged, or is not the one whose digest the config has. That is
+            known after the last piece.
         """
-        streams = Streams(self._num_envs)
+        digest, streams = Digest(), Streams(self._num_envs)
         for number, episode in enumerate(self._dataset.episodes()):
-            rows = self._rows(number, episode)
-            if len(rows["action"]) > 1:
-                streams.put(rows)
+            self._add_episode(digest, number, episode)
+            if len(episode.rewards):
+                streams.put(self._rows(number, episode))
             while streams.waiting() >= most:
                 yield streams.take(most)
         if rest := streams.waiting():
             yield streams.take(rest)
+        if self._wanted not in ("", digest.hexdigest()):
+            raise DataError(
+                f"the dataset {self._dataset.path} has changed since it was looked through: wanted "
+                f"the digest {self._wanted}, got {digest.hexdigest()}"
+            )
 
-    def _rows(self, number: int, episode: Any) -> Columns:
+    def _add_episode(self, digest: Digest, number: int, episode: EpisodeColumns) -> None:
+        for name in _LEARNED_FROM:
+            _add(digest, f"{number}/{name}", getattr(episode, name))
+        if self._masks and mask_in(episode.infos) is not None:
+            _add(digest, f"{number}/action_mask", mask_in(episode.infos))
+
+    def _rows(self, number: int, episode: EpisodeColumns) -> Columns:
         """Returns the rows of an episode, [T + 1, ...]; each has the outcome that led to it."""
         with self._checking(number):
             T = len(episode.rewards)
@@ -145,7 +156,7 @@ class DatasetRows:
         nothing = np.zeros((1, *form.agent_shape), np.int64)
         return np.concatenate([action, nothing]).astype(np.int32)
 
-    def _legal(self, episode: Any, length: int) -> np.ndarray:
+    def _legal(self, episode: EpisodeColumns, length: int) -> np.ndarray:
         legal = np.ones((length + 1, self._spaces.actions.outputs), np.bool_)
         mask, source = mask_in(episode.infos), self._spaces.masks
         if mask is None and source is not None and source.path is not None:
@@ -161,7 +172,7 @@ class DatasetRows:
         """Adds where it was to the error of an episode that cannot be learned from."""
         try:
             yield
-        except (_Wrong, EnvFault, TypeError, AttributeError, ValueError) as error:
+        except (_Wrong, EnvFault, TypeError, AttributeError, ValueError, MemoryError) as error:
             problem = in_one_line(str(error).removesuffix(ADVICE), 400)
             if isinstance(error, EnvFault) and error.env is not None:
                 problem = f"at step {error.env} {problem}"
@@ -194,16 +205,22 @@ def _common_spaces(dataset: Dataset, config: DqnConfig, envs: Envs) -> Spaces:
         raise DataError(f"the dataset {name} cannot be learned from: {error}") from None
     if _form_of(found) == _form_of(wanted):
         return wanted  # whose parts are in the env's order; Minari sorts those of a dict
-    spec = form.spec
+    shows = (
+        f"its observations are {in_one_line(form.observations)} and its actions "
+        f"{in_one_line(form.actions)}, and {{}} has {in_one_line(own[0])} and {in_one_line(own[1])}"
+    )
+    env_id = form.spec.id.rpartition(":")[2] if form.spec is not None else "..."
+    if "env_id" not in config.model_fields_set:
+        raise DataError(
+            f"the config names no env, and the dataset {name} does not fit {config.env_id}, which "
+            f"is trained on by default: {shows.format('that')}; --set env_id={env_id}"
+        )
     advice = ""
-    if spec is not None and spec.id != config.env_id.rpartition(":")[2]:
-        advice = f"; it was recorded from {spec.id}: --set env_id={spec.id}"
-    elif "env_id" not in config.model_fields_set:
-        advice = "; the config names no env: --set env_id=..."
+    if env_id not in ("...", config.env_id.rpartition(":")[2]):
+        advice = f"; it was recorded from {env_id}: --set env_id={env_id}"
     raise DataError(
-        f"the dataset {name} is of another env than {config.env_id}: its observations are "
-        f"{in_one_line(form.observations)} and its actions {in_one_line(form.actions)}, and the "
-        f"env has {in_one_line(own[0])} and {in_one_line(own[1])}{advice}"
+        f"the dataset {name} is of another env than {config.env_id}: {shows.format('the env')}"
+        f"{advice}"
     )
 
 

@@ -6,14 +6,16 @@ An offline run learns from nothing else (`offline`); another one begins with it 
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING, Any
 
 from targetnet.agents.config.envs import unstepped_envs
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.data.minari_files import DataError, Dataset, directory_of
+from targetnet.agents.data.errors import DataError
+from targetnet.agents.data.minari_files import Dataset, directory_of
 from targetnet.agents.data.rows import DatasetRows, Found
 from targetnet.envs.registry import find_spec
-from targetnet.rl_core.errors import in_one_line
+from targetnet.rl_core.errors import EnvError, in_one_line, shown
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from targetnet.agents.dqn.agent import DqnAgent
@@ -90,7 +92,7 @@ def fill(agent: DqnAgent) -> None:
       agent: its config comes from `with_dataset`.
 
     Raises:
-      DataError: the dataset was damaged meanwhile.
+      DataError: the dataset was damaged or changed meanwhile.
     """
     config, replay = agent.config, agent.replay
     if not _named(config):
@@ -149,11 +151,41 @@ def _with_env(config: DqnConfig, dataset: Dataset) -> DqnConfig:
             f"the dataset {dataset.path} was recorded from {spec.id} with the wrappers "
             f"{in_one_line(wrappers)}; name the env in the config, with env_id and env_wrapper"
         )
-    update: dict[str, Any] = {"env_id": spec.id}
+    # Without its module: a dataset may come from anybody, and names no code that is imported.
+    module, _, env_id = spec.id.rpartition(":")
+    try:
+        usual = find_spec(env_id)
+    except EnvError as error:
+        named = (
+            f"a dataset may not name a module, and without it there is no env {env_id!r}: "
+            f"name both in the config, --set env_id=MODULE:{env_id}"
+        )
+        raise DataError(
+            f"the dataset {dataset.path} was recorded from {spec.id}; {named if module else error}"
+        ) from None
+    update: dict[str, Any] = {"env_id": env_id}
     if "env_kwargs" not in config.model_fields_set:
-        usual = find_spec(spec.id)
         kwargs = {k: v for k, v in spec.kwargs.items() if usual.kwargs.get(k) != v}
+        kwargs.pop("render_mode", None)  # nobody looks at these envs
+        for name, value in kwargs.items():
+            if not _is_plain({name: value}):
+                raise DataError(
+                    f"the dataset {dataset.path} was recorded from {env_id} with {shown(name)} = "
+                    f"{shown(value)}, which could name a module or a file; name the env in the "
+                    "config, with env_id and env_kwargs"
+                )
         if spec.max_episode_steps not in (None, usual.max_episode_steps):
             kwargs["max_episode_steps"] = spec.max_episode_steps
         update["env_kwargs"] = kwargs
     return config.model_copy(update=update)
+
+
+def _is_plain(value: Any, depth: int = 6) -> bool:
+    """Returns whether a dataset may give an env such an argument: numbers and plain words."""
+    if isinstance(value, str):
+        return re.fullmatch(r"[\w -]*", value) is not None
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        return depth > 0 and all(_is_plain(of, depth - 1) for of in value)
+    return value is None or isinstance(value, bool | int | float)

@@ -1,7 +1,6 @@
 """A dataset's steps in the replay memory: the transitions that it has, beside a slow twin."""
 
 import json
-import re
 
 import gymnasium as gym
 import h5py
@@ -12,7 +11,8 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from targetnet.agents.config.envs import training_envs
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.data.minari_files import DataError, Dataset, directory_of, write
+from targetnet.agents.data.errors import DataError
+from targetnet.agents.data.minari_files import Dataset, directory_of, write
 from targetnet.agents.data.rows import DatasetRows
 from targetnet.agents.data.run_dataset import fill, with_dataset
 from targetnet.agents.run.making import agent_for
@@ -215,7 +215,8 @@ def test_a_dataset_without_an_env_needs_one_in_the_config(tmp_path):
     )
     assert said.endswith("and its actions Discrete(3)") and "CartPole" not in said
     said = complaint_of(DqnConfig(begin_with=str(path)))
-    assert said.endswith("; the config names no env: --set env_id=...")
+    assert said.startswith(f"the config names no env, and the dataset {path} does not fit CartPole")
+    assert said.endswith("; --set env_id=...") and "of another env" not in said
     config = with_dataset(DqnConfig(offline=str(path), env_id="Acrobot-v1"))
     assert config.env_id == "Acrobot-v1"
     assert "is of another env than CartPole-v1" in complaint(path)  # the config names it
@@ -312,7 +313,7 @@ def test_files_that_are_no_dataset_are_refused(tmp_path, monkeypatch):
     (path / "data" / "metadata.json").write_text("{")
     assert "cannot read the dataset" in complaint(path)
     (path / "data" / "metadata.json").write_text("{}")
-    assert re.search(r"AssertionError: assert .*env_spec", complaint(path))
+    assert "does not read datasets of version None" in complaint(path)
     assert not (tmp_path / "none").exists()
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.data.minari_files import DataError
+from targetnet.agents.data.errors import DataError
 from targetnet.agents.data.run_dataset import fill, with_dataset
 from targetnet.agents.data.streams import Streams
 from targetnet.agents.run.making import agent_for
