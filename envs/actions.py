@@ -124,6 +124,6 @@ def _refusal(env_id: str, space: Any) -> EnvError:
         kind = "the action space"
         advice = "put a wrapper around it (env_wrapper) that has one of these"
     return EnvError(
-        f"env {shown(env_id)} has {kind} {text_of(space)}, but the agent chooses among a finite "
-        f"number of actions: Discrete, MultiDiscrete and MultiBinary; {advice}"
+        f"env {shown(env_id)} has {kind} {text_of(space)}, but the agent chooses among "
+        f"the actions of a Discrete, a MultiDiscrete or a MultiBinary; {advice}"
     )

@@ -395,7 +395,9 @@ def _first_reset(
             result = env.reset(seed=episode_seed(seed, env=0, episode=0))
     except EnvFault as fault:
         if isinstance(fault.__cause__, TypeError) and "argument 'seed'" in str(fault):
-            fault.add(after="; for an env without seeds: env_wrapper = 'seed_globals'")
+            raise EnvError(
+                f"{fault}; for an env without seeds: env_wrapper = 'seed_globals'"
+            ) from None
         raise
     if not isinstance(result, tuple) or len(result) != 2:
         raise EnvError(

@@ -12,6 +12,7 @@ import pytest
 from targetnet.envs import make_envs
 from targetnet.envs.seed_globals import SeedGlobals
 from targetnet.envs.seeding import episode_seed
+from targetnet.rl_core.errors import EnvError
 
 TOLD = "gives other results when an episode is repeated from its seed, so resume and replay"
 MENDED = "; env_wrapper = 'seed_globals' mends that"
@@ -212,9 +213,7 @@ def test_an_env_in_worker_processes_is_checked_in_this_one():
 
 
 def test_without_a_seed_the_message_names_the_wrapper():
-    with pytest.raises(
-        Exception, match=r"argument 'seed'.*; for an env without seeds: env_wrapper"
-    ):
+    with pytest.raises(EnvError, match=r"argument 'seed'.*; for an env without seeds: env_wrapper"):
         make_envs("test/Seedless-v0", seed=0)
 
 
