@@ -87,7 +87,7 @@ def events(run):
 def test_a_run_leaves_config_events_weights_and_result(outcome):
     names = sorted(path.name for path in outcome.run.iterdir())
     assert [name.split(".")[0] for name in names] == [
-        "checkpoints", "config", "control", "digest", "events", "result",
+        "checkpoints", "config", "control", "digest", "events", "result", "spaces",
         "weights", "weights_ema",
     ]  # fmt: skip
 
