@@ -20,6 +20,7 @@ from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.arguments import path_of
 from targetnet.rl_core.control.files import is_alive
 from targetnet.rl_core.control.log import read_log
+from targetnet.rl_core.control.state import require_answers
 from targetnet.rl_core.control.trace import read_trace, require_trace
 from targetnet.rl_core.errors import RunDirError
 
@@ -73,6 +74,7 @@ class Recording:
         if is_alive(run.control):
             raise RunDirError(f"{run.path} is still running: stop it before it is replayed")
         self.directory, self.note = run, f"repeats {run.path}"
+        require_answers(run.control)
         self.script = read_log(run.control.log)
         end = run.load_digest() if run.has_digest() else None
         self.failed = end is not None and not end.whole

@@ -143,6 +143,7 @@ def copy(run, tmp_path):
     digest = json.loads((copy / "digest.json").read_text())
     bare = {k: v for k, v in digest.items() if k not in ("seal", "targetnet", "trace_crc")}
     (copy / "digest.json").write_text(json.dumps(bare))
+    (copy / "control/state.json").unlink()
     return copy
 
 
@@ -164,6 +165,13 @@ def test_a_digit_that_turned_is_told_as_damage_and_not_as_a_difference(run, tmp_
     with pytest.raises(RlCoreError, match=r"damaged") as raised:
         repeat(damaged)
     assert name in str(raised.value)
+
+
+def test_a_log_without_its_last_line_is_told_as_damage(run, tmp_path):
+    log = shutil.copytree(run, tmp_path / "damaged") / "control/log.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))
+    with pytest.raises(RlCoreError, match="so answered commands are missing"):
+        repeat(tmp_path / "damaged")
 
 
 def test_the_repetition_is_thrown_away_or_kept_as_a_run_of_its_own(run, tmp_path):
