@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from targetnet.agents.config.envs import envs_beside
+from targetnet.agents.config.envs import unstepped_envs
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.build import of_first
 from targetnet.agents.dqn.choosing import GreedyPolicy
@@ -51,7 +51,7 @@ class LoadedPolicy:
     Args:
       config: of the run.
       learned: weights and own live values.
-      envs: of the config; they may be closed. None: one is made, to read its spaces.
+      envs: of the config, closed or not; None makes one, to read its spaces.
 
     Attributes:
       config: of the run.
@@ -71,9 +71,7 @@ class LoadedPolicy:
     """
 
     def __init__(self, config: DqnConfig, learned: Trained, envs: Envs | None = None) -> None:
-        if envs is None:
-            envs = envs_beside(config)
-            envs.close()
+        envs = envs or unstepped_envs(config)
         self.config, self.live, self.env_step = config, learned.live, learned.env_step
         self._spaces, self.has_action_masks = envs.spaces, envs.has_action_masks
         self.num_actions, self.branches = envs.num_actions, envs.branches

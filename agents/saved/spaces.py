@@ -7,14 +7,13 @@ Versions before 0.3 do not write it; then the env is made once to read its space
 
 from __future__ import annotations
 
-import contextlib
 from typing import Annotated, Any, Literal, Self
 
 import gymnasium as gym
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
 
-from targetnet.agents.config.envs import envs_beside
+from targetnet.agents.config.envs import unstepped_envs
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.saved.directory import SPACES, RunDir, write_file
 from targetnet.envs import Envs
@@ -39,7 +38,7 @@ class _Model(BaseModel):
 
 
 class _Array(_Model):
-    """What the spaces of arrays have; `values` are flat, or one that all elements have."""
+    """A space of arrays; its bounds are flat, or one number that all elements have."""
 
     shape: list[_Size] = Field(max_length=32)
 
@@ -165,8 +164,7 @@ def envs_of_policy(run: RunDir, config: DqnConfig) -> Envs:
         leaves = [Leaf(tuple(of.path), of.space.made()) for of in found.observation]
         action, masks = found.action.made(), found.masks
     except FileNotFoundError:
-        with contextlib.closing(envs_beside(config)) as envs:
-            return envs
+        return unstepped_envs(config)
     except (OSError, ValueError, OverflowError, AssertionError) as error:
         problem = "it has no spaces" if isinstance(error, ValidationError) else reason_of(error)
         raise RunDirError(f"cannot read {path}: {problem}") from None

@@ -14,6 +14,6 @@
 
 This file imports nothing, so that the ids are available without TensorFlow.
 
-Imports: envs.actions, envs.minatar, envs.spaces, envs.stacks, envs.unstepped, rl_core.errors,
-rl_core.graph, rl_core.random.
+Imports: envs.minatar, envs.spaces, envs.stacks, envs.unstepped, rl_core.errors, rl_core.graph,
+rl_core.random.
 """
