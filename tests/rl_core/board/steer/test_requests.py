@@ -310,7 +310,7 @@ def huge(path):
 
 
 def test_a_huge_log_is_said_to_be_damaged_and_not_read(board, spoiled):
-    other = spoiled("log.jsonl", huge)
+    other = spoiled(board, "log.jsonl", huge)
     answer = ask(board, "GET", f"run?name={other.parent.name}")
     assert answer.status == 409 and "hold no whole line" in answer.json["error"]
 
@@ -326,11 +326,11 @@ def test_the_pages_files_have_the_kinds_that_browsers_want(board):
 
 
 @pytest.fixture
-def spoiled(board, logdir, run):
+def spoiled(logdir, run):
     """Makes a run with files of which one is not what it should be; returns its control files."""
     made = []
 
-    def make(name, spoil):
+    def make(board, name, spoil):
         other = logdir / f"damaged-{len(made)}-{name}" / "control"
         other.mkdir(parents=True)
         (other / "inbox").mkdir()
@@ -375,7 +375,7 @@ def device(path):
     ],
 )
 def test_a_damaged_run_is_listed_as_such_and_the_others_go_on(board, spoiled, name, spoil):
-    other = spoiled(name, spoil)
+    other = spoiled(board, name, spoil)
     answer = ask(board, "GET", f"run?name={other.parent.name}")
     assert answer.status == 409 and name in answer.json["error"]
     assert answer.json["error"].isprintable()
@@ -387,7 +387,7 @@ def test_a_damaged_run_is_listed_as_such_and_the_others_go_on(board, spoiled, na
 
 
 def test_a_damaged_log_is_said_to_be_so_in_one_line(board, spoiled):
-    other = spoiled("log.jsonl", not_json)
+    other = spoiled(board, "log.jsonl", not_json)
     answer = ask(board, "GET", f"run?name={other.parent.name}")
     assert answer.status == 409 and "log.jsonl is damaged" in answer.json["error"]
 
@@ -413,7 +413,7 @@ def test_an_open_board_wants_the_runs_token(open_board, nothing_arrives, given):
 @pytest.mark.parametrize("given", ["", "\ud800", "x" * 10_000])
 @pytest.mark.parametrize("spoil", [os.mkfifo, device, deep])
 def test_a_token_that_is_none_lets_nobody_in(open_board, spoiled, run, given, spoil):
-    other = spoiled("token", spoil)
+    other = spoiled(open_board, "token", spoil)
     body = command(run=other.parent.name, run_token=given)
     answer = ask(open_board, "POST", "command", body, page_headers(open_board))
     assert answer.status in (403, 409) and answer.json["error"].isprintable()
