@@ -13,6 +13,7 @@ from targetnet.envs import make_envs
 from targetnet.envs.seed_globals import SeedGlobals
 from targetnet.envs.seeding import episode_seed
 from targetnet.rl_core.errors import EnvError
+from tests.gymnasium_versions import TAXI
 
 TOLD = "gives other results when an episode is repeated from its seed, so resume and replay"
 MENDED = "; env_wrapper = 'seed_globals' mends that"
@@ -185,7 +186,7 @@ def test_nothing_is_said_of_one_whose_episodes_come_back(name):
     assert said(name) == ""
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1", "Taxi-v4", "MinAtar/Seaquest-v1"])
+@pytest.mark.parametrize("name", ["CartPole-v1", TAXI, "MinAtar/Seaquest-v1"])
 def test_nor_of_well_known_ones(name):
     make_envs(name, seed=0, check=True).close()
     envs = make_envs(name, seed=0, check=True)
