@@ -16,7 +16,7 @@ from targetnet.envs.atari import VectorLifeLoss, quiet_ale
 from targetnet.envs.in_graph import table as in_graph
 from targetnet.envs.seeding import give_own_spaces
 from targetnet.envs.spaces import make_contains_quick
-from targetnet.envs.wrapping import THERE, Making, wrapped
+from targetnet.envs.wrapping import DOES_NOT_START, Making, wrapped
 from targetnet.rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
 from targetnet.rl_core.own_function import named_module
 
@@ -84,7 +84,7 @@ def _what_is_missing(module: str, env_id: str, error: BaseException) -> str:
     if missing == old_gym.GYM:
         return old_gym.without_gym(module, env_id.rpartition(":")[2])
     if not missing:
-        return THERE
+        return DOES_NOT_START
     if missing != module and not module.startswith(f"{missing}."):
         return f"it is installed, and {shown(missing)}, which it needs, is not"
     if module in INSTALL:
@@ -200,7 +200,9 @@ def _missing_package(spec: EnvSpec, entry_point: EntryPoint, error: Exception) -
     cause = error.__cause__ or error
     reason = in_one_line(cause)
     if isinstance(cause, ImportError) and not isinstance(cause, ModuleNotFoundError):
-        return f"env {spec.id!r} needs something that cannot be imported ({reason}); {THERE}"
+        return (
+            f"env {spec.id!r} needs something that cannot be imported ({reason}); {DOES_NOT_START}"
+        )
     if family in INSTALL:
         return (
             f"env {spec.id!r} needs a package that is not installed ({reason}); "

@@ -29,7 +29,7 @@ _OTHER_RETURNS = {
     "ClipReward": "set reward_clip, which clips what is learned from and leaves returns in the "
     "env's own unit"
 }
-THERE = "it is installed, but does not start here"
+DOES_NOT_START = "it is installed, but does not start here"
 Around = Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
 
 
@@ -112,7 +112,7 @@ def _wrapped(
         cause = error.__cause__ or error
         advice = f"run: pip install {package!r}" if package else "install that first"
         if isinstance(cause, ImportError) and not isinstance(cause, ModuleNotFoundError):
-            advice = THERE
+            advice = DOES_NOT_START
         raise EnvError(
             f"env_wrapper {name!r} needs something that cannot be imported ({in_one_line(cause)}); "
             f"{advice}"

@@ -7,11 +7,12 @@ Versions before 0.3 do not write it; then the env is made once to read its space
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal, Self
 
 import gymnasium as gym
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from targetnet.agents.config.envs import unstepped_envs
 from targetnet.agents.config.model import DqnConfig
@@ -29,7 +30,7 @@ from targetnet.rl_core.seal import sealed_json, unsealed_json
 _MOST_BYTES = 1 << 26  # bounds of pictures may differ from element to element
 _MOST_ELEMENTS = 1 << 26  # of an array; the file of another one may be short
 _Size = Annotated[int, Field(ge=0, le=_MOST_ELEMENTS)]
-_Key = Annotated[str, Strict()] | Annotated[int, Strict()]
+_Key = str | int
 _Numbers = list[int] | list[float]
 
 
@@ -50,10 +51,7 @@ class _Array(_Model):
 
     @property
     def size(self) -> int:
-        size = 1
-        for each in self.shape:
-            size *= each
-        return size
+        return math.prod(self.shape)
 
     def full(self, values: _Numbers, dtype: str) -> np.ndarray:
         """Returns an array of this shape; one value is that of all its elements."""
@@ -196,8 +194,5 @@ def _described(space: gym.Space[Any]) -> Any:
 
 def _flat(values: np.ndarray) -> Any:
     """Returns the values of an array in order; one if they are all equal."""
-    return (
-        np.unique(values).tolist()
-        if (values == values.flat[0]).all()
-        else values.reshape(-1).tolist()
-    )
+    flat = values.reshape(-1)
+    return (flat[:1] if (flat == flat[0]).all() else flat).tolist()
