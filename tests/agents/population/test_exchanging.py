@@ -30,6 +30,7 @@ from targetnet.rl_core.control.files import ControlFiles, submit
 from targetnet.rl_core.control.log import read_log
 from targetnet.rl_core.control.state import read_state
 from targetnet.rl_core.errors import RunDirError
+from targetnet.rl_core.seal import sealed_line
 
 ENV = "PullTheLever-v0"
 SHORT = {
@@ -202,11 +203,13 @@ def test_a_repeat_that_differs_says_so(trained, tmp_path, capsys):
     shutil.copytree(trained[0], run)
     (of, *_) = [taker for exchange in ExchangeRecord(run).all for taker, _ in exchange.copies()]
     log = ControlFiles(run / of).log
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    kept = [entry for entry in lines if entry["name"] != "learning_rate"]
-    for entry in kept:
-        del entry["seal"], entry["targetnet"]  # as of version 0.1
-    log.write_text("".join(json.dumps(entry) + "\n" for entry in kept))
+    lines = b""
+    for entry in map(json.loads, log.read_text().splitlines()):
+        del entry["seal"], entry["targetnet"]
+        if entry["name"] == "learning_rate":
+            entry["value"] = 0.9000000001
+        lines += sealed_line(json.dumps(entry).encode(), position=len(lines))
+    log.write_bytes(lines)
     assert main(["replay", str(run)]) == 1
     said = capsys.readouterr().out
     assert f"{of}: different: the first difference is at env step" in said
