@@ -170,7 +170,7 @@ class VectorEnvs(Envs):
                 result = self._env.reset(seed=self._seed)
             except EnvError:  # PoolEnv makes its pool in `reset`, which may fail
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise env_error(error) from error
             observation, info = reset_results(result)
             no = np.zeros(self.num_envs, np.bool_)
@@ -183,7 +183,7 @@ class VectorEnvs(Envs):
         try:
             try:
                 result = self._env.step(self.spaces.actions.to_env(actions))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise env_error(error) from error
             try:
                 observation, reward, terminated, truncated, info = result

@@ -112,7 +112,7 @@ class Lane:
                 seed = episode_seed(self._seed, self.number, episode)
                 seed_spaces(self.env, seed)
                 result = self.env.reset(seed=seed)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise env_error(error) from error
             observation, info = reset_results(result)
             if self._frames is not None:
@@ -156,7 +156,7 @@ class Lane:
         try:
             try:
                 result = self.env.step(self._to_env(action))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise env_error(error) from error
             try:
                 observation, reward, terminated, truncated, info = result

@@ -103,7 +103,7 @@ def _row(name: str, values: Any, num_envs: int, kinds: str, wanted: str) -> np.n
     return array
 
 
-def env_error(error: Exception) -> EnvFault:
+def env_error(error: BaseException) -> EnvFault:
     """Returns the error to raise after an env's reset or step raised `error`."""
     if _is_unpacking_error(error):
         return contract_error(f"step must return {STEP} ({error})")
@@ -120,13 +120,13 @@ def naming(env_id: str, moment: str) -> Iterator[None]:
         yield
     except (EnvError, EnvFault):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         fault = env_error(error)
         fault.add(before=f"env {env_id!r}, {moment}: ")
         raise fault from error
 
 
-def _is_unpacking_error(error: Exception) -> bool:
+def _is_unpacking_error(error: BaseException) -> bool:
     """Returns True if a gymnasium wrapper, such as a time limit, could not unpack five values."""
     if not isinstance(error, TypeError | ValueError) or "unpack" not in str(error):
         return False

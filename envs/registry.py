@@ -175,7 +175,7 @@ def _explained(
             yield
     except (ImportError, gym.error.DependencyNotInstalled) as error:
         raise EnvError(_missing_package(spec, entry_point, error)) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # some end the process where something is missing
         raise EnvError(_refused(spec, entry_point, env_kwargs, error)) from error
 
 
@@ -212,7 +212,7 @@ def _missing_package(spec: EnvSpec, entry_point: EntryPoint, error: Exception) -
 
 
 def _refused(
-    spec: EnvSpec, entry_point: EntryPoint, env_kwargs: Mapping[str, Any], error: Exception
+    spec: EnvSpec, entry_point: EntryPoint, env_kwargs: Mapping[str, Any], error: BaseException
 ) -> str:
     taken = _arguments(entry_point)
     for name in env_kwargs:
@@ -223,10 +223,10 @@ def _refused(
             )
     if known := old_gym.class_of_gym(_creator(entry_point)):
         return f"env {spec.id!r} cannot be made; {known}"
-    given = in_one_line(dict(env_kwargs))
+    given = f" with env_kwargs {in_one_line(dict(env_kwargs))}" if env_kwargs else ""
     return (
-        f"env {spec.id!r} cannot be made with env_kwargs {given} "
-        f"({type(error).__name__}: {in_one_line(error)}); correct env_kwargs or the env"
+        f"env {spec.id!r} cannot be made{given} ({type(error).__name__}: {in_one_line(error)}); "
+        f"correct {'env_kwargs or ' if env_kwargs else ''}the env"
     )
 
 

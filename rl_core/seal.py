@@ -78,6 +78,8 @@ def _object(data: bytes) -> dict[str, Any]:
         fields = json.loads(data)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except json.JSONDecodeError:
+        raise ValueError("it is damaged: no JSON") from None
     if not isinstance(fields, dict):
         raise ValueError("it is no JSON object")
     return fields

@@ -28,7 +28,14 @@ from tyro.conf import arg, subcommand
 from targetnet.agents.cli import INTERRUPTED
 from targetnet.agents.run.quiet import process_began
 from targetnet.rl_core.console import output_guarded
-from targetnet.rl_core.errors import EnvFailed, RlCoreError, did_you_mean, reason_of, shown
+from targetnet.rl_core.errors import (
+    EnvFailed,
+    RlCoreError,
+    did_you_mean,
+    escaped,
+    reason_of,
+    shown,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -161,9 +168,9 @@ def _main(arguments: Sequence[str], began: float) -> int:
         if isinstance(error.__cause__, BrokenPipeError):  # as `head` ends
             return error.exit_code
         if os.environ.get("TARGETNET_DEBUG") == "1":
-            traceback.print_exc()
+            _print_traceback(error)
         elif isinstance(error, EnvFailed) and error.__cause__:
-            traceback.print_exception(error.__cause__)  # the author of the env needs the traceback
+            _print_traceback(error.__cause__)  # the author of the env needs it
         print(f"targetnet: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
@@ -175,6 +182,12 @@ def _main(arguments: Sequence[str], began: float) -> int:
         reason = reason_of(error) or "no memory"
         print(f"targetnet: {reason}: see the limits that `ulimit -a` shows", file=sys.stderr)
         return _FAILED
+
+
+def _print_traceback(error: BaseException) -> None:
+    # A message may have codes that a terminal obeys.
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        print(escaped(line), file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -151,6 +151,15 @@ def read_sealed(path: Path) -> dict[str, Any]:
     return _with_base(_as_of_now(values), str(path))
 
 
+def names_version(path: Path) -> bool:
+    """Says whether a stored config names the version that wrote it: from 0.3 on.
+
+    Raises:
+      ConfigError: it cannot be read, or is no TOML.
+    """
+    return WRITTEN_BY in _parse_toml(_text_of(path, follow=False), str(path))
+
+
 def stored_text(values: Mapping[str, Any]) -> str:
     """Returns a sealed TOML text that `read_sealed` reads back, with the version that wrote it."""
     return sealed_text(tomli_w.dumps({WRITTEN_BY: this_version(), **values}))

@@ -60,7 +60,8 @@ SYNONYMS = {
             "target_update_interval",
             "10_000",
             "sync_period",
-            "counted in updates: 10000 with train_freq = 4 is 2500",
+            "counted in updates: 10000 with train_freq = 4 is 2500 (times gradient_steps, divided "
+            "by n_envs)",
         ),
         Synonym("gamma", "0.99", "discount"),
         Synonym("n_steps", "1", "n_step"),

@@ -70,6 +70,12 @@ class _StandIn(ModuleType):
             value: Any = import_module(f"{module}.{there}")
         else:
             value = getattr(import_module(module), there)
+            # `tensorflow.lite.python` brings the package `tensorflow/lite`, and Python puts it in
+            # the place of `tf.lite`.
+            top, of_top = sys.modules["tensorflow"], self.__name__.removeprefix(f"{_API}.")
+            package = sys.modules.get(f"tensorflow.{of_top}")
+            if package is not None and vars(top).get(of_top) is package:
+                setattr(top, of_top, self)
         setattr(self, name, value)
         return value
 

@@ -2,7 +2,9 @@
 
     spaces.json
 
-Versions before 0.3 do not write it; then the env is made once to read its spaces.
+Versions before 0.3 do not write it; then the env is made once to read its spaces. So it is where
+JSON does not have them: an observation is a dict whose keys are neither texts nor numbers, or an
+array of longdouble.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from targetnet.agents.config.envs import unstepped_envs
+from targetnet.agents.config.files import names_version
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.saved.directory import SPACES, RunDir, write_file
+from targetnet.agents.saved.directory import CONFIG, SPACES, RunDir, write_file
 from targetnet.envs import Envs
 from targetnet.envs.masks import MaskSource
 from targetnet.envs.nests import Leaf, Path
@@ -126,10 +129,7 @@ class _SpacesFile(_Model):
 
 
 def save_spaces(run: RunDir, spaces: Spaces) -> None:
-    """Writes the spaces of a run's env.
-
-    Nothing is written if JSON does not have them: an observation is a dict whose keys are neither
-    texts nor numbers, or an array of longdouble.
+    """Writes the spaces of a run's env; nothing of them if JSON does not have them.
 
     Raises:
       RunDirError: they cannot be written.
@@ -137,31 +137,36 @@ def save_spaces(run: RunDir, spaces: Spaces) -> None:
     assert spaces.own is not None
     masks = spaces.masks
     try:
-        found = _SpacesFile(
+        fields = _SpacesFile(
             observation=[
                 _Part(path=[*of.path], space=_described(of.space)) for of in spaces.leaves
             ],
             action=_described(spaces.own[1]),
             masks=masks and _Masks(name=masks.name, code=masks.code, path=_listed(masks.path)),
-        )
+        ).model_dump()
     except ValidationError:
-        return
-    write_file(run.path / SPACES, sealed_json(found.model_dump()))
+        fields = {}
+    write_file(run.path / SPACES, sealed_json(fields))
 
 
 def envs_of_policy(run: RunDir, config: DqnConfig) -> Envs:
     """Returns what a policy has to know of a run's env, which is not made if the run kept it.
 
     Raises:
-      RunDirError: the file of spaces is damaged.
-      EnvError: the run has none, and its env cannot be made here.
+      RunDirError: the file of spaces is damaged, or missing in a run of this version.
+      EnvError: the run does not have them, and its env cannot be made here.
     """
     path = run.path / SPACES
     try:
-        found = _SpacesFile.model_validate(unsealed_json(read_regular(path, most=_MOST_BYTES)))
+        fields = unsealed_json(read_regular(path, most=_MOST_BYTES))
+        if not fields:
+            return unstepped_envs(config)
+        found = _SpacesFile.model_validate(fields)
         leaves = [Leaf(tuple(of.path), of.space.made()) for of in found.observation]
         action, masks = found.action.made(), found.masks
     except FileNotFoundError:
+        if names_version(run.path / CONFIG):
+            raise RunDirError(f"cannot read {path}: there is none") from None
         return unstepped_envs(config)
     except (OSError, ValueError, OverflowError, AssertionError) as error:
         problem = "it has no spaces" if isinstance(error, ValidationError) else reason_of(error)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ _FILE = re.compile(r"\d{1,20}-([0-9a-f]{32})\.json")
 _SETTLED_NS = 100_000_000
 _AT_ONCE = 256  # letters per call, so that a flood of letters does not stop the training
 # They change nothing of the training. (A live value of one's own may be called `stop` too.)
-_NEVER_WAIT = (("do", "stop"), ("do", "resume"), ("do", "checkpoint"))
+_NEVER_WAIT = (("do", "stop"), ("do", "pause"), ("do", "resume"), ("do", "checkpoint"))
 
 
 @dataclass(frozen=True)
@@ -38,23 +38,20 @@ class Inbox:
     """The letters in a run's inbox, oldest first.
 
     A resumed run makes the changes again that it logged after its checkpoint. Letters are newer
-    than these: one that sets a value waits for the recorded changes of this value. And every letter
-    waits where such a change is still to come at the same time step, because the
-    log, and so a repeat of the run, has that one first.
+    than these, so they wait for all of them: even another value that is set first would take a
+    snapshot, and a recorded `rewind` would go back to that one.
 
     Args:
       files: of the run.
-      to_be_set: returns the names of the live values that the run will set again.
-      is_due_here: says whether a recorded change is still to come at this time step.
+      is_behind: says whether a recorded change is still to come.
     """
 
     def __init__(
         self,
         files: ControlFiles,
-        to_be_set: Callable[[], Collection[str]] = frozenset,
-        is_due_here: Callable[[], bool] = lambda: False,
+        is_behind: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._path, self._to_be_set, self._is_due_here = files.inbox, to_be_set, is_due_here
+        self._path, self._is_behind = files.inbox, is_behind
         self._stat_path = str(files.inbox)
         self._seen_ns = -1
         self._not_removable: set[str] = set()
@@ -85,12 +82,9 @@ class Inbox:
             self._not_removable.add(letter.path.name)
 
     def _must_wait(self, letter: Letter) -> bool:
-        if letter.command is None:
+        if letter.command is None or letter.command.what in _NEVER_WAIT:
             return False
-        kind, name = letter.command.what
-        if kind == "set" and name in self._to_be_set():
-            return True
-        return (kind, name) not in _NEVER_WAIT and self._is_due_here()
+        return self._is_behind()
 
     def _names(self) -> list[str]:
         names = {path.name for path in self._path.iterdir()} - self._not_removable

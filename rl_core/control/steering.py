@@ -77,11 +77,8 @@ class Steering:
         files.make()
         self._lock = lock or RunLock(files)
         self._log = ControlLog(files.log)
-        self._inbox = Inbox(
-            files,
-            lambda: () if repeats else self._timetable.values_to_set,
-            lambda: self._timetable.tick <= steered.position.tick,
-        )
+        # In a repeat of another run every letter is refused, and none waits for that.
+        self._inbox = Inbox(files, lambda: not repeats and bool(self._timetable.to_do))
         self._publisher, self._publishing = StatePublisher(files, live), Retried(steered.warn)
         self._recorder = LogWriter(
             self._log, self._inbox, lambda: steered.position, steered.answered, steered.warn

@@ -103,11 +103,6 @@ class Timetable:
         """The ids of the entries that are left."""
         return [entry.id for entry in self._script]
 
-    @property
-    def values_to_set(self) -> set[str]:
-        """The names of the live values that entries which are left will set."""
-        return {entry.name for entry in self._script if entry.kind == "set"}
-
     def add(self, entries: Iterable[Entry]) -> None:
         """Adds entries of now, after all that there are."""
         self._script.extend(entries)

@@ -1,11 +1,14 @@
 """The rows the drivers deliver, against rows written out by hand and a plain gymnasium loop."""
 
+import sys
+
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from targetnet.envs import Envs, Episode, Step, episode_seed, make_envs
 from targetnet.rl_core.errors import EnvFailed
+from tests.envs.conftest import Scripted
 
 GO_ON, TERMINATE, TRUNCATE = 0, 1, 2
 IGNORED = TERMINATE  # would end the new episode at once if the env saw it
@@ -225,6 +228,15 @@ def test_what_an_env_raises_while_it_runs_is_the_cause_of_what_is_raised():
     with pytest.raises(EnvFailed, match="KeyError was raised") as raised:
         envs.step(np.array([17]))
     assert isinstance(raised.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize("method", ["reset", "step"])
+def test_an_env_that_ends_the_process_has_failed(monkeypatch, method):
+    envs = make_envs("test/Scripted-v0", seed=1)
+    monkeypatch.setattr(Scripted, method, lambda *args, **kwargs: sys.exit(3))
+    with pytest.raises(EnvFailed, match=r"SystemExit was raised \(3\); correct the env"):
+        envs.reset()
+        envs.step(np.zeros(1, np.int32))
 
 
 def plain_gymnasium_rows(env_id: str, kwargs: dict, seed: int, env_index: int, actions) -> list:

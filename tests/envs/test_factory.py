@@ -284,6 +284,17 @@ def test_an_env_that_takes_any_argument_is_told_as_it_tells_it():
     del gym.registry["test/Picky-v0"]
 
 
+def test_an_env_that_ends_the_process_is_told_as_one_that_raises():
+    class Exits(gym.Env):
+        def __init__(self):
+            sys.exit(3)
+
+    gym.register("test/Exits-v0", Exits)
+    message = refusal("test/Exits-v0")
+    assert message == "env 'test/Exits-v0' cannot be made (SystemExit: 3); correct the env"
+    del gym.registry["test/Exits-v0"]
+
+
 def test_an_argument_the_env_cannot_use_is_told_as_the_env_tells_it():
     message = refusal("FrozenLake-v1", env_kwargs={"map_name": "9x9"})
     assert "cannot be made with env_kwargs {'map_name': '9x9'} (KeyError: '9x9')" in message

@@ -18,6 +18,7 @@ import pytest
 from targetnet.agents.cli.main import _COMMANDS, _NotNamed, _parse, main
 from targetnet.agents.cli.train_commands import _log_to
 from targetnet.agents.config.files import load_config, shipped_configs
+from targetnet.rl_core.errors import EnvFailed
 
 SHORT = """
 env_steps = 200
@@ -232,6 +233,16 @@ def test_the_traceback_is_shown_when_debugging_and_the_line_last(here, capsys, m
     err = capsys.readouterr().err
     assert "Traceback (most recent call last)" in err
     assert err.splitlines()[-1].startswith("targetnet: no shipped config 'cartpol'")
+
+
+def test_codes_that_a_terminal_obeys_are_shown_and_not_sent(capsys, monkeypatch):
+    def fail(*_):
+        raise EnvFailed("it failed") from RuntimeError("\x1b[31mred\n\x1b]0;title\x07")
+
+    monkeypatch.setattr("targetnet.agents.cli.main._run", fail)
+    assert main(["ls"]) == 1
+    err = capsys.readouterr().err
+    assert "RuntimeError: \\x1b[31mred\n\\x1b]0;title\\x07\ntargetnet: it failed\n" in err
 
 
 # What works.

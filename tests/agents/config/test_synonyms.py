@@ -24,7 +24,7 @@ ALL = [(library, synonym) for library, of in SYNONYMS.items() for synonym in of]
         (
             "target_update_interval",
             "; target_update_interval of Stable-Baselines3 is sync_period here, counted in "
-            "updates: 10000 with train_freq = 4 is 2500",
+            "updates: 10000 with train_freq = 4 is 2500 (times gradient_steps, divided by n_envs)",
         ),
         ("buffer_size", "; buffer_size of Stable-Baselines3, CleanRL and Tianshou is "
                         "replay_capacity here"),

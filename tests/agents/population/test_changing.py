@@ -163,7 +163,7 @@ def test_texts_change_a_config_that_is_given_for_good(finished, tmp_path, untrai
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        (b"", "Expecting value"),
+        (b"", "it is damaged: no JSON"),
         (b'{"keys": {"hidden": [9]}, "members": {}}', "hidden cannot change on resume"),
         (b'{"keys": {}, "members": {"../x": {}}}', "members"),
         (b'{"keys": {}, "members": {}, "seal": "0"}', "not what was written"),

@@ -89,6 +89,7 @@ assert tf.math.square is math_ops.square
 assert "tensorflow.python.keras" not in sys.modules
 print(tf.compat.v1.train.AdamOptimizer(0.5).get_name())
 print(*tf.data.Dataset.range(3).as_numpy_iterator())
+assert tf.lite.TFLiteConverter and tf.lite.Interpreter and tf.lite.experimental.Analyzer
 print(tf.compat.v1.nn.rnn_cell._tfll_submodule, tf.keras.layers.Dense(2).units)
 """
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from targetnet.agents.config.envs import envs_beside
+from targetnet.agents.config.files import stored_text
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.policy.export import export
 from targetnet.agents.policy.load import load_policy
@@ -169,7 +170,11 @@ def test_a_policy_and_an_export_need_no_env(gone, tmp_path):
 
 def test_a_run_of_an_older_version_has_its_env_made(tmp_path):
     config = config_of("box")
+    (tmp_path / "config.toml").write_text('env_id = "test/Of-v0"\n')
     assert envs_of_policy(RunDir(tmp_path), config).observation_shape == (3, 4)
+    (tmp_path / "config.toml").write_text(stored_text({"env_id": "test/Of-v0"}))
+    with pytest.raises(RunDirError, match=r"spaces.json: there is none"):
+        envs_of_policy(RunDir(tmp_path), config)
 
 
 def test_a_damaged_file_is_one_line(tmp_path):
@@ -199,13 +204,14 @@ def test_a_damaged_file_is_one_line(tmp_path):
     refused("cannot read")
 
 
-def test_keys_that_json_does_not_have_leave_the_file_out(tmp_path):
+def test_where_json_does_not_have_the_keys_the_env_is_made(tmp_path):
     space = Dict([((1, 2), Box(-1, 1, (2,))), ("b", Box(-1, 1, (2,)))])
     OBSERVATIONS["odd"] = space
     try:
         config = config_of("odd", observation_keys=("(1, 2)",))
         with contextlib.closing(envs_beside(config)) as made:
             save_spaces(RunDir(tmp_path), made.spaces)
+        assert unsealed_json((tmp_path / "spaces.json").read_bytes()) == {}
+        assert envs_of_policy(RunDir(tmp_path), config).observation_shape == made.observation_shape
     finally:
         del OBSERVATIONS["odd"]
-    assert not (tmp_path / "spaces.json").exists()

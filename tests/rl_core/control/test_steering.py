@@ -290,6 +290,19 @@ def test_what_comes_is_after_what_is_recorded_for_the_same_time_step(make_bench,
     ]  # fmt: skip
 
 
+def test_what_comes_waits_for_all_that_is_recorded(make_bench):
+    """A value set before a recorded `rewind` would take the snapshot that it goes back to."""
+    bench = make_bench(script=[entry(9, kind="do", name="rewind", tick=3)])
+    bench.command(1, name="sync_period", value=50)
+    bench.command(2, do="rewind")
+    bench.command(3, do="pause")
+    bench.move(2)
+    assert [e.name for e in bench.log] == ["pause"] and bench.live["sync_period"] == 500
+    bench.move()
+    assert [e.name for e in bench.log] == ["pause", "rewind", "sync_period", "rewind"]
+    assert bench.inbox == []
+
+
 def test_a_run_with_a_script_takes_no_other_change(make_bench):
     bench = make_bench(repeats=True)
     bench.command(1, name="sync_period", value=50)
