@@ -22,6 +22,12 @@ def vectors() -> str:
     return next((name for flag, name in _WIDTHS.items() if f" {flag} " in told), "")
 
 
+def processor_features() -> str:
+    """Returns the processor's model and everything that it can do, as the system tells it."""
+    flags = re.search(r"^(?:flags|Features)\s*: (.+)", _told(), re.MULTILINE)
+    return f"{_model()} {platform.machine()} {flags[1] if flags else ''}"
+
+
 def cores() -> int:
     """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))

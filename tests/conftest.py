@@ -14,6 +14,10 @@ import pytest
 # to Ctrl-C; some tests send one.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# What tests compile is of no use to the user: TensorFlow counts the functions of a process, and
+# finds what it compiled by their numbers.
+os.environ["TARGETNET_XLA_CACHE"] = "off"
+
 
 def pytest_addoption(parser):
     parser.addoption(

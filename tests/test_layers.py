@@ -291,6 +291,10 @@ OF_PLAIN_VALUES = {
         "block != ALL_BLOCKS", "block == ALL_BLOCKS", "name.split('/')[0] == block",
     },
     "agents/population/deciding.py": {"near == value", "wanted != value"},
+    "rl_core/graph/xla_cache.py": {
+        "hashlib.sha256(content[_DIGEST:]).digest() != content[:_DIGEST]",
+        "path.suffix == _TEMPORARY", "status.st_uid != os.getuid()",
+    },
     "agents/policy/load.py": {"given == one", "given[1:] != one"},
     "agents/dqn/live_feeds.py": {"k.whole == whole", "self._live.revision != self._revision"},
     "rl_core/graph/engine.py": {"int(_direct_call(session, options)(())[0]) == 0"},

@@ -15,8 +15,9 @@ picture.py     a graph for people, under tidy names
 layers.py      layers by get_variable
 finite.py      refusal of an update that is not finite
 xla.py         arithmetic in a form that XLA compiles well
+xla_cache.py   what XLA compiled, for the next process
 packing.py     small tensors of one kind as one, for compiled loops
 
-Imports: rl_core.arguments, rl_core.errors, rl_core.lazy, rl_core.memory, rl_core.random,
-rl_core.regular_file.
+Imports: rl_core.arguments, rl_core.errors, rl_core.lazy, rl_core.machine, rl_core.memory,
+rl_core.random, rl_core.regular_file.
 """

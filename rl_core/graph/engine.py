@@ -23,6 +23,7 @@ from tensorflow.core.protobuf import config_pb2
 from targetnet.rl_core.errors import BoundsError, RlCoreError
 from targetnet.rl_core.graph.feeds import explain_feeds, feed_check
 from targetnet.rl_core.graph.saver import SavedVariables, Saver
+from targetnet.rl_core.graph.xla_cache import XlaCache, tell_tensorflow
 from targetnet.rl_core.lazy import ONEDNN_VARIABLE, XLA_FLAGS
 from targetnet.rl_core.memory import give_back_memory
 
@@ -60,7 +61,8 @@ class Call:
     """A call into the graph, as `Engine.callable` declares it.
 
     Args:
-      made: returns the function of the tuple of values; it is there once the session is.
+      first: calls it for the first time, with the tuple of values, once there is a session; returns
+        the result, and the function of such tuples for all later times.
       feeds: what is given.
       pack: gives the fetched values their form.
       before: is called first of all.
@@ -68,18 +70,18 @@ class Call:
 
     def __init__(
         self,
-        made: Callable[[], Callable[..., Any]],
+        first: Callable[[tuple[Any, ...]], tuple[Any, Callable[..., Any]]],
         feeds: Sequence[tf.Tensor],
         pack: Callable[[list[Any]], Any],
         before: Callable[[], None] | None = None,
     ) -> None:
-        self._made, self._feeds, self._pack, self._before = made, feeds, pack, before
+        self._first, self._feeds, self._pack, self._before = first, feeds, pack, before
         self._check = feed_check(feeds)
         self._run: Callable[..., Any] | None = None
 
     def after(self, before: Callable[[], None]) -> Call:
         """The same call, which calls `before` first each time."""
-        return Call(self._made, self._feeds, self._pack, before)
+        return Call(self._first, self._feeds, self._pack, before)
 
     def __call__(self, *values: Any) -> Any:
         if self._before is not None:
@@ -88,17 +90,14 @@ class Call:
         # end the process on a wrong dtype.
         self._check(values)
         try:
-            result = self._run(values) if self._run else self._first(values)
+            if self._run is None:
+                result, self._run = self._first(values)
+            else:
+                result = self._run(values)
         except (TypeError, ValueError, tf.errors.InvalidArgumentError):
             explain_feeds(self._feeds, values)
             raise
         return self._pack(result)
-
-    def _first(self, values: tuple[Any, ...]) -> Any:
-        result = _elsewhere(self._made(), values)
-        give_back_memory()
-        self._run = self._made()
-        return result
 
 
 class Engine:
@@ -113,7 +112,8 @@ class Engine:
         double(np.float32([1, 2]))  # array([2., 4.])
 
     After `start` the graph is finalized: no operation can be added, and `callable` chooses among
-    those that are there. Calls may also be declared while the graph is built: `start` makes them.
+    those that are there, before `start` or after it. A call is made when it is first used: that
+    takes 20 ms, and no program uses all.
 
     Args:
       threads: threads inside one operation. With 1 the same calls give the same bits. They are
@@ -141,12 +141,13 @@ class Engine:
         # threads, by default one for each core, are those of every session from then on.
         with contextlib.suppress(RuntimeError):
             tf2.config.threading.set_intra_op_parallelism_threads(threads)
+        tell_tensorflow()
         self.graph = tf.Graph()
         self.threads = threads
         self._single_threaded = executor == "single_threaded" and _eager_context is not None
         self._session: tf.Session | None = None
+        self._xla_cache = XlaCache(self.graph, threads)
         self._raw: dict[Any, Callable[..., Any]] = {}
-        self._declared: list[Callable[[], Any]] = []
         self._at_start: list[Callable[[], None]] = []
         self._fast = False
 
@@ -183,7 +184,7 @@ class Engine:
     def start(self) -> None:
         """Finalizes the graph, opens the session and runs every variable's initializer.
 
-        Then it makes the calls that were declared, and calls what `at_start` was given.
+        Then it calls what `at_start` was given.
         """
         with self.graph.as_default():
             initializer = tf.global_variables_initializer()
@@ -199,7 +200,7 @@ class Engine:
         self.finalize()
         self._session.run(initializer)
         self._fast = _private_call_works(self._session, probe)
-        for act in (*self._declared, *self._at_start):
+        for act in self._at_start:
             act()
 
     def at_start(self, act: Callable[[], None]) -> None:
@@ -233,16 +234,15 @@ class Engine:
         # gone, and give it to the next that is made at the same address ("Handle: 0 not found").
         key = tuple(tuple(thing.name for thing in things) for things in (flat, feeds, targets))
 
-        def made() -> Callable[..., Any]:
+        def first(values: tuple[Any, ...]) -> tuple[Any, Callable[..., Any]]:
             if key not in self._raw:
                 self._raw[key] = self._raw_callable(flat, feeds, targets)
-            return self._raw[key]
+            with self._xla_cache.in_use():
+                result = _elsewhere(self._raw[key], values)
+            give_back_memory()
+            return result, self._raw[key]
 
-        if self.started:
-            made()
-        else:
-            self._declared.append(made)
-        return Call(made, feeds, pack)
+        return Call(first, feeds, pack)
 
     def run(self, fetches: Any, feed_dict: dict[Any, Any] | None = None) -> Any:
         """`Session.run`, for set-up, tests and notebooks; the loop uses `callable`."""

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.errors import ScopeMismatch
+from targetnet.rl_core.graph.large import LargeVariable, MemberSlice
 from targetnet.rl_core.graph.scopes import variables_in
 from targetnet.rl_core.graph.sync import paired_variables
 
@@ -26,17 +27,18 @@ class VariableValues:
       what: description of the variables for error messages, such as "of scope 'online'".
     """
 
-    def __init__(self, engine: Engine, variables: Mapping[str, tf.Variable], what: str) -> None:
+    def __init__(self, engine: Engine, variables: Mapping[str, LargeVariable], what: str) -> None:
         self._engine, self._what = engine, what
         self._variables = dict(variables)
+        self._now: list[tf.Tensor] = []
+        self._values: list[tf.Tensor] = []
+        self._assigned: list[tf.Operation] = []
         with tf.name_scope("load"):
-            self._values = [
-                tf.placeholder(v.dtype.base_dtype, v.shape) for v in self._variables.values()
-            ]
-            pairs = zip(self._variables.values(), self._values, strict=True)
-            self._now = [v.read_value() for v in self._variables.values()]
-            self._assigned = [v.assign(value, read_value=False) for v, value in pairs]
-            self._load = tf.group(*self._assigned)
+            for variable in self._variables.values():
+                now, value, assigned = _access(variable, self._values)
+                self._now.append(now)
+                self._values.append(value)
+                self._assigned.append(assigned)
         self._places = {name: i for i, name in enumerate(self._variables)}
 
     def read(self) -> dict[str, np.ndarray]:
@@ -58,7 +60,7 @@ class VariableValues:
         require_same_kinds(self._variables, weights, self._what)
         # Copies, because an assigned feed may share its memory with the variable.
         values = [np.array(weights[name]) for name in self._variables]
-        self._engine.callable(None, self._values, [self._load])(*values)
+        self._engine.callable(None, self._values, self._assigned)(*values)
 
     def read_some(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """Returns the values of some variables by name."""
@@ -102,6 +104,22 @@ def variables_to_restore(names_of: str, into: str) -> dict[str, tf.Variable]:
     """
     pairs = paired_variables(names_of, into)
     return {named.op.name: variable for named, variable in pairs}
+
+
+def _access(
+    variable: LargeVariable, taken: Sequence[tf.Tensor]
+) -> tuple[tf.Tensor, tf.Tensor, tf.Operation]:
+    """Returns the variable's value, what to feed to set it, and the operation that sets it.
+
+    Those that the variable was made with, so that the graph gets no more of them; two variables may
+    share the tensor of their first value, and only one of them can be fed by it.
+    """
+    if not isinstance(variable, MemberSlice):
+        first = variable.initializer.inputs[1]
+        if not any(first is other for other in taken):
+            return variable.graph.as_graph_element(variable), first, variable.initializer
+    value = tf.placeholder(variable.dtype.base_dtype, variable.shape)
+    return variable.read_value(), value, variable.assign(value, read_value=False)
 
 
 def require_same_kinds(

@@ -153,4 +153,6 @@ def _environ(setting: Setting, worker: Worker) -> dict[str, str]:
     chosen = {"TF_ENABLE_ONEDNN_OPTS": "1"} if setting.get("with") == "oneDNN" else {}
     if setting.get("flags") == ("ours" if worker.venv else "XLA's own"):
         chosen["XLA_FLAGS"] = XLA_FLAGS if worker.venv else _XLA_DEFAULTS
-    return environ | paths | chosen | {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
+    # Every process compiles, ours and JAX's.
+    fixed = {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "TARGETNET_XLA_CACHE": "off"}
+    return environ | paths | chosen | fixed

@@ -493,7 +493,7 @@ def test_before_start_there_is_no_session_and_the_error_says_so(engine):
     assert engine.started and call() == 1.0
 
 
-def test_start_makes_declared_calls_and_then_does_what_it_was_given(engine):
+def test_start_does_what_it_was_given_with_calls_from_before_it(engine):
     with engine.building():
         x = tf.placeholder(tf.float32, [])
         variable = tf.get_variable("v", initializer=1.0)
