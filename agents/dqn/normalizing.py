@@ -13,6 +13,7 @@ from targetnet.agents.dqn.torso import part_scope
 from targetnet.rl_core.errors import ConfigError
 from targetnet.rl_core.graph.scopes import variables_in
 from targetnet.rl_core.networks import Observed
+from targetnet.rl_core.own_gradient import OwnGradient
 
 NORMALIZE = "normalize"  # the block
 _LARGEST = 10.0  # standard deviations that a network sees at most
@@ -196,12 +197,16 @@ def _layer(x: tf.Tensor) -> tf.Tensor:
     mean = tf.get_variable("mean", shape, initializer=tf.zeros_initializer())
     scale = tf.get_variable("scale", shape, initializer=tf.ones_initializer())
 
+    mean, scale = tf.identity(mean), tf.identity(scale)
+    normal = tf.clip_by_value((x - mean) * scale, -_LARGEST, _LARGEST)
+    return _OF_NORMAL(normal, x, mean, scale)
+
+
+def _gradient_of_normal(
+    dy: tf.Tensor, _: tf.Tensor, mean: tf.Tensor, scale: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     # A gradient of exactly 0 leaves them where they are, whatever optimizes the block.
-    @tf.custom_gradient
-    def normal(x: tf.Tensor, mean: tf.Tensor, scale: tf.Tensor) -> Any:
-        def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            return dy * scale, tf.zeros_like(mean), tf.zeros_like(scale)
+    return dy * scale, tf.zeros_like(mean), tf.zeros_like(scale)
 
-        return tf.clip_by_value((x - mean) * scale, -_LARGEST, _LARGEST), gradient
 
-    return normal(x, tf.identity(mean), tf.identity(scale))
+_OF_NORMAL = OwnGradient("Normal", _gradient_of_normal)

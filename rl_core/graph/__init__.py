@@ -19,5 +19,5 @@ xla_cache.py   what XLA compiled, for the next process
 packing.py     small tensors of one kind as one, for compiled loops
 
 Imports: rl_core.arguments, rl_core.errors, rl_core.lazy, rl_core.machine, rl_core.memory,
-rl_core.random, rl_core.regular_file.
+rl_core.own_gradient, rl_core.random, rl_core.regular_file.
 """

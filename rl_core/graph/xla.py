@@ -15,11 +15,11 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.graph.stand_ins import standing_in
+from targetnet.rl_core.own_gradient import OwnGradient
 
 _COMPILED = contextvars.ContextVar("compiled", default=False)
 # Measured with batches of 64 and layers of 64. Up to _FEW_COLUMNS columns, one product with a
@@ -62,23 +62,26 @@ def product(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     """Returns x @ w: [B, n], [n, m] -> [B, m]."""
     if not compiled():
         return x @ w
+    x, w = tf.convert_to_tensor(x), tf.convert_to_tensor(w)
     n, m = w.shape.as_list()
+    if n <= _FEW_ROWS:
+        y = _outer_products(x, w)
+    elif m <= _FEW_COLUMNS:
+        y = tf.stack([tf.linalg.matvec(x, w[:, j]) for j in range(m)], axis=1)
+    else:
+        y = x @ w
+    return _OF_PRODUCT(y, x, w)
 
-    @tf.custom_gradient
-    def multiply(x: tf.Tensor, w: tf.Tensor) -> Any:
-        def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            if m > _FEW_COLUMNS:
-                return tf.matmul(dy, w, transpose_b=True), tf.matmul(x, dy, transpose_a=True)
-            dx = _outer_products(dy, tf.transpose(w)) if m <= 2 else dy @ tf.transpose(w)
-            return dx, tf.stack([tf.linalg.matvec(tf.transpose(x), dy[:, j]) for j in range(m)], 1)
 
-        if n <= _FEW_ROWS:
-            return _outer_products(x, w), gradient
-        if m <= _FEW_COLUMNS:
-            return tf.stack([tf.linalg.matvec(x, w[:, j]) for j in range(m)], axis=1), gradient
-        return x @ w, gradient
+def _gradient_of_product(dy: tf.Tensor, x: tf.Tensor, w: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    m = int(w.shape[1])
+    if m > _FEW_COLUMNS:
+        return tf.matmul(dy, w, transpose_b=True), tf.matmul(x, dy, transpose_a=True)
+    dx = _outer_products(dy, tf.transpose(w)) if m <= 2 else dy @ tf.transpose(w)
+    return dx, tf.stack([tf.linalg.matvec(tf.transpose(x), dy[:, j]) for j in range(m)], 1)
 
-    return multiply(x, w)
+
+_OF_PRODUCT = OwnGradient("Product", _gradient_of_product)
 
 
 def _outer_products(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
@@ -105,16 +108,17 @@ def add_bias(inputs: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     if not compiled():
         return tf.nn.bias_add(inputs, b)
 
-    @tf.custom_gradient
-    def add(x: tf.Tensor, b: tf.Tensor) -> Any:
-        def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            rows = tf.reshape(dy, [-1, dy.shape[-1]])
-            ones = tf.ones([1, tf.shape(rows)[0]])
-            return dy, tf.reshape(ones @ rows, [-1])
+    b = tf.convert_to_tensor(b)
+    return _OF_SUM(inputs + b, inputs, b)
 
-        return x + b, gradient
 
-    return add(inputs, b)
+def _gradient_of_sum(dy: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    rows = tf.reshape(dy, [-1, dy.shape[-1]])
+    ones = tf.ones([1, tf.shape(rows)[0]])
+    return dy, tf.reshape(ones @ rows, [-1])
+
+
+_OF_SUM = OwnGradient("Sum", _gradient_of_sum)
 
 
 def sum_of_squares(tensors: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -13,7 +13,7 @@ stillness.py       other ways to hold a target still
 conservative.py    a penalty on actions that are not in the data
 demonstrations.py  a margin around the action that was shown
 
-Imports: rl_core.errors.
+Imports: rl_core.errors, rl_core.own_gradient.
 """
 
 from targetnet.rl_core.losses.branching import branching_target

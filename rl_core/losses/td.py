@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.errors import ShapeError
+from targetnet.rl_core.own_gradient import OwnGradient
 
 
 class TdLoss(NamedTuple):
@@ -124,19 +125,21 @@ def huber(td_error: tf.Tensor, delta: float | tf.Tensor = 1.0) -> tf.Tensor:
     Huber (1964), https://doi.org/10.1214/aoms/1177703732. Its gradient is the TD error
     clipped to [-delta, delta], as in Mnih et al. (2015).
     """
+    td_error = tf.convert_to_tensor(td_error)
+    absolute = tf.abs(td_error)
+    quadratic = tf.minimum(absolute, delta)
+    loss = 0.5 * tf.square(quadratic) + delta * (absolute - quadratic)
+    return _OF_HUBER(loss, td_error, tf.convert_to_tensor(delta, td_error.dtype))
 
-    # TensorFlow would build the same gradient with twice as many operations.
-    @tf.custom_gradient
-    def loss(td_error: tf.Tensor) -> Any:
-        absolute = tf.abs(td_error)
-        quadratic = tf.minimum(absolute, delta)
 
-        def gradient(dy: tf.Tensor) -> tf.Tensor:
-            return dy * tf.clip_by_value(td_error, -delta, delta)
+def _gradient_of_huber(
+    dy: tf.Tensor, td_error: tf.Tensor, delta: tf.Tensor
+) -> tuple[tf.Tensor, None]:
+    return dy * tf.clip_by_value(td_error, -delta, delta), None
 
-        return 0.5 * tf.square(quadratic) + delta * (absolute - quadratic), gradient
 
-    return loss(td_error)
+# TensorFlow would build the same gradient with twice as many operations.
+_OF_HUBER = OwnGradient("Huber", _gradient_of_huber)
 
 
 def one_step(
@@ -151,18 +154,19 @@ def one_step(
 
 def at_action(values: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
     """Returns the values of the given actions: [B, A, ...], [B] int -> [B, ...]."""
+    return _OF_GATHER(tf.gather(values, action, axis=1, batch_dims=1), values, action)
 
-    # TensorFlow's gradient of a batched gather has 65 operations, a third of an update.
-    @tf.custom_gradient
-    def gather(values: tf.Tensor) -> Any:
-        def gradient(dy: tf.Tensor) -> tf.Tensor:
-            A, after = int(values.shape[1]), values.shape.rank - 2
-            chosen = tf.one_hot(action, A, dtype=dy.dtype)  # [B, A]
-            return tf.reshape(chosen, [-1, A, *[1] * after]) * tf.expand_dims(dy, 1)
 
-        return tf.gather(values, action, axis=1, batch_dims=1), gradient
+def _gradient_of_gather(
+    dy: tf.Tensor, values: tf.Tensor, action: tf.Tensor
+) -> tuple[tf.Tensor, None]:
+    A, after = int(values.shape[1]), values.shape.rank - 2
+    chosen = tf.one_hot(action, A, dtype=dy.dtype)  # [B, A]
+    return tf.reshape(chosen, [-1, A, *[1] * after]) * tf.expand_dims(dy, 1), None
 
-    return gather(values)
+
+# TensorFlow's gradient of a batched gather has 65 operations, a third of an update.
+_OF_GATHER = OwnGradient("Gather", _gradient_of_gather)
 
 
 def at_best(values: tf.Tensor, selector: tf.Tensor) -> tf.Tensor:

@@ -1,8 +1,12 @@
 """Several agents in one graph and session: each has the bits that it would have alone."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
+from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.rl_core.graph.engine import Engine
 from tests.agents.dqn.several import (
@@ -111,3 +115,14 @@ def test_envs_in_the_graph_are_each_agents_own():
         assert [*chunks(alone)] == of_agent
         alone.close()
     engine.close()
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_an_agent_that_is_gone_leaves_no_graph_behind(xla):
+    more = {"xla": xla, "normalize_observations": True, "n_step": 2}
+    agent = DqnAgent(DqnConfig(env_id="x", hidden=(8,), **more), (2,), np.float32, 3)
+    graph = weakref.ref(agent.engine.graph)
+    agent.engine.close()
+    del agent
+    gc.collect()
+    assert graph() is None
