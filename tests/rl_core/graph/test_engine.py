@@ -34,6 +34,7 @@ def any_engine(request, monkeypatch):
     def fails(session, options):
         raise TypeError("the private call has changed")
 
+    monkeypatch.setattr(engine_module, "_WORKS", {})  # as in a new process
     if request.param == "no direct call":
         monkeypatch.setattr(engine_module, "_run_callable", None)
     if request.param == "no private call":
