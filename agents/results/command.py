@@ -42,7 +42,9 @@ class Results:
     Example: targetnet results cartpole acrobot --seeds 5
     """
 
-    configs: Annotated[Positional[tuple[str, ...]], arg(metavar="CONFIG ...")]
+    configs: Annotated[
+        Positional[tuple[str, ...]], arg(metavar="CONFIG ...", help_behavior_hint="")
+    ]
     """Shipped names (see `targetnet configs`) or paths of TOML files."""
     seeds: Annotated[int, arg(metavar="N")] = 10
     """Number of seeds for each config."""
