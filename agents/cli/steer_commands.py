@@ -46,7 +46,9 @@ class Set:
 
     run: RunArgument
     """A run directory."""
-    change: Annotated[Positional[tuple[str, ...]], arg(metavar="NAME=VALUE ...")]
+    change: Annotated[
+        Positional[tuple[str, ...]], arg(metavar="NAME=VALUE ...", help_behavior_hint="")
+    ]
     """Values to set: sync_period=50 exempt=torso tau=auto; targetnet status RUN lists them all."""
     all: bool = False
     """Of a population: in all its members that are running."""
@@ -76,7 +78,9 @@ class Do:
     run: RunArgument
     """A run directory."""
     action: Annotated[Positional[str], arg(metavar="ACTION", help=_ACTIONS)]
-    value: Annotated[Positional[tuple[str, ...]], arg(metavar="VALUE ...")] = ()
+    value: Annotated[
+        Positional[tuple[str, ...]], arg(metavar="VALUE ...", help_behavior_hint="")
+    ] = ()
     """What follows it: K for rewind, BLOCK for reset, FACTOR for perturb, and so on."""
     all: bool = False
     """Of a population: to all its members that are running."""
