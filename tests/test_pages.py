@@ -85,7 +85,7 @@ OTHER_LINES = {
 SMALL = [
     "hidden=[8]", "batch_size=8", "learn_start=50", "learn_period=4", "updates_per_learn=1",
     "xla=false", "checkpoint_seconds=1", "eval_period=1000000000",
-    "eval_episodes=1", "final_eval_episodes=1",
+    "eval_episodes=1", "final_eval_episodes=2",
 ]  # fmt: skip
 ENDLESS = "env_steps=1000000000"
 
