@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 
 class OwnGradient:
-    """How the gradient of a function of tensors is formed, for graphs.
+    """A gradient that a graph uses for one function of tensors, in place of TensorFlow's.
 
         of_square = OwnGradient("Square", lambda dy, x: [2.0 * dy * x])
         y = of_square(x * x, x)

@@ -93,7 +93,8 @@ class XlaCache:
         for name in _in_memory() - before:
             with _without_complaint():
                 store(self._place, name)
-            tf.io.gfile.remove(f"{_IN_MEMORY}/{name}")
+            with _without_complaint():  # another thread may have removed it
+                tf.io.gfile.remove(f"{_IN_MEMORY}/{name}")
 
     @functools.cached_property
     def _place(self) -> Path:

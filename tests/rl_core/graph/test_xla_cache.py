@@ -223,3 +223,12 @@ def test_machine_code_for_another_processor_is_in_another_folder(monkeypatch):
     folders.append(folder())
     assert len(set(folders)) == 5
     xla_cache._machine.cache_clear()
+
+
+def test_a_file_that_another_thread_has_stored_meanwhile_ends_nothing(place, monkeypatch):
+    monkeypatch.setattr(xla_cache, "tell_tensorflow", lambda: True)
+    monkeypatch.setattr(xla_cache, "store", lambda _, name: tf.io.gfile.remove(f"{MEMORY}/{name}"))
+    cache = xla_cache.XlaCache(tf.Graph(), 1)
+    with cache.in_use(), tf.io.gfile.GFile(f"{MEMORY}/{NAME}", "wb") as file:
+        file.write(b"machine code")
+    assert in_memory() == set()
