@@ -1,6 +1,7 @@
 """Envs without a time limit: their evaluations end, and a run says what there is to know."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -109,6 +110,7 @@ def test_ctrl_c_ends_it_in_one_line_with_code_130(trained, folder, command, tmp_
     endless = folder / f"endless {command}"
     directory = RunDir.create(endless, "", config.model_copy(update={"eval_max_steps": 10**9}))
     directory.save_weights(RunDir.open(trained).load_weights())
+    shutil.copy(trained / "spaces.json", endless)
     arguments = [str(endless), *(["--video", str(tmp_path / "x.gif")] if command == "play" else [])]
     # What is shown after some seconds says that it is at work.
     script = (
@@ -116,19 +118,19 @@ def test_ctrl_c_ends_it_in_one_line_with_code_130(trained, folder, command, tmp_
         "from targetnet.agents.cli.main import main\n"
         "screen._LINE_SECONDS = 0.2; sys.exit(main())"
     )
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", script, command, *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    give_up = threading.Timer(120, process.kill)
-    give_up.start()
-    try:
-        next(line for line in process.stderr if line.startswith("evaluating: 0 of "))
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
-    finally:
-        give_up.cancel()
-        process.kill()
+    ) as process:  # fmt: skip
+        give_up = threading.Timer(120, process.kill)
+        give_up.start()
+        try:
+            next(line for line in process.stderr if line.startswith("evaluating: 0 of "))
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate()
+        finally:
+            give_up.cancel()
+            process.kill()
     lines = [line for line in err.splitlines() if not line.startswith("evaluating: ")]
     assert (process.returncode, out, lines) == (130, "", ["targetnet: interrupted"])
     assert not list(tmp_path.iterdir())

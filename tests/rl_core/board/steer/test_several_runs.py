@@ -397,7 +397,7 @@ def test_names_that_are_markup_are_shown_as_text(browser, board, logdir, pair):
             choose_curve(tab, i, tag.name)
             until(lambda tag=tag: curves(tab, tag.name))
         in_plot(tab, "constructor", (0, 0))
-        assert run.name in tip(tab, "constructor")
+        until(lambda: run.name in tip(tab, "constructor"))  # after the curves that came last
         assert not tab.all("img")
         assert tab.browser.execute_script("return window.hacked") is None
         time.sleep(1.5)  # it goes on asking for the state
