@@ -27,6 +27,10 @@ def pytest_addoption(parser):
     parser.addoption(
         "--budget", type=float, metavar="SECONDS", help="skip what is not done by then, by name"
     )
+    parser.addoption(
+        "--start", type=float, default=0.0, metavar="SHARE",
+        help="begin after this share of the tests, from 0 to 1; the ones before it come last",
+    )  # fmt: skip
 
 
 def pytest_configure(config):
@@ -34,8 +38,8 @@ def pytest_configure(config):
         config.pluginmanager.register(Budget(seconds), "budget")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config, items):
     """Of a test marked `cases(n)`, marks the cases after the first n as thorough."""
     made = Counter()
     for item in items:
@@ -46,6 +50,9 @@ def pytest_collection_modifyitems(items):
         made[test] += 1
         if made[test] > mark.args[0]:
             item.add_marker("thorough")
+    yield
+    first = int(config.getoption("start") * len(items))
+    items[:] = items[first:] + items[:first]
 
 
 class Budget:

@@ -39,15 +39,22 @@ def collected(folder, *arguments):
     markers = "markers=cases(n): few\nthorough: all\nslow: minutes"
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-o", markers, *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return {*re.findall(r"^test_it\.py::(\S+)$", done.stdout, re.MULTILINE)}
+    return re.findall(r"^test_it\.py::(\S+)$", done.stdout, re.MULTILINE)
 
 
 def test_the_first_cases_are_those_of_make_test(tmp_path):
-    assert collected(tmp_path, "-m", "not thorough and not slow") == SHORT
+    assert {*collected(tmp_path, "-m", "not thorough and not slow")} == SHORT
     assert len(collected(tmp_path, "-m", "not slow")) == 9
     # One that is asked for by its name is made.
     last = "test_it.py::test_of_four[2-b]"
-    assert collected(tmp_path, last, "-m", "not thorough") == {"test_of_four[2-b]"}
+    assert collected(tmp_path, last, "-m", "not thorough") == ["test_of_four[2-b]"]
+
+
+def test_a_start_is_a_share_of_the_tests_that_are_made(tmp_path):
+    made = collected(tmp_path, "-m", "thorough or slow")
+    assert len(made) == 6 and made[-1] == "test_left_out"
+    started = collected(tmp_path, "-m", "thorough or slow", "--start", "0.5")
+    assert started == made[3:] + made[:3]
 
 
 @pytest.mark.parametrize(
