@@ -21,11 +21,10 @@ class Keys:
     """The keys of an agent's streams, as data of the graph: a variable for each.
 
     So one graph serves every seed, and several agents in a graph have each their own. Make it
-    while the graph is being built, build streams from it, and assign the values when the session
-    is open.
+    while the graph is being built, and build streams from it.
 
     Args:
-      seed: the run's seed.
+      seed: the run's seed, whose keys the variables begin with.
 
     Attributes:
       fed: placeholder of the values; assign: the operations that keep what is fed.
@@ -41,23 +40,22 @@ class Keys:
         """[1] uint64 key of the stream `name`."""
         if name not in self._variables:
             with tf.init_scope():  # out of the function that may be being built
-                self._variables[name] = self._variable(len(self._variables))
+                key = stream_key(self.seed, name)
+                self._variables[name] = self._variable(len(self._variables), key)
         return self._variables[name].read_value()
 
     def owns(self, variable: tf.Variable) -> bool:
         """Returns True for the variable of a key."""
         return any(variable is own for own in self._variables.values())
 
-    def values(self, seed: int | None = None) -> np.ndarray:
-        """[S] uint64 keys of all streams that were built, by default of the agent's seed."""
-        seed = self.seed if seed is None else seed
+    def values(self, seed: int) -> np.ndarray:
+        """[S] uint64 keys of all streams that were built, of another seed."""
         keys = [stream_key(seed, name) for name in self._variables]
         return np.concatenate([np.zeros(0, np.uint64), *keys])
 
-    def _variable(self, place: int) -> tf.Variable:
+    def _variable(self, place: int, key: np.ndarray) -> tf.Variable:
         # One of several keys would have to be gathered, which takes twice as long as to read one.
-        none = np.zeros(1, np.uint64)
-        variable = tf2.Variable(none, trainable=False, name=f"{self.fed.op.name}_{place}")
+        variable = tf2.Variable(key, trainable=False, name=f"{self.fed.op.name}_{place}")
         tf.add_to_collection(tf.GraphKeys.GLOBAL_VARIABLES, variable)
         self.assign.append(variable.assign(self.fed[place : place + 1], read_value=False))
         return variable

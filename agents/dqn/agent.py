@@ -100,7 +100,7 @@ class DqnAgent:
                 self.engine, root, config, num_actions, observations, legal,
                 Observed.of(byte_bounds, parts), rules, branches,
             )  # fmt: skip
-        self.engine.at_start(lambda: graph.begin(self._parts, config.seed))
+        self.engine.at_start(lambda: graph.begin(self._parts))
         self.takes_turns = False
         self._use(graph, graph.parts, config)
         if engine is None:

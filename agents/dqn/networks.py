@@ -9,7 +9,7 @@ behaviour       copied from online before each phase of a concurrent loop, and a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -179,12 +179,29 @@ class Networks:
         features = None
         if not whole:
             features = self.built.torso_of(self.online, shown, self._greedily)
-        with tf.variable_scope(name, custom_getter=stop_gradient_getter) as scope:
+        prefix = "/".join(filter(None, (tf.get_variable_scope().name, name))) + "/"
+        getter = _copy_of(variables_in(self.online), prefix)
+        with tf.variable_scope(name, custom_getter=getter) as scope:
             if features is not None:
                 (values, *_), after = self._chain(shown, self._greedily, features), state
             else:
                 (values, *_), after = self._chain.step(shown, state, self._greedily)
         return self.built.add(scope), values, after
+
+
+def _copy_of(originals: Mapping[str, tf.Variable], prefix: str) -> Callable[..., tf.Tensor]:
+    """A guarding getter of variables below `prefix` that begin as those of the same name do.
+
+    So no first weights are drawn for a copy, and none is copied at the start.
+    """
+
+    def getter(getter: Callable[..., tf.Variable], name: str, *args: Any, **how: Any) -> tf.Tensor:
+        original = originals.get(name.removeprefix(prefix))
+        if original is not None:
+            how["initializer"] = lambda *_, **__: original.initial_value
+        return stop_gradient_getter(getter, name, *args, **how)
+
+    return getter
 
 
 def state_before(recurrent: Recurrent | None, observations: tf.Tensor) -> State:

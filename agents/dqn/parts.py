@@ -163,13 +163,11 @@ class AgentGraph:
         if self._seat is not None:
             self.copy_learned = self._seat.copies(state.learned_variables)
 
-    def begin(self, parts: Parts, seed: int) -> None:
-        """Gives the variables their first values, as far as initializers could not."""
-        parts.set_keys(self._keys.values(seed))
+    def begin(self, parts: Parts) -> None:
+        """Gives what initializers could not give its first value, once the engine is started."""
         if parts.chunks is not None:
             parts.chunks.begin()
-        # Without a first copy the first updates would chase an unrelated initialisation.
-        parts.learner.begin()
+        parts.learner.clock.know(0)
 
     def parts_of(self, member: int, config: DqnConfig, joint: Joint | None) -> Parts:
         """Returns the parts of a member that begins, once the engine is started.
@@ -200,7 +198,8 @@ class AgentGraph:
             renewal=of.renewal.of_member(place, config, learner, own, state),
         )  # fmt: skip
         place.begin(config.seed)
-        self.begin(parts, config.seed)
+        parts.set_keys(self._keys.values(config.seed))
+        self.begin(parts)
         return parts
 
     def _acting(

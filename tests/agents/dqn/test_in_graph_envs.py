@@ -58,7 +58,6 @@ class InGraph:
             with tf.control_dependencies([length, total, *tf2.nest.flatten(state)]):
                 kept = self._envs.write(state)
         self.engine.start()
-        self.engine.callable(None, [keys.fed], keys.assign)(keys.values())
         self.engine.callable(None, targets=[self._envs.begin])()
         self._step = self.engine.callable((length, total), [action, counter], kept)
 
