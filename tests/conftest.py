@@ -40,7 +40,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
-    """Of a test marked `cases(n)`, marks the cases after the first n as thorough."""
+    """Of a test marked `cases(n, m)`, marks those after n as thorough, and those after m as slow."""
     made = Counter()
     for item in items:
         mark = item.get_closest_marker("cases")
@@ -48,7 +48,10 @@ def pytest_collection_modifyitems(config, items):
             continue
         test = item.nodeid.partition("[")[0]
         made[test] += 1
-        if made[test] > mark.args[0]:
+        quick, *thorough = mark.args
+        if thorough and made[test] > thorough[0]:
+            item.add_marker("slow")
+        elif made[test] > quick:
             item.add_marker("thorough")
     yield
     first = int(config.getoption("start") * len(items))

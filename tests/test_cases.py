@@ -1,4 +1,4 @@
-"""`cases(n)`: `make test` makes the first n cases of a test, and `make check` all."""
+"""`cases(n, m)`: `make test` makes the first n cases of a test, and `make check` the first m."""
 
 import re
 import subprocess
@@ -21,6 +21,11 @@ def test_of_four(x, y):
 def test_of_three_and_a_slow_one(x):
     pass
 
+@pytest.mark.cases(0, 1)
+@pytest.mark.parametrize("x", "ab")
+def test_of_two_a_thorough_one(x):
+    pass
+
 @pytest.mark.thorough
 def test_left_out():
     pass
@@ -36,7 +41,7 @@ ROOT = Path(__file__).parents[1]
 def collected(folder, *arguments):
     (folder / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
     (folder / "test_it.py").write_text(TESTS)
-    markers = "markers=cases(n): few\nthorough: all\nslow: minutes"
+    markers = "markers=cases(n, m): few\nthorough: all\nslow: minutes"
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-o", markers, *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return re.findall(r"^test_it\.py::(\S+)$", done.stdout, re.MULTILINE)
@@ -44,7 +49,8 @@ def collected(folder, *arguments):
 
 def test_the_first_cases_are_those_of_make_test(tmp_path):
     assert {*collected(tmp_path, "-m", "not thorough and not slow")} == SHORT
-    assert len(collected(tmp_path, "-m", "not slow")) == 9
+    checked = collected(tmp_path, "-m", "not slow")
+    assert len(checked) == 10 and "test_of_two_a_thorough_one[a]" in checked
     # One that is asked for by its name is made.
     last = "test_it.py::test_of_four[2-b]"
     assert collected(tmp_path, last, "-m", "not thorough") == ["test_of_four[2-b]"]
@@ -52,9 +58,9 @@ def test_the_first_cases_are_those_of_make_test(tmp_path):
 
 def test_a_start_is_a_share_of_the_tests_that_are_made(tmp_path):
     made = collected(tmp_path, "-m", "thorough or slow")
-    assert len(made) == 6 and made[-1] == "test_left_out"
+    assert len(made) == 8 and made[-1] == "test_left_out"
     started = collected(tmp_path, "-m", "thorough or slow", "--start", "0.5")
-    assert started == made[3:] + made[:3]
+    assert started == made[4:] + made[:4]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,13 @@ process.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 COMMON = {
     "env_steps": 3_000, "hidden": "[16]", "batch_size": 16, "replay_capacity": 2_000,
@@ -73,29 +76,40 @@ KINDS = {
 }  # fmt: skip
 
 
+class Failed(Exception):
+    """What the command said last."""
+
+
+def digest(settings: Mapping[str, Any], run: Path, **environ: str) -> str:
+    """Trains in a process of its own; returns the digest at the end."""
+    config = run.with_suffix(".toml")
+    config.write_text('env_id = "CartPole-v1"\n')
+    changes = [f"{key}={value}" for key, value in {**COMMON, **settings}.items()]
+    command = [
+        sys.executable,
+        "-m",
+        "targetnet.agents.cli",
+        "train",
+        str(config),
+        "--run",
+        str(run),
+    ]
+    done = subprocess.run(
+        [*command, "--set", *changes], env=os.environ | environ, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise Failed(done.stderr.strip().splitlines()[-1])
+    return str(json.loads((run / "digest.json").read_text())["digest"])
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
-        base = Path(folder) / "short.toml"
-        base.write_text('env_id = "CartPole-v1"\n')
         for number, (name, settings) in enumerate(KINDS.items()):
-            run = Path(folder) / str(number)
-            changes = [f"{key}={value}" for key, value in {**COMMON, **settings}.items()]
-            command = [
-                sys.executable,
-                "-m",
-                "targetnet.agents.cli",
-                "train",
-                str(base),
-                "--run",
-                str(run),
-            ]
-            done = subprocess.run(
-                [*command, "--set", *changes], capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                print(f"{name}: {done.stderr.strip().splitlines()[-1]}", flush=True)
-                continue
-            print(f"{name}: {json.loads((run / 'digest.json').read_text())['digest']}", flush=True)
+            try:
+                found = digest(settings, Path(folder) / str(number))
+            except Failed as error:
+                found = str(error)
+            print(f"{name}: {found}", flush=True)
     return 0
 
 
