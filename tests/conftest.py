@@ -40,7 +40,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
-    """Of a test marked `cases(n, m)`, marks those after n as thorough, and those after m as slow."""
+    """Of a test marked `cases(n, m)`, marks what is after n as thorough, and after m as slow."""
     made = Counter()
     for item in items:
         mark = item.get_closest_marker("cases")
