@@ -146,12 +146,6 @@ class AgentState:
 
     # Saving and restoring.
 
-    def prepare(self) -> None:
-        """Makes the calls that read it now, not in the middle of a run."""
-        self._learner.moments.prepare()
-        self.read()
-        self._contents.prepare()
-
     def read(self) -> SavedAgent:
         """Returns all of it but the replay's rows, which `contents` reads."""
         self._acting.flush()

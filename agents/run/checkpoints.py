@@ -74,7 +74,6 @@ class Checkpoints:
         self.last_env_step = resumed.host.loop.env_step if resumed else None
         self._writing_env_step = 0
         self.due = self._after(self.last_env_step or 0)
-        agent.state.prepare()
 
     def is_due(self, env_step: int) -> bool:
         """Says if it is time for the next one."""

@@ -66,7 +66,6 @@ class Tracer:
         self._period = max(1, min(_CHUNKS_AT_ONCE * agent.state.contents.chunk, most))
         self._done, self._env_step, crc = position
         self.due = self._done + self._period + 1
-        agent.state.contents.prepare()
         self._file = TraceFile(path, self._done, crc)
         self._writing = Retried(warn)
 

@@ -89,12 +89,6 @@ class LoopMoments:
         self._slots_are_current = True
         self._packed_is_current = self._packed_is_current and not changed
 
-    def prepare(self) -> None:
-        """Builds the copying calls now, so that no step of the run waits for it."""
-        if self._blocks:
-            self.to_loops()
-            self.to_slots(changed=False)
-
     @functools.cached_property
     def _copy_in(self) -> Callable[[], None]:
         copies = [block.copy_in for block in self._blocks.values()]

@@ -50,11 +50,6 @@ class ReplayContents:
     def _read_queue(self) -> Callable[[np.ndarray], np.ndarray]:
         return self._engine.callable(self._queue, [self._numbers])
 
-    def prepare(self) -> None:
-        """Makes the calls that read rows now, not in the middle of a run."""
-        self._read_rows(np.zeros(1, np.int64))
-        self.written()
-
     def time_steps(self, begin: int, end: int) -> Rows:
         """Returns the rows of the time steps [begin, end), which must still be in the ring.
 

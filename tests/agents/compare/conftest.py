@@ -1,37 +1,18 @@
 """A comparison whose runs are trained by a formula."""
 
-import sys
+import contextlib
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from targetnet.agents.compare import populations
-from targetnet.agents.results import again
-
-ROOT = Path(__file__).parents[3]
-TRAINER = """
-import sys
-from pathlib import Path
-
-sys.path.insert(0, {root!r})
+from targetnet.agents.compare import page
 from targetnet.agents.config.files import load_config
 from targetnet.agents.config.members import load_members
+from targetnet.agents.results.places import Here
+from targetnet.agents.results.seeds import TRAIN
 from tests.agents.sweep.conftest import train
 
-if {fail!r} == "all":
-    sys.exit("targetnet: the env fell over")
-file, _, run, *_ = sys.argv[1:]
-members = load_members(file)
-if members is None:
-    train(Path(run), load_config(file))
-else:
-    failed = [name for name, of in members.configs.items() if str(of.seed) == {fail!r}]
-    for name, config in members.configs.items():
-        if name not in failed:
-            train(Path(run) / name, config)
-    if failed:
-        sys.exit(f"targetnet: {{failed[0]}} has diverged")
-"""
 FILE = """
 title = "When?"
 text = "An introduction."
@@ -79,23 +60,67 @@ differences = ["other", "alone"]
 """
 
 
+class Trained(NamedTuple):
+    """What a child that trains by the formula would be, once it has ended."""
+
+    code: int
+    how: str = "exit code 1"
+
+    def poll(self):
+        return self.code
+
+
+def trained(fail):
+    """Starts no child: trains at once, but the members with the seed `fail`, or "all"."""
+
+    def start(place, name, command, log, portable, say):
+        file, _, run, *_ = command[len(TRAIN) :]
+        members, line = load_members(file), ""
+        if fail == "all":
+            line = "the env fell over"
+        elif members is None:
+            train(Path(run), load_config(file))
+        else:
+            failed = [name for name, of in members.configs.items() if str(of.seed) == fail]
+            for name, config in members.configs.items():
+                if name not in failed:
+                    train(Path(run) / name, config)
+            line = f"{failed[0]} has diverged" if failed else ""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"targetnet: {line}" if line else "")
+        return Trained(int(bool(line)))
+
+    return start
+
+
+def no_picture(title, lines, over, path):
+    return path.with_suffix(".png"), path.with_suffix(".svg")
+
+
+@contextlib.contextmanager
+def comparison_in(folder, *, pictures=False):
+    """In a directory; see `comparison`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        if not pictures:
+            patch.setattr(page, "draw", no_picture)
+        (folder / "base.toml").write_text('base = "cartpole"\nsync_period = 50\nenv_steps = 1000\n')
+
+        def write(*changes, fail=""):
+            patch.setattr(Here, "start", trained(fail))
+            text = FILE
+            for before, after in changes:
+                assert before in text
+                text = text.replace(before, after, 1)
+            (folder / "periods.toml").write_text(text)
+            return Path("periods.toml")
+
+        write()
+        yield write
+
+
 @pytest.fixture
-def comparison(tmp_path, monkeypatch):
+def comparison(tmp_path):
     """Gives the path of a comparison, and a function that writes it with changes."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "base.toml").write_text('base = "cartpole"\nsync_period = 50\nenv_steps = 1000\n')
-
-    def write(*changes, fail=""):
-        trainer = tmp_path / "trainer.py"
-        trainer.write_text(TRAINER.format(root=str(ROOT), fail=fail))
-        for module in (populations, again):
-            monkeypatch.setattr(module, "TRAIN", [sys.executable, str(trainer)])
-        text = FILE
-        for before, after in changes:
-            assert before in text
-            text = text.replace(before, after, 1)
-        (tmp_path / "periods.toml").write_text(text)
-        return Path("periods.toml")
-
-    write()
-    return write
+    with comparison_in(tmp_path) as write:
+        yield write

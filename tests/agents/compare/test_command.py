@@ -1,6 +1,7 @@
 """`targetnet compare` as a user types it, with children that only say they trained."""
 
 import contextlib
+import io
 import re
 import shutil
 import tomllib
@@ -25,6 +26,7 @@ from targetnet.rl_core.control.files import ControlFiles, FileLock
 from targetnet.rl_core.control.log import ControlLog, Entry
 from targetnet.rl_core.errors import ConfigError, RlCoreError, RunDirError
 from targetnet.rl_core.seal import sealed_row, unsealed_row
+from tests.agents.compare.conftest import comparison_in
 from tests.agents.sweep.conftest import train
 
 pytest.importorskip("matplotlib")
@@ -33,6 +35,21 @@ pytest.importorskip("matplotlib")
 def compare(*arguments):
     arguments = [str(a) for a in ("periods.toml", "--jobs", 2, *arguments)]
     return tyro.cli(Compare, args=arguments)(Console(width=200))
+
+
+@pytest.fixture(scope="module")
+def finished_once(tmp_path_factory):
+    """A directory with a whole comparison, pictures too, and what making it printed."""
+    folder = tmp_path_factory.mktemp("finished")
+    with comparison_in(folder, pictures=True), contextlib.redirect_stdout(io.StringIO()) as said:
+        assert compare() == 0
+    return folder, said.getvalue()
+
+
+@pytest.fixture
+def finished(finished_once, tmp_path):
+    """The comparison was made already."""
+    shutil.copytree(finished_once[0] / "comparison", tmp_path / "comparison")
 
 
 def rows():
@@ -48,9 +65,9 @@ def table(page, title):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-@pytest.mark.thorough
-def test_arms_are_chosen_on_tuning_seeds_and_compared_on_fresh_ones(comparison, capsys):
-    assert compare() == 0
+def test_arms_are_chosen_on_tuning_seeds_and_compared_on_fresh_ones(
+    comparison, finished, finished_once
+):
     found = rows()
     assert sorted(found) == sorted(
         [f"{env}/{arm}.json" for env in ("CartPole", "Other")
@@ -82,12 +99,11 @@ def test_arms_are_chosen_on_tuning_seeds_and_compared_on_fresh_ones(comparison, 
         ["Other", "20", "0 to 1", "5000 to 5001"],
     ]
     assert f"tensorflow {version('tensorflow')}, " in page
-    assert "page: comparison/page.md" in capsys.readouterr().out
+    assert "page: comparison/page.md" in finished_once[1]
 
 
 @pytest.mark.thorough
-def test_fresh_seeds_choose_nothing(comparison):
-    compare()
+def test_fresh_seeds_choose_nothing(comparison, finished):
     path = Path("comparison/rows/CartPole/hard-10.json")
     kept = unsealed_row(path.read_bytes())
     for seed, of in kept["seeds"].items():
@@ -100,8 +116,7 @@ def test_fresh_seeds_choose_nothing(comparison):
 
 
 @pytest.mark.thorough
-def test_the_page_says_what_the_curves_showed_in_the_second_quarter(comparison):
-    compare()
+def test_the_page_says_what_the_curves_showed_in_the_second_quarter(comparison, finished):
     for seed, of in (("5000", 2.0), ("5001", 4.0), ("5002", 9.0)):
         path = Path("comparison/rows/CartPole/hard-10.json")
         kept = unsealed_row(path.read_bytes())
@@ -123,8 +138,7 @@ def test_the_page_says_what_the_curves_showed_in_the_second_quarter(comparison):
 
 
 @pytest.mark.thorough
-def test_the_same_command_trains_nothing_again_and_writes_the_same_page(comparison):
-    compare()
+def test_the_same_command_trains_nothing_again_and_writes_the_same_page(comparison, finished):
     page = Path("comparison/page.md").read_bytes()
     comparison(fail="all")
     assert compare() == 0
@@ -150,8 +164,7 @@ def test_an_interrupted_comparison_goes_on_in_the_same_directories(comparison):
 
 
 @pytest.mark.thorough
-def test_only_what_is_missing_is_trained(comparison):
-    compare()
+def test_only_what_is_missing_is_trained(comparison, finished):
     before = {*Path("comparison/runs").glob("*.toml")}
     Path("comparison/rows/CartPole/soft-0.1.json").unlink()
     for run in Path("comparison/runs").glob("*/"):
@@ -170,8 +183,7 @@ def members_of(file):
 
 
 @pytest.mark.thorough
-def test_a_population_has_runs_of_one_form(comparison):
-    assert compare() == 0
+def test_a_population_has_runs_of_one_form(comparison, finished):
     files, differ = [*Path("comparison/runs").glob("*.toml")], []
     for file in files:
         members = tomllib.loads(file.read_text())["members"]
@@ -326,9 +338,8 @@ def test_a_run_that_was_paused_or_stopped_has_the_same_bits_and_is_kept(tmp_path
 
 
 @pytest.mark.thorough
-def test_a_population_of_what_was_left_goes_on_in_its_directory_too(comparison):
+def test_a_population_of_what_was_left_goes_on_in_its_directory_too(comparison, finished):
     """A fourth seed comes in a population of its own; another run of it is finished meanwhile."""
-    compare()
     more = ("seeds = {first = 5000, count = 3}", "seeds = {first = 5000, count = 4}")
     comparison(more, fail="all")
     compare()
@@ -352,8 +363,7 @@ def test_a_page_of_what_is_finished_wants_all_of_it(comparison):
 
 
 @pytest.mark.thorough
-def test_one_run_is_trained_again_and_compared(comparison, capsys):
-    compare()
+def test_one_run_is_trained_again_and_compared(comparison, finished, capsys):
     assert compare("--verify", "CartPole/hard-100/5001") == 0
     assert "CartPole/hard-100/5001: identical 5001-100" in capsys.readouterr().out
     assert not [*Path("comparison").glob("verify*")]
@@ -461,8 +471,7 @@ def test_a_mistake_in_the_file_is_one_line(comparison, change, said):
 
 
 @pytest.mark.thorough
-def test_rows_of_another_config_are_refused(comparison):
-    compare()
+def test_rows_of_another_config_are_refused(comparison, finished):
     comparison(("set = {sync_period = 5}", "set = {sync_period = 6}"))
     with pytest.raises(RlCoreError, match=r"alone\.json is of another config: sync_period is 5"):
         compare()
@@ -474,8 +483,7 @@ def test_rows_of_another_config_are_refused(comparison):
     [b"", b"{", sealed_row({"seeds": 3}), b"[" * 5_000],
     ids=["empty", "cut", "other", "deep"],
 )
-def test_a_damaged_row_is_one_line(comparison, damage):
-    compare()
+def test_a_damaged_row_is_one_line(comparison, finished, damage):
     path = Path("comparison/rows/Other/alone.json")
     path.write_bytes(damage)
     with pytest.raises(RlCoreError, match=r"alone\.json is damaged"):
@@ -483,8 +491,7 @@ def test_a_damaged_row_is_one_line(comparison, damage):
 
 
 @pytest.mark.thorough
-def test_a_row_that_was_changed_by_hand_is_refused(comparison):
-    compare()
+def test_a_row_that_was_changed_by_hand_is_refused(comparison, finished):
     path = Path("comparison/rows/Other/alone.json")
     row = path.read_bytes()
     path.write_bytes(re.sub(rb'"mean": [-\d]', b'"mean": 9', row, count=1))
@@ -506,8 +513,7 @@ def test_a_row_that_was_changed_by_hand_is_refused(comparison):
         ("updates", -1),
     ],
 )  # fmt: skip
-def test_numbers_that_no_run_has_are_damage(comparison, key, value):
-    compare()
+def test_numbers_that_no_run_has_are_damage(comparison, finished, key, value):
     path = Path("comparison/rows/Other/alone.json")
     kept = unsealed_row(path.read_bytes())
     kept["seeds"]["5000"][key] = value
@@ -517,8 +523,7 @@ def test_numbers_that_no_run_has_are_damage(comparison, key, value):
 
 
 @pytest.mark.thorough
-def test_each_seed_keeps_the_versions_that_made_it(comparison):
-    compare()
+def test_each_seed_keeps_the_versions_that_made_it(comparison, finished):
     path = Path("comparison/rows/CartPole/alone.json")
     kept = unsealed_row(path.read_bytes())
     kept["seeds"]["5000"]["versions"]["tensorflow"] = "2.99.0"

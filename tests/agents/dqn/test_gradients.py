@@ -80,7 +80,7 @@ def test_nothing_that_only_looks_changes_a_variable(lab, settings):
     agent.learn(20)
     # No unit of these is dormant.
     agent.state.load_weights({n: 0.1 + abs(w) for n, w in agent.state.weights().items()})
-    agent.state.prepare()  # what compiled calls hold packed is in its variables too
+    agent.state.read()  # what compiled calls hold packed is in its variables too
     observation = np.float32([0.5, -0.5])
     looks = {
         "digest": agent.state.digest,
