@@ -58,6 +58,18 @@ def test_optimizer_state_target_age_and_updates_count(lab):
     assert digest(agent) != before
 
 
+def test_every_variable_of_a_checkpoint_counts(lab, monkeypatch):
+    agent = lab.filled()
+    saved, seen = agent.state.read(), {digest(agent)}
+    for name, value in saved.variables.items():
+        changed = np.array(value)
+        changed.reshape(-1).view(np.uint8)[0] ^= 1  # one bit
+        one_other = saved._replace(variables=saved.variables | {name: changed})
+        monkeypatch.setattr(agent.state, "read", lambda one_other=one_other: one_other)
+        seen.add(digest(agent))
+    assert len(seen) == 1 + len(saved.variables)
+
+
 def test_every_part_of_a_row_counts(lab, pool):
     rows = [
         {"observation": [1, 2], "reward": 0.5, "terminated": False, "autoreset": False},
