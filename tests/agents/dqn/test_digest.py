@@ -103,6 +103,18 @@ def test_overrides_counters_and_the_arm_count(lab):
     assert digest(agent) == seen[0]
 
 
+def test_what_is_restored_has_the_digest_the_live_values_and_the_arm_of_what_was_saved(lab):
+    settings = {"freeze": [{"exempt": ["head"], "updates": 3}, {"exempt": [], "updates": 9}]}
+    saved, restored = lab.filled(**settings), lab.agent(**settings)
+    saved.hyperparameters["sync_period"] = 7
+    saved.learn(5)
+    contents = saved.state.contents
+    restored.state.restore(saved.state.read(), [(0, contents.time_steps(0, contents.written()))])
+    assert restored.hyperparameters.overrides() == {"sync_period": 7}
+    assert restored.learner.freeze.position == (1, 2)  # 3 updates of the first arm, 2 of the next
+    assert digest(restored) == digest(saved)
+
+
 def test_looking_and_evaluating_do_not_count(lab):
     agent = lab.filled()
     before = digest(agent)
