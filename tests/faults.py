@@ -320,6 +320,22 @@ FAULTS = (
           "self._memory.update_priorities(batch.row, priority)",
           "tests/agents/run/test_diverging.py::"
           "test_the_update_that_diverges_is_not_made_and_all_is_as_after_the_one_before"),
+    Fault("the return of averaged weights is that of the online ones", "agents/run/evaluating.py",
+          "self._returns_of(self.agent.acting.greedy_averaged, episodes)",
+          "self._returns_of(self.agent.greedy, episodes)",
+          "tests/agents/run/test_evaluating.py::test_averaged_weights_have_returns_of_their_own"),
+    Fault("the concurrent loop acts by its first weights", "agents/loops/concurrent.py",
+          "            agent.follow()\n", "",
+          "tests/agents/loops/test_concurrent.py::test_the_threads_give_the_bits_of_one_thread"),
+    Fault("the loop in the graph learns before learn_start", "agents/dqn/in_graph_loop.py",
+          "return begun * phases * self.fed.updates_per_learn, age",
+          "return phases * self.fed.updates_per_learn, age",
+          "tests/agents/dqn/test_in_graph_loop.py::"
+          "test_the_loop_in_the_graph_learns_when_the_learn_clock_says"),
+    Fault("a checkpoint lacks the rows that wait", "agents/dqn/state.py",
+          "        self._acting.flush()\n        self._learner.moments.to_slots(changed=False)\n",
+          "        self._learner.moments.to_slots(changed=False)\n",
+          "tests/agents/dqn/test_step_buffer.py::test_waiting_rows_change_no_bit"),
 )
 # fmt: on
 
