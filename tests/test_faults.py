@@ -9,9 +9,10 @@ from tests.faults import FAULTS, ROOT, Copy, Fault
 
 
 @pytest.fixture(scope="module")
-def copy(tmp_path_factory):
+def copy(tmp_path_factory, request):
     copy = Copy(tmp_path_factory.mktemp("copy"))
-    copy.check(FAULTS)
+    own = [item for item in request.session.items if item.path == request.path]
+    copy.check([item.callspec.params["fault"] for item in own if hasattr(item, "callspec")])
     return copy
 
 
