@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from targetnet.rl_core.errors import RlCoreError
+from tests.agents.dqn.test_family import masked, masked_step
 from tests.agents.dqn.test_stillness import KINDS, SINGLE_AND_FUSED
 from tests.agents.dqn.test_update import S_T, S_TM1, forward
 
@@ -26,6 +27,18 @@ def test_the_very_next_update_adds_the_penalty_and_leaves_the_td_error(lab, upda
     on = agent.learn(updates, stats=True)
     np.testing.assert_allclose(on.td_error, off.td_error, rtol=1e-5)
     penalty = 0.75 * (logsumexp(q_tm1) - q_tm1[action])
+    assert on.loss - off.loss == pytest.approx(penalty, rel=1e-4)
+
+
+def test_illegal_actions_are_not_penalized(lab):
+    agent = masked(lab, discount=0.0, learning_rate=1e-12, loss="squared", **PREPARED)
+    (action,) = masked_step(agent, S_TM1, [True, False, True], autoreset=True)
+    masked_step(agent, S_T, [True] * 3, reward=3.0)
+    q_tm1 = forward(lab.weights(agent, "online"), np.float32(S_TM1))
+    off = agent.learn(stats=True)
+    agent.hyperparameters["cql_weight"] = 0.75
+    on = agent.learn(stats=True)
+    penalty = 0.75 * (logsumexp(q_tm1[[0, 2]]) - q_tm1[action])
     assert on.loss - off.loss == pytest.approx(penalty, rel=1e-4)
 
 

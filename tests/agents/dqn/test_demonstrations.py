@@ -8,6 +8,7 @@ from targetnet.agents.dqn.demonstrations import Demonstrations
 from targetnet.rl_core import Engine
 from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.replay import ValidRows, transition_columns
+from tests.agents.dqn.test_family import masked, masked_step
 from tests.agents.dqn.test_stillness import KINDS, SINGLE_AND_FUSED
 from tests.agents.dqn.test_update import S_T, S_TM1, forward
 
@@ -102,6 +103,19 @@ def test_the_margin_is_added_to_the_loss_of_demonstrations_alone(lab, updates):
     drawn = np.abs(wide.td_error[:, None] - errors[[shown, own]]).argmin(axis=1)
     wanted = np.where(drawn == 0, 0.75 * above(q, shown, 3.0), 0.0)
     assert wide.loss == pytest.approx(np.mean(0.5 * np.square(wide.td_error) + wanted), rel=1e-4)
+
+
+def test_the_margin_is_to_legal_actions_alone(lab):
+    agent = masked(lab, discount=0.0, learning_rate=1e-12, loss="squared", **BEGUN | PREPARED)
+    q = forward(lab.weights(agent, "online"), np.float32(S_TM1))
+    legal = np.arange(3) != q.argmax()
+    (shown,) = masked_step(agent, S_TM1, legal, autoreset=True)
+    masked_step(agent, S_T, [True] * 3, reward=3.0)
+    off = agent.learn(stats=True)
+    agent.hyperparameters["margin_weight"] = 1.0
+    on = agent.learn(stats=True)
+    wanted = above(np.where(legal, q, -np.inf), shown)
+    assert on.loss - off.loss == pytest.approx(wanted, rel=1e-4)
 
 
 def test_once_they_are_overwritten_there_is_no_margin(lab):

@@ -58,6 +58,18 @@ def test_optimizer_state_target_age_and_updates_count(lab):
     assert digest(agent) != before
 
 
+def test_every_variable_of_a_checkpoint_counts(lab, monkeypatch):
+    agent = lab.filled()
+    saved, seen = agent.state.read(), {digest(agent)}
+    for name, value in saved.variables.items():
+        changed = np.array(value)
+        changed.reshape(-1).view(np.uint8)[0] ^= 1  # one bit
+        one_other = saved._replace(variables=saved.variables | {name: changed})
+        monkeypatch.setattr(agent.state, "read", lambda one_other=one_other: one_other)
+        seen.add(digest(agent))
+    assert len(seen) == 1 + len(saved.variables)
+
+
 def test_every_part_of_a_row_counts(lab, pool):
     rows = [
         {"observation": [1, 2], "reward": 0.5, "terminated": False, "autoreset": False},
@@ -89,6 +101,18 @@ def test_overrides_counters_and_the_arm_count(lab):
     agent.learner.freeze.position = (0, 0)
     agent.hyperparameters["sync_period"] = "auto"
     assert digest(agent) == seen[0]
+
+
+def test_what_is_restored_has_the_digest_the_live_values_and_the_arm_of_what_was_saved(lab):
+    settings = {"freeze": [{"exempt": ["head"], "updates": 3}, {"exempt": [], "updates": 9}]}
+    saved, restored = lab.filled(**settings), lab.agent(**settings)
+    saved.hyperparameters["sync_period"] = 7
+    saved.learn(5)
+    contents = saved.state.contents
+    restored.state.restore(saved.state.read(), [(0, contents.time_steps(0, contents.written()))])
+    assert restored.hyperparameters.overrides() == {"sync_period": 7}
+    assert restored.learner.freeze.position == (1, 2)  # 3 updates of the first arm, 2 of the next
+    assert digest(restored) == digest(saved)
 
 
 def test_looking_and_evaluating_do_not_count(lab):

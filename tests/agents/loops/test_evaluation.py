@@ -2,15 +2,17 @@
 
 import io
 import itertools
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from rich.console import Console
 
-from targetnet.agents.loops.evaluation import evaluate
+from targetnet.agents.loops.evaluation import evaluate, exploring
 from targetnet.agents.run.screen import evaluation_shown
 from targetnet.rl_core.errors import BoundsError
+from targetnet.rl_core.philox import OutsideStream
 from tests.envs import lives
 
 
@@ -133,6 +135,16 @@ def test_with_epsilon_that_share_of_actions_is_uniformly_random(lab, agent):
 def test_an_epsilon_that_is_no_probability_is_refused(lab, agent, epsilon):
     with pytest.raises(BoundsError, match=r"^epsilon must be a number in \[0, 1\], got "):
         returns_of(lab, agent, "Choice", 1, epsilon=epsilon)
+
+
+def test_with_epsilon_no_illegal_action_is_taken():
+    envs = SimpleNamespace(num_envs=2, num_actions=3, branches=())
+    legal = np.array([[False, True, False], [True, False, True]])
+    stream = OutsideStream(0, "evaluation")
+    play = exploring(lambda *_: legal.argmax(axis=1), 1.0, envs, stream)
+    actions = [play(np.zeros((2, 2)), np.zeros(2, bool), legal) for _ in range(50)]
+    first, second = np.transpose(actions)
+    assert {*first} == {1} and {*second} == {0, 2}
 
 
 def test_the_same_seed_gives_the_same_returns_and_another_other_ones(lab, agent):

@@ -59,7 +59,7 @@ def spoil(lab, agent):
     return weights
 
 
-ALWAYS = {"single, everything", "compiled one"}
+ALWAYS = {"single, everything", "fused, everything", "compiled one"}
 
 
 def always(name, names):

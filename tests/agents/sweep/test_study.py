@@ -36,6 +36,14 @@ def test_the_file_has_all_that_was_told(plan, tmp_path):
     assert again.best().number == 0
 
 
+def test_the_best_trial_has_the_highest_score_and_of_equal_ones_is_the_older(plan, tmp_path):
+    study = Study(tmp_path / "study.log", plan())
+    study.ask(5, 0)
+    for number, value in enumerate([1.0, 3.0, None, -2.0, 3.0]):
+        study.tell(number, [0.0], value, {})
+    assert [trial.number for trial in study.ranking()] == [1, 4, 0, 3]
+
+
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_a_trial_depends_on_the_known_ones_alone(plan, tmp_path, sampler):
     """Told at once or later, with the study read again or not, and beside others or not."""

@@ -62,6 +62,15 @@ def test_scalars_come_back_with_their_steps(tmp_path, read):
     assert points(got, "episode/return") == [(20, 7.0)]
 
 
+def test_a_file_that_goes_on_after_an_env_step_replaces_the_points_beyond_it(tmp_path, read):
+    with EventWriter(tmp_path) as writer:
+        for env_step in (5, 6, 7):
+            writer.scalar("learn/loss", env_step, env_step)
+    with EventWriter(tmp_path, after=6) as writer:
+        writer.scalar("learn/loss", 0.5, 8)
+    assert points(read(tmp_path), "learn/loss") == [(5, 5.0), (6, 6.0), (8, 0.5)]
+
+
 def test_a_diverging_loss_stays_visible(tmp_path, read):
     with EventWriter(tmp_path) as writer:
         for step, loss in enumerate([math.inf, -math.inf, 1e300, math.nan]):  # 1e300: no float32

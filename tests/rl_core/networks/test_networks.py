@@ -146,6 +146,16 @@ def test_a_dueling_value_is_the_value_plus_the_advantage_less_the_mean_advantage
     np.testing.assert_allclose(evaluate(q), [[8, 9, 13]])  # mean 3: 10 + (1, 2, 6) - 3
 
 
+def test_each_atom_of_a_dueling_distribution_is_less_its_mean_over_actions(evaluate):
+    with tf.variable_scope("online"):
+        x = Streams(2, dueling=True)(tf.ones([1, 3]), 2, None)  # [B, A, n]
+    biases = {"value/v/b": [10, 20], "advantage/a/b": [1, 2, 3, 6]}
+    for name, variable in variables_in("online").items():
+        evaluate(variable.assign(biases.get(name, tf.zeros_like(variable))))
+    # the means of (1, 3) and (2, 6) are 2 and 4: (10, 20) + (1, 2) - (2, 4), + (3, 6) - (2, 4)
+    np.testing.assert_allclose(evaluate(x), [[[9, 18], [11, 22]]])
+
+
 @pytest.mark.cases(11)
 @HEADS
 def test_bytes_are_pixels_and_are_scaled_to_between_0_and_1(evaluate, network):

@@ -16,8 +16,8 @@ TORSO, NONE = frozenset({"torso"}), frozenset()
 class Regression:
     """Two layers fitted to four points by Adam, singly and in fused loops."""
 
-    def __init__(self, loops, compiled):
-        """`loops`: the exempt sets there is a loop for."""
+    def __init__(self, loops, compiled, *, chosen=False):
+        """`loops`: the exempt sets there is a loop for; `chosen`: loops are fed what they train."""
         self.engine = Engine()
         with self.engine.building():
             tf.set_random_seed(3)
@@ -37,6 +37,9 @@ class Regression:
                 self.end = self.updates.assign_add(1, read_value=False)
             self.stats = (loss, self.ops.grad_norm, error)
             self.moments = LoopMoments(self.engine, self.ops)
+            self.trained = None
+            if chosen:
+                self.trained = {name: tf.placeholder(tf.bool, [], name) for name in self.ops.names}
             self.loops = {exempt: self.loop(exempt, compiled) for exempt in loops}
         self.engine.start()
 
@@ -52,7 +55,7 @@ class Regression:
             with tf.variable_scope("model", reuse=True):
                 loss, error = self.build()
             signs, made, moments, applied = adam.apply(
-                loss, moments, learning_rate=self.rate, max_grad_norm=self.limit
+                loss, moments, self.trained, learning_rate=self.rate, max_grad_norm=self.limit
             )
             with tf.control_dependencies([applied]):
                 counted = self.updates.assign_add(tf.cast(made, tf.int32), read_value=False)
@@ -64,6 +67,13 @@ class Regression:
         self.moments.to_loops()
         call = self.engine.callable(self.loops[exempt], [self.count, self.rate, self.limit])
         return call(np.int32(updates), np.float32(rate), np.float32(limit))
+
+    def fused_as_chosen(self, updates, exempt):
+        self.moments.to_loops()
+        feeds = [self.count, self.rate, self.limit, *self.trained.values()]
+        trained = [np.bool_(name not in exempt) for name in self.trained]
+        call = self.engine.callable(self.loops[NONE], feeds)
+        return call(np.int32(updates), np.float32(0.05), np.float32(0.5), *trained)
 
     def single(self, updates, exempt=NONE, rate=0.05, limit=0.5):
         call = self.ops.callable(
@@ -179,6 +189,16 @@ def test_the_fused_norm_is_over_the_trained_blocks_before_clipping(models):
     torso = fused.single(1, frozenset({"head"}), rate=0.0)[1]
     assert 0 < head < whole
     assert head**2 + torso**2 == pytest.approx(whole**2, rel=1e-5)
+
+
+def test_blocks_that_are_chosen_when_it_runs_are_trained_as_singly():
+    """Also their step counters, which stand still in a block that rests."""
+    chosen, single = Regression([NONE], compiled=False, chosen=True), Regression([], False)
+    for updates, exempt in [(3, NONE), (20, TORSO), (2, NONE)]:
+        assert_close(chosen.fused_as_chosen(updates, exempt), single.single(updates, exempt))
+        assert_same_state(chosen, single)
+    for model in (chosen, single):
+        model.engine.close()
 
 
 @pytest.mark.parametrize("executor", ["single_threaded", "default"])
