@@ -53,7 +53,7 @@ def test_streams_deal_to_the_shortest_and_of_several_to_the_first():
     assert streams.lengths == [5, 5, 13] and streams.time_steps == 5
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 3)
 @pytest.mark.parametrize("num_envs", [1, 2, 3])
 @pytest.mark.parametrize("at_once", [4096, 7])
 def test_the_replay_begins_with_the_episodes_side_by_side(tmp_path, monkeypatch, num_envs, at_once):

@@ -128,7 +128,7 @@ def in_slow_runs(names, fast):
     return [n if n in fast else pytest.param(n, marks=pytest.mark.slow) for n in names]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 3)
 @pytest.mark.parametrize("sizes", [SIZES, EQUAL], ids=["unequal", "equal"])
 @pytest.mark.parametrize("kind", in_slow_runs(KINDS, ["double", "dueling, deep branches"]))
 @pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])

@@ -48,7 +48,7 @@ def one_transition(lab, **settings):
 # What is learned.
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 4)
 @FORMS
 @pytest.mark.parametrize("double", [False, True], ids=["", "double"])
 @pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
@@ -83,7 +83,7 @@ def test_the_priority_is_the_mean_over_the_chain(lab):
 # The two clocks.
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 4)
 @FORMS
 @pytest.mark.parametrize("updates", [1, 4, 7], ids=["single", "four fused", "seven fused"])
 def test_the_window_shifts_and_the_copies_are_refreshed_as_in_the_slow_twin(lab, form, updates):
@@ -129,7 +129,7 @@ def assert_same(first, second):
         np.testing.assert_array_equal(value, second[name], err_msg=name)
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 1)
 @FORMS
 def test_single_and_fused_updates_have_the_same_weights(lab, form):
     one, many = (lab.filled(**form, **SHIFTS, updates_per_learn=8) for _ in range(2))
@@ -265,7 +265,7 @@ def test_tau_and_the_period_of_refreshes_are_live_only_where_they_do_something(l
         plain.hyperparameters["refresh_period"] = 3
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 4)
 @pytest.mark.parametrize(
     "more",
     [
@@ -282,7 +282,8 @@ def test_tau_and_the_period_of_refreshes_are_live_only_where_they_do_something(l
 )
 @FORMS
 def test_it_goes_with_the_rest_of_the_family(lab, form, more):
-    agent = lab.filled(**form, **more, sync_period=3, updates_per_learn=2, past_states=1)
+    settings = form | {"chain": 2} | more
+    agent = lab.filled(**settings, sync_period=3, updates_per_learn=2, past_states=1)
     before = lab.weights(agent, "online")
     for updates in (1, 2, 1, 2):
         assert np.isfinite(agent.learn(updates, stats=True).loss)

@@ -58,7 +58,7 @@ def test_of_a_distribution_the_means_are_penalized(lab, kind):
     assert on.loss - off.loss == pytest.approx(wanted, abs=0.1 if kind == "implicit" else 1e-4)
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_prepared_and_off_changes_no_bit_and_on_it_does(lab, kind):
     settings = KINDS[kind] | {"updates_per_learn": 2, "sync_period": 3}
