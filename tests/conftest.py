@@ -9,6 +9,7 @@ import time
 import warnings
 from collections import Counter
 
+import hypothesis  # noqa: F401  before a run calls gc.freeze: afterwards it takes generators for lost
 import pytest
 
 # A shell that starts the tests in the background makes them, and every process they start, deaf

@@ -58,7 +58,8 @@ NOT_RUN = {
 }
 # Pages whose commands are run in one place, one page after the other.
 SESSIONS = [
-    ("family.md", "README.md"),
+    ("README.md",),
+    ("family.md",),
     ("nothing_lost.md",),
     ("tutorial.md",),
     ("cookbook.md",),
@@ -70,6 +71,7 @@ SLOW = [("nothing_lost.md",), ("tutorial.md",), ("cookbook.md",), ("many.md",), 
 IN_SESSIONS = [page for session in SESSIONS for page in session]
 # Files that are there before: the page, the language and the number of the block of its language.
 FILES = {
+    "nets.py": ("README.md", "python", 1),
     "towers.py": ("family.md", "python", 0),
     "my.toml": ("family.md", "toml", 0),
     "own.py": ("family.md", "python", 1),
@@ -153,7 +155,7 @@ SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 
 def test_there_are_blocks_of_every_kind():
-    assert len(SCRIPTS) == 4 and len(CONFIGS) == 15 and len(SHELL) > 40
+    assert len(SCRIPTS) == 4 and len(CONFIGS) == 16 and len(SHELL) > 40
     assert {"env_id" in tomllib.loads(block.text) for block in SETTINGS} == {True, False}
 
 
@@ -433,7 +435,7 @@ def test_a_command_in_a_sentence_is_one(page, command):
     assert _parse(words)
 
 
-@pytest.mark.parametrize("row", re.findall(r"\| `targetnet .*", PAGES["README.md"].read_text()))
+@pytest.mark.parametrize("row", re.findall(r"\| `targetnet .*", PAGES["commands.md"].read_text()))
 def test_every_flag_in_the_table_of_commands_is_one(row):
     command = row.split()[2].rstrip("`")
     kind = _COMMANDS[command]

@@ -63,7 +63,7 @@ def as_markdown(results: Mapping[str, Any], name: str) -> str:
 
 def as_sitting(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of a scenario that is measured again: when it was made, and its ratios."""
-    found = [(bar, _found(scenario, bar)) for bar in scenario["bars"]]
+    found = [(bar, spread_of(scenario, bar)) for bar in scenario["bars"]]
     return {
         "date": scenario["made"]["date"],
         "commit": scenario["made"]["commit"],
@@ -87,7 +87,7 @@ def bar_cells(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> list[str]:
         wanted = f">= {_short(least)}{unit}"
     elif most is not None:
         wanted = f"<= {_short(most)}{unit}"
-    found = _found(scenario, bar)
+    found = spread_of(scenario, bar)
     if found is None:
         return [what, wanted, "not measured", "not measured" if wanted else ""]
     met = found.median >= least if least is not None else most is None or found.median <= most
@@ -101,7 +101,8 @@ def bar_cells(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> list[str]:
     return [what, wanted, measured, "met" if met else "**not met**"]
 
 
-def _found(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> Spread | None:
+def spread_of(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> Spread | None:
+    """What was measured of a bar; None: nothing."""
     quantity = scenario["quantity"]
     if bar["to"]:
         return spread(quantity, *zip(*bar["pairs"], strict=True)) if bar["pairs"] else None
@@ -173,7 +174,7 @@ def ratio_to_their_best(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> 
 
     `bar` has been measured and has another side.
     """
-    found = _found(scenario, bar)
+    found = spread_of(scenario, bar)
     assert found is not None
     if scenario["quantity"] in LESS_IS_BETTER:
         return found.median
@@ -185,7 +186,7 @@ def ratio_to_their_best(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> 
 
 def _by_best_probe(scenario: Mapping[str, Any], bar: Mapping[str, Any]) -> str:
     """The ratio to what the other side reached in any probe, if that is more than in the rounds."""
-    found = _found(scenario, bar)
+    found = spread_of(scenario, bar)
     if found is None or not bar["to"]:
         return ""
     to_best = ratio_to_their_best(scenario, bar)

@@ -1,4 +1,4 @@
-"""README's tables of speeds, made of what the pages of performance are made of.
+"""The tables of speeds in README and docs/speed.md, made of what was measured.
 
 python -m tests.benchmarks.readme_tables
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.performance_page import as_table, ratio_to_their_best
+from tests.benchmarks.performance_page import as_table, ratio_to_their_best, spread_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 PROCESSORS = {"AVX-512": "performance_avx512.json", "AVX2": "performance_avx2.json"}
@@ -18,6 +18,19 @@ PROCESSORS = {"AVX-512": "performance_avx512.json", "AVX2": "performance_avx2.js
 # What a row says: (scenario, ours, theirs) of each of its ratios.
 Row = tuple[str, Sequence[tuple[str, str, str]]]
 _K1, _K16 = "ours, K = 1", "ours, K = 16"
+README: Sequence[Row] = (
+    ("CartPole, one update per env step / Stable-Baselines3", [("CP-A", _K1, "SB3")]),
+    (
+        "CartPole, 16 updates at once / Stable-Baselines3, 16 at once too",
+        [("CP-A", _K16, "SB3, 16 at once")],
+    ),
+    ("CartPole, one update per env step / a plain JAX script", [("CP-A", _K1, "JAX per step")]),
+    (
+        "CartPole, MLP 256-256 on one core / CleanRL's JAX DQN on two",
+        [("large-mlp", _K1, "CleanRL's JAX DQN")],
+    ),
+    ("Pong, the whole loop / Stable-Baselines3", [("atari", "ours", "SB3")]),
+)
 FRAMEWORK: Sequence[Row] = (
     ("one update per env step / Stable-Baselines3", [("CP-A", _K1, "SB3")]),
     ("16 updates at once / Stable-Baselines3", [("CP-A", _K16, "SB3")]),
@@ -77,6 +90,19 @@ def as_markdown(rows: Sequence[Row], measured: Mapping[str, Mapping[str, Any]]) 
     return as_table(["ours / theirs", *measured], lines)
 
 
+def with_ranges(rows: Sequence[Row], scenarios: Mapping[str, Any]) -> str:
+    """Returns a table of `rows` with one ratio each: its median, the least and the largest."""
+    lines = []
+    for what, [(name, of, to)] in rows:
+        scenario, bar = scenarios[name], _bar(scenarios[name], of, to)
+        ratio, rounds = ratio_to_their_best(scenario, bar), spread_of(scenario, bar)
+        assert rounds is not None
+        share = ratio / rounds.median  # that their best probe leaves
+        spread = f"{rounds.low * share:.2f} to {rounds.high * share:.2f}"
+        lines.append([what, f"{ratio:.2f}", spread])
+    return as_table(["ours / theirs", "ratio", "range"], lines)
+
+
 def measured() -> dict[str, Any]:
     """Returns the scenarios of each kind of processor."""
     return {
@@ -86,11 +112,15 @@ def measured() -> dict[str, Any]:
 
 
 def _ratio(scenarios: Mapping[str, Any], name: str, of: str, to: str) -> str:
-    scenario = scenarios[name]
+    return f"{ratio_to_their_best(scenarios[name], _bar(scenarios[name], of, to)):.2f}"
+
+
+def _bar(scenario: Mapping[str, Any], of: str, to: str) -> Mapping[str, Any]:
     (bar,) = (bar for bar in scenario["bars"] if (bar["of"], bar["to"]) == (of, to))
-    return f"{ratio_to_their_best(scenario, bar):.2f}"
+    return dict(bar)
 
 
 if __name__ == "__main__":
+    print(with_ranges(README, measured()["AVX-512"]), end="\n\n")
     for table in (FRAMEWORK, ARITHMETIC):
         print(as_markdown(table, measured()), end="\n\n")

@@ -152,9 +152,22 @@ def test_a_mark_that_is_missed_by_less_than_a_hundredth_does_not_look_met(result
 
 
 @pytest.mark.parametrize("table", [readme_tables.FRAMEWORK, readme_tables.ARITHMETIC])
-def test_readmes_tables_of_speeds_are_those_of_the_pages(table):
+def test_the_tables_of_speeds_are_those_of_the_pages(table):
+    page = (Path(__file__).parents[2] / "docs/speed.md").read_text()
+    assert readme_tables.as_markdown(table, readme_tables.measured()) in page
+
+
+def test_readmes_table_of_speeds_is_that_of_the_page():
     readme = (Path(__file__).parents[2] / "README.md").read_text()
-    assert readme_tables.as_markdown(table, readme_tables.measured()) in readme
+    measured = readme_tables.measured()["AVX-512"]
+    assert readme_tables.with_ranges(readme_tables.README, measured) in readme
+
+
+def test_a_range_is_that_of_the_rounds_as_far_as_a_peers_best_probe_leaves_it(results):
+    scenarios = results["scenarios"]
+    del scenarios["A"]["bars"][1:]
+    table = readme_tables.with_ranges([("both", [("A", "ours", "theirs")])], scenarios)
+    assert table.splitlines()[-1] == "| both | 4.00 | 1.60 to 8.00 |"
 
 
 def test_readme_tells_the_ratio_to_a_peers_best_probe_where_that_was_faster(results):
