@@ -179,7 +179,7 @@ def slower(kinds, *fast):
     ]
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("settings", slower(KINDS, *FAST))
 def test_it_is_the_loop_written_out(settings):
     agent, envs = made(**settings)

@@ -106,7 +106,7 @@ def killed_at(run, call, changes=CHANGES):
 
 
 # Every member has the same calls, about twelve of them, so each seventh is another one of these.
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 1)
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_all_members_have_a_change_or_none_has_whenever_the_kill_comes(
     finished, tmp_path, untrained, step

@@ -60,7 +60,7 @@ def config(**settings):
 FAST = ("concurrent, masks", "one env")
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 1)
 @pytest.mark.parametrize(
     "kind", [k if k in FAST else pytest.param(k, marks=pytest.mark.slow) for k in KINDS]
 )

@@ -68,7 +68,7 @@ def config(data, **settings):
     return DqnConfig(**SHORT | {"begin_with": str(data)} | settings)
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 1)
 @every_kind
 def test_killed_and_resumed_it_is_the_same_run_and_a_repeat_is_identical(
     data, tmp_path, pool, kind, none_left_out
@@ -279,7 +279,7 @@ def test_without_minari_the_extra_is_named(data, short, monkeypatch, capsys):
     assert [path.name for path in short.iterdir()] == ["short.toml"]
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("replay", [True, False])
 def test_branches_have_no_margin_but_may_begin_with_demonstrations(data, tmp_path, replay):
     """Masks of a lever each, a tuple of arrays, are recorded as those of a replay are."""

@@ -35,7 +35,7 @@ def config(**settings):
     return DqnConfig(**SHORT | settings)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_resumes_and_replays_to_the_bit(kind, tmp_path, none_left_out):
     how = {"console": None} | ({"ray": "off"} if kind == "actors" else {})

@@ -40,7 +40,7 @@ def weights_of(outcome):
     return RunDir.open(outcome.run).load_weights()
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 2)
 @pytest.mark.parametrize("pair", [("in_two", "in_one"), ("within", "")])
 @pytest.mark.parametrize(
     "more",

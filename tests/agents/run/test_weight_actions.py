@@ -86,7 +86,7 @@ def some(*loops):
     return [pytest.param(of, marks=() if of in loops else pytest.mark.slow) for of in LOOPS]
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("loop", some("plain", "concurrent"))
 def test_steered_and_planned_actions_are_logged_and_repeated_bit_for_bit(tmp_path, loop):
     run = tmp_path / "run"
@@ -115,7 +115,7 @@ def test_steered_and_planned_actions_are_logged_and_repeated_bit_for_bit(tmp_pat
     assert plain.digest != outcome.digest
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("loop", some("plain", "compiled")[:3])
 def test_a_kill_neither_loses_nor_doubles_an_action(tmp_path, pool, loop):
     """Right after actions, right before them, and between them and the next checkpoint."""
