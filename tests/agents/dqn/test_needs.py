@@ -38,7 +38,7 @@ def test_the_weights_of_a_network_are_those_that_are_made(shape, settings):
     assert network_size(config, shape, 3).weights == made
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 2)
 @pytest.mark.parametrize(
     "settings",
     [

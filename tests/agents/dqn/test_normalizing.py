@@ -133,7 +133,7 @@ def test_every_network_of_a_chain_sees_normalized_numbers(lab):
         agent.sync()
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 1)
 @pytest.mark.parametrize("how", [{}, {"chain": 2}], ids=["alone", "chain"])
 def test_actions_on_the_weights_leave_the_moments_of_every_copy_alone(lab, how):
     agent = lab.agent(**NORMAL | {"averaged_targets": 1 if how else 2, "past_states": 0} | how)
@@ -260,7 +260,7 @@ LOOPS = {
 }  # fmt: skip
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 1)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_it_resumes_and_replays_and_policies_are_frozen(loop, tmp_path, none_left_out):
     how = {"console": None} | ({"ray": "off"} if loop == "actors" else {})

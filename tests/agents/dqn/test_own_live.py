@@ -111,7 +111,7 @@ def test_a_change_is_in_the_very_next_call_and_the_graph_stays():
     assert len(agent.engine.graph.get_operations()) == operations
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 2)
 @pytest.mark.parametrize(
     "settings",
     [{"learn_period": 1}, {"boltzmann": True, "temperature": 1e-6}, {"loop": "concurrent"}],

@@ -123,7 +123,7 @@ def _slower(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize(
     ("kind", "how"),
     [
@@ -243,7 +243,7 @@ def test_rollouts_have_no_sequences():
         DqnConfig(rollout=10, num_envs=2, batch_size=20, recurrent="lstm")
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize(
     "how",
     [

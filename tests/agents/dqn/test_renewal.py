@@ -282,7 +282,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 1)
 @pytest.mark.parametrize(
     "kind", ["implicit", "rainbow", pytest.param("quantile", marks=pytest.mark.slow)]
 )

@@ -128,15 +128,20 @@ def test_no_other_thread_stores_what_waits(pool, tmp_path):
     assert digests[0] == digests[1]
 
 
-def test_a_checkpoint_finds_its_calls_of_the_graph_already_made(own_agents, tmp_path):
-    """Making them takes as long as a thousand updates."""
+def test_the_first_checkpoint_makes_the_calls_of_all(own_agents, tmp_path):
+    """Making them takes as long as a thousand updates, so no run waits for them at its start."""
     agent, envs = made(checkpoint_seconds=0)
+    at_first = set(agent.engine._raw)
     checkpoints = Checkpoints(agent, CheckpointStore(tmp_path), pytest.fail)
-    tick = next(tick for tick in training_loop(agent, envs) if tick.env_step == 150)
-    before = set(agent.engine._raw)
-    checkpoints.take(tick.env_step, tick.env_step, new_host(agent.config), must=True)
+    assert set(agent.engine._raw) == at_first
+    made_by_then = []
+    for tick in training_loop(agent, envs):
+        if tick.env_step in (150, 160, 170):
+            host = new_host(agent.config)
+            checkpoints.take(tick.env_step, tick.env_step, host, must=True)
+            made_by_then.append(set(agent.engine._raw))
     checkpoints.finish()
-    assert set(agent.engine._raw) == before
+    assert made_by_then[0] > at_first and made_by_then[1:] == made_by_then[:1] * 2
 
 
 def test_rows_that_waited_are_dropped_when_another_state_is_restored():

@@ -95,7 +95,7 @@ def agent_actions(run, observations, *, averaged):
     return agent.greedy(observations)
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize(
     ("to", "averaged"),
     [
@@ -177,7 +177,7 @@ HEADS = {
 WITHOUT_REPLAY = ("learn_start", "replay_capacity")
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 1)
 @pytest.mark.parametrize(
     "head",
     [pytest.param(h, marks=() if h in ("quantile", "heads") else pytest.mark.slow) for h in HEADS],

@@ -221,7 +221,7 @@ class Killed(BaseException):
     """The process was killed."""
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 1)
 @pytest.mark.parametrize(
     "moment",
     [

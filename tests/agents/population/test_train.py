@@ -84,7 +84,7 @@ def test_each_member_has_the_bits_that_it_has_alone(trained):
     assert len(set(wanted.values())) == 4 and not outcome.failed and not outcome.signal
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("loop", list(LOOPS)[1:])
 def test_so_has_it_in_every_loop(tmp_path, loop):
     of = members(1, **LOOPS[loop])
@@ -169,7 +169,7 @@ def test_one_that_is_paused_holds_up_nobody(tmp_path, trained, monkeypatch):
     assert digests(tmp_path / "run") == trained[1]
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize(
     ("how", "code"),
     [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)],

@@ -145,7 +145,7 @@ FAST = (
 )
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 1)
 @pytest.mark.parametrize(
     ("kind", "count"),
     [

@@ -414,7 +414,7 @@ def test_writing_into_a_fetched_array_does_not_reach_the_variable(any_engine, vi
     assert np.all(read() == 1)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 4)
 def test_calling_and_making_callables_adds_no_operation(any_engine):
     g = build(any_engine)
     before = num_ops(any_engine)

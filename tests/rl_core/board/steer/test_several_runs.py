@@ -357,7 +357,7 @@ def test_ticks_are_round_and_end_for_any_numbers(tab):
     ]
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 2)
 @pytest.mark.parametrize("width", [420, 800, 1280])
 def test_nothing_sticks_out_sideways_with_all_that_can_be_open(tab, width):
     tab.one("[data-action=rewind]").click()
