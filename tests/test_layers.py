@@ -106,6 +106,7 @@ def test_the_source_is_where_these_tests_look():
     assert all(path.exists() for path in WITHOUT_TENSORFLOW)
 
 
+@pytest.mark.thorough
 def test_a_module_of_ours_has_one_name():
     """`import agents` would work in a checkout, and make a second module of the same file."""
     files = [*FILES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").rglob("*.py")]

@@ -320,6 +320,7 @@ def test_ls_shows_all_runs_those_alive_first(capsys, folder):
     assert [run["alive"] for run in as_json] == [True, False]
 
 
+@pytest.mark.thorough
 def test_ls_cuts_no_path(folder, tmp_path, monkeypatch):
     """In a pipe lines are as long as they are, in a terminal a path takes several of them."""
     deep = tmp_path / ("a-long-name-" * 9) / "runs"

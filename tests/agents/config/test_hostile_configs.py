@@ -183,6 +183,7 @@ quietly = settings(
 )
 
 
+@pytest.mark.thorough
 @quietly
 @given(text=texts)
 def test_random_text_is_a_config_or_one_line(write, text):

@@ -103,6 +103,7 @@ def test_so_many_env_steps_are_recorded_and_the_last_episodes_are_cut(run, tmp_p
     assert cut and all(ours == [False, True] for ours in cut)  # theirs goes on there
 
 
+@pytest.mark.thorough
 def test_random_actions_are_as_many_as_asked_for_and_follow_from_the_seed(run, tmp_path):
     seeds = {"a": 5, "b": 5, "c": 6}
     for name, seed in seeds.items():

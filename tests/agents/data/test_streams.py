@@ -74,7 +74,7 @@ def test_the_replay_begins_with_the_episodes_side_by_side(tmp_path, monkeypatch,
                 assert bool(rows["terminated"][t, env]) == terminated
 
 
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("stack", [1, 3])
 def test_the_last_demonstration_of_each_env_never_becomes_a_transition(tmp_path, stack):
     """Whatever it was cut from: the run's first row came by a reset, and not by its action."""
@@ -104,6 +104,7 @@ def complaint(path, **settings):
     return str(refused.value)
 
 
+@pytest.mark.thorough
 def test_what_the_replay_cannot_hold_is_refused_with_the_least_capacity(tmp_path):
     path = written(tmp_path / "random-v0", random_episodes(lengths=(9, 1, 14, 6)))
     # Streams of 10 + 7 and 2 + 15 rows.

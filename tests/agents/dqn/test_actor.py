@@ -76,6 +76,7 @@ def test_without_an_epsilon_the_live_value_is_used(agent):
     assert np.array_equal(act(agent, OBSERVATIONS, None), agent.greedy(OBSERVATIONS))
 
 
+@pytest.mark.thorough
 def test_a_random_action_is_random_for_every_env(lab, chi_square):
     agent = lab.agent(num_envs=8)
     actions = np.stack([lab.step(agent, 0.0, epsilon=1.0) for _ in range(300)])
@@ -146,6 +147,7 @@ def reference(lab, pool):
     return _REFERENCE
 
 
+@pytest.mark.thorough
 def test_the_same_seed_gives_the_same_actions_and_the_same_bits(lab, reference):
     agent = lab.agent(num_envs=2, epsilon=0.5, seed=3, updates_per_learn=2)
     actions, weights = reference
@@ -153,6 +155,7 @@ def test_the_same_seed_gives_the_same_actions_and_the_same_bits(lab, reference):
     assert lab.same(agent.state.weights(), weights)
 
 
+@pytest.mark.thorough
 def test_another_seed_gives_other_actions_and_weights(lab, reference):
     agent = lab.agent(num_envs=2, epsilon=0.5, seed=4, updates_per_learn=2)
     actions, weights = reference
@@ -195,6 +198,7 @@ def agree(one, other):
         np.testing.assert_allclose(one[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "settings",
     [

@@ -68,6 +68,7 @@ def test_without_it_there_is_none_and_the_value_cannot_be_set(lab):
         agent.hyperparameters["ema_decay"] = 0.9
 
 
+@pytest.mark.thorough
 def test_it_goes_back_with_a_rewind(lab):
     agent = fed(lab, ema_decay=0.9, past_states=1)
     agent.learn(5)

@@ -128,7 +128,7 @@ def in_slow_runs(names, fast):
     return [n if n in fast else pytest.param(n, marks=pytest.mark.slow) for n in names]
 
 
-@pytest.mark.cases(1, 3)
+@pytest.mark.cases(0, 3)
 @pytest.mark.parametrize("sizes", [SIZES, EQUAL], ids=["unequal", "equal"])
 @pytest.mark.parametrize("kind", in_slow_runs(KINDS, ["double", "dueling, deep branches"]))
 @pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
@@ -150,6 +150,7 @@ def test_an_update_is_the_twins(lab, sizes, kind, updates):
     assert stats.q_mean == pytest.approx(y - errors.mean(), rel=1e-4)
 
 
+@pytest.mark.cases(0, 3)
 def test_the_twin_is_not_that_of_the_largest_branch_or_of_each_alone(lab):
     """The published code has both as options; the mean is the paper's best."""
     agent, action = one_transition(lab)
@@ -375,6 +376,7 @@ def test_waiting_rows_change_no_bit(lab):
     assert digests[0] == digests[1]
 
 
+@pytest.mark.thorough
 def test_a_random_action_has_all_choices_equally_often(lab, chi_square):
     agent = branched(lab, num_envs=20)
     actions, _ = fill(agent, 300)

@@ -71,6 +71,7 @@ def runs(tmp_path_factory):
     return ones, pixels
 
 
+@pytest.mark.thorough
 def test_training_evaluation_and_weights_are_those_of_pixels_that_are_scaled_alike(runs):
     """0 / 1 and 1 / 1 are exactly 0 / 255 and 255 / 255."""
     weights = [RunDir.open(outcome.run).load_weights() for outcome in runs]

@@ -143,6 +143,7 @@ def test_single_and_fused_updates_have_the_same_weights(lab, form):
             np.testing.assert_allclose(value, second[name], rtol=1e-4, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.cases(0, 1)
 def test_with_the_shared_torso_and_a_period_of_1_the_copies_are_the_networks_themselves(lab):
     agent = lab.filled(**SHARED, sync_period=100)
     for _ in range(3):

@@ -138,7 +138,7 @@ def margin_of(agent, rows=None):
     return stats.loss - np.mean(0.5 * np.square(stats.td_error))
 
 
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["quantile", "categorical", "implicit"])
 def test_of_a_distribution_the_means_are_compared(lab, kind):
     settings = PREPARED | KINDS[kind] | BEGUN | {"discount": 0.0}
@@ -188,6 +188,7 @@ def test_at_0_no_operation_is_built_for_it_and_none_when_it_is_set(lab, own_agen
         plain.hyperparameters["demonstration_bonus"] = 0.5
 
 
+@pytest.mark.thorough
 def test_it_teaches_the_action_shown_where_rewards_say_nothing(lab, pool):
     for weight in (0.0, 1.0):
         pool.take_back()  # the first one's agent serves again, as good as new

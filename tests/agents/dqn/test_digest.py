@@ -12,6 +12,7 @@ def digest(agent):
     return agent.state.digest(tick=1)
 
 
+@pytest.mark.thorough
 def test_the_same_history_has_the_same_digest(lab):
     first, second = lab.filled(), lab.filled()
     for agent in (first, second):

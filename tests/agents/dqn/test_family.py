@@ -110,7 +110,7 @@ def every_choice(*fast):
 
 
 # Of a scalar head tests/agents/dqn/test_update.py has it, and what follows too.
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @every_choice("categorical", "quantile")
 @pytest.mark.parametrize(
     "updates", [1, pytest.param(2, marks=pytest.mark.slow)], ids=["single", "fused"]

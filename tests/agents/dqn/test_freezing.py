@@ -28,6 +28,7 @@ def test_an_exempt_block_keeps_every_bit_until_auto(lab):
     assert moved(lab, agent, 3) == {"torso", "head"}
 
 
+@pytest.mark.thorough
 def test_each_of_three_blocks_can_be_left_alone_with_any_other(lab):
     agent = lab.filled(dueling=True)
     blocks = {"torso", "value", "advantage"}
@@ -36,6 +37,7 @@ def test_each_of_three_blocks_can_be_left_alone_with_any_other(lab):
         assert moved(lab, agent, 2) == blocks - exempt
 
 
+@pytest.mark.thorough
 def test_an_exempt_block_also_stays_in_a_phase_of_many_updates(lab):
     agent = lab.used(updates_per_learn=4)
     agent.hyperparameters["exempt"] = "torso"

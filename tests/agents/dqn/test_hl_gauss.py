@@ -32,7 +32,7 @@ def test_values_are_sums_over_the_centres_of_the_bins(lab):
     np.testing.assert_allclose(got, q(lab.weights(agent, "online"), S_T), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.cases(1, 1)
+@pytest.mark.cases(0, 1)
 @SINGLE_AND_FUSED
 def test_the_target_is_that_of_q_learning_and_the_loss_a_histogram_around_it(lab, updates):
     """The next update goes by the sigma that is set."""

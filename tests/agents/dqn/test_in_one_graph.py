@@ -81,6 +81,7 @@ def test_a_member_goes_on_alone_and_one_alone_goes_on_as_a_member():
     engine.close()
 
 
+@pytest.mark.thorough
 def test_no_key_of_random_numbers_is_a_constant_of_the_graph():
     """Neither of what is drawn in updates and actions, nor of the first weights."""
     agent = made(configs("rainbow")[0])
@@ -117,6 +118,7 @@ def test_envs_in_the_graph_are_each_agents_own():
     engine.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("xla", [False, True])
 def test_an_agent_that_is_gone_leaves_no_graph_behind(xla):
     more = {"xla": xla, "normalize_observations": True, "n_step": 2}

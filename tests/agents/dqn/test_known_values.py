@@ -173,6 +173,7 @@ def slower(*variants):
 FAST = "double, prioritized, dueling"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("variant", slower(FAST, *(v for v in SCALAR if v != FAST)))
 def test_every_scalar_variant_finds_the_chains_values(variant):
     agent = played(Chain(), 1_500, **SCALAR[variant])
@@ -180,6 +181,7 @@ def test_every_scalar_variant_finds_the_chains_values(variant):
     np.testing.assert_allclose(table(agent, Chain()), best_values(Chain()), atol=0.02 * 10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_step", slower(3, 1, 2, 9))
 def test_several_steps_find_the_corridors_values(n_step):
     agent = played(Corridor(), 1_500, n_step=n_step)
@@ -187,6 +189,7 @@ def test_several_steps_find_the_corridors_values(n_step):
     np.testing.assert_allclose(table(agent, Corridor()), best_values(Corridor()), atol=0.02 * 10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("variant", slower("plain", "double", "averaged", "huber"))
 def test_illegal_actions_are_worth_nothing_to_the_legal_ones(variant):
     agent = played(Tolls(), 1_500, **SCALAR[variant])
@@ -196,6 +199,7 @@ def test_illegal_actions_are_worth_nothing_to_the_legal_ones(variant):
     np.testing.assert_allclose(learned[:, :2], best_values(Tolls()), atol=0.02 * 5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("head", slower("scalar", "quantile"))
 def test_munchausen_finds_the_chains_soft_values(head):
     """With alpha = 0.5, a temperature of 2 and a clip of -3, by the equations of its docstring."""
@@ -247,6 +251,7 @@ def test_priorities_that_are_not_corrected_make_a_reward_of_chance_worth_more():
     np.testing.assert_allclose(table(agent, Lottery()), [[2.0, 3.956]], rtol=0.02)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("variant", slower(*DISTRIBUTIONS))
 def test_distributional_variants_find_the_chains_values(variant):
     agent = played(Chain(), 1_500, **DISTRIBUTIONS[variant])
@@ -267,6 +272,7 @@ def test_a_categorical_head_finds_the_lotterys_distribution():
     np.testing.assert_allclose(p[0], [[0, 1, 0, 0, 0, 0], [0.7, 0, 0, 0, 0, 0.3]], atol=0.02)
 
 
+@pytest.mark.thorough
 def test_a_quantile_head_finds_the_lotterys_quantiles():
     """Midpoints .05, .15 ... .95: below 0.7 it is 0, above 10."""
     agent = played(Lottery(), 1_000, head="quantile", quantiles=10, huber_delta=0.05)

@@ -314,6 +314,7 @@ def test_a_keras_layer_ends_the_command_with_one_line_and_nothing_on_disk(writte
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["towers.py"]
 
 
+@pytest.mark.thorough
 def test_trying_it_out_leaves_nothing_in_the_agents_graph(own, monkeypatch):
     def operations():
         return [op.name for op in own("towers").engine.session.graph.get_operations()]
@@ -338,6 +339,7 @@ def test_networks_for_pictures_keep_the_observations_dtype_in_the_replay(lab, ne
     agent.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("updates", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_what_xla_cannot_compile_learns_by_plain_operations_and_says_so(own, lab, updates):
     """The same bits as with xla = false, and not one update more or less."""
@@ -354,6 +356,7 @@ def test_what_xla_cannot_compile_learns_by_plain_operations_and_says_so(own, lab
     assert asked.learner.target_age == plain.learner.target_age == 3 * updates
 
 
+@pytest.mark.thorough
 def test_the_display_says_that_learning_is_not_compiled(own, tmp_path):
     console = Console(record=True, width=200, file=io.StringIO())
     config = DqnConfig(

@@ -119,6 +119,7 @@ def test_an_update_leaves_the_moments_alone(lab):
     assert not np.array_equal(after["head/q/w"], before["head/q/w"])
 
 
+@pytest.mark.thorough
 def test_every_network_of_a_chain_sees_normalized_numbers(lab):
     agent = lab.agent(**NORMAL | {"chain": 3})
     rows = rows_like(20, 1, 2)
@@ -133,7 +134,7 @@ def test_every_network_of_a_chain_sees_normalized_numbers(lab):
         agent.sync()
 
 
-@pytest.mark.cases(1, 1)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("how", [{}, {"chain": 2}], ids=["alone", "chain"])
 def test_actions_on_the_weights_leave_the_moments_of_every_copy_alone(lab, how):
     agent = lab.agent(**NORMAL | {"averaged_targets": 1 if how else 2, "past_states": 0} | how)
@@ -182,6 +183,7 @@ def test_moments_are_no_part_of_distances_and_no_block_that_is_trained(lab):
     assert not np.allclose(*moments_of) and agent.inspect().divergence < 1
 
 
+@pytest.mark.thorough
 def test_rewind_brings_the_moments_back_with_the_weights(lab):
     agent = lab.agent(**NORMAL | {"past_states": 2})
     show(agent, rows_like(20, 1, 2))
@@ -260,7 +262,7 @@ LOOPS = {
 }  # fmt: skip
 
 
-@pytest.mark.cases(1, 1)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_it_resumes_and_replays_and_policies_are_frozen(loop, tmp_path, none_left_out):
     how = {"console": None} | ({"ray": "off"} if loop == "actors" else {})

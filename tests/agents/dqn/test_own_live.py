@@ -98,6 +98,7 @@ def by_hand(weights, x):
     return hidden @ weights["head/q/w"] + weights["head/q/b"]
 
 
+@pytest.mark.thorough
 def test_a_change_is_in_the_very_next_call_and_the_graph_stays():
     agent = made("scaled")
     weights, operations = agent.state.weights(), len(agent.engine.graph.get_operations())
@@ -132,6 +133,7 @@ def test_acting_reads_it(settings):
     assert seen == {False, True}  # the gain makes a difference to some
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_updates_read_it(xla):
     """With the gain 3, an update is that of the same weights on three times the observations."""
@@ -153,6 +155,7 @@ def test_updates_read_it(xla):
         assert not np.array_equal(after[name], before[name])
 
 
+@pytest.mark.thorough
 def test_training_is_true_in_updates_alone():
     agent, other = filled(made("in_updates")), filled(made("in_updates"))
     other.hyperparameters["gain"] = 2.0
@@ -162,6 +165,7 @@ def test_training_is_true_in_updates_alone():
     assert np.abs(agent.q_values(X) - other.q_values(X)).max() > 1e-4
 
 
+@pytest.mark.thorough
 def test_dropout_is_of_updates_alone_and_the_same_again():
     first, second, none = (filled(made("dropped")) for _ in range(3))
     none.hyperparameters["rate"] = 0.0
@@ -233,6 +237,7 @@ def test_a_run_that_changes_it_is_repeated_and_resumed_bit_for_bit(loop, tmp_pat
     assert resume(whole.run).digest == whole.digest
 
 
+@pytest.mark.thorough
 def test_what_is_loaded_and_exported_is_frozen_at_its_value(tmp_path):
     def steer(agent, tick):
         if tick.env_step == 300:
@@ -273,6 +278,7 @@ def test_a_network_that_cannot_be_used_is_one_line(network, message):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.thorough
 def test_initializers_may_draw():
     """Glorot and Bengio's (2010): +-sqrt(6 / (inputs + outputs)), another draw for another seed."""
     weights = [made("by_glorot", seed=seed).state.weights() for seed in (1, 1, 2)]

@@ -37,6 +37,7 @@ def population(configs, **how):
     return Population(configs, (3 * stack,), np.float32, 4, **how)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "kind", ["scalar", *(pytest.param(kind, marks=pytest.mark.slow) for kind in [*KINDS][1:])]
 )
@@ -105,6 +106,7 @@ def test_what_one_does_leaves_the_other_as_it_is():
     all_of.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["scalar", pytest.param("rainbow", marks=pytest.mark.slow)])
 def test_a_member_goes_on_alone_and_one_alone_goes_on_as_a_member(kind):
     several = configs(kind, past_states=1)
@@ -133,6 +135,7 @@ def test_envs_in_the_graph_are_each_members_own():
     all_of.close()
 
 
+@pytest.mark.thorough
 def test_each_member_of_a_compiled_loop_ends_at_its_own_env_steps():
     one, other = configs("scalar", **IN_GRAPH)
     ends = {9: one.model_copy(update={"env_steps": 9}), 23: other}

@@ -195,7 +195,7 @@ def test_the_gradient_norm_is_measured_before_clipping(lab):
     assert norms[0] == norms[1] > 1e-3
 
 
-@pytest.mark.cases(1, 1)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("settings", [{"xla": False}, {"xla": True}])
 def test_a_gradient_norm_of_0_clips_nothing(lab, settings):
     def after(limit, **config):

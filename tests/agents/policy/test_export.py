@@ -177,7 +177,7 @@ HEADS = {
 WITHOUT_REPLAY = ("learn_start", "replay_capacity")
 
 
-@pytest.mark.cases(1, 1)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize(
     "head",
     [pytest.param(h, marks=() if h in ("quantile", "heads") else pytest.mark.slow) for h in HEADS],
@@ -196,6 +196,7 @@ def test_every_head_can_be_exported_without_its_noise(head, observations, tmp_pa
     assert clear.sum() > 900
 
 
+@pytest.mark.cases(0, 1)
 def test_an_exported_policy_takes_legal_actions_alone(tmp_path):
     """Taxi says which moves do something; its states are one-hot."""
     config = DqnConfig(env_id=TAXI, **SHORT)

@@ -104,6 +104,7 @@ def trained(tmp_path_factory):
     return run, seen
 
 
+@pytest.mark.thorough
 def test_the_worst_member_copies_the_best_at_every_period(trained):
     run, seen = trained
     record = ExchangeRecord(run).all
@@ -181,6 +182,7 @@ def test_all_members_together_are_repeated_bit_for_bit(trained, tmp_path, monkey
     assert load_copy(RunDir(tmp_path / "again" / name), copied)
 
 
+@pytest.mark.thorough
 def test_a_member_alone_is_repeated_bit_for_bit_with_what_it_copied(trained):
     run, _ = trained
     for name in (taker_of(run)[0], taker_of(run)[1].member):
@@ -221,7 +223,7 @@ class Killed(BaseException):
     """The process was killed."""
 
 
-@pytest.mark.cases(1, 1)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize(
     "moment",
     [

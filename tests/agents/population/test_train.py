@@ -107,6 +107,7 @@ def test_a_member_is_a_run_like_any_other(trained):
         resume(outcome.population)
 
 
+@pytest.mark.thorough
 def test_on_tick_that_returns_false_stops_that_member_alone(trained, tmp_path):
     of = members()
     first = of.configs["m00"]
@@ -329,6 +330,7 @@ def test_one_that_fails_leaves_the_others_alone_and_is_tried_again(tmp_path):
     assert digests(tmp_path / "run") == alone(of, tmp_path)
 
 
+@pytest.mark.thorough
 def test_an_error_of_the_program_ends_all_and_their_files_are_whole(tmp_path, trained):
     def fail(agent, tick):
         if tick.env_step == 210 and agent.config == members().configs["m02"]:
@@ -475,6 +477,7 @@ def test_the_command_trains_resumes_and_says_what_came_of_it(tmp_path, capsys):
     assert "m01: resumed at env step 150" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_a_member_that_recorded_nothing_is_told_and_keeps_its_place_in_a_repeat(
     tmp_path, trained, capsys
 ):

@@ -60,7 +60,7 @@ def config(**settings):
 FAST = ("concurrent, masks", "one env")
 
 
-@pytest.mark.cases(1, 1)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize(
     "kind", [k if k in FAST else pytest.param(k, marks=pytest.mark.slow) for k in KINDS]
 )
@@ -108,6 +108,7 @@ def test_members_have_the_bits_of_runs_alone(tmp_path, pool):
         assert member.digest == alone.digest
 
 
+@pytest.mark.thorough
 def test_a_loaded_policy_gives_the_actions_of_the_env(runs):
     with load_policy(runs["bits"]) as policy:
         assert (policy.num_actions, policy.branches) == (18, (2,) * 9)

@@ -63,12 +63,14 @@ def told(lines):
     return [line for line in lines if TOLD in line]
 
 
+@pytest.mark.thorough
 def test_a_run_says_at_its_start_what_is_not_exact_and_what_mends_it(tmp_path):
     _, lines = words_of(train, drawing(), tmp_path / "run")
     assert told(lines) == [f"{TOLD}, so resume and replay are not exact; {MENDED}"]
     assert lines.index(told(lines)[0]) < next(i for i, x in enumerate(lines) if "env step" in x)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "settings",
     [{"check_env": False}, {"env_wrapper": "seed_globals"}, {"env_id": "CartPole-v1"}],
@@ -96,6 +98,7 @@ def test_a_resume_says_it_too_but_not_of_a_run_without_the_key(tmp_path):
     assert len(told(lines)) == 1
 
 
+@pytest.mark.thorough
 def test_members_of_a_population_are_checked_and_say_it_once(tmp_path, monkeypatch):
     from targetnet.envs import factory
 
@@ -107,12 +110,14 @@ def test_members_of_a_population_are_checked_and_say_it_once(tmp_path, monkeypat
     assert len(told(lines)) == len(checked) == 1
 
 
+@pytest.mark.thorough
 def test_an_env_of_actors_is_checked_where_the_learner_is(tmp_path):
     remote = drawing(loop="remote", actors=2, actor_steps=5, replay_capacity=300)
     _, lines = words_of(train, remote, tmp_path / "run", ray="off")
     assert len(told(lines)) == 1
 
 
+@pytest.mark.thorough
 def test_with_the_wrapper_a_run_is_exact_whatever_else_draws_meanwhile(tmp_path):
     config = drawing(env_wrapper="seed_globals", num_envs=3, env_steps=90)
 

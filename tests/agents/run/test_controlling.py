@@ -87,7 +87,7 @@ def made(run):
     return [(e.tick, e.kind, e.name, e.value, e.who, e.old, e.new, e.taken) for e in entries]
 
 
-@pytest.mark.cases(1, 1)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_what_it_wants_is_logged_and_repeated_without_it(tmp_path, loop, module):
     outcome = train(controlled(**LOOPS[loop]), tmp_path / "run")
@@ -139,6 +139,7 @@ def remembered(run):
     return CheckpointStore(run / "checkpoints").latest().host["controller"]
 
 
+@pytest.mark.thorough
 def test_what_it_did_before_a_checkpoint_of_its_own_is_in_it_and_what_came_after_is_not_lost(
     tmp_path, pool
 ):
@@ -163,7 +164,7 @@ def test_its_memory_is_in_the_checkpoint(tmp_path):
     assert remembered(tmp_path / "plain") is None
 
 
-@pytest.mark.cases(1, 1)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize(
     ("rule", "controller", "arguments"),
     [

@@ -102,6 +102,7 @@ def test_without_a_graph_none_is_written(tmp_path):
     assert "graph_def" not in kinds and kinds.count("summary") == 2  # hyperparameters, charts
 
 
+@pytest.mark.thorough
 def test_the_graph_is_written_once_and_has_few_scopes(tmp_path):
     outcome = train(changed(double=True), tmp_path / "run")
     (first,) = graphs(outcome.run)
@@ -155,6 +156,7 @@ def test_a_copy_that_was_asked_for_is_a_tooth_also_if_a_checkpoint_follows_at_on
     assert scalars(run)["target/sync"] == wanted and asked.env_step in (96, 97)
 
 
+@pytest.mark.thorough
 def test_of_many_copies_ten_are_drawn_for_each_point_of_the_other_curves(tmp_path):
     often = changed(sync_period=1, learn_period=1, learn_start=10, log_period=100, env_steps=150)
     drawn = scalars(train(often, tmp_path / "run").run)["target/sync"]

@@ -106,6 +106,7 @@ def test_a_resume_that_is_refused_changes_nothing(run, name, capsys):
     assert (run / "result.json").exists() and (run / "digest.json").exists()
 
 
+@pytest.mark.thorough
 def test_without_damage_it_goes_on_to_the_same_end_as_a_longer_run(run, tmp_path):
     """The refusals above are not of everything."""
     longer = CONFIG.model_copy(update={"env_steps": 600})

@@ -123,6 +123,7 @@ def test_every_kind_of_learning_stops_where_its_values_leave_float32(lab, settin
     assert np.isfinite(agent.learn(3, stats=True).loss) and agent.updates == 6
 
 
+@pytest.mark.thorough
 def test_no_learning_rate_carries_a_weight_out_of_float32(lab):
     agent = lab.filled(updates_per_learn=3, loss="squared")
     agent.hyperparameters["max_grad_norm"] = 1e30
@@ -231,6 +232,7 @@ def test_the_concurrent_loop_stores_what_it_counted():
     assert not_finite(agent) == [] and f"update {agent.updates + 1}:" in str(error)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "loop", [always(loop, {"plain"}) for loop in ("plain", "concurrent", "compiled")]
 )

@@ -130,7 +130,7 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.cases(1, 2)
+@pytest.mark.cases(0, 2)
 @pytest.mark.parametrize(
     ("loop", "fault"),
     [

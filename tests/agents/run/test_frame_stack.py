@@ -88,7 +88,7 @@ def require_same(one, other):
         np.testing.assert_array_equal(weights, other[name])
 
 
-@pytest.mark.cases(1, 1)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_stores_frames_is_the_run_that_stores_stacks(kind, tmp_path):
     how = {"console": None} | ({"ray": "off"} if KINDS[kind].get("loop") == "remote" else {})
@@ -124,7 +124,7 @@ class StackedRules(CartPole):
         return state.frames
 
 
-@pytest.mark.cases(1, 1)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize(
     ("num_envs", "xla"),
     [(3, False), (1, True), pytest.param(3, True, marks=pytest.mark.slow)],  # it compiles
@@ -147,7 +147,7 @@ def test_the_loop_in_the_graph_stacks_as_rules_that_do_it_themselves(num_envs, x
     require_same(*found)
 
 
-@pytest.mark.cases(1, 2)
+@pytest.mark.cases(0, 2)
 @pytest.mark.parametrize("more", [{}, {"prioritized": True}, {"loop": "concurrent", "n_step": 2}])
 def test_several_times_around_the_ring_it_resumes_and_replays(more, tmp_path):
     of = config(frame_stack=4, env_steps=900, replay_capacity=150, num_envs=2, **more)

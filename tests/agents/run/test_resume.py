@@ -145,7 +145,7 @@ FAST = (
 )
 
 
-@pytest.mark.cases(1, 1)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize(
     ("kind", "count"),
     [
@@ -276,6 +276,7 @@ def test_a_finished_run_goes_on_when_it_is_made_longer(folder, whole):
     assert curves(longer.run) == curves(straight.run)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["concurrent", "in the graph"])
 def test_a_finished_run_that_was_made_longer_resumes_exactly_in_every_loop(
     kind, tmp_path, pool, none_left_out
@@ -458,6 +459,7 @@ def test_an_env_that_comes_back_the_same_is_not_complained_of(folder, none_left_
     assert "resumed at env step 6" in said
 
 
+@pytest.mark.thorough
 def test_a_vector_env_of_its_own_is_said_not_to_come_back(folder):
     run = folder / "vector"
     settings = {

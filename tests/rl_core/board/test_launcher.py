@@ -349,6 +349,7 @@ def taken_port(listening):
         yield server.getsockname()[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "listening",
     [True, pytest.param(False, marks=pytest.mark.slow)],

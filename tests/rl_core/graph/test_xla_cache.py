@@ -46,6 +46,7 @@ def files_below(folder):
     return sorted(path for path in Path(folder).rglob("*") if path.is_file())
 
 
+@pytest.mark.thorough
 def test_the_next_process_compiles_nothing_and_has_the_same_bits(tmp_path):
     bits, stored, flags = compiled_by_a_process(tmp_path)
     assert (stored, flags) == ("1", "None")

@@ -44,6 +44,7 @@ def test_a_value_is_changed_applied_and_marked(tab, run):
     assert tab.knob("sync_period", ".now").text == "500"
 
 
+@pytest.mark.thorough
 def test_a_refusal_is_shown_in_its_place_and_nothing_changes(tab, run):
     tab.write("tau", "1.5\n")
     until(lambda: "in (0, 1]" in tab.knob("tau", ".note").text)
@@ -395,6 +396,7 @@ def test_a_foreign_page_that_posts_changes_nothing(browser, hostile, nothing_arr
     time.sleep(0.5)
 
 
+@pytest.mark.thorough
 def test_a_foreign_page_that_frames_tensorboard_finds_the_buttons_off(
     browser, hostile, nothing_arrives
 ):
