@@ -332,6 +332,14 @@ FAULTS = (
           "return phases * self.fed.updates_per_learn, age",
           "tests/agents/dqn/test_in_graph_loop.py::"
           "test_the_loop_in_the_graph_learns_when_the_learn_clock_says"),
+    Fault("copies begin without the online network's values", "agents/dqn/networks.py",
+          'how["initializer"] = lambda *_, **__: original.initial_value',
+          'how["initializer"] = tf.zeros_initializer()',
+          "tests/agents/dqn/test_sync.py::test_target_equals_online_right_after_construction"),
+    Fault("keys begin with those of no seed", "rl_core/random.py",
+          "key = stream_key(self.seed, name)", "key = np.zeros(1, np.uint64)",
+          "tests/rl_core/test_random.py::"
+          "test_keys_begin_with_those_of_their_seed_and_take_those_of_another"),
     Fault("a checkpoint lacks the rows that wait", "agents/dqn/state.py",
           "        self._acting.flush()\n        self._learner.moments.to_slots(changed=False)\n",
           "        self._learner.moments.to_slots(changed=False)\n",

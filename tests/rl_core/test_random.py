@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from targetnet.rl_core.random import Draws, Stream
+from targetnet.rl_core.random import Draws, Keys, Stream
 
 HUGE = 2**40
 
@@ -35,6 +35,20 @@ def test_the_same_seed_name_and_counter_give_the_same_numbers(session):
     np.testing.assert_array_equal(uniform(session, 7), uniform(session, 7))
     first, second = (integers(session, 7, [9], 0, HUGE) for _ in range(2))
     np.testing.assert_array_equal(first, second)
+
+
+def test_keys_begin_with_those_of_their_seed_and_take_those_of_another(engine):
+    with engine.building():
+        keys = Keys(1)
+        streams = [Stream(keys, name) for name in ("noise", "sample")]
+        drawn = [stream.uniform(tf.constant(7, tf.int64), [4]) for stream in streams]
+    engine.start()
+    for seed in (1, 2):
+        if seed != 1:
+            engine.callable(None, [keys.fed], keys.assign)(keys.values(seed))
+        with tf.Graph().as_default(), tf.Session() as alone:
+            wanted = [uniform(alone, 7, seed=seed, name=name) for name in ("noise", "sample")]
+        np.testing.assert_array_equal(engine.run(drawn), wanted)
 
 
 def test_the_numbers_do_not_depend_on_the_graph_they_are_made_in(session):
