@@ -39,9 +39,9 @@ bench: $(VENV)/.ready
 	$(BIN)/python -m pytest -m benchmark -s
 
 performance: $(VENV)/.ready
-	$(BIN)/python -m tests.benchmarks.performance --page docs/performance.md
+	$(BIN)/python -m tests.benchmarks.performance --page docs/results/performance.md
 
-# What was measured is a file in docs/wall_clock, and is not measured again. Second, as many processes
+# What was measured is a file in docs/results/wall_clock, and is not measured again. Second, as many processes
 # at once as there are cores, and then all ten.
 wall-clock: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks.wall_clock
@@ -52,27 +52,27 @@ wall-clock: $(VENV)/.ready
 # the peer's own settings.
 RESULTS := --seeds $(SEEDS) --first-seed $(FIRST_SEED) --peer sb3 --rows docs/rows
 results: $(VENV)/.ready
-	$(BIN)/targetnet results $(ENVS) $(RESULTS) --page docs/results.md \
+	$(BIN)/targetnet results $(ENVS) $(RESULTS) --page docs/results/shipped.md \
 	  --title "The shipped configs beside Stable-Baselines3"
-	$(BIN)/targetnet results $(ENVS:%=docs/variants/zoo-%.toml) $(RESULTS) --page docs/results_zoo.md \
+	$(BIN)/targetnet results $(ENVS:%=docs/variants/zoo-%.toml) $(RESULTS) --page docs/results/zoo_settings.md \
 	  --title "Plain DQN with the settings of rl-baselines3-zoo, beside Stable-Baselines3"
 	$(BIN)/targetnet results $(patsubst configs/%.toml,%,$(wildcard configs/minatar-*.toml)) \
-	  --seeds 5 --first-seed $(FIRST_SEED) --rows docs/rows --training --page docs/results_minatar.md \
+	  --seeds 5 --first-seed $(FIRST_SEED) --rows docs/rows --training --page docs/results/minatar.md \
 	  --title "MinAtar, five games"
 
 # Plain DQN and one ingredient, or all of Rainbow, where they differ; CartPole is a ceiling.
 variants: $(VENV)/.ready
 	$(BIN)/targetnet results docs/variants/zoo-lunarlander.toml docs/variants/lunarlander-*.toml \
 	  docs/variants/minatar-breakout-*.toml --seeds 3 --first-seed $(FIRST_SEED) --rows docs/rows \
-	  --training --page docs/results_variants.md --title "Plain DQN with one ingredient each"
+	  --training --page docs/results/variants.md --title "Plain DQN with one ingredient each"
 
 # What is beyond one number an action, and one observation.
 reach: $(VENV)/.ready
 	$(BIN)/targetnet results docs/branching/lunarlander-branches.toml --seeds 10 --first-seed 8020 \
-	  --rows docs/rows --page docs/results_branching.md --title "LunarLander with two engines"
+	  --rows docs/rows --page docs/results/branching.md --title "LunarLander with two engines"
 	$(BIN)/targetnet results cartpole-memory docs/memory/cartpole-no-memory.toml \
 	  docs/memory/cartpole-frames.toml --seeds 10 --first-seed 7000 --rows docs/rows/memory \
-	  --page docs/results_memory.md --title "CartPole without velocities"
+	  --page docs/results/memory.md --title "CartPole without velocities"
 
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
@@ -88,10 +88,10 @@ hooks: $(VENV)/.ready
 	$(BIN)/pre-commit install
 
 docs: $(VENV)/.ready
-	$(BIN)/python -m targetnet.rl_core.board.events > docs/tags.md
-	$(BIN)/python -m targetnet.agents.config.live_values > docs/live.md
-	$(BIN)/python -m targetnet.agents.config.keys > docs/config.md
-	$(BIN)/python -m targetnet.agents.config.synonyms > docs/names_elsewhere.md
+	$(BIN)/python -m targetnet.rl_core.board.events > docs/reference/tags.md
+	$(BIN)/python -m targetnet.agents.config.live_values > docs/reference/live_values.md
+	$(BIN)/python -m targetnet.agents.config.keys > docs/reference/config.md
+	$(BIN)/python -m targetnet.agents.config.synonyms > docs/guides/from_other_libraries.md
 
 # Warnings fail. Sphinx and what it needs are the extra `docs`, installed here if they are missing.
 site: $(VENV)/.ready

@@ -1,4 +1,4 @@
-"""Trains a healthy run and some sick ones, and draws the pictures of docs/curves.md from them.
+"""Trains a healthy run and some sick ones, and draws the pictures of docs/guides/curves.md.
 
 python docs/plot_healthy_and_sick.py runs/healthy_and_sick docs/pictures/curves
 

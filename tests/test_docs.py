@@ -19,13 +19,14 @@ from targetnet.rl_core.errors import ConfigError
 from targetnet.rl_core.hyperparameters import ANY
 
 ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 BUILT = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
-PAGES = [ROOT / "README.md", *BUILT, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *BUILT, *sorted(DOCS.rglob("*.md"))]
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
 def test_the_page_of_live_values_is_what_the_table_says():
-    assert (ROOT / "docs" / "live.md").read_text() == as_markdown(), "run `make docs`"
+    assert (DOCS / "reference" / "live_values.md").read_text() == as_markdown(), "run `make docs`"
 
 
 def test_every_live_value_of_a_config_is_on_it():
@@ -38,11 +39,11 @@ def test_readme_counts_the_live_values():
 
 
 def test_the_page_of_keys_is_what_the_config_says():
-    assert (ROOT / "docs" / "config.md").read_text() == keys.as_markdown(), "run `make docs`"
+    assert (DOCS / "reference" / "config.md").read_text() == keys.as_markdown(), "run `make docs`"
 
 
 def test_the_page_of_names_elsewhere_is_what_the_table_says():
-    page = (ROOT / "docs" / "names_elsewhere.md").read_text()
+    page = (DOCS / "guides" / "from_other_libraries.md").read_text()
     assert page == synonyms.as_markdown(), "run `make docs`"
 
 
@@ -257,7 +258,7 @@ def test_the_layers_that_a_network_brings_are_told_with_its_name():
 
 def test_the_table_of_the_family_names_the_paper_of_each_key():
     checked = 0
-    for setting, meaning, *_ in rows((ROOT / "docs" / "family.md").read_text()):
+    for setting, meaning, *_ in rows((DOCS / "explanation" / "family.md").read_text()):
         key = re.match(r"`(\w+)", setting)[1]
         addresses = {p.address for p in keys.PAPERS if key in p.keys.split()}
         for address in re.findall(r"\]\((https://[^)]+)\)", meaning):

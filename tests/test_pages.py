@@ -38,7 +38,7 @@ from targetnet.rl_core.control.state import read_state
 from targetnet.rl_core.errors import RunDirError
 
 ROOT = Path(__file__).parents[1]
-PAGES = {path.name: path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
+PAGES = {path.name: path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]}
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 NOT_RUN = {
@@ -60,14 +60,20 @@ NOT_RUN = {
 SESSIONS = [
     ("README.md",),
     ("family.md",),
-    ("nothing_lost.md",),
-    ("tutorial.md",),
+    ("resume_and_replay.md",),
+    ("steer_a_run.md",),
     ("cookbook.md",),
     ("many.md",),
     ("controllers.md",),
     ("data.md",),
 ]
-SLOW = [("nothing_lost.md",), ("tutorial.md",), ("cookbook.md",), ("many.md",), ("data.md",)]
+SLOW = [
+    ("resume_and_replay.md",),
+    ("steer_a_run.md",),
+    ("cookbook.md",),
+    ("many.md",),
+    ("data.md",),
+]
 IN_SESSIONS = [page for session in SESSIONS for page in session]
 # Files that are there before: the page, the language and the number of the block of its language.
 FILES = {
@@ -140,13 +146,12 @@ MODULES = {
     name: [b for b in blocks_of(page) if b.language == kind][number]
     for name, (page, kind, number) in FILES.items()
 }
-OF_SETTINGS = "results", "wall_clock"
 # Of Stable-Baselines3 and SBX, and of CleanRL.
 OF_PEERS = [
     {"learning_rate", "train_freq", "target_update_interval", "net_arch"},
     {"learning_rate", "train_frequency", "target_network_frequency", "hidden"},
 ]
-SETTINGS = [b for b in BLOCKS if b.language == "toml" and b.page.startswith(OF_SETTINGS)]
+SETTINGS = [b for b in BLOCKS if b.language == "toml" and PAGES[b.page].parent.name == "results"]
 CONFIGS = [b for b in BLOCKS if b.language == "toml" and b not in SETTINGS]
 SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
@@ -193,6 +198,7 @@ def test_what_is_not_run_is_on_a_page_and_could_be(pattern):
 # Scripts and configs.
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "script",
@@ -213,6 +219,7 @@ def test_a_script_runs_again_in_the_same_place_and_logs_nothing(
     assert len(re.findall(r"\d", done.stdout)) >= times * script.text.count("print(")
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("trains", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_recipe_prints_what_stands_beside_it_and_logs_nothing(trains, tmp_path, monkeypatch):
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)

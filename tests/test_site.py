@@ -16,12 +16,12 @@ import targetnet
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-MARKDOWN = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
+MARKDOWN = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 INDEX = (DOCS / "index.rst").read_text()
 
 
 def test_every_page_is_in_the_index_once():
-    pages = [*DOCS.glob("*.md"), *DOCS.glob("*.ipynb"), *DOCS.glob("api/*.rst")]
+    pages = [page for kind in ("*/*.md", "*/*.ipynb", "*/api/*.rst") for page in DOCS.glob(kind)]
     wanted = [str(page.relative_to(DOCS).with_suffix("")) for page in pages]
     wanted += [f"/{page.stem}" for page in ROOT.glob("*.md")]
     entries = re.findall(r"^   (?!:)(?:.*<)?([\w/]+)>?$", INDEX, re.MULTILINE)
@@ -29,12 +29,12 @@ def test_every_page_is_in_the_index_once():
 
 
 def test_the_reference_has_every_public_name_once():
-    pages = "".join(page.read_text() for page in DOCS.glob("api/*.rst"))
+    pages = "".join(page.read_text() for page in DOCS.glob("reference/api/*.rst"))
     names = re.findall(r"^\.\. (?:auto|py:)\w+:: targetnet\.(\w+)", pages, re.MULTILINE)
     assert Counter(names) == Counter(targetnet.__all__)
 
 
-@pytest.mark.parametrize("notebook", [*DOCS.glob("*.ipynb")], ids=lambda path: path.name)
+@pytest.mark.parametrize("notebook", [*DOCS.rglob("*.ipynb")], ids=lambda path: path.name)
 def test_a_notebook_is_committed_without_what_it_printed(notebook):
     """The site is built with what it prints then."""
     cells = json.loads(notebook.read_text())["cells"]

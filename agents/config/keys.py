@@ -1,6 +1,6 @@
 """Docs page of all keys of a config.
 
-`python -m targetnet.agents.config.keys` prints docs/config.md.
+`python -m targetnet.agents.config.keys` prints docs/reference/config.md.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _row(group: type[Settings], name: str) -> str:
         shown, unit, values = f"`{name}` (live)", knobs[name].unit, knobs[name].bounds
     else:
         shown, unit, values = f"`{name}`", extra["unit"], _VALUES.get(name) or _values(field)
-    meaning = re.sub(r"docs/((\w+)\.md)", r"[\2](\1)", field.description or "")
+    meaning = re.sub(r"docs/(\w+/(\w+)\.md)", r"[\2](../\1)", field.description or "")
     default = "" if field.is_required() or field.default is None else f"`{_toml(field.default)}`"
     cells = (shown, meaning, default, unit, values, ", ".join(_papers(name)))
     return f"| {' | '.join(cells)} |"
@@ -202,8 +202,8 @@ _PAGE = """\
 Generated from `agents/config/model.py` and `agents/config/keys.py` by `make docs`.
 
 Every key has a default, so a config lists only what differs. *Source* is the paper that a key
-comes from; the defaults are our own. A key that is marked *live* may be changed during a run, and
-may be a schedule instead of a number: [live values](live.md) says when a change takes effect.
+comes from; the defaults are our own. A key marked *live* may be changed during a run, and may
+be a schedule instead of a number. [Live values](live_values.md) says when a change takes effect.
 
 An *env step* is one transition of one env, an *update* is one gradient step, a *time step* is one
 step of all envs.

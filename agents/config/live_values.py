@@ -1,6 +1,6 @@
 """Live values of a DQN agent: its config's live fields, the exempt set, the arms' lengths.
 
-`python -m targetnet.agents.config.live_values` prints docs/live.md.
+`python -m targetnet.agents.config.live_values` prints docs/reference/live_values.md.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ head. `exempt=head` trains all blocks but the head, `exempt=none` trains all blo
 returns to the config's `freeze` schedule.
 
 A config may declare live values of its own, `[live.NAME]`, which a network of your own reads:
-[The family](family.md#live-values-of-your-own).
+[The family](../explanation/family.md#live-values-of-your-own).
 
 All other keys of a config are fixed when the graph is built. `set` refuses them, and the error
 message says how to start a new run with the wanted value.

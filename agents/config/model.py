@@ -23,7 +23,7 @@ NETWORKS = tuple(_HIDDEN)
 # Those of agents/controllers; a user's own is named "module:function".
 CONTROLLERS = ("copy_when_fit", "copy_when_far", "period_bandit")
 WRAPPERS = ("atari", "elements", "seed_globals")  # of envs/wrapping.py
-LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/sinks.md
+LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/guides/logging.md
 
 
 def _known_or_own(what: str, name: str, known: Sequence[str]) -> str:
@@ -57,7 +57,7 @@ class EnvKeys(Settings):
     env_wrapper: str | tuple[str, ...] = key(
         "",
         'put around each env: atari, elements, seed_globals, or your own as "module:function"; or '
-        "a list of these, the innermost first, see docs/loops.md",
+        "a list of these, the innermost first, see docs/explanation/loops.md",
     )
     env_wrapper_kwargs: dict[str, Any] | tuple[dict[str, Any], ...] = key(
         {}, "arguments of the wrapper; of a list, a list with those of each"
@@ -89,7 +89,7 @@ class EnvKeys(Settings):
         ge=1,
     )
     vectorization: Literal["sync", "async", "vector_entry_point", "envpool"] = key(
-        "sync", "kind of vector env, see docs/loops.md"
+        "sync", "kind of vector env, see docs/explanation/loops.md"
     )
     seed: int = key(0, "seed of the envs, the weights and every random draw", ge=0, lt=2**63)
     env_steps: int = key(50_000, "length of the run, over all copies of the env", "env steps", ge=1)
@@ -459,7 +459,7 @@ class RolloutKeys(Settings):
 
 
 class DataKeys(Settings):
-    """Learning from a Minari dataset, without envs or before their first step, see docs/data.md."""
+    """Learning from a Minari dataset, before the first env step or alone: docs/guides/data.md."""
 
     offline: str = key(
         "", "path or id of a dataset that is learned from; empty: a run learns from its own envs"
@@ -571,7 +571,7 @@ class LearningKeys(Settings):
 
     actions: tuple[WeightAction, ...] = key(
         (),
-        "actions on the weights that are made again and again, see docs/family.md",
+        "actions on the weights that are made again and again, see docs/explanation/family.md",
         strict=False,
     )
 
@@ -642,7 +642,7 @@ class EvaluationKeys(Settings):
 
 
 class ControllerKeys(Settings):
-    """A function that watches the run and changes live values, see docs/controllers.md."""
+    """A function that watches the run and changes live values, see docs/guides/controllers.md."""
 
     controller: str = key(
         "", f'{", ".join(CONTROLLERS)}, or your own as "module:function"; empty for none'
@@ -667,7 +667,7 @@ class SinkKeys(Settings):
     """Places that take the curves beside the event files."""
 
     log_to: tuple[str, ...] = key(
-        (), "any of mlflow, wandb and trackio, see docs/sinks.md", strict=False
+        (), "any of mlflow, wandb and trackio, see docs/guides/logging.md", strict=False
     )
 
     @field_validator("log_to")
@@ -701,7 +701,7 @@ class LoopKeys(Settings):
     """The loop that trains the agent, see agents/loops/choice.py."""
 
     loop: Literal["plain", "concurrent", "compiled", "remote"] = key(
-        "plain", "the loop that trains the agent, see docs/loops.md"
+        "plain", "the loop that trains the agent, see docs/explanation/loops.md"
     )
     chunk: int = key(500, "time steps per call of the compiled loop", "time steps", ge=1)
 
@@ -709,7 +709,7 @@ class LoopKeys(Settings):
 class ActorKeys(Settings):
     """Actors of the remote loop: processes that step the envs, perhaps on other machines.
 
-    Each has `num_envs` envs of its own. See docs/many.md.
+    Each has `num_envs` envs of its own. See docs/guides/many.md.
     """
 
     actors: int = key(4, "number of actors", "actors", ge=1, le=10_000)
@@ -762,7 +762,7 @@ class MachineKeys(Settings):
 class OwnKeys(Settings):
     """Live values of the user's own."""
 
-    live: dict[str, OwnLive] = key({}, "live values of your own, see docs/family.md")
+    live: dict[str, OwnLive] = key({}, "live values of your own, see docs/explanation/family.md")
 
     @classmethod
     def in_shares(cls, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Names that other libraries have for the keys of a config.
 
-`python -m targetnet.agents.config.synonyms` prints docs/names_elsewhere.md.
+`python -m targetnet.agents.config.synonyms` prints docs/guides/from_other_libraries.md.
 
 Imports: rl_core.errors. Neither the keys themselves nor pydantic.
 """
@@ -346,9 +346,9 @@ _PAGE = """\
 
 Generated from `agents/config/synonyms.py` by `make docs`.
 
-What other libraries call the [keys of a config](config.md). An unknown key of one of them is
-refused with its line below. Names that are the same are not listed, such as `batch_size`, `tau`,
-`learning_rate`, `n_step` and `seed`.
+What other libraries call the [keys of a config](../reference/config.md). An unknown key of one of
+them is refused with its line below. Names that are the same are not listed, such as `batch_size`,
+`tau`, `learning_rate`, `n_step` and `seed`.
 
 The period is where a translation goes wrong: `sync_period` is counted in updates, and most others
 count env steps. With one update in every 4 env steps, 10,000 env steps are `sync_period = 2_500`.

@@ -73,7 +73,7 @@ def train(
         run can be repeated.
       startup: how long the start took, shown at the first env step.
       sinks: objects of your own that take curves, by `scalars(values, env_step)` and `close()`;
-        docs/sinks.md has an example.
+        docs/guides/logging.md has an example.
       ray: where the actors of loop = "remote" live: HOST:PORT of a Ray cluster that this machine
         belongs to, "auto", or "off" for this process. None starts Ray on this machine.
 

@@ -1,6 +1,6 @@
 """Training returns on Atari's games beside those that Dopamine has published; trains nothing.
 
-    python docs/atari/beside_dopamine.py docs/rows > docs/results_atari.md
+    python docs/atari/beside_dopamine.py docs/rows > docs/results/atari.md
 
 Our seeds are rows of `targetnet results`. Dopamine's figures, dopamine.json beside this file, are
 the mean training return of each of five runs in its first, second and third million frames.
@@ -26,7 +26,7 @@ Made by
 
 ```
 {commands}
-python docs/atari/beside_dopamine.py docs/rows > docs/results_atari.md
+python docs/atari/beside_dopamine.py docs/rows > docs/results/atari.md
 ```
 
 QR-DQN with Dopamine's values (`configs/atari-qrdqn.toml` names what differs) by the protocol of

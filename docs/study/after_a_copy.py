@@ -1,6 +1,6 @@
 """TD errors by the age of the target, and the ages at which triggers copy.
 
-    python docs/study/after_a_copy.py OUT > docs/study_after_a_copy.md
+    python docs/study/after_a_copy.py OUT > docs/explanation/study_after_a_copy.md
 
 Trains twelve populations of five seeds to directories in OUT, for ten minutes on one core, and
 prints Markdown. What is finished there is not trained again.
@@ -95,7 +95,7 @@ def main():
             ]
             ages.append([env, f"`{name}`", *cells, f"{alike} of {len(runs)}"])
     classes = [f"{low} to {high}" for low, high in itertools.pairwise(AGES)]
-    command = "python docs/study/after_a_copy.py OUT > docs/study_after_a_copy.md"
+    command = "python docs/study/after_a_copy.py OUT > docs/explanation/study_after_a_copy.md"
     parts = [
         "# After a copy",
         f"Made by\n\n```\n{command}\n```\n\nwhich trains again, with seeds 5000 to "

@@ -1,6 +1,6 @@
 """Tables of the study's finished runs, beside its page; trains nothing.
 
-    python docs/study/evidence.py docs/rows/study_period > docs/study_evidence.md
+    python docs/study/evidence.py docs/rows/study_period > docs/explanation/study_evidence.md
 
 In Markdown, of fresh seeds: how fast Q values climb, what they say of a run's second half,
 which curves rank arms, how many runs end well, and swaps beside the same runs without them.
@@ -293,7 +293,9 @@ def one_period(study):
 
 def main():
     study = Study(Path(sys.argv[1]))
-    command = "python docs/study/evidence.py docs/rows/study_period > docs/study_evidence.md"
+    command = (
+        "python docs/study/evidence.py docs/rows/study_period > docs/explanation/study_evidence.md"
+    )
     about = "of the fresh seeds of [the study](study_period.md). *Start value* is the value of a "
     about += "state from which the final return of the best hard arm is still to come: "
     about += ", ".join(f"{study.start_value(env):.3g} on {env}" for env in study.paid())

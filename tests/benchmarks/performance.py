@@ -1,6 +1,6 @@
-"""The command that measures ours beside the peers and writes docs/performance.md.
+"""The command that measures ours beside the peers and writes docs/results/performance.md.
 
-    python -m tests.benchmarks.performance --page docs/performance.md  # performance_avx512.md
+    python -m tests.benchmarks.performance --page docs/results/performance.md  # ..._avx512.md
     python -m tests.benchmarks.performance --only CP-A --rounds 5
 
 What it measured goes into OUT/performance.json, or with a page into a file beside it, scenario by

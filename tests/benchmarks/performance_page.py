@@ -10,10 +10,10 @@ from tests.benchmarks.scenarios.kinds import LESS_IS_BETTER
 
 _INTRODUCTION = """# Performance: {processors}
 
-This is docs/{name}, made by
+This is docs/results/{name}, made by
 
 ```
-python -m tests.benchmarks.performance --page docs/performance.md
+python -m tests.benchmarks.performance --page docs/results/performance.md
 ```
 
 The command makes the peers' environments and starts every worker as a separate process, all pinned

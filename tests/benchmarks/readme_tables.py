@@ -1,4 +1,4 @@
-"""The tables of speeds in README and docs/speed.md, made of what was measured.
+"""The tables of speeds in README and docs/results/speed.md, made of what was measured.
 
 python -m tests.benchmarks.readme_tables
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.benchmarks.performance_page import as_table, ratio_to_their_best, spread_of
 
-DOCS = Path(__file__).parents[2] / "docs"
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 PROCESSORS = {"AVX-512": "performance_avx512.json", "AVX2": "performance_avx2.json"}
 
 # What a row says: (scenario, ours, theirs) of each of its ratios.
@@ -106,7 +106,7 @@ def with_ranges(rows: Sequence[Row], scenarios: Mapping[str, Any]) -> str:
 def measured() -> dict[str, Any]:
     """Returns the scenarios of each kind of processor."""
     return {
-        processor: json.loads((DOCS / name).read_text())["scenarios"]
+        processor: json.loads((RESULTS / name).read_text())["scenarios"]
         for processor, name in PROCESSORS.items()
     }
 

@@ -106,7 +106,9 @@ def test_a_ratio_is_of_neighbours_and_not_of_medians():
 def test_the_page_has_every_command_setting_and_reason(results):
     page = as_markdown(results, "performance_wide.md")
     assert "python -m tests.benchmarks.performance --only A --rounds 3" in page
-    assert page.startswith("# Performance: a processor\n\nThis is docs/performance_wide.md,")
+    assert page.startswith(
+        "# Performance: a processor\n\nThis is docs/results/performance_wide.md,"
+    )
     assert "3 rounds on 4 cores (a processor; 2026-01-02, commit abc1234)." in page
     versions, memory = "python 3.11.4, torch 2.13.0", "123 + 456 MB, at most 600"
     ours = f"| ours | 5,000 | 4,000 | 10,000 | 3 | 1 | 5,000 | 1 thread | {memory} | {versions} |"
@@ -153,7 +155,7 @@ def test_a_mark_that_is_missed_by_less_than_a_hundredth_does_not_look_met(result
 
 @pytest.mark.parametrize("table", [readme_tables.FRAMEWORK, readme_tables.ARITHMETIC])
 def test_the_tables_of_speeds_are_those_of_the_pages(table):
-    page = (Path(__file__).parents[2] / "docs/speed.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/results/speed.md").read_text()
     assert readme_tables.as_markdown(table, readme_tables.measured()) in page
 
 
@@ -444,6 +446,7 @@ def test_the_faster_setting_is_kept_whatever_is_compared(quantity):
     assert [tried["setting"]["threads"] for tried in found.workers["a"]["tried"]] == [1, 4]
 
 
+@pytest.mark.thorough
 def test_an_unknown_scenario_is_named_with_the_nearest():
     command = [sys.executable, "-m", "tests.benchmarks.performance", "--only", "CP-C"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=PEERS.parents[2])

@@ -378,6 +378,7 @@ def small(tmp_path_factory):
     return str(path)
 
 
+@pytest.mark.thorough
 def test_ours_is_a_whole_run_that_ends_with_its_last_evaluation(load, tmp_path, small):
     of = watch(load, tmp_path, mark=1_000.0, config=small)
     load("until_ours").main(of)
@@ -389,6 +390,7 @@ def test_ours_is_a_whole_run_that_ends_with_its_last_evaluation(load, tmp_path, 
     assert [path.name for path in tmp_path.iterdir()] == ["row.json"]  # the run is gone
 
 
+@pytest.mark.thorough
 def test_ours_ends_with_the_first_evaluation_that_reaches_the_mark(load, tmp_path, small):
     of = watch(load, tmp_path, mark=1.0, config=small)
     load("until_ours").main(of)

@@ -1,6 +1,6 @@
 """The command that measures how long users wait until an agent plays well, and writes the page.
 
-    python -m tests.benchmarks.wall_clock                          # docs/wall_clock.md
+    python -m tests.benchmarks.wall_clock                          # docs/results/wall_clock.md
     python -m tests.benchmarks.wall_clock --envs CartPole-v1 --only ours sb3 --jobs 2
 
 Every seed of every library is a process of its own. The clock runs from the start of the process
@@ -35,7 +35,7 @@ from tests.benchmarks.performance import commit, make_venvs
 from tests.benchmarks.wall_clock_page import NAMES, as_markdown
 
 _PEERS = Path(__file__).parent / "peers"
-_ROWS = Path("docs/wall_clock")
+_ROWS = Path("docs/results/wall_clock")
 _EPISODES = 20
 # As long as the longest run that any side's own settings are made for, which is CleanRL's: nobody
 # is cut off before the end of its own schedules.

@@ -51,6 +51,7 @@ def test_a_shipped_configs_env_can_be_made(name):
 SOME = {"minatar-breakout"}
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in SOME else pytest.mark.slow) for n in NAMES]
 )

@@ -1,4 +1,4 @@
-"""Offline runs learn to balance CartPole from datasets: the rows of the table in docs/data.md."""
+"""Offline runs learn to balance CartPole from datasets: the table in docs/guides/data.md."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def returns(data, place, seeds=SEEDS, **settings):
 
 
 def test_conservative_q_learning_balances_the_pole_with_every_seed(data, tmp_path):
-    """Without the penalty, values of actions that the data lack are guesses: see docs/data.md."""
+    """Without the penalty, values of actions that data lack are guesses: docs/guides/data.md."""
     assert min(returns(data, tmp_path)) >= 400
 
 

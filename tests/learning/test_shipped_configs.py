@@ -1,4 +1,4 @@
-"""The shipped configs learn what docs/results.md says they learn."""
+"""The shipped configs learn what docs/results/shipped.md says they learn."""
 
 import json
 import os

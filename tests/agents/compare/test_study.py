@@ -14,8 +14,8 @@ ROWS = "docs/rows/study_period"
 
 @pytest.mark.thorough
 def test_the_evidence_is_what_the_script_prints():
-    page = (ROOT / "docs/study_evidence.md").read_text()
-    assert f"\npython docs/study/evidence.py {ROWS} > docs/study_evidence.md\n" in page
+    page = (ROOT / "docs/explanation/study_evidence.md").read_text()
+    assert f"\npython docs/study/evidence.py {ROWS} > docs/explanation/study_evidence.md\n" in page
     command = [sys.executable, "docs/study/evidence.py", ROWS]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == page
@@ -28,6 +28,6 @@ def test_the_page_is_what_the_command_writes(tmp_path, monkeypatch):
     plan = "docs/study/periods.toml"
     assert not main(["compare", plan, "--rows", ROWS, "--page", str(page), "--finished"])
     assert (
-        page.read_text().replace(str(page), "docs/study_period.md")
-        == (ROOT / "docs/study_period.md").read_text()
+        page.read_text().replace(str(page), "docs/explanation/study_period.md")
+        == (ROOT / "docs/explanation/study_period.md").read_text()
     )

@@ -56,7 +56,7 @@ def test_the_network_sees_all_numbers_by_their_running_moments(lab, how):
 
 
 def test_subtracting_the_mean_moves_numbers_by_half_of_their_last_digit_at_most(lab):
-    """The limit that docs/family.md names, where the deviation is far below the mean."""
+    """The limit that docs/explanation/family.md names: a deviation far below the mean."""
     agent = lab.agent(**NORMAL)
     rows = (1000 + 1e-4 * np.random.default_rng(0).normal(size=(40, 1, 2))).astype(np.float32)
     show(agent, rows)

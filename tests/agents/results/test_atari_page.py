@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "docs/atari/beside_dopamine.py"
-COMMAND = "python docs/atari/beside_dopamine.py docs/rows > docs/results_atari.md"
+COMMAND = "python docs/atari/beside_dopamine.py docs/rows > docs/results/atari.md"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def seed(curve, number=6_000):
 
 
 def test_the_page_is_what_the_script_prints():
-    page = (ROOT / "docs/results_atari.md").read_text()
+    page = (ROOT / "docs/results/atari.md").read_text()
     assert f"\n{COMMAND}\n" in page
     command = [sys.executable, *COMMAND.split()[1:3]]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)

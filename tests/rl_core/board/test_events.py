@@ -19,7 +19,7 @@ from targetnet.rl_core.board.once import CHARTS, animation_event, hparams_event
 from targetnet.rl_core.board.tags import TAGS, tag_named
 from targetnet.rl_core.errors import RunDirError, UnknownName
 
-DOCS = Path(__file__).parents[3] / "docs" / "tags.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tags.md"
 NEVER = math.inf
 
 
@@ -339,5 +339,5 @@ def test_importing_it_does_not_import_tensorflow():
 def test_the_docs_page_is_what_the_command_prints():
     command = [sys.executable, "-m", "targetnet.rl_core.board.events"]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert DOCS.read_text() == printed, "run `make docs`"
+    assert PAGE.read_text() == printed, "run `make docs`"
     assert all(f"`{tag.name}`" in printed for tag in TAGS)
