@@ -57,7 +57,7 @@ def test_what_there_is_no_time_for_is_told_by_name_and_fails_nothing(tmp_path):
     assert "no time left (--budget)" in out
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_what_a_test_that_is_cut_leaves_behind_fails_nothing(processes, tmp_path):
     code, out = run(tmp_path, TESTS_THAT_LEAVE, "--budget", "6", "-n", processes)

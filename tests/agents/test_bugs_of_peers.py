@@ -136,6 +136,7 @@ def test_target_synced_to_an_unrelated_start(lab):
         assert lab.same(lab.weights(agent, scope), lab.weights(agent, "online"))
 
 
+@pytest.mark.thorough
 def test_interval_divided_by_the_number_of_envs_in_place():
     """With 3 envs the target is still copied every 7 updates, and the config still says 7."""
     agent, ticks = looped(num_envs=3, sync_period=7, updates_per_learn=1)
@@ -143,6 +144,7 @@ def test_interval_divided_by_the_number_of_envs_in_place():
     assert [age for _, updates, age, _ in ticks if updates] == [u % 7 for _, u, _, _ in ticks if u]
 
 
+@pytest.mark.thorough
 def test_sync_tested_inside_the_learn_test():
     """Learning every 4 env steps, a copy every 6 updates: not every 6 env steps where it learns.
 

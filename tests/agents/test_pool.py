@@ -53,7 +53,7 @@ def life(lab, agent):
     return [*seen, actions, agent.state.digest(), agent.inspect(), agent.state.snapshots]
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -96,6 +96,7 @@ def test_one_that_is_lent_has_the_values_of_the_config_that_was_asked_for(lendin
     assert life(lab, lab.agent(past_states=2)) != lived
 
 
+@pytest.mark.thorough
 def test_the_agent_of_a_run_is_free_when_the_run_has_ended(lending, lab, tmp_path):
     config = lab.config(env_steps=60, final_eval_episodes=1)
     digests = [train(config, tmp_path / name).digest for name in "ab"]
@@ -137,6 +138,7 @@ def test_what_python_adds_to_a_class_by_itself_replaces_nothing(lending, lab, ad
     assert (lending.built, lending.lent_again) == (1, 1)
 
 
+@pytest.mark.thorough
 def test_two_agents_in_one_test_are_two(lending, lab):
     first, second = lab.agent(), lab.agent()
     assert first.engine is not second.engine and lending.built == 2

@@ -135,6 +135,7 @@ def assert_same(a: Step, b: Step) -> None:
             assert ours == theirs  # the episodes, or no masks
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     ("env_id", "env_kwargs", "steps"),
     [*CASES[:3], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[3:] + LONGER)],
@@ -173,6 +174,7 @@ def test_the_rows_do_not_depend_on_the_number_of_workers(made, monkeypatch, core
         assert_same(ours.step(actions), theirs.step(actions))
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     ("env_id", "before", "after"),
     [
@@ -313,6 +315,7 @@ def test_a_worker_that_is_killed_gives_one_line(made, monkeypatch, request_name)
     assert gone(processes)
 
 
+@pytest.mark.thorough
 def test_workers_that_do_not_end_are_killed_together(made, monkeypatch):
     monkeypatch.setattr(async_driver, "cores", lambda: 3)
     envs = moody(made)
@@ -445,6 +448,7 @@ def interrupted(path: Path, script: str, sent: int) -> tuple[str, str]:
         return parent.stdout.read(), parent.stderr.read().strip().rpartition("\n")[2]
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     "sent",
     [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL],
@@ -454,6 +458,7 @@ def test_no_process_is_left_when_the_parent_is_stopped(tmp_path, sent):
     assert interrupted(tmp_path, SCRIPT + FOREVER, sent) == ("", error)
 
 
+@pytest.mark.thorough
 def test_a_ctrl_c_that_the_parent_handles_leaves_the_workers_to_it(tmp_path):
     assert interrupted(tmp_path, SCRIPT + GRACEFUL, signal.SIGINT) == ("3\n", "")
 

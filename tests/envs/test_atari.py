@@ -80,6 +80,7 @@ class TestInstalled:
     def ale_py(self):
         pytest.importorskip("ale_py")
 
+    @pytest.mark.thorough
     def test_the_rows_are_those_of_the_bare_vector_env_with_its_frames_last(self):
         envs = made(3)
         bare = gym.make_vec(
@@ -105,6 +106,7 @@ class TestInstalled:
             np.testing.assert_array_equal(step.autoreset, ended)
             ended = terminated | truncated
 
+    @pytest.mark.thorough
     def test_final_rows_continue_the_ones_before_and_reset_rows_pay_nothing(self):
         rows = played(made(3), 170)
         finals = 0
@@ -118,6 +120,7 @@ class TestInstalled:
             finals += int(np.count_nonzero(before.terminated | before.truncated))
         assert finals >= 9
 
+    @pytest.mark.thorough
     def test_episodes_return_the_sum_of_the_raw_rewards_and_are_cut_off(self):
         rows = played(made(3), 170)
         total, length, number = np.zeros(3), np.zeros(3, int), np.full(3, -1)
@@ -136,10 +139,12 @@ class TestInstalled:
         # Space Invaders pays 5 and more for a hit: ALE's clipping to 1 is off.
         assert max(row.reward.max() for row in rows) >= 5
 
+    @pytest.mark.thorough
     def test_ales_own_clipping_may_be_asked_for(self):
         rows = played(made(3, reward_clipping=True), 100)
         assert {float(r) for row in rows for r in row.reward} == {0.0, 1.0}
 
+    @pytest.mark.thorough
     def test_the_same_seed_gives_the_same_rows_also_after_a_reset_in_between(self):
         envs = made(2, "ale_py:ALE/Breakout-v5")
         first, again = played(envs, 110), played(envs, 110)
@@ -186,7 +191,7 @@ def require_the_same(one, many, steps, *, last_frames=True):
 every_game = pytest.mark.parametrize("game", ["Pong", "Breakout", "Freeway", "SpaceInvaders"])
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @every_game
 def test_a_single_env_and_ales_vector_env_show_the_same_frame_by_frame(game):
     """Without sticky actions: these are other draws in the two."""
@@ -200,6 +205,7 @@ def test_a_single_env_and_ales_vector_env_show_the_same_frame_by_frame(game):
     assert require_the_same(alone(game, repeat_action_probability=0.0), many, 230) == 3
 
 
+@pytest.mark.thorough
 def test_ales_vector_env_leaves_stacking_to_the_frame_stack():
     """So each frame is stored once, and whole stacks are those of a single env, with its zeros."""
     many = make_envs(
@@ -263,7 +269,7 @@ def of_both_kinds(game, way, **kwargs):
     )  # fmt: skip
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("game", THAT_MATTER)
 @pytest.mark.parametrize("way", ["single", "vector"])
 def test_the_actions_that_matter_are_those_of_their_names_among_all_18(game, way):
@@ -317,6 +323,7 @@ def test_an_env_that_was_brought_back_shows_the_same_frames():
     envs.close(), again.close()
 
 
+@pytest.mark.thorough
 def test_a_vector_env_that_is_reset_again_plays_as_a_new_one():
     """The envs of a run's evaluations are kept, and their first reset is like every other."""
     envs, new = made(3), made(3)
@@ -328,6 +335,7 @@ def test_a_vector_env_that_is_reset_again_plays_as_a_new_one():
     envs.close(), new.close()
 
 
+@pytest.mark.thorough
 def test_begun_with_steps_of_no_action_episodes_differ():
     envs = make_envs(
         "ALE/Pong-v5", 4, seed=0, wrapper="atari", wrapper_kwargs={"noop_max": 30},

@@ -118,6 +118,7 @@ def test_gymnasiums_bounds_are_arrays():
 # Several wrappers.
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 def test_several_are_put_around_in_their_order(vectorization):
     for names, paid in (("tenfold plus_one", 11.0), ("plus_one tenfold", 20.0)):

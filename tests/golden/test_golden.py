@@ -25,6 +25,7 @@ def golden(request, tmp_path):
     return Path(shutil.copytree(request.param, tmp_path / "golden"))
 
 
+@pytest.mark.cases(0)
 def test_its_checkpoint_is_loaded_bit_for_bit(golden):
     """The digest is of what was loaded, so it holds on every machine."""
     directory = RunDir.open(golden)
@@ -40,6 +41,7 @@ def test_its_checkpoint_is_loaded_bit_for_bit(golden):
     assert agent.updates == directory.load_digest().update
 
 
+@pytest.mark.cases(0)
 def test_it_goes_on(golden):
     config = RunDir.open(golden).config()
     longer = config.model_copy(update={"env_steps": config.env_steps + 100})
@@ -55,6 +57,7 @@ def test_a_checkpoint_of_another_format_is_refused_by_its_number(golden):
         resume(golden)
 
 
+@pytest.mark.cases(0)
 def test_a_checkpoint_that_lacks_something_is_refused_by_what_it_lacks(golden):
     config = (golden / "config.toml").read_text()
     (golden / "config.toml").write_text(config.replace("dueling = false", "dueling = true"))

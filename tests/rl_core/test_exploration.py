@@ -64,6 +64,7 @@ def test_epsilon_0_never_explores_and_1_always_does(evaluate):
         assert got.tolist() == [action] * 3
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=200)
 @given(
     st.lists(st.floats(0, 1, exclude_max=True, width=32), min_size=1, max_size=20),

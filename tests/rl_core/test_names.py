@@ -171,7 +171,7 @@ engine.start()
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("level", "said"),
     [({}, False), pytest.param({"TF_CPP_MIN_LOG_LEVEL": "0"}, True, marks=pytest.mark.slow)],

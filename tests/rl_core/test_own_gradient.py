@@ -35,7 +35,7 @@ def test_two_uses_in_a_graph_and_one_inside_a_loop_do_not_mix(evaluate):
     assert evaluate(of_two) == (100 * 3) * (100 * 2)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_it_keeps_no_graph_alive():
     """What `tf.custom_gradient` registers does, as long as the process lives."""
     with tf.Graph().as_default() as graph:

@@ -84,6 +84,7 @@ def test_neighbouring_counters_do_not_give_one_sequence_shifted(session):
     assert len(np.unique(seen)) > 0.99 * len(seen)
 
 
+@pytest.mark.thorough
 def test_uniform_numbers_are_at_least_0_and_below_1_and_evenly_spread(session):
     numbers = np.concatenate([uniform(session, counter, [1000]) for counter in range(10)])
     assert numbers.dtype == np.float32

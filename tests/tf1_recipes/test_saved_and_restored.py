@@ -63,7 +63,7 @@ def test_a_variable_is_restored_into_one_of_another_name_through_a_map(saved):
         assert session.run(other).tolist() == [-1] * 5
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_meta_graph_runs_with_none_of_the_code_that_built_it(tmp_path):
     with tf.Graph().as_default(), tf.Session() as session:
         x = tf.placeholder(tf.float32, [None, 2], "x")

@@ -60,6 +60,7 @@ def runs(tmp_path):
     process.wait()
 
 
+@pytest.mark.thorough
 def test_a_client_finds_a_run_and_steers_it(runs):
     tools, (listed, put, refusal, unknown, wrong) = asked(
         runs,
@@ -158,6 +159,7 @@ def test_a_directory_that_is_not_there_is_told(tmp_path, monkeypatch, capsys):
     assert "no such directory" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_the_server_imports_no_tensorflow(tmp_path):
     pytest.importorskip("mcp", reason="mcp is not installed: pip install 'targetnet[mcp]'")
     code = (

@@ -112,6 +112,7 @@ def test_standard_streams_come_back_and_are_guarded_once():
     assert (sys.stdout, sys.stderr) == before
 
 
+@pytest.mark.thorough
 def test_from_python_too_a_console_that_cannot_be_written_ends_no_run(tmp_path):
     disk = Disk()
     console = Console(file=disk)
@@ -125,6 +126,7 @@ def test_from_python_too_a_console_that_cannot_be_written_ends_no_run(tmp_path):
     assert console.file is disk
 
 
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("force_terminal", [False, True])
 def test_from_python_too_a_console_may_be_lost_from_the_first_line_to_the_last(
     tmp_path, force_terminal
@@ -282,6 +284,7 @@ def test_a_terminal_that_vanishes_lets_the_run_save_and_under_nohup_go_on(config
 # Memory.
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("megabytes", [400, 1_200, 1_600, 2_200, 2_900])
 def test_an_address_space_that_is_too_small_is_told_before_tensorflow_starts(
     config, run, megabytes

@@ -79,6 +79,7 @@ def calls(there, program, *commands):
         assert (command, done.returncode, ran(there)) == (command, 0, []), done.stderr
 
 
+@pytest.mark.cases(0)
 @PROGRAMS
 def test_a_command_imports_nothing_from_the_current_directory(program, there):
     put_traps(there, traps_for(program))

@@ -260,6 +260,7 @@ def test_a_flag_of_another_command_is_still_the_nearest(capsys, arguments, hint)
 # What is said of starting.
 
 
+@pytest.mark.thorough
 def test_train_and_resume_say_once_how_long_starting_took(here, capsys):
     text = "\n".join(f"{k} = {json.dumps(v)}" for k, v in SHORT.items())
     (here / "short.toml").write_text(text)

@@ -270,6 +270,7 @@ def test_the_pid_of_another_process_is_never_given(capsys, ended, tmp_path, fiel
     assert (code, out) == (2, "") and said in err and err.count("\n") == 1
 
 
+@pytest.mark.thorough
 def test_status_follows_a_run_until_its_end(capsys, ended, long):
     assert ran(capsys, "status", ended, "--follow")[0] == 0
     command = [

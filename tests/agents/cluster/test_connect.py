@@ -56,6 +56,7 @@ def test_a_name_that_no_machine_can_have_is_one_line(host):
     assert said.startswith(f"no Ray cluster at {host}:6379: ") and "\n" not in said
 
 
+@pytest.mark.thorough
 def test_somebody_who_is_no_ray_is_not_waited_for_forever(port, monkeypatch):
     monkeypatch.setattr(connect, "_SECONDS", 2.0)
     assert refusal(f"127.0.0.1:{port}") == (

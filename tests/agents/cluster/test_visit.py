@@ -75,6 +75,7 @@ def test_a_letter_stays_at_home_until_all_of_the_log_is_there(visit, tmp_path):
     assert there == [True, True, True, False, False]
 
 
+@pytest.mark.thorough
 def test_a_letter_that_was_withdrawn_at_home_is_taken_back_from_the_node(visit, tmp_path):
     letter = submit(ControlFiles(tmp_path / "run"), set_command("x", 1, "api"))
     looks = [look(), look(letters=[letter.name]), look(letters=[letter.name]), look(), look(code=0)]

@@ -65,6 +65,7 @@ def table(page, title):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
+@pytest.mark.thorough
 def test_arms_are_chosen_on_tuning_seeds_and_compared_on_fresh_ones(
     comparison, finished, finished_once
 ):

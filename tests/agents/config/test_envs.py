@@ -58,6 +58,7 @@ def registered():
         del gym.registry[name]
 
 
+@pytest.mark.thorough
 def test_an_env_that_is_only_a_vector_env_is_trained_and_evaluated(tmp_path):
     config = DqnConfig(env_id="test/Shown-v0", vectorization="vector_entry_point", **SHORT)
     outcome = train(config, tmp_path / "run")

@@ -434,6 +434,7 @@ def test_a_picture_of_another_size_or_format_is_not_unpacked(tmp_path, form, siz
 # The steps of a dataset.
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("columns", ["of no row", "as floats", "with its reset"])
 def test_an_empty_episode_is_skipped(path, columns):
     whole = rows_of(path)

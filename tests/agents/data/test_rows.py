@@ -93,6 +93,7 @@ def test_the_replay_has_exactly_the_datasets_transitions(tmp_path, stack):
     assert agent.replay.steps == agent.config.replay_capacity == 34 + stack - 1
 
 
+@pytest.mark.thorough
 def test_many_rows_are_stored_in_several_calls_as_in_one(tmp_path, monkeypatch):
     path = written(tmp_path / "random-v0", random_episodes(lengths=(30, 1, 50, 7)))
     whole = filled(path)

@@ -198,6 +198,7 @@ def test_a_branch_learns_nothing_from_a_choice_that_was_not_taken(lab):
     np.testing.assert_array_equal(after[~is_taken], before[~is_taken])
 
 
+@pytest.mark.thorough
 def test_masks_decide_in_each_branch_what_bootstraps_and_what_is_done(lab):
     legal_tm1 = np.bool_([[0, 1, 0, 1, 0, 0, 1, 0]])
     legal_t = np.bool_([[1, 0, 1, 1, 0, 1, 0, 1]])
@@ -316,7 +317,7 @@ TOGETHER = {
 }  # fmt: skip
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", in_slow_runs(TOGETHER, ["histograms"]))
 def test_what_goes_together_learns_and_comes_back_bit_for_bit(lab, kind):
     def learned(seed=0):
@@ -342,7 +343,7 @@ def test_what_goes_together_learns_and_comes_back_bit_for_bit(lab, kind):
     assert twin.state.digest() == first.state.digest()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [SIZES, pytest.param(EQUAL, marks=pytest.mark.slow)], ids=str)
 def test_a_compiled_phase_is_as_many_single_updates(lab, sizes):
     """Within rounding; XLA may add up in another order."""

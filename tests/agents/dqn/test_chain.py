@@ -48,7 +48,7 @@ def one_transition(lab, **settings):
 # What is learned.
 
 
-@pytest.mark.cases(0, 4)
+@pytest.mark.cases(0, 2)
 @FORMS
 @pytest.mark.parametrize("double", [False, True], ids=["", "double"])
 @pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
@@ -129,7 +129,7 @@ def assert_same(first, second):
         np.testing.assert_array_equal(value, second[name], err_msg=name)
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @FORMS
 def test_single_and_fused_updates_have_the_same_weights(lab, form):
     one, many = (lab.filled(**form, **SHIFTS, updates_per_learn=8) for _ in range(2))
@@ -266,7 +266,7 @@ def test_tau_and_the_period_of_refreshes_are_live_only_where_they_do_something(l
         plain.hyperparameters["refresh_period"] = 3
 
 
-@pytest.mark.cases(0, 4)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize(
     "more",
     [

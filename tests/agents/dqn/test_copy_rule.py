@@ -63,7 +63,7 @@ RULES = {
 }
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("rule", RULES)
 def test_the_target_is_copied_when_a_twin_in_python_says_so(lab, rule):
     agent, twin, copied = lab.filled(**RULED, learning_rate=0.02), Twin(), []

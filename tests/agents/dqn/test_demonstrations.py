@@ -105,6 +105,7 @@ def test_the_margin_is_added_to_the_loss_of_demonstrations_alone(lab, updates):
     assert wide.loss == pytest.approx(np.mean(0.5 * np.square(wide.td_error) + wanted), rel=1e-4)
 
 
+@pytest.mark.thorough
 def test_the_margin_is_to_legal_actions_alone(lab):
     agent = masked(lab, discount=0.0, learning_rate=1e-12, loss="squared", **BEGUN | PREPARED)
     q = forward(lab.weights(agent, "online"), np.float32(S_TM1))
@@ -154,7 +155,7 @@ def test_of_a_distribution_the_means_are_compared(lab, kind):
     assert on.loss - off.loss == pytest.approx(above(q, action), abs=tolerance)
 
 
-@pytest.mark.cases(0, 2)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_prepared_and_off_changes_no_bit_and_on_it_does(lab, kind):
     settings = KINDS[kind] | BEGUN | {"updates_per_learn": 2, "sync_period": 3}
@@ -206,7 +207,7 @@ def test_it_teaches_the_action_shown_where_rewards_say_nothing(lab, pool):
 # The bonus of their priorities.
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @SINGLE_AND_FUSED
 @pytest.mark.parametrize("reward", [3.0, -3.0])
 def test_the_bonus_is_added_to_the_size_of_their_td_errors(lab, updates, reward):

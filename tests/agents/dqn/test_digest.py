@@ -104,6 +104,7 @@ def test_overrides_counters_and_the_arm_count(lab):
     assert digest(agent) == seen[0]
 
 
+@pytest.mark.thorough
 def test_what_is_restored_has_the_digest_the_live_values_and_the_arm_of_what_was_saved(lab):
     settings = {"freeze": [{"exempt": ["head"], "updates": 3}, {"exempt": [], "updates": 9}]}
     saved, restored = lab.filled(**settings), lab.agent(**settings)

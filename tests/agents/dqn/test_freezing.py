@@ -82,6 +82,7 @@ def test_a_phase_is_cut_at_the_update_on_which_an_arm_ends(lab, updates_per_lear
     assert agent.updates == updates + 10
 
 
+@pytest.mark.thorough
 def test_where_a_phase_is_cut_does_not_change_a_bit(lab):
     whole, parts = (lab.filled(freeze=TORSO_THEN_HEAD) for _ in range(2))
     whole.learn(12)

@@ -23,7 +23,7 @@ from tests.agents.dqn.several import (
 pytestmark = pytest.mark.usefixtures("own_agents")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["scalar", *(pytest.param(kind, marks=pytest.mark.slow) for kind in [*KINDS][1:])]
 )

@@ -55,6 +55,7 @@ def test_its_scopes_are_the_blocks_beside_the_heads(own, lab):
     assert not lab.same(lab.block(after, "right"), lab.block(before, "right"))
 
 
+@pytest.mark.thorough
 def test_its_target_is_guarded_from_gradients_and_copied(own, lab):
     agent = own("towers")
     lab.fill(agent)
@@ -324,6 +325,7 @@ def test_trying_it_out_leaves_nothing_in_the_agents_graph(own, monkeypatch):
     assert tried == operations()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "network", ["minatar", "nature", pytest.param("impala", marks=pytest.mark.slow)]
 )

@@ -296,6 +296,7 @@ def test_a_value_outside_its_bounds_or_misspelt_is_refused():
         agent.hyperparameters["rat"] = 0.5
 
 
+@pytest.mark.thorough
 def test_networks_of_targetnet_read_none_and_it_is_still_live(tmp_path):
     """So `on_tick` may use it, for an env's difficulty for example."""
     config = DqnConfig.model_validate(SHORT | {"hidden": (8,)})

@@ -106,7 +106,7 @@ def test_what_one_does_leaves_the_other_as_it_is():
     all_of.close()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["scalar", pytest.param("rainbow", marks=pytest.mark.slow)])
 def test_a_member_goes_on_alone_and_one_alone_goes_on_as_a_member(kind):
     several = configs(kind, past_states=1)
@@ -224,7 +224,7 @@ def in_turns(members, do):
     return turns.all([functools.partial(do, member) for member in members])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [

@@ -61,6 +61,7 @@ def test_a_rewind_goes_back_to_what_past_said_and_keeps_what_was():
     np.testing.assert_array_equal(agent.q_values(X, of="past/1"), now)
 
 
+@pytest.mark.thorough
 def test_a_single_observation_gives_a_row():
     agent = trained(ema_decay=0.5)
     agent.learn(3)

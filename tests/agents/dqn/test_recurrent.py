@@ -159,6 +159,7 @@ def test_a_sequences_loss_is_that_of_a_naive_twin(lab, kind, how):
     assert len(seen) > 12 and any(len(learned_of(found, key, newest)) < L for key in seen)
 
 
+@pytest.mark.thorough
 def test_the_priority_mixes_the_largest_and_the_mean_error_of_the_learned_steps(lab):
     agent = filled(lab, prioritized=True, priority_alpha=1.0, priority_beta=0.0)
     found, newest = td_errors(agent, lab), agent.state.contents.written() - 1
@@ -243,7 +244,7 @@ def test_rollouts_have_no_sequences():
         DqnConfig(rollout=10, num_envs=2, batch_size=20, recurrent="lstm")
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [
@@ -284,7 +285,7 @@ def test_actions_of_several_numbers_remember_too(lab):
     assert rows["action"].shape == (5, N, 2) and rows["state"].shape == (5, N, UNITS)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_units_of_the_head_are_scored_by_what_was_remembered(lab):
     """As if each row began an episode, units that depend on memory would look dormant."""
     agent = filled(lab, head_hidden=(UNITS,), recurrent="gru")

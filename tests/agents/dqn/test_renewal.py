@@ -131,6 +131,7 @@ def test_new_weights_have_the_distribution_of_first_ones_and_no_draw_is_another(
             assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 0.02
 
 
+@pytest.mark.thorough
 def test_the_same_seed_has_the_same_bits_and_another_one_has_others(lab):
     one, same, other = (lab.agent(seed=seed) for seed in (1, 1, 2))
     for agent in (one, same, other):
@@ -142,6 +143,7 @@ def test_the_same_seed_has_the_same_bits_and_another_one_has_others(lab):
     assert not np.array_equal(one.state.weights()["head/q/w"], other.state.weights()["head/q/w"])
 
 
+@pytest.mark.thorough
 def test_a_restored_agent_goes_on_counting_its_draws(lab):
     one, two = lab.agent(), lab.agent()
     one.renewal.reset("head")
@@ -180,7 +182,7 @@ def test_shrink_and_perturb_is_a_mean_of_old_and_new_weights(lab, form):
     assert not np.array_equal(now["online/head/q/w"], now["target/head/q/w"])
 
 
-@pytest.mark.cases(1)
+@pytest.mark.slow
 @IN_BOTH_FORMS
 @pytest.mark.parametrize("do", [("reset", "all"), ("recycle", 1.0)], ids=["reset", "recycle"])
 def test_learning_goes_on_by_the_optimizer_that_was_changed(lab, form, do):
@@ -229,7 +231,7 @@ def twin_of_recycle(weights, moments, new, observed, threshold):
     return asleep
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @IN_BOTH_FORMS
 def test_recycling_is_that_of_a_slow_twin(lab, form):
     agent, twin = (lab.filled(hidden=(16, 12), **form) for _ in range(2))
@@ -282,7 +284,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.cases(1, 1)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize(
     "kind", ["implicit", "rainbow", pytest.param("quantile", marks=pytest.mark.slow)]
 )
@@ -307,6 +309,7 @@ def test_every_head_can_be_reset_perturbed_and_recycled(kind):
     train(agent, 8)
 
 
+@pytest.mark.thorough
 def test_convolutions_are_recycled_with_their_places(lab):
     from targetnet.agents.dqn.agent import DqnAgent
 
@@ -327,7 +330,7 @@ def test_convolutions_are_recycled_with_their_places(lab):
     assert not np.array_equal(now["torso/conv_0/w"][..., 3], before["torso/conv_0/w"][..., 3])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_agents")
 def test_a_members_action_is_its_own_and_has_the_bits_it_has_alone():
     several = configs("scalar", past_states=1)
@@ -347,6 +350,7 @@ def test_a_members_action_is_its_own_and_has_the_bits_it_has_alone():
     population.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("own_agents")
 def test_initializers_of_tensorflows_own_draw_by_the_new_seed_too(lab):
     """Their operations have a state; in the agent's graph they would go on with it."""

@@ -61,13 +61,14 @@ def stored(agent):
     return steps["reward"][:, 0].tolist()
 
 
+@pytest.mark.thorough
 def test_the_replay_stores_what_the_env_paid():
     agent = agent_of(reward_scale=0.1, reward_clip=0.2)
     # The reward of a step is known with the next one.
     assert stored(agent) == [float((i + 1) % 5 - 1) for i in range(29)]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_step", "xla"),
     [(3, False), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, True), (3, True)])],
@@ -90,7 +91,7 @@ def test_a_change_holds_for_rows_that_are_there_already(n_step, xla):
         assert not np.array_equal(weights, before[name])
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_it_is_as_if_the_env_paid_them_one_by_one(n_step):
     """So of several steps each reward is clipped before they are added."""
@@ -102,6 +103,7 @@ def test_it_is_as_if_the_env_paid_them_one_by_one(n_step):
         np.testing.assert_array_equal(weights, clipped.state.weights()[name])
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_that_holds_scaled_rewards_is_read_as_what_was_paid(tmp_path):
     """Version 0.1 stored them scaled, and did not say so."""
     agent, again = (agent_of(reward_scale=0.25) for _ in range(2))

@@ -55,6 +55,7 @@ def filled(lab, steps=T + 1, **settings):
     return agent
 
 
+@pytest.mark.thorough
 def test_an_update_regresses_every_row_on_its_q_lambda_return(lab):
     """By hand it would be long: the rows end in both ways, at several places."""
     agent = filled(lab, **STILL)
@@ -71,7 +72,7 @@ def test_an_update_regresses_every_row_on_its_q_lambda_return(lab):
         lab.fill(agent, T, seed=begin + 1)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("xla", [False, True])
 def test_targets_are_of_the_network_before_the_first_update_and_stay(lab, xla):
     agent = filled(lab, epochs=3, batch_size=4, xla=xla)
@@ -84,7 +85,7 @@ def test_targets_are_of_the_network_before_the_first_update_and_stay(lab, xla):
     assert max(abs(after[row][0] - wanted[row][0]) for row in wanted) > 0.01
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_compiled_updates_agree_with_plain_ones(lab):
     """Alone, in a loop of plain operations, and in one that XLA compiled."""
     frozen = [{"exempt": ["head"], "updates": 1_000}]
@@ -101,6 +102,7 @@ def test_compiled_updates_agree_with_plain_ones(lab):
     assert alone.updates == looped.updates == compiled.updates == 8
 
 
+@pytest.mark.thorough
 def test_the_best_of_the_legal_actions_bootstraps(lab):
     agent = DqnAgent(lab.config(**ROLLOUT | STILL), (2,), np.float32, 3, action_masks=True)
     rng = np.random.default_rng(0)
@@ -118,6 +120,7 @@ def test_the_best_of_the_legal_actions_bootstraps(lab):
         assert kept(agent)[row] == pytest.approx(target, rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.thorough
 def test_a_histogram_around_the_return_is_learned_too(lab):
     bins = {"head": "categorical", "loss": "hl_gauss", "v_min": -9.0, "v_max": 9.0, "atoms": 12}
     agent = filled(lab, **STILL | bins)
@@ -127,6 +130,7 @@ def test_a_histogram_around_the_return_is_learned_too(lab):
     np.testing.assert_allclose(got, np.unique(np.float32(td_errors).round(3)), atol=2e-3)
 
 
+@pytest.mark.thorough
 def test_it_learns(lab):
     """Rewards that depend on nothing, in episodes of one step: values go to their mean."""
     agent = filled(lab, 1, discount=0.0, learning_rate=0.02, epochs=4, batch_size=6)
@@ -142,6 +146,7 @@ def test_it_learns(lab):
     assert np.abs(stats.td_error).max() < 0.3
 
 
+@pytest.mark.thorough
 def test_a_phase_is_of_all_its_updates_and_of_a_whole_rollout(lab):
     agent = lab.agent(**ROLLOUT, **STILL)
     lab.fill(agent, T)
@@ -192,7 +197,7 @@ def test_a_rewind_and_a_restored_state_go_on_as_before(lab):
     assert lab.operations(agent) == operations
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_looking_at_gradients_changes_nothing(lab):
     """They are of the next update's batch, which would begin a new pass."""
     agent, twin = filled(lab, batch_size=6), filled(lab, batch_size=6)

@@ -89,6 +89,7 @@ def test_a_loss_is_a_line_in_the_table_of_losses(lab, monkeypatch):
     assert stats.loss == pytest.approx(np.log(np.cosh(stats.td_error)).mean(), rel=1e-4)
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -147,6 +148,7 @@ def test_a_column_is_declared_by_the_memory_and_given_by_the_choice_of_actions(
     assert set(stored["action"].flat) == {0, 1}
 
 
+@pytest.mark.thorough
 def test_a_column_is_in_checkpoints_and_in_the_digest(lab, with_probability):
     agent = lab.agent()
     lab.fill(agent, steps=15)
@@ -185,6 +187,7 @@ class Corridor(InGraphEnv):
         return tf.one_hot(state.place, 5)
 
 
+@pytest.mark.thorough
 def test_an_env_in_the_graph_is_a_line_in_the_table_of_rules(lab, monkeypatch):
     entry = table.RULES["InGraph/Catch-v0"]._replace(rules=f"{__name__}:Corridor")
     monkeypatch.setitem(table.RULES, "InGraph/Corridor-v0", entry)

@@ -42,6 +42,7 @@ def made(*, waiting=True, **settings):
     return agent, envs
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -65,6 +66,7 @@ def test_waiting_rows_change_no_bit(pool, settings):
     assert digests[0] == digests[1]
 
 
+@pytest.mark.slow
 def test_a_period_that_is_changed_live_changes_the_way_and_no_bit(pool):
     digests = []
     for waiting in (True, False):
@@ -77,7 +79,7 @@ def test_a_period_that_is_changed_live_changes_the_way_and_no_bit(pool):
     assert digests[0] == digests[1]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("look", ["digest", "state", "rows", "contents"])
 def test_whoever_looks_at_the_replay_sees_all_rows(look):
     agent, envs = made()
@@ -128,6 +130,7 @@ def test_no_other_thread_stores_what_waits(pool, tmp_path):
     assert digests[0] == digests[1]
 
 
+@pytest.mark.thorough
 def test_the_first_checkpoint_makes_the_calls_of_all(own_agents, tmp_path):
     """Making them takes as long as a thousand updates, so no run waits for them at its start."""
     agent, envs = made(checkpoint_seconds=0)

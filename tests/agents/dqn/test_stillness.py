@@ -32,7 +32,7 @@ def q_at(lab, agent, scope, observation):
     return forward(lab.weights(agent, scope), np.float32(observation))
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @SINGLE_AND_FUSED
 def test_the_very_next_update_bootstraps_from_what_the_weights_say(lab, one_transition, updates):
     agent, action, online, target = one_transition()
@@ -51,6 +51,7 @@ def test_the_very_next_update_bootstraps_from_what_the_weights_say(lab, one_tran
         np.testing.assert_allclose(stats.td_error, np.full(8, 3.0 + 0.5 * best - q_tm1), rtol=1e-4)
 
 
+@pytest.mark.thorough
 def test_with_double_the_online_network_chooses_and_the_blend_evaluates(lab, one_transition):
     agent, action, online, target = one_transition(double=True)
     q_tm1 = q_at(lab, agent, "online", S_TM1)[action]
@@ -60,7 +61,7 @@ def test_with_double_the_online_network_chooses_and_the_blend_evaluates(lab, one
     np.testing.assert_allclose(stats.td_error, np.full(8, 3.0 + 0.5 * best - q_tm1), rtol=1e-4)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @SINGLE_AND_FUSED
 def test_functional_regularization_adds_to_the_loss_and_leaves_the_td_error(
     lab, one_transition, updates
@@ -75,7 +76,7 @@ def test_functional_regularization_adds_to_the_loss_and_leaves_the_td_error(
     assert stats.loss == pytest.approx(loss, rel=1e-4)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @SINGLE_AND_FUSED
 @pytest.mark.parametrize("exempt", ["none", "head"])
 def test_a_step_draws_the_trained_weights_to_the_targets(lab, updates, exempt):
@@ -148,6 +149,7 @@ def test_what_is_prepared_and_off_changes_no_bit_and_on_it_does(lab, kind):
         prepared.hyperparameters[name or STILLNESS[0]] = "auto"
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("kind", ["categorical", "quantile"])
 def test_the_smaller_distribution_is_that_of_the_smaller_mean(lab, kind):
     """With one action the bootstrapped mean is the smaller one of both means."""

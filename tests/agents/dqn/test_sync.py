@@ -85,7 +85,7 @@ def test_the_period_counts_updates_not_calls_of_learn(lab, updates_per_learn):
     assert ages == [3, 1, 4, 2, 0, 3]  # 3, 6 - 5, 9 - 5, 12 - 10, 15 - 15, 18 - 15
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("updates_per_learn", [1, 4], ids=["single", "fused"])
 def test_a_call_may_sync_several_times_and_learns_against_each_copy(lab, updates_per_learn):
     several = lab.filled(sync_period=2, updates_per_learn=updates_per_learn)
@@ -100,6 +100,7 @@ def test_a_call_may_sync_several_times_and_learns_against_each_copy(lab, updates
             np.testing.assert_allclose(got[name], expected[name], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_env_steps_do_not_age_the_target(lab):
     agent = lab.agent(num_envs=4, sync_period=5)
     lab.fill(agent, 10)
@@ -269,6 +270,7 @@ def test_training_and_syncing_one_agent_leaves_the_others_in_its_graph_unmoved(
     assert lab.same(synced[online], synced[target])
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("updates_per_learn", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_what_python_knows_of_the_age_is_what_the_graph_knows(lab, updates_per_learn):
     """Through single and fused updates, shortened and lengthened periods, and everything else."""

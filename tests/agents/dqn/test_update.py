@@ -66,7 +66,7 @@ def test_td_errors_are_those_of_q_learning_by_numpy(lab, with_one_transition, du
     np.testing.assert_allclose(stats.td_error, np.full(8, td_error), rtol=1e-4)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("updates", [1, 2], ids=["single", "fused"])
 def test_double_lets_online_choose_the_next_action_and_target_value_it(
     lab, with_one_transition, updates
@@ -98,12 +98,13 @@ def test_loss_is_the_mean_huber_loss_of_the_td_errors(lab):
     assert stats.loss == pytest.approx(by_hand.mean(), rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_loss_is_half_the_mean_square_of_the_td_errors_if_squared(lab):
     stats = lab.filled(loss="squared").learn(stats=True)
     assert stats.loss == pytest.approx(np.mean(stats.td_error**2) / 2, rel=1e-5)
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("updates", [1, 2], ids=["alone", "fused"])
 @pytest.mark.parametrize(
     ("alpha", "beta", "weight"),
@@ -166,6 +167,7 @@ def test_updates_move_a_taken_actions_value_towards_its_target(lab, with_one_tra
     assert abs(3.0 - learned) < 0.05 < abs(3.0 - q_tm1)
 
 
+@pytest.mark.thorough
 def test_statistics_are_of_the_last_update_of_a_phase(lab):
     phase, one_by_one = lab.filled(), lab.filled()
     of_phase = phase.learn(3, stats=True)
@@ -174,12 +176,14 @@ def test_statistics_are_of_the_last_update_of_a_phase(lab):
     np.testing.assert_array_equal(of_phase.td_error, last.td_error)
 
 
+@pytest.mark.thorough
 def test_statistics_are_given_only_when_asked_for(lab):
     agent = lab.used(updates_per_learn=2)
     assert agent.learn() is None
     assert agent.learn(2) is None
 
 
+@pytest.mark.thorough
 def test_asking_for_statistics_changes_no_bit(lab):
     asked, not_asked = (lab.filled(updates_per_learn=2) for _ in range(2))
     for updates in (1, 2, 2, 1):
@@ -195,7 +199,7 @@ def test_the_gradient_norm_is_measured_before_clipping(lab):
     assert norms[0] == norms[1] > 1e-3
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"xla": False}, {"xla": True}])
 def test_a_gradient_norm_of_0_clips_nothing(lab, settings):
     def after(limit, **config):
@@ -244,7 +248,7 @@ def test_learning_before_there_is_a_transition_is_refused_in_words(lab):
     assert agent.updates == 1
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(("network", "calls"), [("mlp", 1), ("nature", 0)])
 def test_networks_of_whole_frames_make_each_update_by_plain_operations(network, calls):
     """XLA's convolutions of them are slower."""

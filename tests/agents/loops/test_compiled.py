@@ -179,7 +179,7 @@ def slower(kinds, *fast):
     ]
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", slower(KINDS, *FAST))
 def test_it_is_the_loop_written_out(settings):
     agent, envs = made(**settings)
@@ -276,6 +276,7 @@ def test_what_is_set_between_two_chunks_holds_for_the_next_one():
     assert (rows["action"][:, 0] == agent.greedy(rows["observation"][:, 0])).all()
 
 
+@pytest.mark.thorough
 def test_python_knows_the_targets_age_after_each_chunk_and_in_which_it_was_copied():
     agent, envs = made(env_steps=2_000, sync_period=40)
     copied, updates = [], 0

@@ -89,6 +89,7 @@ KINDS = {
 FAST = ("four envs, prioritized, noisy",)
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -108,6 +109,7 @@ def test_the_threads_give_the_bits_of_one_thread(pool, settings):
     assert digest == twin.state.digest()
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("late", [pytest.param("envs", marks=pytest.mark.slow), "learner"])
 def test_timing_decides_nothing(late):
     """Whoever is late by whatever time: the same digest."""
@@ -197,7 +199,7 @@ def test_what_is_due_is_made_beside_the_next_phase():
     assert {later for step, _, later in seen[:-1] if step >= 50} == {4}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_phase_is_no_longer_than_can_be_stored_at_once():
     """Of 60 time steps 40 are burnt in: with 20 written at once rows would enter and leave."""
     agent, envs = made(
@@ -211,6 +213,7 @@ def test_a_phase_is_no_longer_than_can_be_stored_at_once():
     assert sums.max() == leaves.sum(dtype=np.float64) > 0
 
 
+@pytest.mark.thorough
 def test_an_env_that_raises_leaves_no_update_half_done():
     """Everything is as at the end of a run that stops there."""
     agent, envs = made()
@@ -235,6 +238,7 @@ def test_an_env_that_raises_leaves_no_update_half_done():
     assert agent.state.digest() == twin.state.digest()
 
 
+@pytest.mark.thorough
 def test_acting_with_numbers_drawn_ahead_changes_no_bit(pool):
     """Without the network where a step explores, or with everything in the graph."""
     digests = []

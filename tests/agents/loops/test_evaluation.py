@@ -173,6 +173,7 @@ def test_the_episodes_are_not_those_of_training(lab, agent):
     assert len(training) == 3 and not training & set(evaluate(agent, config, 20))
 
 
+@pytest.mark.thorough
 def test_nothing_is_stored_and_nothing_is_learned(lab):
     agent, twin = lab.filled(num_envs=2), lab.filled(num_envs=2)
     for one in (agent, twin):

@@ -116,6 +116,7 @@ def phases(tmp_path_factory, pool):
         return run(tmp_path_factory.mktemp("runs") / "phases", epsilon=SCHEDULE)
 
 
+@pytest.mark.thorough
 def test_phases_are_the_loop_written_out(phases):
     digest, updates = written_out(config(epsilon=SCHEDULE))
     assert (phases.digest, phases.updates) == (digest, updates) and updates > 60
@@ -143,6 +144,7 @@ def crashed(path, moments, **settings):
 OFTEN = {"checkpoint_steps": 90, "env_steps": 500}
 
 
+@pytest.mark.thorough
 def test_a_learner_that_was_killed_in_phases_becomes_the_run_that_was_not(tmp_path):
     straight = run(tmp_path / "straight", steer, **OFTEN)
     broken = crashed(tmp_path / "broken", (150, 330), **OFTEN)
@@ -153,6 +155,7 @@ def test_a_learner_that_was_killed_in_phases_becomes_the_run_that_was_not(tmp_pa
 # Free running.
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -191,6 +194,7 @@ def test_arrivals_tell_the_weights_that_were_acted_with(tmp_path, monkeypatch):
         assert updates == sorted(updates)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("moments", [(60,), (150, 330)])
 def test_a_killed_learner_follows_what_had_arrived_and_the_whole_run_replays(
     tmp_path, monkeypatch, moments
@@ -289,6 +293,7 @@ def read_end(path):
     return RunDir.open(path).load_digest().tick
 
 
+@pytest.mark.thorough
 def test_a_lost_actor_that_takes_long_to_come_back_keeps_nobody_waiting(tmp_path, monkeypatch):
     never = lambda: pytest.fail("waits for it")  # noqa: E731
     on(monkeypatch, lambda of: Repeating(of, 1, never))
@@ -349,7 +354,7 @@ def test_ctrl_c_ends_phases_at_once_while_they_wait_for_a_lost_actor(tmp_path, m
 # Both.
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("settings", [{}, FREE], ids=["phases", "free"])
 def test_a_fault_of_an_env_ends_the_run_in_one_line_and_replays(tmp_path, settings):
     broken = {"env_kwargs": {"fails": 97}, "seed": 1, "env_steps": 2_000, **settings}

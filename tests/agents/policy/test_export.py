@@ -95,7 +95,7 @@ def agent_actions(run, observations, *, averaged):
     return agent.greedy(observations)
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("to", "averaged"),
     [
@@ -177,7 +177,7 @@ HEADS = {
 WITHOUT_REPLAY = ("learn_start", "replay_capacity")
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "head",
     [pytest.param(h, marks=() if h in ("quantile", "heads") else pytest.mark.slow) for h in HEADS],
@@ -350,6 +350,7 @@ def test_what_a_converter_does_not_take_is_told_in_a_line(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.thorough
 def test_without_averages_there_are_none_to_export(tmp_path):
     config = CONFIG.model_copy(update={"ema_decay": 0.0, "env_steps": 100})
     run = train(config, tmp_path / "run").run

@@ -29,7 +29,7 @@ def trained(tmp_path_factory):
 
 
 # imageio-ffmpeg leaves its pipes open if ffmpeg has ended by the time that all frames are read.
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize("kind", ["mp4", "gif"])
 def test_a_video_has_every_frame_and_the_same_seed_gives_the_same_episodes(trained, tmp_path, kind):
@@ -74,6 +74,7 @@ def test_an_animation_is_under_the_run_itself_and_takes_no_point_of_its_curves(t
     assert shown == [step for step, _ in written] and len(written) > 5
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_keeps_its_animation_and_its_curves(trained, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(trained, run)

@@ -102,6 +102,7 @@ def begun(seen):
     return on_tick
 
 
+@pytest.mark.thorough
 def test_a_run_begins_with_another_runs_torso_in_both_networks(first, tmp_path):
     given, seen = RunDir.open(first.run).load_weights(), {}
     config = SHORT.model_copy(update={"seed": 9})
@@ -116,6 +117,7 @@ def test_a_run_begins_with_another_runs_torso_in_both_networks(first, tmp_path):
         np.testing.assert_array_equal(seen[f"online/{name}"], seen[f"target/{name}"])
 
 
+@pytest.mark.thorough
 def test_it_is_repeated_and_resumed_with_those_weights(first, tmp_path):
     given = RunDir.open(first.run).load_weights()
     straight = train(SHORT, tmp_path / "straight", initial=lambda own: fitted(given, own))
@@ -129,6 +131,7 @@ def test_it_is_repeated_and_resumed_with_those_weights(first, tmp_path):
     assert resume(run).digest == straight.digest
 
 
+@pytest.mark.thorough
 def test_from_the_command_line_by_run_and_by_file(first, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "short.toml").write_text(dump_config(SHORT))

@@ -106,7 +106,7 @@ def killed_at(run, call, changes=CHANGES):
 
 
 # Every member has the same calls, about twelve of them, so each seventh is another one of these.
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_all_members_have_a_change_or_none_has_whenever_the_kill_comes(
     finished, tmp_path, untrained, step
@@ -141,6 +141,7 @@ def test_a_change_that_was_cut_off_is_made_before_the_next_one(finished, tmp_pat
     assert not (run / CHANGE).exists()
 
 
+@pytest.mark.cases(1)
 def test_one_that_has_gone_on_alone_since_keeps_its_own_change(finished, tmp_path, untrained):
     run = shutil.copytree(finished, tmp_path / "run")
     assert killed_at(run, 20)

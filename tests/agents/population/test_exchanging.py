@@ -168,6 +168,7 @@ def test_live_values_are_the_givers_times_a_factor_and_each_change_is_logged(tra
     assert {of.name: of.value for of in state.values}["learning_rate"] == rates["m00"]
 
 
+@pytest.mark.thorough
 def test_all_members_together_are_repeated_bit_for_bit(trained, tmp_path, monkeypatch):
     run, seen = trained
     copies, copy = [], Population.copy
@@ -182,7 +183,7 @@ def test_all_members_together_are_repeated_bit_for_bit(trained, tmp_path, monkey
     assert load_copy(RunDir(tmp_path / "again" / name), copied)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_member_alone_is_repeated_bit_for_bit_with_what_it_copied(trained):
     run, _ = trained
     for name in (taker_of(run)[0], taker_of(run)[1].member):
@@ -198,7 +199,7 @@ def test_so_is_each_member_and_a_repeat_that_was_kept(trained, tmp_path):
     assert all(of.identical for of in repeat_population(tmp_path / "again").values())
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_repeat_that_differs_says_so(trained, tmp_path, capsys):
     """As where a live value was another one after an exchange."""
     run = tmp_path / "run"
@@ -264,7 +265,7 @@ def test_an_exchange_that_was_cut_off_is_made_once(trained, tmp_path, moment):
         assert changes(run, of) == changes(trained[0], of)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_members_go_on_from_checkpoints_before_and_after_an_exchange(trained, tmp_path):
     """One has lost its later checkpoints, and takes what it had copied from its file."""
     run = tmp_path / "run"
@@ -334,6 +335,7 @@ def test_what_is_changed_right_after_an_exchange_is_repeated_after_it(tmp_path, 
     assert {name: of.digest for name, of in again.items()} == digests(run)
 
 
+@pytest.mark.thorough
 def test_an_exchange_waits_for_a_member_that_is_paused(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(steering, "POLL_SECONDS", 0.0)
     first, said, notes, tell = ControlFiles(tmp_path / "run/m00"), [], [], Meeting.tell

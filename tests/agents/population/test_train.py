@@ -84,7 +84,7 @@ def test_each_member_has_the_bits_that_it_has_alone(trained):
     assert len(set(wanted.values())) == 4 and not outcome.failed and not outcome.signal
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", list(LOOPS)[1:])
 def test_so_has_it_in_every_loop(tmp_path, loop):
     of = members(1, **LOOPS[loop])
@@ -96,6 +96,7 @@ def test_so_has_it_in_every_loop(tmp_path, loop):
         assert inside == outside and len(inside) > 2
 
 
+@pytest.mark.thorough
 def test_a_member_is_a_run_like_any_other(trained):
     outcome, _ = trained
     run = outcome.population / "m03"
@@ -124,7 +125,7 @@ def test_on_tick_that_returns_false_stops_that_member_alone(trained, tmp_path):
     assert digests(tmp_path / "run") == trained[1]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_all_finished_is_nothing_to_do_and_then_all_go_on(trained, tmp_path):
     outcome, _ = trained
     with pytest.raises(RunDirError, match=r"all members of .* are finished"):
@@ -207,6 +208,7 @@ def test_a_member_that_was_never_made_is_made_on_resume(tmp_path):
     assert digests(tmp_path / "run") == wanted
 
 
+@pytest.mark.thorough
 def test_what_one_member_changed_alone_does_not_keep_the_others_from_going_on(tmp_path):
     of, run = members(1), tmp_path / "run"
     train_population(of, run)
@@ -236,7 +238,7 @@ def test_one_that_is_finished_is_free_while_the_others_go_on(tmp_path, monkeypat
     assert alive[-1] == [True, False]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_weights_that_tensorflow_draws_are_those_of_a_run_alone(tmp_path, monkeypatch):
     """Its own initializers draw by the seed of the graph, which members share."""
     (tmp_path / "drawing.py").write_text(OWN_NETWORK)
@@ -254,6 +256,7 @@ def network(observation):
 """
 
 
+@pytest.mark.thorough
 def test_a_call_from_outside_is_of_the_member_that_is_asked(tmp_path):
     """Also past the agent's methods, while other members have their turns."""
     seen = {}
@@ -477,7 +480,7 @@ def test_the_command_trains_resumes_and_says_what_came_of_it(tmp_path, capsys):
     assert "m01: resumed at env step 150" in capsys.readouterr().out
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_member_that_recorded_nothing_is_told_and_keeps_its_place_in_a_repeat(
     tmp_path, trained, capsys
 ):

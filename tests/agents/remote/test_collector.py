@@ -242,7 +242,7 @@ print(back.fault.text if back.fault else "fine")
 """
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "said"),
     [

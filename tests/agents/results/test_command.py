@@ -43,6 +43,7 @@ def calls(name, seed):
     return Path(f"results/runs/{name}/{seed}/calls").read_text().split()
 
 
+@pytest.mark.thorough
 def test_every_seed_is_trained_on_one_core_and_the_page_is_written(capsys):
     assert results("good.toml", "--seeds", 4, "--jobs", 2, "--page", "docs/results.md") == 0
     (row,) = rows()
@@ -65,6 +66,7 @@ def test_seeds_that_nobody_has_tuned_on_may_begin_anywhere():
     assert "good.toml --seeds 2 --first-seed 1000\n" in Path("results/results.md").read_text()
 
 
+@pytest.mark.thorough
 def test_the_page_has_its_title_and_the_command_that_makes_it_but_no_path_of_this_machine(tmp_path):
     first, page = ["good.toml", "--seeds", 1, "--page", "page.md"], Path("page.md")
     assert results(*first, "--rows", "kept", "--title", "Plain\nDQN") == 0
@@ -76,6 +78,7 @@ def test_the_page_has_its_title_and_the_command_that_makes_it_but_no_path_of_thi
     assert "\ntargetnet results good.toml --seeds 1 --page page.md\n" in page.read_text()
 
 
+@pytest.mark.thorough
 def test_a_second_call_trains_nothing_and_writes_the_same_page():
     results("good.toml", "--seeds", 2)
     page = Path("results/results.md").read_bytes()
@@ -84,6 +87,7 @@ def test_a_second_call_trains_nothing_and_writes_the_same_page():
     assert len(calls("good", 0)) == 1
 
 
+@pytest.mark.thorough
 def test_the_page_is_made_of_the_kept_seeds_wherever_their_runs_are():
     results("good.toml", "--seeds", 2, "--rows", "kept")
     page = Path("results/results.md").read_bytes()
@@ -105,6 +109,7 @@ def test_a_seed_is_kept_as_soon_as_it_is_finished(monkeypatch):
     assert ended == [True]
 
 
+@pytest.mark.thorough
 def test_finished_runs_without_a_file_are_kept():
     results("good.toml", "--seeds", 2)
     shutil.rmtree("results/rows")
@@ -144,6 +149,7 @@ def test_seeds_of_one_process_are_members_of_a_population():
     assert calls == {path: path.read_text() for path in runs.rglob("calls")}
 
 
+@pytest.mark.thorough
 def test_a_seed_that_began_alone_goes_on_alone():
     results("good.toml", "--seeds", 1)
     shutil.rmtree("results/rows")
@@ -165,6 +171,7 @@ def test_the_other_members_of_a_population_are_kept():
     assert [seed["seed"] for seed in rows()[0]["seeds"]] == [0, 2]
 
 
+@pytest.mark.thorough
 def test_a_failing_seed_is_one_line_and_the_others_are_on_the_page(capsys):
     assert results("bad.toml", "good.toml", "--seeds", 3) == 1
     log = Path("results/logs/bad/1.log")
@@ -272,6 +279,7 @@ def test_after_ctrl_c_every_child_saves_once_and_the_next_call_goes_on(trainer):
     assert [seed["mean"] for seed in rows()[0]["seeds"]] == [100, 200, 300]
 
 
+@pytest.mark.thorough
 def test_sigterm_stops_it_in_the_same_way(trainer):
     process = subprocess.Popen(
         [sys.executable, "-c", DRIVER, " ".join(trainer), "slow.toml", "--seeds", "1"],
@@ -335,6 +343,7 @@ def test_importing_the_command_imports_no_library_that_trains_or_draws():
     assert done.stdout.strip() == "set()", done.stderr
 
 
+@pytest.mark.thorough
 def test_finished_trains_nothing_and_shows_what_there_is():
     results("good.toml", "--seeds", 2)
     assert results("good.toml", "--seeds", 5, "--finished") == 0
@@ -346,6 +355,7 @@ def test_finished_trains_nothing_and_shows_what_there_is():
         results("good.toml", "--finished", "--out", "elsewhere")
 
 
+@pytest.mark.thorough
 def test_a_run_of_another_config_is_left_out_and_named(capsys):
     results("good.toml", "--seeds", 2)
     Path("results/rows/good/1.json").unlink()

@@ -28,6 +28,7 @@ def job(tmp_path):
     return job
 
 
+@pytest.mark.thorough
 def test_at_most_so_many_are_at_work_at_once_and_all_get_their_turn(tmp_path, job):
     code = """
 import pathlib, sys, time

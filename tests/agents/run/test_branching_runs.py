@@ -60,7 +60,7 @@ def config(**settings):
 FAST = ("concurrent, masks", "one env")
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [k if k in FAST else pytest.param(k, marks=pytest.mark.slow) for k in KINDS]
 )
@@ -182,7 +182,7 @@ def test_an_exported_policy_gives_the_numbers_of_the_env(runs, tmp_path):
     np.testing.assert_array_equal(action, wanted)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("action", [1, [0, 0, 7], [0, 0], [0, 0, -1]], ids=str)
 def test_a_checkpoint_with_other_actions_is_refused(tmp_path, monkeypatch, action):
     def crashing(agent, tick):

@@ -81,6 +81,7 @@ def test_nothing_is_said_of_one_that_is_not_checked_or_comes_back(tmp_path, sett
     assert not any("gives other results" in line for line in lines)
 
 
+@pytest.mark.thorough
 def test_a_resume_says_it_too_but_not_of_a_run_without_the_key(tmp_path):
     train(drawing(), tmp_path / "run")
     _, lines = words_of(resume, tmp_path / "run", changes={"env_steps": 80})
@@ -130,6 +131,7 @@ def test_with_the_wrapper_a_run_is_exact_whatever_else_draws_meanwhile(tmp_path)
     assert resume(tmp_path / "cut", changes={"env_steps": 90}).digest == whole.digest
 
 
+@pytest.mark.thorough
 def test_the_check_changes_no_bits(tmp_path):
     digests = {
         train(drawing(env_id="CartPole-v1", check_env=check), tmp_path / str(check)).digest

@@ -115,7 +115,7 @@ def test_what_it_wants_is_logged_and_repeated_without_it(tmp_path, loop, module)
     assert "my_controllers" not in sys.modules
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_kill_neither_loses_nor_doubles_what_it_wanted(tmp_path, pool, loop):
     config = controlled(**LOOPS[loop])

@@ -65,6 +65,7 @@ def curves(tmp_path_factory, pool):
 # No lone dots.
 
 
+@pytest.mark.thorough
 def test_every_curve_is_a_line_that_goes_forward(curves):
     """TensorBoard's quick reader drops the points at and after the step of the next one."""
     assert len(curves) > 20
@@ -223,7 +224,7 @@ def test_histograms_stand_at_multiples_of_their_period_and_after_a_kill_each_is_
     assert histograms(tmp_path / "run") == found
 
 
-@pytest.mark.cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"prioritized": True}], ids=["uniform", "prioritized"])
 def test_a_run_with_histograms_has_the_bits_of_one_without(watched, tmp_path, more):
     with_them = train(changed(**OFTEN, **more), tmp_path / "with") if more else watched

@@ -99,7 +99,7 @@ def test_killed_and_resumed_it_is_the_same_run_and_a_repeat_is_identical(
     assert verdict.identical and verdict.digest == straight.digest and verdict.complete
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_a_failing_phase_did_not_store_is_not_traced(data, tmp_path, monkeypatch):
     settings, calls = KINDS["concurrent"], []
     straight = train(config(data, **settings), tmp_path / "straight").run
@@ -119,7 +119,7 @@ def test_what_a_failing_phase_did_not_store_is_not_traced(data, tmp_path, monkey
     np.testing.assert_array_equal(found, whole[: len(found)])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_datasets_rows_decide_what_is_learned_and_not_its_path(data, tmp_path):
     other = written(tmp_path / "other-v0", random_episodes(lengths=(30, 30), seed=1))
     shutil.copytree(data, tmp_path / "copy-v0")
@@ -130,7 +130,7 @@ def test_the_datasets_rows_decide_what_is_learned_and_not_its_path(data, tmp_pat
     assert digests[0] == digests[1] != digests[2]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_without_a_checkpoint_a_resume_begins_with_the_same_dataset_again(data, tmp_path):
     path, run = tmp_path / "mine-v0", tmp_path / "run"
     shutil.copytree(data, path)
@@ -185,7 +185,7 @@ def test_a_recorded_replay_has_the_runs_own_episodes_alone(data, tmp_path, num_e
         np.testing.assert_array_equal(one.actions, other.actions)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_replay_that_has_gone_around_is_recorded_without_demonstrations_too(data, tmp_path):
     steps = 320
     capacity = read_steps(data) + steps
@@ -227,6 +227,7 @@ def short(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_the_command_begins_with_a_path_or_an_id_and_a_resume_takes_it_too(
     data, short, monkeypatch, capsys
 ):
@@ -280,7 +281,7 @@ def test_without_minari_the_extra_is_named(data, short, monkeypatch, capsys):
     assert [path.name for path in short.iterdir()] == ["short.toml"]
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize("replay", [True, False])
 def test_branches_have_no_margin_but_may_begin_with_demonstrations(data, tmp_path, replay):
     """Masks of a lever each, a tuple of arrays, are recorded as those of a replay are."""

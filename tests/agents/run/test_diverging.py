@@ -66,7 +66,7 @@ def always(name, names):
     return pytest.param(name, marks=() if name in names else pytest.mark.slow)
 
 
-@pytest.mark.cases(1, 2)
+@pytest.mark.cases(0, 2)
 @pytest.mark.parametrize("way", [always(way, ALWAYS) for way in WAYS])
 def test_the_update_that_diverges_is_not_made_and_all_is_as_after_the_one_before(lab, way):
     agent = with_a_huge_reward(lab, **WAYS[way])

@@ -279,7 +279,7 @@ def test_a_fault_in_the_final_evaluation_leaves_a_trained_run(tmp_path):
 # The command line.
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     ("fault", "code", "traceback", "vectorization"),
     [
@@ -326,6 +326,7 @@ def test_eval_and_play_end_the_same_way(tmp_path, monkeypatch, capsys):
     ]
 
 
+@pytest.mark.thorough
 def test_a_worker_that_is_killed_once_ends_the_run_and_a_resume_makes_it_whole(tmp_path, capsys):
     """As the system does where memory runs out."""
     once = tmp_path / "once"

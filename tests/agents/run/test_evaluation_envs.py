@@ -98,6 +98,7 @@ def test_an_evaluation_that_is_asked_for_leaves_them_alone_too(tmp_path):
     assert OneDisplay.tape.count("make") == 3
 
 
+@pytest.mark.thorough
 def test_a_member_that_ends_leaves_the_others_alone(tmp_path):
     def fail_one(agent, tick):
         if agent.config.seed == 1 and tick.env_step == 50:
@@ -145,6 +146,7 @@ def test_one_that_fails_ends_the_run_and_is_closed_with_the_others(tmp_path, mon
     assert OneDisplay.tape.count("close") == 3
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("vectorization", ["sync", "vector_entry_point"])
 def test_the_returns_are_those_of_envs_that_are_made_anew(tmp_path, vectorization):
     kept = config(

@@ -43,6 +43,7 @@ def stop_at_once(directory):
     submit(directory.control, do_command("stop", "api"))
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     "settings",
     [

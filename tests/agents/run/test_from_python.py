@@ -41,6 +41,7 @@ def test_a_console_of_ones_own_is_taken_and_none_is_silent(monkeypatch):
     assert console_for(None).quiet
 
 
+@pytest.mark.thorough
 def test_a_script_in_a_pipe_is_silent(tmp_path, capsys):
     targetnet.train(SHORT, tmp_path / "run")
     assert targetnet.replay(tmp_path / "run").identical
@@ -65,6 +66,7 @@ def test_a_run_says_at_its_start_that_a_schedule_ends_early(tmp_path):
     assert "schedules end" not in again.file.getvalue()
 
 
+@pytest.mark.thorough
 def test_a_config_may_be_given_by_its_name_or_path_and_names_the_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "mine.toml"

@@ -94,6 +94,7 @@ print(tf.compat.v1.nn.rnn_cell._tfll_submodule, tf.keras.layers.Dense(2).units)
 """
 
 
+@pytest.mark.thorough
 def test_in_a_process_of_its_own_names_are_there_when_they_are_used():
     done = subprocess.run([sys.executable, "-c", USED], capture_output=True, text=True)
     assert done.stdout == "Adam\n0 1 2\n__internal__.legacy.rnn_cell 2\n", done.stderr[-2000:]

@@ -65,7 +65,7 @@ def config(**settings):
     return DqnConfig(**SHORT | settings)
 
 
-@pytest.mark.cases(2, 3)
+@pytest.mark.cases(0, 3)
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=pytest.mark.slow) if k in SLOW else k for k in KINDS]
 )
@@ -92,6 +92,7 @@ def runs(tmp_path_factory):
     }
 
 
+@pytest.mark.thorough
 def test_a_policy_takes_the_mask_from_the_observation_or_beside_it(runs):
     with load_policy(runs["part"]) as policy:
         assert policy.observation_shape == (2,) and policy.has_action_masks
@@ -192,6 +193,7 @@ def test_one_line_says_where_the_masks_are():
     )
 
 
+@pytest.mark.thorough
 def test_a_run_begins_with_that_line(tmp_path, capsys):
     settings = config(env_steps=20, checkpoint_steps=0, learn_start=0, final_eval_episodes=1)
     (tmp_path / "masked.toml").write_text(dump_config(settings))

@@ -52,6 +52,7 @@ def stopped(tmp_path_factory):
     return outcome, step
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_stopped_ends_there_again_with_the_same_bits(stopped, tmp_path):
     outcome, step = stopped
     shutil.copytree(outcome.run, tmp_path / "run")
@@ -77,6 +78,7 @@ def test_a_run_that_was_stopped_and_that_somebody_resumes_goes_on(stopped, tmp_p
     assert resume(tmp_path / "run", console=None).env_steps == 1_500
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_paused_is_paused_until_it_is_resumed(tmp_path):
     run, ends = tmp_path / "run", []
 

@@ -58,7 +58,7 @@ def config(data, **settings):
     return DqnConfig(**SHORT | {"offline": str(data)} | settings)
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("settings", KINDS_PARAMETERS)
 def test_killed_and_resumed_it_is_the_same_run_and_a_repeat_is_identical(
     data, tmp_path, pool, settings
@@ -79,7 +79,7 @@ def test_killed_and_resumed_it_is_the_same_run_and_a_repeat_is_identical(
     assert verdict.identical and verdict.digest == straight.digest and verdict.complete
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_another_seed_and_another_dataset_are_other_runs(data, tmp_path):
     other = written(tmp_path / "other-v0", random_episodes(lengths=(30, 30), seed=1))
     runs = {"a": config(data), "b": config(data, seed=1), "c": config(other)}
@@ -161,6 +161,7 @@ def test_the_run_keeps_which_dataset_it_was_and_takes_no_other(data, tmp_path):
         repeat(tmp_path / "run")
 
 
+@pytest.mark.thorough
 def test_a_run_that_steps_envs_does_not_become_offline(data, tmp_path):
     settings = {name: value for name, value in SHORT.items() if name != "cql_weight"}
     with pytest.raises(Crash):
@@ -204,6 +205,7 @@ def short(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_the_command_learns_from_a_path_or_an_id_and_a_resume_takes_it_too(
     data, short, monkeypatch, capsys
 ):
@@ -252,6 +254,7 @@ def test_members_of_a_population_step_envs(data, tmp_path):
         train_population(as_members(config(data), (), 2), tmp_path / "run")
 
 
+@pytest.mark.thorough
 def test_the_target_begins_with_the_moments_of_the_dataset(data, lab):
     """Without a copy it would see raw numbers until the first one of the run."""
     settings = with_dataset(config(data, normalize_observations=True, sync_period=10_000))

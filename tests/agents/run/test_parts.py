@@ -40,7 +40,7 @@ def weights_of(outcome):
     return RunDir.open(outcome.run).load_weights()
 
 
-@pytest.mark.cases(1, 2)
+@pytest.mark.cases(0, 2)
 @pytest.mark.parametrize("pair", [("in_two", "in_one"), ("within", "")])
 @pytest.mark.parametrize(
     "more",
@@ -70,6 +70,7 @@ def pictured(tmp_path_factory):
     return train(config("with_picture", network="minatar", layer_norm=True), path, console=None)
 
 
+@pytest.mark.slow
 def test_each_part_has_a_torso_of_its_own(pictured):
     weights = weights_of(pictured)
     assert weights["torso/camera/conv_0/w"].shape == (3, 3, 2, 16)
@@ -108,7 +109,7 @@ def test_a_loaded_policy_takes_observations_as_the_env_gives_them(pictured):
             policy(seen[0] | {"camera": np.zeros((3, 3, 2), np.uint8)})
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_exported_policy_has_an_input_for_each_part(pictured, tmp_path):
     out = export(pictured.run, "tflite", tmp_path / "out")
     described = json.loads((out / "policy.json").read_text())
@@ -122,12 +123,14 @@ def test_an_exported_policy_has_an_input_for_each_part(pictured, tmp_path):
             np.testing.assert_allclose(model(**fed)["q"][0], policy.q_values(one), rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_network_of_ones_own_is_given_the_parts_by_name(tmp_path):
     of = config("with_picture", network=f"{HERE}:own_network")
     weights = weights_of(train(of, tmp_path / "run", console=None))
     assert {name.split("/")[0] for name in weights} == {"numbers", "camera", "head"}
 
 
+@pytest.mark.thorough
 def test_a_picture_may_have_a_network_of_its_own(tmp_path):
     of = config("with_picture", network="nature", part_networks={"camera": "mlp"})
     weights = weights_of(train(of, tmp_path / "run", console=None))
@@ -162,7 +165,7 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(settings, line, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_actors_deliver_parts_too(tmp_path):
     of = config("in_two", loop="remote", actors=2, actor_steps=8)
     run = train(of, tmp_path / "run", console=None, ray="off").run

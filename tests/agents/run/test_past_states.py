@@ -60,7 +60,7 @@ def same(given, wanted):
     return all(np.array_equal(given[name], value) for name, value in wanted.items())
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     "form",
     [
@@ -89,7 +89,7 @@ def test_rewind_brings_back_both_networks_the_optimizer_and_the_age_bit_for_bit(
     assert agent.inspect().target_age == 2  # six updates, copied at the fourth
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @IN_BOTH_FORMS
 def test_from_there_learning_goes_on_as_if_those_weights_had_been_loaded(lab, form):
     """The batches are new ones: the count of updates, which draws them, goes forward."""
@@ -111,7 +111,7 @@ def test_from_there_learning_goes_on_as_if_those_weights_had_been_loaded(lab, fo
     assert same(learned(twins[0]), learned(twins[1]))
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(("back", "update"), [(1, 10), (2, 5), (3, 0)])
 def test_rewind_goes_back_as_many_snapshots_as_it_is_told(agent, back, update):
     assert agent.state.snapshots == (0, 5, 10)
@@ -155,6 +155,7 @@ def test_without_a_ring_there_is_nothing_to_go_back_to(lab):
     assert not any(name.startswith("past/") for name in agent.state.read().variables)
 
 
+@pytest.mark.thorough
 def test_snapshots_are_the_past_of_one_agent_and_change_no_other_number(lab):
     twins = [lab.agent(past_states=k) for k in (0, 3)]
     for agent in twins:
@@ -212,6 +213,7 @@ def outcome(tmp_path_factory, pool):
         return train(SHORT, run, on_tick=asked(run))
 
 
+@pytest.mark.thorough
 def test_every_change_has_a_snapshot_before_it_and_all_is_in_the_log(outcome):
     entries = {entry.name: entry for entry in read_log(ControlFiles(outcome.run).log)}
     assert entries.keys() >= {"snapshot", "tau", "rewind", "sync_period", "checkpoint"}

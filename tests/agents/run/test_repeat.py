@@ -155,7 +155,7 @@ def flip_a_digit(path):
     path.write_bytes(data)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     "name", ["control/log.jsonl", "control/trace.bin", "digest.json", "config.toml"]
 )
@@ -174,6 +174,7 @@ def test_a_log_without_its_last_line_is_told_as_damage(run, tmp_path):
         repeat(tmp_path / "damaged")
 
 
+@pytest.mark.thorough
 def test_the_repetition_is_thrown_away_or_kept_as_a_run_of_its_own(run, tmp_path):
     before = sorted(p.name for p in run.parent.iterdir())
     assert repeat(run, tmp_path / "kept").identical
@@ -261,7 +262,7 @@ def test_a_stopped_run_is_repeated_up_to_where_it_was_stopped(tmp_path):
     assert verdict.identical and verdict.env_steps == outcome.env_steps
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_killed_run_is_repeated_as_far_as_it_was_recorded_and_goes_on(tmp_path):
     run = tmp_path / "run"
     command = [sys.executable, "-m", "targetnet.agents.cli", "train", "cartpole", "--run", str(run)]

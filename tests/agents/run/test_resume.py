@@ -175,6 +175,7 @@ def test_whatever_the_moments_everything_is_as_if_nothing_had_happened(tmp_path,
     assert repeat(broken.run).identical
 
 
+@pytest.mark.thorough
 def test_killed_before_the_first_checkpoint_it_is_made_again_from_its_beginning(folder, whole):
     outcome = interrupted(folder / "early", [60])
     assert outcome.digest == whole.digest
@@ -195,6 +196,7 @@ def test_what_was_set_after_the_checkpoint_is_set_again_at_its_time_step(folder,
     assert digest_of(run) == long.digest
 
 
+@pytest.mark.thorough
 def test_killed_twice_before_it_came_to_the_change_it_still_comes_to_it(folder):
     """The second checkpoint knows a log that is ahead of it."""
     run = folder / "twice"
@@ -267,6 +269,7 @@ def digest_of(run):
     return json.loads((run / "digest.json").read_text())["digest"]
 
 
+@pytest.mark.thorough
 def test_a_finished_run_goes_on_when_it_is_made_longer(folder, whole):
     shutil.copytree(whole.run, folder / "longer")
     longer = resume(folder / "longer", config(env_steps=1_900))
@@ -276,7 +279,7 @@ def test_a_finished_run_goes_on_when_it_is_made_longer(folder, whole):
     assert curves(longer.run) == curves(straight.run)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["concurrent", "in the graph"])
 def test_a_finished_run_that_was_made_longer_resumes_exactly_in_every_loop(
     kind, tmp_path, pool, none_left_out
@@ -322,6 +325,7 @@ def test_epsilon_does_not_restart(folder, none_left_out):
     assert seen[first] == pytest.approx(1 - 0.9 * first / 1_000)
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("count", [3, pytest.param(10, marks=pytest.mark.slow)])
 def test_interruptions_leave_the_sync_interval_the_target_and_the_buffer(folder, count):
     """A wrapper that multiplied the interval, and one that loaded the buffer twice, were seen."""
@@ -436,6 +440,7 @@ def require_other_bits_from(run, checkpoint):
     assert not told.identical and told.first_difference == checkpoint.host["loop"]["env_step"]
 
 
+@pytest.mark.thorough
 def test_an_env_that_does_not_come_back_the_same_is_named_and_begins_a_new_episode(folder):
     run, Forgetful.count = folder / "forgetful", 0
     with pytest.raises(Crash):
@@ -459,7 +464,7 @@ def test_an_env_that_comes_back_the_same_is_not_complained_of(folder, none_left_
     assert "resumed at env step 6" in said
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_vector_env_of_its_own_is_said_not_to_come_back(folder):
     run = folder / "vector"
     settings = {
@@ -478,6 +483,7 @@ def test_a_vector_env_of_its_own_is_said_not_to_come_back(folder):
     require_other_bits_from(run, begun)
 
 
+@pytest.mark.thorough
 def test_a_damaged_checkpoint_is_named_and_the_one_before_gives_the_same_run(folder, whole):
     run = folder / "damaged"
     with pytest.raises(Crash):
@@ -583,6 +589,7 @@ def test_a_run_whose_disk_is_full_stops_in_one_line_and_goes_on_when_there_is_ro
     assert curves(disk / "run") == curves(straight.run)
 
 
+@pytest.mark.thorough
 def test_a_disk_that_is_full_for_a_while_costs_a_run_nothing_but_checkpoints(small_disk, folder):
     """The first release ended at its next heartbeat, without weights."""
     disk, give_room = small_disk
@@ -687,6 +694,7 @@ def process(tmp_path):
         process.kill()
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     ("number", "code"),
     [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
@@ -781,6 +789,7 @@ def test_train_resume_begins_goes_on_and_is_done(tmp_path, capsys):
     assert contents(run) == before
 
 
+@pytest.mark.thorough
 def test_copies_that_a_rule_makes_are_drawn_where_they_were_drawn_without_the_kill(folder):
     """The graph alone knows of them: they are looked for again and again, from the last look on."""
     how = {"env_steps": 400, "sync_growth": 0.01, "log_period": 300, "checkpoint_steps": 70}

@@ -61,6 +61,7 @@ def files_of(run):
     }
 
 
+@pytest.mark.thorough
 def test_a_live_value_is_set_where_the_run_goes_on_logged_and_replayed(tmp_path):
     run = begun(tmp_path / "run", 300)  # the last checkpoint is of env step 260
     outcome = resume(run, changes={"sync_period": 50, "exempt": "torso"})
@@ -81,7 +82,7 @@ def test_the_command_line_does_it_as_the_command_line(tmp_path, capsys):
     assert RunDir.open(run).config().env_steps == 620
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("when", ["before the first time step", "right after it"])
 def test_a_kill_right_after_the_resume_neither_loses_nor_doubles_it(tmp_path, monkeypatch, when):
     run = begun(tmp_path / "run", 300)
@@ -199,6 +200,7 @@ def test_a_kill_before_the_config_of_a_longer_run_leaves_no_end_beside_it(tmp_pa
     assert resume(tmp_path / "run", longer).env_steps == 700
 
 
+@pytest.mark.thorough
 def test_a_longer_run_keeps_the_env_steps_of_its_shares_so_that_its_past_can_be_repeated(tmp_path):
     run = begun(tmp_path / "run", 300, config=SHARES)
     shown = io.StringIO()
@@ -248,6 +250,7 @@ def test_a_run_cannot_become_shorter_than_it_is(tmp_path):
     assert repeat(run).identical
 
 
+@pytest.mark.thorough
 def test_a_run_of_several_envs_that_went_beyond_its_end_is_finished_and_not_too_long(tmp_path):
     config = CONFIG.model_copy(update={"num_envs": 8, "env_steps": 101})
     outcome = train(config, tmp_path / "run")

@@ -56,6 +56,7 @@ def test_killed_in_the_middle_of_a_rollout_and_resumed_it_is_the_same_run(tmp_pa
     assert verdict.identical and verdict.digest == straight.digest
 
 
+@pytest.mark.thorough
 def test_phases_are_a_rollout_apart_whatever_the_resets_and_curves_know_no_target(tmp_path):
     seen = []
 
@@ -71,7 +72,7 @@ def test_phases_are_a_rollout_apart_whatever_the_resets_and_curves_know_no_targe
     assert not [tag for tag in tags if "target" in tag or "sync" in tag]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_members_have_the_bits_that_they_have_alone(tmp_path):
     of = as_members(DqnConfig(**SHORT | {"env_steps": 300}), ("q_lambda=0.2,0.9",), 1)
     train_population(of, tmp_path / "run")

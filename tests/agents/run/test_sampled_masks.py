@@ -108,7 +108,7 @@ def require_all_right(seen):
     assert len(set(number.tolist())) > 40 and (step == 0).any() and (step >= STACK).any()
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=pytest.mark.slow) if k in SLOW else k for k in KINDS]
 )
@@ -120,7 +120,7 @@ def test_the_mask_of_each_observation_is_that_of_its_newest_frame(kind, record, 
     require_all_right(seen)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [{"num_envs": 2}, pytest.param({"loop": "concurrent"}, marks=pytest.mark.slow)],

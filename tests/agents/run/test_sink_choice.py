@@ -41,6 +41,7 @@ def test_every_name_has_a_package():
     assert tuple(PACKAGES) == LOG_TO
 
 
+@pytest.mark.thorough
 def test_a_run_goes_on_under_its_id_and_its_points_are_there_once(tmp_path, opened):
     first = train(CONFIG, tmp_path / "run")
     resume(tmp_path / "run", CONFIG.model_copy(update={"env_steps": 300}))

@@ -114,6 +114,7 @@ def test_a_period_of_501_means_501(tmp_path):
     assert seen.index(0) == 500 and seen == sawtooth(501, len(seen))
 
 
+@pytest.mark.thorough
 def test_the_sync_still_fires_when_the_two_periods_do_not_divide_each_other(tmp_path):
     """A peer tests `env_step % sync_period == 0` only on env steps that learn."""
     seen = ages(tmp_path / "run", [(30, "sync_period", 7)], learn_period=3, sync_period=10_000)
@@ -181,6 +182,7 @@ def test_sync_copies_at_once_and_says_how_old_the_target_was(tmp_path):
     assert seen == [*sawtooth(1_000, before)[:-1], 0, *sawtooth(1_000, after)]
 
 
+@pytest.mark.thorough
 def test_a_paused_run_stands_still_and_goes_on_with_the_same_bits(tmp_path, plain):
     run = tmp_path / "run"
     states = []
@@ -241,6 +243,7 @@ def test_on_tick_that_returns_false_stops_the_run_there_as_a_stop_does(tmp_path,
     assert (entry.name, entry.taken, entry.tick) == ("stop", True, 101)
 
 
+@pytest.mark.thorough
 def test_a_run_that_on_tick_stopped_goes_on_to_the_bits_of_one_that_was_not(tmp_path, plain):
     stopped = go(tmp_path / "run", (), lambda ticks, agent, tick: ticks < 101)
     assert resume(stopped.run).digest == plain.digest

@@ -60,6 +60,7 @@ def trained(folder, pool):
     return run
 
 
+@pytest.mark.thorough
 def test_a_run_ends_and_says_what_was_cut_and_how_to_set_a_limit(folder, capsys):
     run = folder / "run"
     assert main(["train", str(folder / "cliff.toml"), "--run", str(run)]) == 0
@@ -92,6 +93,7 @@ def test_eval_says_how_many_were_cut(trained, capsys):
     assert json.loads(out)["cut"] == 4 and err == ""
 
 
+@pytest.mark.thorough
 def test_play_says_which_were_cut(trained, capsys, tmp_path):
     arguments = ["play", str(trained), "--episodes", "2", "--video", str(tmp_path / "cliff.gif")]
     assert main(arguments) == 0
@@ -103,7 +105,7 @@ def test_play_says_which_were_cut(trained, capsys, tmp_path):
     assert lines[2] == "mean return -40.0; 2 cut after 40 env steps"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["eval", pytest.param("play", marks=pytest.mark.slow)])
 def test_ctrl_c_ends_it_in_one_line_with_code_130(trained, folder, command, tmp_path):
     config = RunDir.open(trained).config()

@@ -138,7 +138,7 @@ def test_the_same_seed_twice_gives_the_same_weights_byte_for_byte(outcome, folde
     assert again.returns == outcome.returns
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_another_seed_gives_other_weights(outcome, folder):
     other = train(changed(seed=4), folder / "other seed")
     first, second = (RunDir.open(run).load_weights() for run in (outcome.run, other.run))
@@ -186,7 +186,7 @@ def points(curves, tag):
     return {point.step: point.value for point in curves.Scalars(tag)}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_rule_for_copies_has_curves_of_its_own(folder):
     def fits_later(agent, tick):
         if tick.env_step == 265:
@@ -338,6 +338,7 @@ def test_the_first_interrupt_is_a_request_and_the_second_an_exception():
     assert signal.getsignal(signal.SIGINT) is handler
 
 
+@pytest.mark.thorough
 def test_a_request_stops_the_run_at_its_next_safe_point_and_keeps_the_weights(tmp_path):
     import gymnasium as gym
 

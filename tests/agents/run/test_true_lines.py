@@ -148,6 +148,7 @@ def test_a_byte_outside_of_its_box_is_told_where_the_box_scales_it():
     assert told(Box(0, 1, (3,)), 1, byte=2) is None  # numbers are not scaled by their bounds
 
 
+@pytest.mark.thorough
 def test_a_run_says_so_once_and_goes_on(tmp_path, capsys):
     settings = config(env_kwargs={"byte": 200, "late": 7}, log_period=20)
     (tmp_path / "bytes.toml").write_text(dump_config(settings))

@@ -115,7 +115,7 @@ def test_steered_and_planned_actions_are_logged_and_repeated_bit_for_bit(tmp_pat
     assert plain.digest != outcome.digest
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", some("plain", "compiled")[:3])
 def test_a_kill_neither_loses_nor_doubles_an_action(tmp_path, pool, loop):
     """Right after actions, right before them, and between them and the next checkpoint."""
@@ -135,6 +135,7 @@ def test_a_kill_neither_loses_nor_doubles_an_action(tmp_path, pool, loop):
     assert repeat(run).identical
 
 
+@pytest.mark.thorough
 def test_a_rewind_takes_an_action_back_and_the_next_draw_is_another(tmp_path):
     run, seen = tmp_path / "run", {}
     actions = {200: ("reset", "head"), 210: ("rewind", 1), 220: ("reset", "head")}
@@ -168,7 +169,7 @@ def test_one_snapshot_is_taken_before_all_actions_at_a_time_step(tmp_path):
     assert (seen[100], seen[101], seen[120]) == (0, 1, 1)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_planned_action_that_cannot_be_made_yet_is_refused_and_the_run_goes_on(tmp_path):
     config = DqnConfig(**SHORT | {"env_steps": 40, "actions": [{"do": "recycle", "every": 1}]})
     outcome = train(config, tmp_path / "run")

@@ -154,6 +154,7 @@ def test_a_run_with_a_hostile_host_state_is_refused_and_nothing_of_it_is_changed
     assert {path: after[path] for path in before} == before
 
 
+@pytest.mark.thorough
 def test_the_same_run_with_its_own_host_state_goes_on(tmp_path, capsys):
     """The refusals above are not of everything."""
     run = sealed(tmp_path / "run", HOST)

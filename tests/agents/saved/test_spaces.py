@@ -154,6 +154,7 @@ def gone(tmp_path_factory):
     return run
 
 
+@pytest.mark.thorough
 def test_a_policy_and_an_export_need_no_env(gone, tmp_path):
     config, seen = RunDir.open(gone).config(), OBSERVATIONS["masked"].sample()
     seen["action_mask"][:] = 0, 1, 0, 0

@@ -1,5 +1,6 @@
 """`targetnet sweep` as a user types it, with children that only say they trained."""
 
+import io
 import os
 import shutil
 import signal
@@ -52,19 +53,25 @@ train(run, load_config(config, changes), evaluations=2)
 """
 
 
-@pytest.fixture
-def trainer(tmp_path, monkeypatch):
+def trainer_in(folder, patch):
+    """Gives a function that decides what the children do that train there."""
+
     def trainer(*, slow="", fail=""):
-        path = tmp_path / "trainer.py"
+        path = folder / "trainer.py"
         path.write_text(TRAINER.format(root=str(ROOT), slow=slow, fail=fail))
         command = [sys.executable, str(path)]
         for module in (seeds, groups, again):
-            monkeypatch.setattr(module, "TRAIN", command)
+            patch.setattr(module, "TRAIN", command)
         return command
 
-    monkeypatch.chdir(tmp_path)
+    patch.chdir(folder)
     trainer()
     return trainer
+
+
+@pytest.fixture
+def trainer(tmp_path, monkeypatch):
+    return trainer_in(tmp_path, monkeypatch)
 
 
 OVER = "--over", "sync_period=10..1000:log", "batch_size=32,64"
@@ -72,14 +79,30 @@ SHORT = "--set", "env_steps=1000", "eval_period=200"
 FEW = "--trials", 4, "--best", 2, "--fresh-seeds", 2, "--jobs", 2
 
 
-def sweep(*arguments):
+def sweep(*arguments, out=None):
     arguments = [str(a) for a in ("cartpole", *arguments)]
-    return tyro.cli(Sweep, args=arguments)(Console(width=200))
+    return tyro.cli(Sweep, args=arguments)(Console(width=200, file=out))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The directory of a whole sweep, and what it printed."""
+    folder, out = tmp_path_factory.mktemp("sweep"), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        trainer_in(folder, patch)
+        assert sweep(*OVER, *SHORT, *FEW, out=out) == 0
+    return folder / "sweeps", out.getvalue()
+
+
+@pytest.fixture
+def swept(finished, trainer):
+    """Lays a copy of that sweep in the test's directory; gives what was printed."""
+    shutil.copytree(finished[0], "sweeps")
+    return finished[1]
 
 
 @pytest.mark.thorough
-def test_trials_are_searched_and_the_best_are_trained_again(trainer, capsys):
-    assert sweep(*OVER, *SHORT, *FEW) == 0
+def test_trials_are_searched_and_the_best_are_trained_again(swept):
     page = Path("sweeps/cartpole/sweep.md").read_text()
     command = (
         "targetnet sweep cartpole --over sync_period=10..1000:log batch_size=32,64 "
@@ -103,16 +126,14 @@ def test_trials_are_searched_and_the_best_are_trained_again(trainer, capsys):
     assert winner.sync_period == best.params["sync_period"]
     rows = sorted(str(path) for path in (directory / "fresh" / "rows").rglob("*.json"))
     assert len(rows) == 4 and all(path.endswith(("4000.json", "4001.json")) for path in rows)
-    out = capsys.readouterr().out
     values = ", ".join(f"{name} = {value}" for name, value in best.params.items())
-    assert f"best trial: {best.number} ({values}), score {best.value:,.1f}" in out
-    assert "(4 / 4)" in out
+    assert f"best trial: {best.number} ({values}), score {best.value:,.1f}" in swept
+    assert "(4 / 4)" in swept
     assert f"With tuning seed {best.number} training ends with the digest" in " ".join(page.split())
 
 
 @pytest.mark.thorough
-def test_the_same_command_trains_nothing_again_and_writes_the_same_page(trainer):
-    sweep(*OVER, *SHORT, *FEW)
+def test_the_same_command_trains_nothing_again_and_writes_the_same_page(trainer, swept):
     page = Path("sweeps/cartpole/sweep.md").read_bytes()
     trainer(fail="yes")
     assert sweep(*OVER, *SHORT, *FEW) == 0
@@ -120,9 +141,7 @@ def test_the_same_command_trains_nothing_again_and_writes_the_same_page(trainer)
 
 
 @pytest.mark.thorough
-def test_the_winner_is_verified(trainer, capsys):
-    sweep(*OVER, *SHORT, *FEW)
-    capsys.readouterr()
+def test_the_winner_is_verified(swept, capsys):
     assert sweep("--verify") == 0
     out = capsys.readouterr().out
     assert "identical" in out and "seed" in out
@@ -130,8 +149,7 @@ def test_the_winner_is_verified(trainer, capsys):
 
 
 @pytest.mark.thorough
-def test_another_digest_is_told(trainer, monkeypatch):
-    sweep(*OVER, *SHORT, *FEW)
+def test_another_digest_is_told(swept):
     conftest = ROOT / "tests/agents/sweep/conftest.py"
     path = Path("trainer.py")
     # The same program, but for the digest.
@@ -206,8 +224,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(trainer, tmp_path, arguments, 
 
 
 @pytest.mark.thorough
-def test_a_sweep_of_a_version_without_a_key_is_gone_on_with(trainer):
-    sweep(*OVER, *SHORT, *FEW)
+def test_a_sweep_of_a_version_without_a_key_is_gone_on_with(swept):
     path = Path("sweeps/cartpole/sweep.toml")
     plan = read_plan(path)
     del plan.config["value_rescaling"]
@@ -216,8 +233,7 @@ def test_a_sweep_of_a_version_without_a_key_is_gone_on_with(trainer):
 
 
 @pytest.mark.thorough
-def test_another_sweep_is_not_written_over(trainer):
-    sweep(*OVER, *SHORT, *FEW)
+def test_another_sweep_is_not_written_over(swept):
     files = {path: path.read_bytes() for path in Path("sweeps").rglob("*") if path.is_file()}
     for arguments, difference in (
         ((*OVER, *SHORT, *FEW, "--seeds", 2), "seeds is 1 there, not 2"),
@@ -249,8 +265,7 @@ def test_a_sweep_that_was_killed_at_its_first_file_begins_again_and_leaves_nothi
 
 
 @pytest.mark.thorough
-def test_two_processes_do_not_share_a_sweep(trainer):
-    sweep(*OVER, *SHORT, *FEW)
+def test_two_processes_do_not_share_a_sweep(swept):
     lock = FileLock(Path("sweeps/cartpole/lock"), "")
     with pytest.raises(RlCoreError, match="another process is at work on sweeps/cartpole"):
         sweep(*OVER, *SHORT, *FEW)
@@ -258,6 +273,7 @@ def test_two_processes_do_not_share_a_sweep(trainer):
     assert sweep(*OVER, *SHORT, *FEW) == 0
 
 
+@pytest.mark.thorough
 def test_a_sweep_of_failures_is_one_line(trainer):
     trainer(fail="yes")
     with pytest.raises(
@@ -267,8 +283,7 @@ def test_a_sweep_of_failures_is_one_line(trainer):
 
 
 @pytest.mark.thorough
-def test_fewer_processes_than_at_first_make_the_same_trials(trainer):
-    sweep(*OVER, *SHORT, *FEW)
+def test_fewer_processes_than_at_first_make_the_same_trials(swept):
     assert sweep(*OVER, *SHORT, *FEW[:-1], 1, "--dir", "one", "--trials", 1) == 0
     Path("sweeps").rename("two")
     page = Path("two/cartpole/sweep.md").read_text()

@@ -69,6 +69,7 @@ def test_a_trial_depends_on_the_known_ones_alone(plan, tmp_path, sampler):
     assert other.trials[0].params != first[0]
 
 
+@pytest.mark.thorough
 def test_tpe_learns_from_the_known_scores(plan, tmp_path):
     def errors(name, knows):
         study = Study(tmp_path / name, plan("sync_period=10..1000:log"))

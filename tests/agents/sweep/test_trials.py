@@ -77,7 +77,7 @@ def sweep(plan, tmp_path):
 LIVE = "sync_period=10..1000:log", "learning_rate=1e-4..1e-2:log"
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     ("over", "more"),
     [((), {"ahead": 3}), (LIVE, {"ahead": 2, "together": 3, "seeds": 2}), ((), {"ahead": 1})],

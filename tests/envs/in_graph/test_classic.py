@@ -124,6 +124,7 @@ def test_each_step_is_the_twins(name, steps, compiled, runner):
     assert flat.began.sum() >= COPIES and flat.terminated.sum() > 20
 
 
+@pytest.mark.cases(5)
 @EVERY_TWIN
 @STEPS
 @COMPILED_OR_NOT
@@ -141,6 +142,7 @@ def test_episodes_that_run_freely_are_the_twins(name, steps, compiled, runner):
         state = ran.state
 
 
+@pytest.mark.cases(2)
 @EVERY_ENV
 def test_a_compiled_loop_of_steps_gives_what_single_steps_give(rules, runner):
     n, steps = 16, 8  # Catch ends after 9
@@ -173,6 +175,7 @@ def test_a_compiled_loop_of_steps_gives_what_single_steps_give(rules, runner):
     np.testing.assert_allclose(got, state, rtol=0, atol=1e-12)
 
 
+@pytest.mark.cases(2)
 @EVERY_ENV
 def test_shapes_and_dtypes_are_as_declared(rules):
     env = rules()

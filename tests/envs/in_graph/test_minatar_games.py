@@ -372,6 +372,7 @@ RUNS = {
 FAST = ("breakout",)  # compiling takes the time
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     "game", [pytest.param(g, marks=[] if g in FAST else pytest.mark.slow) for g in GAMES]
 )

@@ -120,7 +120,7 @@ def shown(request, tmp_path_factory):
 # --- what is written is shown, by both of TensorBoard's loaders
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 def test_a_curve_is_shown_with_its_nan(shown):
     got = [point[1:] for point in shown.series("scalars", "learn/loss")]
     assert got == [[10, pytest.approx(0.1)], [20, pytest.approx(0.05)], [30, "NaN"]]
@@ -225,6 +225,7 @@ def board(tmp_path, monkeypatch):
     board.stop()
 
 
+@pytest.mark.thorough
 def test_it_is_out_of_ctrl_cs_reach_and_stopping_ends_it_and_may_be_repeated(board):
     assert os.getsid(board.process.pid) == board.process.pid != os.getsid(0)
     assert answers(board.url)
@@ -262,6 +263,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be asked for this")
 def test_a_board_does_not_outlive_a_killed_parent(tmp_path):
     command = [sys.executable, "-c", PARENT, tmp_path]
@@ -310,6 +312,7 @@ def run_board(*arguments):
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("loader", ["auto", pytest.param("false", marks=pytest.mark.slow)])
 def test_ctrl_c_ends_the_foreground_quietly_and_only_the_address_was_said(tmp_path, loader):
     (tmp_path / "run").mkdir()  # else it says that there is no run yet

@@ -201,6 +201,7 @@ def check_messages(bench, batch, offset):
     assert set(bench.run.done) <= {"sync", "stop"}
 
 
+@pytest.mark.thorough
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

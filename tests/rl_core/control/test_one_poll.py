@@ -171,7 +171,7 @@ def crash_everywhere(tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.cases(1, 6)
+@pytest.mark.cases(0, 6)
 @pytest.mark.parametrize("first", COMMANDS)
 def test_every_pair_and_triple_is_applied_once_wherever_the_run_was_killed(crash_everywhere, first):
     more = [(), *itertools.product(COMMANDS, repeat=1), *itertools.product(COMMANDS, repeat=2)]

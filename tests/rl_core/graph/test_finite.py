@@ -84,6 +84,7 @@ class Model:
         return [value.item() for value in self.engine.run([*self.kept, *self.slots])]
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("executor", ["single_threaded", "default"])
 def test_nothing_of_an_update_that_is_not_finite_is_kept(executor):
     model = Model(Engine(executor=executor))
@@ -105,6 +106,7 @@ def test_nothing_of_an_update_that_is_not_finite_is_kept(executor):
     model.engine.close()
 
 
+@pytest.mark.thorough
 def test_an_exempt_block_may_be_anything(engine):
     model = Model(engine)
     with pytest.raises(NotFinite):
@@ -113,6 +115,7 @@ def test_an_exempt_block_may_be_anything(engine):
     assert model.state()[:3] == [2, pytest.approx(1.5), 1]
 
 
+@pytest.mark.thorough
 def test_a_loop_ends_with_the_update_that_was_not_made(engine):
     """The first leaves a weight of some 1e17; of that the fourth power is beyond float32."""
     model = Model(engine)

@@ -335,6 +335,7 @@ def test_noise_begins_at_a_half_over_the_root_of_the_inputs(evaluate):
     assert (weights["w_sigma"] == 0.25).all() and (weights["b_sigma"] == 0.25).all()
 
 
+@pytest.mark.thorough
 def test_the_noise_has_mean_zero_and_is_as_large_as_sigma_says(evaluate):
     """One weight: w_sigma * f(e1) f(e2), of standard deviation w_sigma * E|e| = 0.5 * 0.798."""
     counter = tf.placeholder(tf.int64, [])

@@ -30,6 +30,7 @@ def draw(rng):
     }
 
 
+@pytest.mark.thorough
 def test_any_order_of_changes_snapshots_and_returns_is_that_of_a_list(made):
     snapshots, values = made
     rng = np.random.default_rng(0)

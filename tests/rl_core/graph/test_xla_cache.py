@@ -58,7 +58,7 @@ def test_the_next_process_compiles_nothing_and_has_the_same_bits(tmp_path):
     assert compiled_by_a_process(tmp_path) == [bits, "0", "None"]
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [

@@ -268,6 +268,7 @@ def test_the_embedding_of_a_fraction_is_a_relu_of_cosines(evaluate):
 # Noise.
 
 
+@pytest.mark.thorough
 def test_noise_is_new_with_every_counter_and_purpose_and_absent_without_draws(evaluate):
     x = np.ones((2, 2), np.float32)
     given = [draws(), draws(), draws("then"), draws(counter=1)]

@@ -95,6 +95,7 @@ def twin_outputs(kind, weights, features, state, begins=BEGINS):
     return np.stack(outputs)
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("kind", RECURRENT)
 def test_a_step_is_the_equation(kind):
     built = Built(kind)
@@ -122,7 +123,7 @@ def test_unrolled_it_is_one_step_after_the_other_and_episodes_begin_anew(kind, c
     built.engine.close()
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("kind", RECURRENT)
 def test_gradients_flow_through_time_but_not_into_the_burn_in(kind, compiled):

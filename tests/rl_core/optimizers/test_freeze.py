@@ -115,6 +115,7 @@ def test_what_lies_between_an_exempt_head_and_a_trained_torso_is_still_different
     assert engine.run([torso, head]) == [-3, 8]  # 5 - (-3)
 
 
+@pytest.mark.thorough
 def test_no_exempt_set_adds_an_operation(engine):
     model = Linear(engine, adam, max_grad_norm=1.0)
     before = len(engine.graph.get_operations())

@@ -133,6 +133,7 @@ def test_k_fused_updates_are_k_single_updates(models):
     assert_same_state(fused, single)
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("compiled", RARELY_COMPILED, indirect=True)
 def test_the_number_of_updates_and_the_rates_are_fed_and_the_graph_does_not_grow(models):
     fused, single = models
@@ -146,6 +147,7 @@ def test_the_number_of_updates_and_the_rates_are_fed_and_the_graph_does_not_grow
     assert len(fused.engine.graph.get_operations()) == before
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("compiled", RARELY_COMPILED, indirect=True)
 def test_single_and_fused_updates_may_alternate(models):
     """They share slots and step counters, so Adam does not notice."""
@@ -157,6 +159,7 @@ def test_single_and_fused_updates_may_alternate(models):
     assert_same_state(mixed, single)
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("compiled", RARELY_COMPILED, indirect=True)
 def test_a_fused_exempt_block_keeps_every_bit_and_the_others_move_as_singly(models):
     fused, single = models
@@ -169,6 +172,7 @@ def test_a_fused_exempt_block_keeps_every_bit_and_the_others_move_as_singly(mode
     assert_same_state(fused, single)
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("compiled", RARELY_COMPILED, indirect=True)
 def test_after_a_fused_rest_a_blocks_step_is_as_long_as_after_a_single_one(models):
     fused, single = models
@@ -180,6 +184,7 @@ def test_after_a_fused_rest_a_blocks_step_is_as_long_as_after_a_single_one(model
         np.testing.assert_allclose(step, 0.01, rtol=1e-3)  # the first step of Adam is the rate
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("compiled", RARELY_COMPILED, indirect=True)
 def test_the_fused_norm_is_over_the_trained_blocks_before_clipping(models):
     fused, _ = models
@@ -191,6 +196,7 @@ def test_the_fused_norm_is_over_the_trained_blocks_before_clipping(models):
     assert head**2 + torso**2 == pytest.approx(whole**2, rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_blocks_that_are_chosen_when_it_runs_are_trained_as_singly():
     """Also their step counters, which stand still in a block that rests."""
     chosen, single = Regression([NONE], compiled=False, chosen=True), Regression([], False)

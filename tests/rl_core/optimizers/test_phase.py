@@ -70,6 +70,7 @@ class Steps:
         return self.calls.run(exempt, updates, [np.float32(0.5)], wanted, period)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("fused", [[], [NONE], [HEAD], [NONE, HEAD]], ids=str)
 def test_a_phase_is_as_many_updates_with_or_without_a_loop_for_it(engine, fused):
     steps = Steps(engine, fused)
@@ -84,6 +85,7 @@ def test_a_phase_is_as_many_updates_with_or_without_a_loop_for_it(engine, fused)
     assert steps.engine.run(steps.counts) == [7 - looped, looped]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("updates", [1, 2, 5])
 @pytest.mark.parametrize("exempt", [NONE, HEAD], ids=["with a loop", "without"])
 def test_unless_wanted_no_statistics_are_given_and_the_updates_are_made_all_the_same(
@@ -138,6 +140,7 @@ def test_the_graph_decides_about_a_copy_only_where_one_is_due_or_nobody_knows(en
     assert steps.engine.run(steps.counts) == [12, 0]
 
 
+@pytest.mark.thorough
 def test_phases_add_no_operation(engine):
     steps = Steps(engine, [NONE])
     before = len(steps.engine.graph.get_operations())

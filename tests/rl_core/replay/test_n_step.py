@@ -86,6 +86,7 @@ def fused_ring(make_ring):
     return make_ring(60, 1, lambda replay: draws(replay, fused=True))
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("byte", [0x02, 0x36, 0x37, 0xFF], ids=hex)
 @pytest.mark.parametrize("way", ["plain", "compiled"])
 def test_what_was_never_written_is_never_looked_at(fused_ring, make_episodes, way, byte):
@@ -112,6 +113,7 @@ def test_one_of_n_steps_is_a_single_step_bit_for_bit(ring, make_episodes):
                 np.testing.assert_array_equal(single, first)
 
 
+@pytest.mark.thorough
 def test_compiled_steps_are_the_same_steps(make_ring, make_episodes):
     ring = make_ring(60, 3, lambda replay: draws(replay, fused=True))
     rng = np.random.default_rng(2)

@@ -151,7 +151,7 @@ def four_rows(ring, priorities):
     return twin
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0, 2)
 def test_ten_thousand_random_operations_leave_what_a_slow_twin_has(large_or_small, make_episodes):
     ring = large_or_small
     ring.restart()
@@ -180,6 +180,7 @@ def test_ten_thousand_random_operations_leave_what_a_slow_twin_has(large_or_smal
     twin.check(alpha)
 
 
+@pytest.mark.thorough
 def test_rows_are_sampled_with_the_twins_probabilities(twin):
     rng = np.random.default_rng(1)
     twin.update(twin.draw(0.7)[2], np.float32(rng.uniform(0, 3, BATCH)))
@@ -256,6 +257,7 @@ def test_an_error_that_is_not_finite_counts_as_the_largest_priority_so_far(twin,
     assert set(twin.draw(1.0)[2]) <= twin.ring.valid().keys()
 
 
+@pytest.mark.thorough
 def test_without_leave_no_priority_changes(make_ring):
     """Rows occur twice, and the leaves are of another power than plain operations would make."""
 
@@ -283,6 +285,7 @@ def test_without_leave_no_priority_changes(make_ring):
     assert ring._state()[0][:4].tolist() == pytest.approx([5, 5, 5, 4])
 
 
+@pytest.mark.thorough
 def test_priorities_of_an_old_checkpoint_that_are_not_finite_become_the_largest_that_is(make_ring):
     def with_loads(replay):
         kept = replay.sampler.priority, replay.sampler.max_priority
@@ -323,6 +326,7 @@ def test_a_row_that_was_overwritten_meanwhile_is_left_alone(twin):
         twin.check(0.6)
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("loop", ["_plain", pytest.param("_compiled", marks=pytest.mark.slow)])
 def test_saved_and_restored_it_draws_the_same(make_ring, make_episodes, loop):
     def with_contents(replay):
@@ -369,6 +373,7 @@ def test_compiled_and_plain_updates_draw_the_same_rows(make_ring, make_episodes)
             np.testing.assert_allclose(one, other, rtol=1e-6, atol=1)
 
 
+@pytest.mark.thorough
 def test_two_runs_are_the_same_bit_for_bit(ring, make_episodes):
     """Also where most of a batch is one row."""
     ends = []

@@ -154,7 +154,7 @@ def test_by_hand_a_stack_is_the_frames_of_its_episode_and_zeros_before_it(make):
     }
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
 @pytest.mark.parametrize(
     ("capacity", "num_envs", "stack", "n"), [(40, 1, 4, 1), (60, 3, 4, 1), (40, 2, 2, 3)]
@@ -191,7 +191,7 @@ def test_all_valid_rows_are_drawn_and_no_other(make, sampler):
     assert drawn == stacks.valid() and len(drawn) < 24 - 2 * 3 + 1
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_many_time_steps_at_once_leave_what_single_ones_leave(make, num_envs, sampler):
@@ -215,6 +215,7 @@ def test_many_time_steps_at_once_leave_what_single_ones_leave(make, num_envs, sa
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.thorough
 def test_read_out_and_put_back_the_stacks_are_the_same(make):
     one, other = make(20, 2, 4), make(20, 2, 4)
     one.write(list(shown(37, 2, 4)))

@@ -415,7 +415,7 @@ COMMITTED = """
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_no_memory_is_committed_before_rows_are_written():
     code = textwrap.dedent(COMMITTED)

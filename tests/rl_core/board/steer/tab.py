@@ -22,13 +22,15 @@ def until(found, seconds=PATIENCE):
 
 
 class Tab:
-    """The Steer tab of a board, open in a browser."""
+    """The Steer tab of a board, open in a browser; `inside` TensorBoard's page it takes seconds."""
 
-    def __init__(self, browser, board, run="some/run"):
+    def __init__(self, browser, board, run="some/run", *, inside=False):
         self.browser = browser
-        browser.get(f"{board.url}/#steer")
-        frame = until(lambda: self.all("iframe"))[0]
-        browser.switch_to.frame(frame)
+        if inside:
+            browser.get(f"{board.url}/#steer")
+            browser.switch_to.frame(until(lambda: self.all("iframe"))[0])
+        else:
+            browser.get(f"{board.url}/data/plugin_entry.html?name=steer")
         until(lambda: self.all("form.knob"))
         self.choose(run)
 

@@ -146,7 +146,9 @@ def test_a_touched_field_is_not_written_over_by_the_next_poll(tab):
 
 
 @pytest.mark.thorough
-def test_it_is_as_dark_as_tensorboard(tab):
+def test_it_is_as_dark_as_tensorboard(browser, board):
+    tab = Tab(browser, board, inside=True)
+
     def back():
         return tab.browser.execute_script("return getComputedStyle(document.body).backgroundColor")
 
@@ -158,9 +160,7 @@ def test_it_is_as_dark_as_tensorboard(tab):
 @pytest.mark.thorough
 @pytest.mark.parametrize("width", [600, 1280])
 def test_nothing_sticks_out_sideways(tab, width):
-    tab.browser.switch_to.default_content()
     tab.browser.set_window_size(width, 900)
-    tab.browser.switch_to.frame(tab.all("iframe")[0])
     sizes = tab.browser.execute_script(
         "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
     )

@@ -69,6 +69,7 @@ def answers(board, asked, population="crowd"):
         time.sleep(0.02)
 
 
+@pytest.mark.thorough
 def test_a_population_is_listed_with_its_members(board, crowd):
     (listed,) = ask(board, "GET", "runs").json["populations"]
     assert (listed["name"], listed["path"]) == ("crowd", str(crowd))
@@ -214,6 +215,7 @@ def test_members_are_shown_with_their_values_in_one(board, crowd):
     assert set(shown["actions"]) >= {"sync", "pause", "resume", "stop"}
 
 
+@pytest.mark.thorough
 def test_a_damaged_and_a_removed_member_do_not_keep_the_others_from_theirs(board, start_population):
     with start_population("hurt", "m00", "m01:silent", "m02:silent", "m03") as path:
         (path / "m01/control/state.json").write_text("no JSON")
@@ -231,6 +233,7 @@ def test_a_damaged_and_a_removed_member_do_not_keep_the_others_from_theirs(board
         assert again["problems"]["m02"].startswith("no member 'm02'") and again["asked"] == {}
 
 
+@pytest.mark.thorough
 def test_an_answer_that_was_written_before_its_member_ended_is_shown(board, start_population):
     with start_population("ending", "m00") as path:
         told = tell(board, body(("m00",), population="ending", commands=[{"do": "stop"}])).json
@@ -242,6 +245,7 @@ def test_an_answer_that_was_written_before_its_member_ended_is_shown(board, star
         assert [entry["id"] for entry in member["log"]] == told["asked"]["m00"]["ids"]
 
 
+@pytest.mark.thorough
 def test_sixty_four_members_are_told_in_one_request_and_shown_in_one(board, start_population):
     names = [f"m{i:02}" for i in range(64)]
     with start_population("large", *names) as path:

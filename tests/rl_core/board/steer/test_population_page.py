@@ -64,6 +64,7 @@ def test_all_members_are_a_choice_beside_each_and_are_listed(tab, crowd):
     assert "To all 3 members at work:" in tab.text(".actions")
 
 
+@pytest.mark.thorough
 def test_a_change_lands_once_on_each_member_and_every_answer_is_listed(tab, crowd):
     before = {member: len(log(crowd, member)) for member in ("m00", "m01", "m02", "m03")}
     tab.write("sync_period", "41\n")
@@ -207,9 +208,7 @@ def test_the_curves_are_those_of_the_members_also_after_one_of_them_alone(tab, c
 @pytest.mark.thorough
 def test_one_member_is_steered_alone_again_and_the_choice_outlives_a_reload(tab, board, crowd):
     until(lambda: len(tab.all(".legend .chip")) == 3)  # those at work have their curves
-    tab.browser.switch_to.default_content()
     tab.browser.refresh()
-    tab.browser.switch_to.frame(until(lambda: tab.all("iframe"))[0])
     until(lambda: tab.text("header .status") == "3 running, 1 finished")
     before = len(log(crowd, "m00"))
     tab.one(".members tr[data-member=m01] button").click()

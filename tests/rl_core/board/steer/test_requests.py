@@ -85,6 +85,7 @@ def test_a_command_of_our_page_arrives_and_its_answer_is_shown(board, run):
     assert ask(board, "GET", f"run?name={RUN}&position={shown['position']}").json["log"] == []
 
 
+@pytest.mark.thorough
 def test_what_a_dead_run_has_not_read_is_taken_back_once_the_page_knows_of_its_death(
     board, start_population
 ):
@@ -244,6 +245,7 @@ def test_a_body_of_unknown_length_is_refused(board, nothing_arrives):
     assert answer.status in (400, 413)
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_over_is_not_sent_anything(board, logdir):
     run = logdir / "dead" / "run"
     fake = next((p for p in sys.path if p), "")
@@ -463,6 +465,7 @@ WAYS = {
 NAMES = {"spec": f"my/{RUN}", "spec of one run": "my/."}
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize(
     "ways",
     [
@@ -514,7 +517,7 @@ targetnet.rl_core.board.steer.runs.log_directories = broken
 }
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("spoil", BROKEN.values(), ids=BROKEN)
 def test_a_broken_plugin_costs_one_line_and_the_tab_but_not_tensorboard(
     start_board, logdir, tmp_path, monkeypatch, spoil

@@ -128,6 +128,7 @@ def hover(tab, tag):
     in_plot(tab, tag, (tab.browser.execute_script(script, area), 0))
 
 
+@pytest.mark.thorough
 def test_runs_are_drawn_over_one_another_each_in_its_colour_and_hover_shows_both_values(tab):
     until(lambda: len(curves(tab, "episode/return")) == 2)
     colours = set(curves(tab, "episode/return"))
@@ -163,7 +164,6 @@ def choose_curve(tab, number, tag):
 @pytest.mark.thorough
 def test_what_was_chosen_is_chosen_again_after_a_reload(tab, board):
     choose_curve(tab, 3, "learn/loss")
-    tab.browser.switch_to.default_content()
     tab.browser.refresh()
     again = Tab(tab.browser, board, "pair/a")
     until(lambda: len(again.all(".legend .chip")) == 2)
