@@ -370,7 +370,7 @@ def test_vector_envs_are_not_checked():
 # Episodes that come back.
 
 
-@pytest.mark.cases(5)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 @pytest.mark.parametrize("name", ["Samples", "Wraps", "Python", "Numpy", "Seedless"])
 def test_the_episodes_of_each_env_are_its_own_whoever_else_is_stepped(name, vectorization):

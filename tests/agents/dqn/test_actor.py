@@ -163,6 +163,7 @@ def test_another_seed_gives_other_actions_and_weights(lab, reference):
     assert not np.array_equal(run(lab, agent), actions)
 
 
+@pytest.mark.thorough
 def test_looking_and_evaluating_between_does_not_change_a_bit(lab, reference):
     agent = lab.agent(num_envs=2, epsilon=0.5, seed=3, updates_per_learn=2)
     actions, weights = reference

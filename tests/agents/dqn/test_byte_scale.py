@@ -80,6 +80,7 @@ def test_training_evaluation_and_weights_are_those_of_pixels_that_are_scaled_ali
     assert runs[0].returns == runs[1].returns and runs[0].updates == runs[1].updates > 0
 
 
+@pytest.mark.thorough
 def test_policies_and_exports_have_the_scale_too(runs, tmp_path):
     import tensorflow.compat.v1 as tf
 

@@ -155,6 +155,7 @@ def test_a_sync_by_hand_keeps_the_period_that_has_grown(lab):
         assert agent.learner.target_age == wanted
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_has_all_of_it(lab):
     def ruled():
         agent = lab.filled(**RULED)

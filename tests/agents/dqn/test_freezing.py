@@ -69,6 +69,7 @@ def test_a_schedules_arms_take_turns_at_their_exact_updates(lab, updates_per_lea
     assert turns == [torso] * 3 + [head] * 2 + [torso] * 3
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("updates_per_learn", [1, 4], ids=["single", "fused"])
 def test_a_phase_is_cut_at_the_update_on_which_an_arm_ends(lab, updates_per_learn):
     settings = {"freeze": TORSO_THEN_HEAD, "updates_per_learn": updates_per_learn}

@@ -56,6 +56,7 @@ def test_single_and_fused_updates_agree_over_several_copies(lab):
     assert adam_of(single)[1] == pytest.approx(adam_of(fused)[1])
 
 
+@pytest.mark.thorough
 def test_a_copy_by_hand_resets_too(lab):
     agent = lab.filled(updates_per_learn=2, on_sync=["reset_moments"])
     agent.learn(4)

@@ -176,7 +176,7 @@ def test_the_priority_mixes_the_largest_and_the_mean_error_of_the_learned_steps(
         assert 2 <= changed <= 6  # those of the batch
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 def test_acting_remembers_each_episode_and_stores_what_it_remembered(lab, kind):
     agent = lab.agent(**MEMORY | {"recurrent": kind})

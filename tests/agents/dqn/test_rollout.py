@@ -157,6 +157,7 @@ def test_a_phase_is_of_all_its_updates_and_of_a_whole_rollout(lab):
         agent.learn(3)
 
 
+@pytest.mark.thorough
 def test_there_is_no_target_network(lab):
     agent = filled(lab)
     agent.learn(1)

@@ -181,6 +181,7 @@ def test_a_time_step_that_is_refused_is_not_counted(pool, period):
     assert digests[0] == digests[1]
 
 
+@pytest.mark.thorough
 def test_a_step_that_explores_asks_no_network():
     agent, envs = made(epsilon=1.0)
     agent.acting.greedy = None

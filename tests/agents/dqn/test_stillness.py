@@ -120,7 +120,7 @@ KINDS = {
 }
 
 
-@pytest.mark.cases(1, 1)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_prepared_and_off_changes_no_bit_and_on_it_does(lab, kind):
     settings = KINDS[kind] | {"updates_per_learn": 2, "sync_period": 3}

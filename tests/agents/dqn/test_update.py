@@ -228,6 +228,7 @@ def test_a_learning_rate_that_ends_at_0_moves_no_weight_from_there_on(lab):
     assert not lab.same(before, lab.weights(agent, "online"))
 
 
+@pytest.mark.thorough
 def test_updates_counts_gradient_steps(lab):
     agent = lab.used(updates_per_learn=2)
     before = agent.updates

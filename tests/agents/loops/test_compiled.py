@@ -296,6 +296,7 @@ def test_python_knows_the_targets_age_after_each_chunk_and_in_which_it_was_copie
     assert [copy for copy in agent.learner.clock.copies if copy.age in (1, 40)] == copied
 
 
+@pytest.mark.thorough
 def test_the_graph_does_not_grow_and_a_rewind_leaves_the_envs_where_they_are():
     agent, envs = made(env_steps=2_000)
     loop = compiled_loop(agent, envs)

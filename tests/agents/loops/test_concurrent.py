@@ -141,6 +141,7 @@ def delay(part, name, rng):
     setattr(part, name, late)
 
 
+@pytest.mark.thorough
 def test_the_envs_step_once_the_learner_has_begun(monkeypatch):
     """While this thread acts, the other one may wait for milliseconds until it can begin."""
     order = []

@@ -122,6 +122,7 @@ def test_phases_are_the_loop_written_out(phases):
     assert (phases.digest, phases.updates) == (digest, updates) and updates > 60
 
 
+@pytest.mark.thorough
 def test_phases_have_the_same_bits_whatever_becomes_of_the_actors(tmp_path, monkeypatch, phases):
     on(monkeypatch, unreliable(seed=5))
     assert run(tmp_path / "run", epsilon=SCHEDULE).digest == phases.digest

@@ -126,6 +126,7 @@ def test_a_thousand_observations_get_the_same_actions(
     np.testing.assert_array_equal(got["actions"][clear], wanted[clear])
 
 
+@pytest.mark.thorough
 def test_a_saved_model_loaded_into_a_session_gives_the_same_actions(
     trained, observations, tmp_path
 ):

@@ -141,7 +141,7 @@ def test_a_change_that_was_cut_off_is_made_before_the_next_one(finished, tmp_pat
     assert not (run / CHANGE).exists()
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(0)
 def test_one_that_has_gone_on_alone_since_keeps_its_own_change(finished, tmp_path, untrained):
     run = shutil.copytree(finished, tmp_path / "run")
     assert killed_at(run, 20)
@@ -152,6 +152,7 @@ def test_one_that_has_gone_on_alone_since_keeps_its_own_change(finished, tmp_pat
     assert [of.env_steps for of in configs.values()] == [200, 200, 200, 60]
 
 
+@pytest.mark.cases(1)
 def test_texts_change_a_config_that_is_given_for_good(finished, tmp_path, untrained):
     """A directory that is lost later is made as the others are."""
     run = shutil.copytree(finished, tmp_path / "run")

@@ -197,6 +197,7 @@ def end_by(run, how):
     return 128 + train_population(members(), run, on_tick=end).signal
 
 
+@pytest.mark.thorough
 def test_a_member_that_was_never_made_is_made_on_resume(tmp_path):
     """The process was killed between two directories."""
     of = members(1)

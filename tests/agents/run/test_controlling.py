@@ -156,6 +156,7 @@ def test_what_it_did_before_a_checkpoint_of_its_own_is_in_it_and_what_came_after
     assert [entry[2] for entry in made(run)][:4] == ["perturb", "sync", "sync_period", "checkpoint"]
 
 
+@pytest.mark.thorough
 def test_its_memory_is_in_the_checkpoint(tmp_path):
     train(controlled(), tmp_path / "run")
     part = remembered(tmp_path / "run")

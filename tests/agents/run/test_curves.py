@@ -75,6 +75,7 @@ def test_every_curve_is_a_line_that_goes_forward(curves):
         assert steps == sorted(set(steps)), tag
 
 
+@pytest.mark.thorough
 def test_a_value_that_is_set_keeps_the_old_one_to_the_step_before(curves):
     period = [(0, 7), (119, 7), (120, 880), (169, 880), (170, 830), (171, 829), (300, 829)]
     assert curves["control/sync_period"] == period

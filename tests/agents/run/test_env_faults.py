@@ -171,6 +171,7 @@ def test_what_is_not_finite_ends_the_run_with_its_place_and_what_is_saved(
     assert np.isfinite(rows["reward"][:-1]).all()
 
 
+@pytest.mark.cases(0)
 @pytest.mark.parametrize("loop", ["plain", pytest.param("concurrent", marks=pytest.mark.slow)])
 def test_resumed_it_meets_the_same_again_and_once_mended_it_is_the_run_that_never_failed(
     tmp_path, loop, monkeypatch

@@ -159,6 +159,7 @@ def test_several_times_around_the_ring_it_resumes_and_replays(more, tmp_path):
     assert repeat(whole.run, console=None).identical
 
 
+@pytest.mark.thorough
 def test_a_loaded_policy_is_given_the_frames_oldest_first(tmp_path):
     run = train(config(frame_stack=STACK), tmp_path / "run", console=None).run
     env = FrameStackObservation(gym.make("CartPole-v1"), STACK, padding_type="zero")

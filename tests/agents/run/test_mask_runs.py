@@ -126,6 +126,7 @@ def test_a_policy_takes_the_mask_from_the_observation_or_beside_it(runs):
                 observation, _ = env.reset()
 
 
+@pytest.mark.thorough
 def test_an_exported_policy_has_the_mask_as_an_input_of_its_own(runs, tmp_path):
     for name, run in runs.items():
         out = export(run, "frozen", tmp_path / name)

@@ -62,6 +62,7 @@ def test_a_run_that_was_stopped_ends_there_again_with_the_same_bits(stopped, tmp
     assert orders_in(tmp_path / "run") == [("stop", step)]  # once
 
 
+@pytest.mark.thorough
 def test_a_run_whose_last_checkpoint_is_that_of_the_stop_ends_at_once(stopped, tmp_path):
     outcome, step = stopped
     shutil.copytree(outcome.run, tmp_path / "run")

@@ -167,6 +167,7 @@ def test_a_digit_that_turned_is_told_as_damage_and_not_as_a_difference(run, tmp_
     assert name in str(raised.value)
 
 
+@pytest.mark.thorough
 def test_a_log_without_its_last_line_is_told_as_damage(run, tmp_path):
     log = shutil.copytree(run, tmp_path / "damaged") / "control/log.jsonl"
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))

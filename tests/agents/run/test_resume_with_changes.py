@@ -187,6 +187,7 @@ def test_another_period_of_evaluations_holds_from_here_on(tmp_path, period, due)
     assert after == [*kept, *due, 600]  # the last is the final one
 
 
+@pytest.mark.thorough
 def test_a_kill_before_the_config_of_a_longer_run_leaves_no_end_beside_it(tmp_path, monkeypatch):
     """Else it would seem to be finished for ever."""
     train(CONFIG, tmp_path / "run")

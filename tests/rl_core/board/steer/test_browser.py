@@ -388,6 +388,7 @@ def hostile(board):
         thread.join()
 
 
+@pytest.mark.thorough
 def test_a_foreign_page_that_posts_changes_nothing(browser, hostile, nothing_arrives):
     browser.get(f"{hostile}/attack")
     title = until(lambda: browser.title.startswith("done") and browser.title)
