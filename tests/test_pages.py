@@ -59,32 +59,26 @@ NOT_RUN = {
 # Pages whose commands are run in one place, one page after the other.
 SESSIONS = [
     ("README.md",),
-    ("family.md",),
+    ("own_network.md",),
     ("resume_and_replay.md",),
     ("steer_a_run.md",),
-    ("cookbook.md",),
-    ("many.md",),
+    ("own_env.md", "use_the_policy.md"),
+    ("populations.md",),
     ("controllers.md",),
     ("data.md",),
 ]
-SLOW = [
-    ("resume_and_replay.md",),
-    ("steer_a_run.md",),
-    ("cookbook.md",),
-    ("many.md",),
-    ("data.md",),
-]
+SLOW = [*SESSIONS[1:6], ("data.md",)]
 IN_SESSIONS = [page for session in SESSIONS for page in session]
 # Files that are there before: the page, the language and the number of the block of its language.
 FILES = {
     "nets.py": ("README.md", "python", 1),
-    "towers.py": ("family.md", "python", 0),
+    "towers.py": ("own_network.md", "python", 0),
     "my.toml": ("family.md", "toml", 0),
-    "own.py": ("family.md", "python", 1),
-    "own.toml": ("family.md", "toml", 3),
+    "own.py": ("own_network.md", "python", 1),
+    "own.toml": ("own_network.md", "toml", 0),
     "mine.py": ("controllers.md", "python", 0),
-    "corridors.py": ("cookbook.md", "python", 0),
-    "corridor.toml": ("cookbook.md", "toml", 0),
+    "corridors.py": ("own_env.md", "python", 0),
+    "corridor.toml": ("own_env.md", "toml", 0),
 }
 OTHER_LINES = {
     "targetnet log runs/cartpole-plain-1": "the page's run was also steered in the browser"

@@ -144,7 +144,7 @@ head. `exempt=head` trains all blocks but the head, `exempt=none` trains all blo
 returns to the config's `freeze` schedule.
 
 A config may declare live values of its own, `[live.NAME]`, which a network of your own reads:
-[The family](../explanation/family.md#live-values-of-your-own).
+[Your own live values](../guides/own_network.md#your-own-live-values).
 
 All other keys of a config are fixed when the graph is built. `set` refuses them, and the error
 message says how to start a new run with the wanted value.

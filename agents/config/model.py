@@ -57,7 +57,7 @@ class EnvKeys(Settings):
     env_wrapper: str | tuple[str, ...] = key(
         "",
         'put around each env: atari, elements, seed_globals, or your own as "module:function"; or '
-        "a list of these, the innermost first, see docs/explanation/loops.md",
+        "a list of these, the innermost first, see docs/guides/own_env.md",
     )
     env_wrapper_kwargs: dict[str, Any] | tuple[dict[str, Any], ...] = key(
         {}, "arguments of the wrapper; of a list, a list with those of each"
@@ -571,7 +571,7 @@ class LearningKeys(Settings):
 
     actions: tuple[WeightAction, ...] = key(
         (),
-        "actions on the weights that are made again and again, see docs/explanation/family.md",
+        "actions on the weights that are made again and again, see docs/guides/renewing_weights.md",
         strict=False,
     )
 
@@ -709,7 +709,7 @@ class LoopKeys(Settings):
 class ActorKeys(Settings):
     """Actors of the remote loop: processes that step the envs, perhaps on other machines.
 
-    Each has `num_envs` envs of its own. See docs/guides/many.md.
+    Each has `num_envs` envs of its own. See docs/guides/populations.md.
     """
 
     actors: int = key(4, "number of actors", "actors", ge=1, le=10_000)
@@ -762,7 +762,7 @@ class MachineKeys(Settings):
 class OwnKeys(Settings):
     """Live values of the user's own."""
 
-    live: dict[str, OwnLive] = key({}, "live values of your own, see docs/explanation/family.md")
+    live: dict[str, OwnLive] = key({}, "your own live values, see docs/guides/own_network.md")
 
     @classmethod
     def in_shares(cls, values: Mapping[str, Any]) -> dict[str, Any]:

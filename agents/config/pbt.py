@@ -30,7 +30,7 @@ _LISTS = ("perturb", "factors")
 class PbtKeys(Settings):
     """The table `[pbt]` of a config with members.
 
-    [Many agents](../guides/many.md#population-based-training) says how it works.
+    [Populations](../guides/populations.md#population-based-training) says how it works.
     """
 
     period: int = key(
