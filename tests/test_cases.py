@@ -57,7 +57,7 @@ def test_the_first_cases_are_those_of_make_test(tmp_path):
     assert collected(tmp_path, last, "-m", "not thorough") == ["test_of_four[2-b]"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_start_is_a_share_of_the_tests_that_are_made(tmp_path):
     made = collected(tmp_path, "-m", "thorough or slow")
     assert len(made) == 8 and made[-1] == "test_left_out"

@@ -53,7 +53,7 @@ def life(lab, agent):
     return [*seen, actions, agent.state.digest(), agent.inspect(), agent.state.snapshots]
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

@@ -338,7 +338,7 @@ def test_a_run_that_was_paused_or_stopped_has_the_same_bits_and_is_kept(tmp_path
     assert [*kept.seeds] == [7]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_population_of_what_was_left_goes_on_in_its_directory_too(comparison, finished):
     """A fourth seed comes in a population of its own; another run of it is finished meanwhile."""
     more = ("seeds = {first = 5000, count = 3}", "seeds = {first = 5000, count = 4}")

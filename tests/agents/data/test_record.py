@@ -165,7 +165,7 @@ OF_PARTS = SHORT | {
 }  # fmt: skip
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_parts_pictures_and_masks_are_recorded_without_loss(tmp_path):
     """Minari stores pictures of this size as JPEG unless it is told not to."""
     run = train(DqnConfig(**OF_PARTS), tmp_path / "run", console=None).run

@@ -24,7 +24,7 @@ def rows(agent):
     }
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

@@ -200,7 +200,7 @@ def test_acting_remembers_each_episode_and_stores_what_it_remembered(lab, kind):
     np.testing.assert_array_equal(agent.greedy(shown), first)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_rewind_leaves_the_running_episodes_alone(lab):
     agent = filled(lab, past_states=2)
     agent.state.snapshot()

@@ -319,7 +319,7 @@ def pressed():
     return False
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_ctrl_c_ends_free_running_at_once_while_it_waits_for_a_lost_actor(tmp_path, monkeypatch):
     pressed.count = 0
     on(monkeypatch, lambda of: Repeating(of, 0, pressed))

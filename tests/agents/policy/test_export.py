@@ -197,7 +197,7 @@ def test_every_head_can_be_exported_without_its_noise(head, observations, tmp_pa
     assert clear.sum() > 900
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 def test_an_exported_policy_takes_legal_actions_alone(tmp_path):
     """Taxi says which moves do something; its states are one-hot."""
     config = DqnConfig(env_id=TAXI, **SHORT)

@@ -37,7 +37,7 @@ def killed_at(call, run, weights):
     return finish(in_a_fork(work), allowed=(0, -signal.SIGKILL)) != 0
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [{}, WEIGHTS], ids=["random", "given"])
 def test_whenever_the_kill_comes_all_members_are_made_later_with_their_weights(tmp_path, weights):
     cut_off = 0

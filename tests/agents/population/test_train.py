@@ -108,7 +108,7 @@ def test_a_member_is_a_run_like_any_other(trained):
         resume(outcome.population)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_on_tick_that_returns_false_stops_that_member_alone(trained, tmp_path):
     of = members()
     first = of.configs["m00"]
@@ -209,7 +209,7 @@ def test_a_member_that_was_never_made_is_made_on_resume(tmp_path):
     assert digests(tmp_path / "run") == wanted
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_one_member_changed_alone_does_not_keep_the_others_from_going_on(tmp_path):
     of, run = members(1), tmp_path / "run"
     train_population(of, run)
@@ -316,7 +316,7 @@ class Faulty(gym.Env):
         return self.seen(), float(action), False, self.t % 50 == 0, {}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_one_that_fails_leaves_the_others_alone_and_is_tried_again(tmp_path):
     if "Faulty-population-v0" not in gym.registry:
         gym.register("Faulty-population-v0", Faulty)

@@ -108,7 +108,7 @@ def test_members_have_the_bits_of_runs_alone(tmp_path, pool):
         assert member.digest == alone.digest
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_loaded_policy_gives_the_actions_of_the_env(runs):
     with load_policy(runs["bits"]) as policy:
         assert (policy.num_actions, policy.branches) == (18, (2,) * 9)

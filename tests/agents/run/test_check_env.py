@@ -99,7 +99,7 @@ def test_a_resume_says_it_too_but_not_of_a_run_without_the_key(tmp_path):
     assert len(told(lines)) == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_members_of_a_population_are_checked_and_say_it_once(tmp_path, monkeypatch):
     from targetnet.envs import factory
 

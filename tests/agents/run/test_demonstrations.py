@@ -151,7 +151,7 @@ def test_without_a_checkpoint_a_resume_begins_with_the_same_dataset_again(data, 
     assert read_config(run / "config.toml").begin_with == str(moved)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_resume_takes_no_other_dataset_and_none_where_there_was_none(data, tmp_path):
     other = written(tmp_path / "other-v0", random_episodes(lengths=(30, 30), seed=1))
     with pytest.raises(Crash):
@@ -167,7 +167,7 @@ def test_a_resume_takes_no_other_dataset_and_none_where_there_was_none(data, tmp
         resume(tmp_path / "without", changes={"begin_with": str(data)})
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_a_recorded_replay_has_the_runs_own_episodes_alone(data, tmp_path, num_envs):
     """As a run without demonstrations, and without learning, that does the same."""

@@ -98,7 +98,7 @@ def test_the_update_that_diverges_is_not_made_and_all_is_as_after_the_one_before
     assert (agent.learner.target_age, agent.learner.freeze.position) == (age, position)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

@@ -147,7 +147,7 @@ def test_the_loop_in_the_graph_stacks_as_rules_that_do_it_themselves(num_envs, x
     require_same(*found)
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"prioritized": True}, {"loop": "concurrent", "n_step": 2}])
 def test_several_times_around_the_ring_it_resumes_and_replays(more, tmp_path):
     of = config(frame_stack=4, env_steps=900, replay_capacity=150, num_envs=2, **more)

@@ -35,7 +35,7 @@ KINDS_PARAMETERS = [
 steer = setting({150: ("q_lambda", 0.3), 310: ("epsilon", 0.7), 430: ("learning_rate", 0.002)})
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", KINDS_PARAMETERS)
 def test_killed_in_the_middle_of_a_rollout_and_resumed_it_is_the_same_run(tmp_path, pool, settings):
     config = DqnConfig(**SHORT | settings)

@@ -282,7 +282,7 @@ def test_a_sweep_of_failures_is_one_line(trainer):
         sweep(*OVER, *SHORT, *FEW)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_fewer_processes_than_at_first_make_the_same_trials(swept):
     assert sweep(*OVER, *SHORT, *FEW[:-1], 1, "--dir", "one", "--trials", 1) == 0
     Path("sweeps").rename("two")
