@@ -12,6 +12,8 @@ from collections import Counter
 import hypothesis  # noqa: F401  before a run calls gc.freeze: afterwards it takes generators for lost
 import pytest
 
+import targetnet  # noqa: F401  before a test module imports TensorFlow, with whichever of them it begins
+
 # A shell that starts the tests in the background makes them, and every process they start, deaf
 # to Ctrl-C; some tests send one.
 signal.signal(signal.SIGINT, signal.default_int_handler)
