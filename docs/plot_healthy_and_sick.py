@@ -34,7 +34,6 @@ PICTURES = {
     "learn/q_max": (NO_LAG, GREEDY),
     "learn/gradient_norm": (NO_LAG, GREEDY),
     "target/age": (LAG,),
-    "target/sync": (LAG,),
     "target/distance": (RATE, LAG),
     "live/epsilon": (GREEDY,),
     "speed/env_steps_per_second": (SINGLE,),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from targetnet.rl_core.optimizers.freeze_schedule import FreezeSchedule
 
 
+# What people change most stands first, wherever live values are listed.
+_FIRST = ("sync_period", "tau", "learning_rate", "epsilon")
+
+
 def live_values(config: DqnConfig, freeze: FreezeSchedule, ops: ApplyOps) -> Hyperparameters:
     """Returns the values that may be set during a run.
 
     Every other key of the config is static: setting it is refused.
     """
-    knobs = live_knobs(config)
+    knobs = _most_changed_first(live_knobs(config))
     configured = configured_values(config)
     static = DqnConfig.model_fields.keys() - configured.keys()
     exempt = BlocksKnob("exempt", ops.check, ops.names)
@@ -35,6 +39,12 @@ def live_values(config: DqnConfig, freeze: FreezeSchedule, ops: ApplyOps) -> Hyp
     return Hyperparameters(
         [*knobs, exempt, *arms], configured, static, config.without_effect(), near=near_key
     )
+
+
+def _most_changed_first(knobs: Iterable[Knob]) -> list[Knob]:
+    """Returns them with those that people change most before all others."""
+    place = {name: i for i, name in enumerate(_FIRST)}
+    return sorted(knobs, key=lambda knob: place.get(knob.name, len(place)))
 
 
 def live_knobs(config: DqnConfig) -> list[Knob]:
@@ -103,7 +113,10 @@ def _arm_knob(arm: int, exempt: tuple[str, ...]) -> Knob:
 
 def as_markdown() -> str:
     """Returns the docs page of all live values and actions."""
-    knobs: list[Knob | BlocksKnob] = [*DqnConfig.knobs(), BlocksKnob("exempt", frozenset, ())]
+    knobs: list[Knob | BlocksKnob] = [
+        *_most_changed_first(DqnConfig.knobs()),
+        BlocksKnob("exempt", frozenset, ()),
+    ]
     arm = _arm_knob(0, ("head",))
     rows = [f"| `{k.name}` | {k.unit} | {k.bounds} | {k.meaning} | {k.effect} |" for k in knobs]
     rows.append(

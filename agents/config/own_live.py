@@ -17,7 +17,7 @@ MOST = 64  # own live values of one config
 _LONGEST_UNIT, _LONGEST_MEANING = 20, 200
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 # Names of live values that are no keys of a config.
-_TAKEN = re.compile(r"exempt|arm_\d+_updates")
+_TAKEN = re.compile(r"exempt|arm|arm_\d+_updates")  # live/arm is a curve
 
 
 class OwnLive(Settings):

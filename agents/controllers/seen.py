@@ -33,7 +33,7 @@ class Seen:
       live: present values of all live values, by name.
       episodes: ended so far.
       returns: of the last 20 episodes at most, the latest one last.
-      curves: tag -> (env step, value): the last point of each curve but speed and `target/sync`.
+      curves: tag -> (env step, value): the last point of each curve but speed and `target/age`.
       fit: None unless a rule for copies is on or prepared.
     """
 

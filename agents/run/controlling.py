@@ -27,7 +27,7 @@ from targetnet.rl_core.schedules import next_multiple
 
 _DO = "do"
 # Curves that tell of the machine, and those whose points depend on when somebody looked.
-_OF_THE_MOMENT = ("speed/", "target/sync")
+_OF_THE_MOMENT = ("speed/", "target/age")
 _CHECKPOINT = "checkpoint"
 
 

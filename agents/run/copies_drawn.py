@@ -13,7 +13,7 @@ _PER_POINT = 10  # copies that are drawn for each point of other curves
 
 
 class CopiesDrawn:
-    """Draws a tooth for each copy of the target, unless the last one is too near.
+    """Draws the age of the target at each copy, unless the last one is too near.
 
     Args:
       agent: whose target it is.
@@ -26,7 +26,7 @@ class CopiesDrawn:
 
     def __init__(self, agent: DqnAgent, points: Points, looked: Looked | None = None) -> None:
         self._learner, self._points = agent.learner, points
-        self._apart = max(2, agent.config.log_period // _PER_POINT)
+        self._apart = max(1, agent.config.log_period // _PER_POINT)
         self.looked = looked
 
     @property
@@ -49,12 +49,11 @@ class CopiesDrawn:
 
     def draw(self) -> None:
         """Draws the copies of which Python knows."""
-        copies, tag = self._learner.clock.copies, "target/sync"
+        copies, tag = self._learner.clock.copies, "target/age"
         while copies:
             env_step, age = copies.popleft()
             if env_step >= self._points.last.get(tag, (-self._apart, 0.0))[0] + self._apart:
-                self._points.extend(tag, env_step - 1, age)
-                self._points.scalars({tag: 0.0}, env_step)
+                self._points.scalars({tag: age}, env_step)
 
     def state(self, live: dict[str, float]) -> dict[str, float]:
         """Returns what the present point of other curves has besides: tag -> value.

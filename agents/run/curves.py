@@ -21,12 +21,14 @@ from targetnet.agents.run.points import Points
 from targetnet.agents.run.sink_choice import open_sinks
 from targetnet.agents.run.sinks import OwnSink, SinkStart
 from targetnet.agents.saved.host import ReporterPart
-from targetnet.rl_core.board.tags import TAGS, control_tag, live_tag
+from targetnet.rl_core.board.tags import TAGS, live_tag
 from targetnet.rl_core.control.exchanges import copy_of
 from targetnet.rl_core.control.log import Entry
 from targetnet.rl_core.graph.picture import picture
 from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.schedules import next_multiple
+
+_ALWAYS = ("epsilon", "learning_rate", "sync_period")  # live values whose curves are always there
 
 
 class Reporter:
@@ -60,10 +62,9 @@ class Reporter:
         sinks: Sequence[OwnSink] = (),
     ) -> None:
         knobs = agent.hyperparameters.knobs
-        self._scheduled = _scheduled(agent.hyperparameters)
-        tags = tuple(control_tag(knob.name, knob.unit) for knob in knobs.values())
-        tags += tuple(live_tag(name, knobs[name].unit) for name in self._scheduled)
-        tags += histogram_tags(agent)
+        always = {tag.name for tag in TAGS}
+        tags = tuple(live_tag(knob.name, knob.unit) for knob in knobs.values())
+        tags = tuple(tag for tag in tags if tag.name not in always) + histogram_tags(agent)
         after = state.env_step if state else -1
         drawing = functools.partial(picture, [*agent.acting.drawn, *agent.learner.drawn])
         self._agent = agent
@@ -72,6 +73,7 @@ class Reporter:
         self._histograms = Histograms(agent, self._points)
         looked = Looked(*state.looked) if state and state.looked else None
         self._copies = CopiesDrawn(agent, self._points, looked)
+        self._scheduled = _scheduled(agent.hyperparameters)
         self._changed: set[str] = set()
         self.episodes = 0
         self._next_log = agent.config.log_period
@@ -130,14 +132,14 @@ class Reporter:
         self._points.result(values, env_step)
 
     def control(self, entry: Entry) -> None:
-        """Reports a command that was taken: a text, and a step in the value's own curve."""
+        """Reports a command that was taken: a text, and a step in the value's curve."""
         if not entry.taken:
             return
         self._points.text("control/changes", f"{entry.describe()}, by {entry.who}", entry.env_step)
         if entry.kind == "do" and entry.name == "copy":
             copied = copy_of(entry.value).member
             self._points.scalars({"population/copied": float(copied[1:])}, entry.env_step)
-        # A schedule's way is in its `live/` curve; its corners alone would be dots.
+        # A schedule's way is in its curve already.
         if entry.kind == "set" and entry.who != "schedule":
             self._step_in_curve(entry)
         self.flush()
@@ -174,17 +176,19 @@ class Reporter:
         """
         live = self._agent.hyperparameters
         for name in sorted(self._changed):
-            self._points.extend(f"control/{name}", live.env_step, plotted_number(live[name]))
+            self._points.extend(f"live/{name}", live.env_step, plotted_number(live[name]))
         self._points.close()
 
     def _step_in_curve(self, entry: Entry) -> None:
-        tag, live = f"control/{entry.name}", self._agent.hyperparameters
+        tag, live = f"live/{entry.name}", self._agent.hyperparameters
+        old, new = plotted_number(entry.old), plotted_number(entry.new)
         if entry.name not in self._changed and not live.is_scheduled(entry.name):
-            self._points.extend(tag, 0, plotted_number(entry.old))
+            self._points.extend(tag, 0, old)
         self._changed.add(entry.name)
-        # Of two points at one env step TensorBoard shows the second, and a slope before it.
-        self._points.extend(tag, entry.env_step - 1, plotted_number(entry.old))
-        self._points.scalars({tag: plotted_number(entry.new)}, entry.env_step)
+        # Where the curve has a point here already, its next one shows the change: of two points at
+        # one env step TensorBoard shows the second, and a slope before it.
+        self._points.extend(tag, entry.env_step - 1, old)
+        self._points.extend(tag, entry.env_step, new)
 
     def _write_learning(self, tick: Tick) -> None:
         stats = tick.stats
@@ -202,41 +206,28 @@ class Reporter:
         self._points.histogram("learn/td_error", stats.td_error, tick.env_step)
 
     def _write_state(self, env_step: int) -> None:
-        agent, live = self._agent, self._agent.hyperparameters
+        agent, live, state = self._agent, self._agent.hyperparameters, self._agent.inspect()
         env_steps, updates = self._speed.point(env_step, agent.updates)
-        self._points.scalars(
-            {
-                "speed/env_steps_per_second": env_steps,
-                "speed/updates_per_second": updates,
-                "learn/updates": agent.updates,
-                "live/epsilon": live["epsilon"],
-                "live/learning_rate": live["learning_rate"],
-                "live/arm": agent.learner.freeze.arm,
-            }
-            | _of_target(agent)
-            | {f"live/{name}": live[name] for name in self._scheduled}
-            | self._copies.state(dict(live)),
-            env_step,
-        )
-
-
-def _of_target(agent: DqnAgent) -> dict[str, float]:
-    state = agent.inspect()
-    if state.target_age is None:  # there is no target network
-        return {}
-    return {
-        "live/sync_period": agent.hyperparameters["sync_period"],
-        "target/age": state.target_age,
-        "target/distance": state.divergence,
-    }
+        values = {
+            "speed/env_steps_per_second": env_steps,
+            "speed/updates_per_second": updates,
+            "learn/updates": agent.updates,
+            "live/arm": agent.learner.freeze.arm,
+        } | self._copies.state(dict(live))
+        drawn = {*_ALWAYS, *self._scheduled, *self._changed}
+        if state.target_age is None:  # there is no target network
+            drawn.discard("sync_period")
+        else:
+            values["target/distance"] = state.divergence
+        for name in sorted(drawn & live.keys()):
+            if self._points.ends_before(f"live/{name}", env_step):
+                values[f"live/{name}"] = plotted_number(live[name])
+        self._points.scalars(values, env_step)
 
 
 def _scheduled(live: Hyperparameters) -> tuple[str, ...]:
-    """Returns the live values with a schedule whose curve is not always there."""
-    always = {tag.name for tag in TAGS}
-    # The curve of `exempt` is live/arm.
-    named = (name for name in live if live.is_scheduled(name) and name != "exempt")
-    return tuple(name for name in named if f"live/{name}" not in always)
+    """Returns the live values with a schedule; the curve of `exempt` is live/arm."""
+    return tuple(name for name in live if live.is_scheduled(name) and name != "exempt")
 
 
 def plotted_number(value: Any) -> float:

@@ -35,9 +35,13 @@ class Points:
         for sink in self._sinks:
             sink.scalars(dict(values), env_step)  # its own, with which it may do what it likes
 
+    def ends_before(self, tag: str, env_step: int) -> bool:
+        """Returns whether a curve has no point at this env step or after it."""
+        return self.last.get(tag, _NOWHERE)[0] < env_step
+
     def extend(self, tag: str, env_step: int, value: float) -> None:
         """Adds a point, unless the curve goes as far already."""
-        if env_step > self.last.get(tag, _NOWHERE)[0]:
+        if self.ends_before(tag, env_step):
             self.scalars({tag: value}, env_step)
 
     def histogram(self, tag: str, values: np.ndarray, env_step: int) -> None:

@@ -49,14 +49,15 @@ class SinkStart:
 
 
 def as_params(config: DqnConfig) -> dict[str, Any]:
-    """Returns the keys of a config for a table: a schedule is its text.
+    """Returns the keys of a config for a table: a schedule is its text; empty ones are left out.
 
     A live value of the user's own, `[live.NAME]`, is its default under `live.NAME`.
     """
     values = config.model_dump(mode="json", exclude={"live"})
     own = {f"live.{name}": value.default for name, value in config.live.items()}
     both = [*config, *own.items()]
-    return values | own | {n: str(value) for n, value in both if hasattr(value, "value_at")}
+    values |= own | {n: str(value) for n, value in both if hasattr(value, "value_at")}
+    return {name: value for name, value in values.items() if value not in ([], {}, "", None)}
 
 
 class OwnSink(Protocol):

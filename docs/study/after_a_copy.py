@@ -44,17 +44,20 @@ def train(out, env, name, settings):
 def error_by_age(runs):
     """The mean TD error at each age of the target, from the second quarter on.
 
-    One in a hundred has no point of its age at the same env step and is left out.
+    One in a hundred has no count of updates at the same env step and is left out.
     """
     found = [[] for _ in AGES[1:]]
     for run in runs:
-        curves = read_curves(run, ("learn/td_error_mean_abs", "target/age"))
-        ages = dict(curves["target/age"])
-        errors = curves["learn/td_error_mean_abs"]
+        curves = read_curves(run, ("learn/td_error_mean_abs", "learn/updates", "target/age"))
+        updates, errors = dict(curves["learn/updates"]), curves["learn/td_error_mean_abs"]
+        copied = [step for step, _ in curves["target/age"]]
+        # Of each copy, the update at which it was made; the target is new at first, too.
+        made = [0, *itertools.accumulate(age for _, age in curves["target/age"])]
         start = errors[-1][0] / 4
         for step, error in errors:
-            if step >= start and step in ages:
-                found[np.searchsorted(AGES, ages[step], side="right") - 1].append(error)
+            if step >= start and step in updates:
+                age = updates[step] - made[np.searchsorted(copied, step, side="right")]
+                found[np.searchsorted(AGES, age, side="right") - 1].append(error)
     return [np.mean(of) for of in found]
 
 
@@ -63,9 +66,8 @@ def ages_at_copies(runs):
     found = [[] for _ in QUARTERS]
     for run in runs:
         config = RunDir.open(run).config()
-        for step, age in read_curves(run, ("target/sync",))["target/sync"]:
-            if age:  # a tooth goes down to 0 after it
-                found[min(4 * step // config.env_steps, 3)].append(age)
+        for step, age in read_curves(run, ("target/age",))["target/age"]:
+            found[min(4 * step // config.env_steps, 3)].append(age)
     return found
 
 
@@ -102,12 +104,12 @@ def main():
         f"{5000 + SEEDS - 1}, runs like those of [the study](study_period.md), to read more of "
         "their curves.",
         "## How soon a target is learned",
-        f"Mean `learn/td_error_mean_abs` by `target/age`, the updates since the last copy, of "
+        "Mean `learn/td_error_mean_abs` by the target's age, the updates since the last copy, of "
         f"{PERIOD:,} from copy to copy; from the second quarter of the runs on. These runs have "
         "shorter chunks than the study's, so they are not its runs.",
         markdown_table(["env", *classes], errors),
         "## The ages at which triggers copied",
-        "Medians of `target/sync` in each quarter, in updates; in brackets the 10th and the 90th "
+        "Medians of `target/age` in each quarter, in updates; in brackets the 10th and the 90th "
         "percentile. The last column: how many of these runs have the digest of the "
         "study's run.",
         markdown_table(["env", "arm", *QUARTERS, "same digest"], ages),

@@ -68,7 +68,7 @@ class EventWriter:
         Args:
           logdir: the run directory.
           flush_seconds: longest time that an event waits in memory while others are added.
-          more_tags: allowed tags beside TAGS, such as one `control_tag` per live value.
+          more_tags: allowed tags beside TAGS, such as one `live_tag` per live value.
           after: env step at which this file continues; a board drops older points beyond it.
           on_failure: called with the error of each failed flush that the caller did not request.
 

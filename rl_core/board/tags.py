@@ -72,13 +72,11 @@ TAGS = (
     Tag("live/learning_rate", "1", "Present learning rate."),
     Tag("live/sync_period", "updates", "Present age at which online is copied to the target."),
     Tag("live/arm", "index", "Index of the freeze schedule's present arm; 0 without a schedule."),
-    Tag("target/age", "updates", "Updates since the target was last copied from online."),
     Tag(
-        "target/sync",
+        "target/age",
         "updates",
-        "A tooth for each copy of the target: up to the age at which it was copied, and down to 0 "
-        "there; at most ten for each point of target/age. TensorBoard's smoothing hides teeth: set "
-        "it to 0.",
+        "Age of the target at each copy: the updates since the copy before. Of many copies ten are "
+        "shown for each point of other curves.",
     ),
     Tag(
         "target/period",
@@ -123,12 +121,6 @@ TAGS = (
 _BY_NAME = {tag.name: tag for tag in TAGS}
 
 
-def control_tag(name: str, unit: str) -> Tag:
-    """Returns the tag of one live value's curve, which has a step at each change."""
-    meaning = f"The live value {name} where somebody has set it, with a step at each change."
-    return Tag(f"control/{name}", unit, meaning)
-
-
 def weights_tag(name: str) -> Tag:
     """Returns the tag of the histogram of one variable's weights."""
     return Tag(f"weights/{name}", "1", f"Weights {name} of the online network.", "histogram")
@@ -141,8 +133,10 @@ def gradients_tag(name: str) -> Tag:
 
 
 def live_tag(name: str, unit: str) -> Tag:
-    """Returns the tag of the present value of a live value that has a schedule."""
-    meaning = f"Present value of {name}, if the config has a schedule for it."
+    """Returns the tag of one live value's curve, which has a step at each change."""
+    meaning = (
+        f"Present value of {name}, if the config has a schedule for it or somebody has set it."
+    )
     return Tag(f"live/{name}", unit, meaning)
 
 
@@ -173,7 +167,7 @@ def as_markdown() -> str:
         "| tag | kind | unit | meaning |",
         "|---|---|---|---|",
     ]
-    tags = [*TAGS, live_tag("<name>", "its own"), control_tag("<name>", "its own")]
+    tags = [*TAGS, live_tag("<name>", "its own")]
     tags += [weights_tag("<variable>"), gradients_tag("<variable>")]
     lines += [f"| `{tag.name}` | {tag.kind} | {tag.unit} | {tag.meaning} |" for tag in tags]
     return "\n".join(lines) + "\n"

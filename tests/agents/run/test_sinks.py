@@ -98,7 +98,7 @@ def test_a_sink_is_given_the_tags_and_values_that_are_in_the_event_file(tmp_path
     assert len(histograms) >= 4 and sink.histograms == histograms
     assert [tag for tag, *_ in texts] == ["run/config", "control/changes"]
     assert sink.texts == texts
-    assert {"episode/return", "evaluation/return", "control/sync_period"} <= {p[0] for p in points}
+    assert {"episode/return", "evaluation/return", "live/sync_period"} <= {p[0] for p in points}
     assert sink.calls[-1] == "close" and sink.calls.count("close") == 1
     assert sink.calls.count("flush_all") >= 3  # one a checkpoint
     result, env_step = sink.kept
@@ -186,6 +186,7 @@ def test_params_are_a_flat_table_with_ones_own_values_and_schedules_as_text():
     assert params["live.a"] == 0.5 and params["hidden"] == [8]
     assert params["live.b"] == "linear from 1 to 0 over env steps 0 to 10"
     assert params["epsilon"].startswith("linear from 1 to 0.05") and "live" not in params
+    assert "actions" not in params and "freeze" not in params  # empty
 
 
 def test_a_sink_may_do_what_it_likes_with_its_points(tmp_path):

@@ -33,7 +33,7 @@ from targetnet.rl_core.board.once import (
     graph_event,
     hparams_event,
 )
-from targetnet.rl_core.board.tags import control_tag
+from targetnet.rl_core.board.tags import live_tag
 
 PATIENCE = 60.0  # seconds until a wait is given up
 
@@ -93,9 +93,9 @@ def old_columns(*names):
 @pytest.fixture(scope="module", params=["true", "false"], ids=["fast loader", "slow loader"])
 def shown(request, tmp_path_factory):
     logdir = tmp_path_factory.mktemp("runs")
-    with EventWriter(logdir / "other", more_tags=[control_tag("epsilon", "1")]) as other:
+    with EventWriter(logdir / "other", more_tags=[live_tag("tau", "1")]) as other:
         other.add(hparams_event({"env_id": "CartPole-v1", "sync_period": 50, "dueling": True}))
-        other.scalar("control/epsilon", 0.5, 1)
+        other.scalar("live/tau", 0.5, 1)
         # As version 0.1 wrote them: columns that say nothing of other runs.
         other.add(old_columns("dueling", "env_id", "sync_period"))
     with EventWriter(logdir / "cartpole") as writer:
@@ -157,7 +157,7 @@ def test_the_hparams_tab_lists_what_differs_first_and_the_returns(shown):
     columns = [(column["name"], column["differs"]) for column in experiment["hparamInfos"]]
     assert columns == [("sync_period", True), ("dueling", False), ("env_id", False)]
     metrics = [metric["name"]["tag"] for metric in experiment["metricInfos"]]
-    assert metrics[:3] == ["evaluation/return", "episode/return", "control/epsilon"]
+    assert metrics[:2] == ["evaluation/return", "episode/return"] and "live/tau" in metrics
     request = {"allowedStatuses": ["STATUS_UNKNOWN"], "sliceSize": 10}
     rows = shown.post("hparams/session_groups", request)["sessionGroups"]
     row, other = sorted(rows, key=lambda row: row["name"])
@@ -188,7 +188,7 @@ def test_an_animation_beside_the_runs_own_file_is_shown_under_the_run(shown):
     query = {"run": "other", "tag": "play/episode", "sample": 0}
     (image,) = wait_for(lambda: shown.get("images/images", **query), "the animation")
     assert image["step"] == 30
-    assert shown.get("scalars/scalars", run="other", tag="control/epsilon")
+    assert shown.get("scalars/scalars", run="other", tag="live/tau")
     assert not any("play" in run for run in shown.get("scalars/tags"))
 
 

@@ -81,6 +81,7 @@ class FakeRun:
             "target_age": step % self.live["sync_period"],
             "recent": {
                 "episode/return": (step, float(step % 100)),
+                "target/age": (step, float(self.live["sync_period"])),
                 "learn/q_mean": (step, 0.5),
                 "learn/td_error_mean_abs": (step, 0.25),
             },

@@ -130,11 +130,10 @@ export class Run {
 
   /** Adds the last points of the state, newer than those that TensorBoard has read; true if any is new. */
   addRecent() {
-    const {recent, target_age: age, env_step: step} = this.state;
+    const {recent} = this.state;
     let fresh = false;
     for (const [tag, curve] of this.curves) {
       const points = Object.hasOwn(recent, tag) ? [recent[tag]] : [];
-      if (tag === 'target/age' && age !== null) points.push([step, age]);
       fresh = curve.add(points) || fresh;
     }
     return fresh;

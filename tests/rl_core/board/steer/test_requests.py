@@ -497,7 +497,9 @@ def test_the_tab_works_however_tensorboard_is_started(start_board, logdir, run, 
         assert curves["episode/return"][-1] == [990, 99.0], way
         tags = ask(board, "GET", f"tags?{urllib.parse.urlencode({'name': name})}").json["tags"]
         assert [tag["tag"] for tag in tags] == ["episode/return", "target/age"], way
-        assert tags[1]["unit"] == "updates" and tags[1]["meaning"].startswith("Updates since"), way
+        assert tags[1]["unit"] == "updates" and tags[1]["meaning"].startswith(
+            "Age of the target"
+        ), way
         before = len(read_log(run.log))
         answer = ask(board, "POST", "command", command(value=53, run=name), page_headers(board))
         assert answer.status == 200, (way, answer.body)
