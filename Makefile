@@ -15,7 +15,7 @@ FIRST_SEED ?= 3000
 # Tests start the command hundreds of times, which takes less where Python keeps what it compiled.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: train test test-slow bench performance wall-clock results variants reach check format hooks docs site clean
+.PHONY: train test test-slow bench performance wall-clock results variants reach check format hooks docs site dist clean
 
 # Seed 1: where a processor has no AVX-512, seed 0 ends at 471, just below what counts as solved.
 train: $(VENV)/.ready
@@ -100,8 +100,14 @@ site: $(VENV)/.ready
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs -d build/doctrees . build/site
 	@echo "build/site/index.html"
 
+# The source distribution and the wheel, made from it, below dist.
+dist: $(VENV)/.ready
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
+
 clean:
-	rm -rf $(VENV) build/site build/doctrees .pytest_cache .mypy_cache .ruff_cache
+	rm -rf dist $(VENV) build/site build/doctrees .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/.ready: pyproject.toml
 	@echo "Setting up $(VENV) (once; TensorFlow is a large download) ..."

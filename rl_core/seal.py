@@ -2,7 +2,7 @@
 
 A seal detects a truncated file or a flipped digit. It does not protect against a person who
 writes both content and seal. Files of version 0.1 have no seal and are accepted. Those of version
-0.3 and later say which version wrote them, so that a seal that was taken out is missed.
+1.0 and later say which version wrote them, so that a seal that was taken out is missed.
 
 In a file that grows, each line has a seal of its own, over its text and its position: so a missing
 line is noticed too, unless it is one of the last.

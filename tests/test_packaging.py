@@ -66,6 +66,12 @@ def helps(installed: Path, commands: list[str]) -> dict[str, str]:
     return json.loads(done.stdout)
 
 
+def test_one_version_stands_everywhere():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {version} - " in (ROOT / "CHANGELOG.md").read_text()
+
+
 def test_the_wheel_has_every_room_and_none_of_the_clone_is_needed(installed):
     # By its files: what it lacks, an editable install would give the command from the clone.
     for room in ("", "agents", "configs", "envs", "rl_core"):

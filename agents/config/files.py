@@ -152,7 +152,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def names_version(path: Path) -> bool:
-    """Says whether a stored config names the version that wrote it: from 0.3 on.
+    """Says whether a stored config names the version that wrote it: from 1.0 on.
 
     Raises:
       ConfigError: it cannot be read, or is no TOML.

@@ -284,7 +284,7 @@ def load_policy(
       RlCoreError: both `best` and `checkpoint` are given.
       RunDirError: there is no such run, or it has no such weights.
       CheckpointError: there is no such checkpoint, or it is damaged.
-      EnvError: the run is of a version before 0.3, and its env cannot be made here.
+      EnvError: the run is of a version before 1.0, and its env cannot be made here.
     """
     directory = RunDir.open(path_of("run", run))
     learned = trained(directory, best=best, averaged=averaged, checkpoint=checkpoint)

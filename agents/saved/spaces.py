@@ -2,7 +2,7 @@
 
     spaces.json
 
-Versions before 0.3 do not write it; then the env is made once to read its spaces. So it is where
+Versions before 1.0 do not write it; then the env is made once to read its spaces. So it is where
 JSON does not have them: an observation is a dict whose keys are neither texts nor numbers, or an
 array of longdouble.
 """
