@@ -115,7 +115,7 @@ export class Plot {
       one.inView = between(one.points, first, last);
       for (const [, value] of one.inView) [low, high] = [Math.min(low, value), Math.max(high, value)];
     }
-    if (!view && low > 0 && low < high / 2) low = 0;
+    if (!view && low > 0 && (low < high / 2 || low === high)) low = 0;
     // Widens a range that is too narrow for floats.
     const least = Math.max(Math.abs(low), Math.abs(high)) * 1e-12;
     if (high - low <= least) [low, high] = [low - Math.max(1, 2 * least), high + Math.max(1, 2 * least)];
