@@ -254,8 +254,8 @@ FAULTS = (
           "tests/agents/loops/test_evaluation.py::"
           "test_an_episode_that_does_not_end_is_cut_and_counts_with_the_return_until_then"),
     Fault("a curve that is extended has its last point twice", "agents/run/points.py",
-          "if env_step > self.last.get(tag, _NOWHERE)[0]:",
-          "if env_step >= self.last.get(tag, _NOWHERE)[0]:",
+          "return self.last.get(tag, _NOWHERE)[0] < env_step",
+          "return self.last.get(tag, _NOWHERE)[0] <= env_step",
           "tests/agents/run/test_curves.py::test_every_curve_is_a_line_that_goes_forward"),
     Fault("a greedy policy remembers the episode before", "agents/dqn/choosing.py",
           "state = np.where(autoreset[:, np.newaxis], np.float32(0), state)",

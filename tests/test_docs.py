@@ -42,7 +42,7 @@ def test_the_page_of_keys_is_what_the_config_says():
     assert (DOCS / "reference" / "config.md").read_text() == keys.as_markdown(), "run `make docs`"
 
 
-def test_the_page_of_names_elsewhere_is_what_the_table_says():
+def test_the_page_of_other_libraries_is_what_the_table_says():
     page = (DOCS / "guides" / "from_other_libraries.md").read_text()
     assert page == synonyms.as_markdown(), "run `make docs`"
 

@@ -342,13 +342,26 @@ _HEAD = """\
 |---|---|---|---|
 """
 _PAGE = """\
-# Names elsewhere
+# Coming from another library
 
 Generated from `agents/config/synonyms.py` by `make docs`.
 
-What other libraries call the [keys of a config](../reference/config.md). An unknown key of one of
-them is refused with its line below. Names that are the same are not listed, such as `batch_size`,
-`tau`, `learning_rate`, `n_step` and `seed`.
+| there | here |
+|---|---|
+| `model.learn(...)`, a training script | `targetnet train CONFIG`, or `train(config)`; a config is a TOML file or a `DqnConfig` |
+| `model.predict(...)` | `load_policy(run)(observation)` |
+| `model.save`, `load`, checkpoints | a run saves itself; `targetnet resume RUN` goes on |
+| callbacks, hooks | `train(config, on_tick=...)`, a [controller](controllers.md), or `targetnet set` |
+| `EvalCallback`, evaluation iterations | `eval_period`, `eval_episodes`; curve `evaluation/return` |
+| `make_vec_env`, collectors | `num_envs`, `vectorization`, `loop` |
+| `tensorboard_log`, a logger | always on; [more loggers](logging.md) |
+| `policy_kwargs`, a network class | `network`, `hidden`, or [your own network](own_network.md) |
+| a loop of your own around an agent | [`DqnAgent` and `training_loop`](from_python.md) |
+| a study of hyperparameters | [`targetnet sweep`](sweeps.md) |
+
+The tables below translate names. An unknown key of one of these libraries is refused with its line.
+Names that are the same are not listed, such as `batch_size`, `tau`, `learning_rate`, `n_step` and
+`seed`. All [keys of a config](../reference/config.md) have a page.
 
 The period is where a translation goes wrong: `sync_period` is counted in updates, and most others
 count env steps. With one update in every 4 env steps, 10,000 env steps are `sync_period = 2_500`.
