@@ -64,15 +64,14 @@ class EnvKeys(Settings):
     )
     check_env: bool = key(
         True,
-        "before the run some steps of an env are compared with their repetition from the same "
-        "seed; a line says if they differ",
+        "repeats some steps of an env from the same seed before the run, and says if they differ",
     )
     num_envs: int = key(
-        1, "copies of the env that step together; with loop = 'remote', of each actor", "envs", ge=1
+        1, "envs that step together; with loop = 'remote', of each actor", "envs", ge=1
     )
     observation_keys: tuple[str, ...] = key(
         (),
-        "parts that are wanted of observations that are dicts or tuples; none named: all",
+        "which entries of a dict or tuple observation to use; none named: all",
         strict=False,
     )
     action_masks: str = key(
@@ -141,7 +140,7 @@ class RewardKeys(Settings):
         0.0,
         ge=0,
         unit="reward",
-        meaning="bound of the size of scaled rewards; 0 turns clipping off",
+        meaning="largest size of a scaled reward; 0 turns clipping off",
     )
 
 
@@ -172,8 +171,8 @@ class NetworkKeys(Settings):
     )
     normalize_observations: bool = key(
         False,
-        "the network sees numbers less their mean, divided by their standard deviation, of all "
-        "that the envs have shown so far",
+        "normalizes observations with the running mean and standard deviation of all that the "
+        "envs have shown",
     )
     dueling: bool = key(
         False, "dueling head: a stream for the state's value and one for the advantages"
@@ -239,7 +238,7 @@ class RecurrentKeys(Settings):
         ge=0,
         le=1,
         unit="1",
-        meaning="share of a sequence's largest TD error in its priority; the rest is their mean",
+        meaning="sequence priority = eta * largest + (1 - eta) * mean absolute TD error",
     )
 
 

@@ -348,11 +348,11 @@ Generated from `agents/config/synonyms.py` by `make docs`.
 
 | there | here |
 |---|---|
-| `model.learn(...)`, a training script | `targetnet train CONFIG`, or `train(config)`; a config is a TOML file or a `DqnConfig` |
+| `model.learn(...)`, a training script | `targetnet train CONFIG`, or `train(config)` |
 | `model.predict(...)` | `load_policy(run)(observation)` |
 | `model.save`, `load`, checkpoints | a run saves itself; `targetnet resume RUN` goes on |
-| callbacks, hooks | `train(config, on_tick=...)`, a [controller](controllers.md), or `targetnet set` |
-| `EvalCallback`, evaluation iterations | `eval_period`, `eval_episodes`; curve `evaluation/return` |
+| callbacks, hooks | `train(config, on_tick=...)`, a [controller](controllers.md) |
+| `EvalCallback`, evaluations | `eval_period`, `eval_episodes`; curve `evaluation/return` |
 | `make_vec_env`, collectors | `num_envs`, `vectorization`, `loop` |
 | `tensorboard_log`, a logger | always on; [more loggers](logging.md) |
 | `policy_kwargs`, a network class | `network`, `hidden`, or [your own network](own_network.md) |
