@@ -16,25 +16,22 @@ This is docs/results/{name}, made by
 python -m tests.benchmarks.performance --page docs/results/performance.md
 ```
 
-The command makes the peers' environments and starts every worker as a separate process, all pinned
-to the same cores. Imports, compiling and a warm-up come before the first round; the JAX scripts,
-which run as they are, compile again in each round, outside their clock. The number of updates of
-every round is asserted. The two sides of a ratio work one right after the other while all others
-wait, in each round in another order; the table shows the median of the rounds' ratios, with the
-least and the most. A turn is as long as its side's work: of the JAX scripts several times as long
-as ours. Of the per-step and the compiled JAX script the time is the median of several windows,
-where that of the others is all of a turn, stalls included. A difference below 10 % is a tie. A
-peer's threads (one, two, all cores) and the XLA flags of the JAX sides (XLA's own or ours) are
-those that were fastest in two short probes before the rounds (since 2026-11-26 those that tie get
-three more); *setting* has what it and the others reached there, which may be more than the median
-of the rounds where neighbours disturbed them: *by its best probe* is the ratio as it would be if
-the other side's median in these rounds were the most that it reached in any probe, where that is
-more. Ours, where its setting is fixed, has no probe.
-A worker has a turn in each round for each of its ratios (*turns*). Where a scenario was measured
-before, its ratios of then stand beside, by date and commit. SBX has XLA's own flags; ours has its
-own flags but in `compiled`, where both are tried. *Cores* are those that a worker may use. *Memory*
-is what a worker has to itself after the last round, plus the files that processes share, and the
-most of both at any time, compiling included."""
+[How speed is measured](performance.md) has the method. Every worker is a process of its own,
+pinned to the same cores. A ratio is the median of the rounds, with the least and the most; below
+10 % it is a tie.
+
+- *Setting* is what was fastest in short trials: threads (one, two, all cores) and, for the JAX
+  sides, XLA's flags. In brackets is what it and the others reached there.
+- *Turns* are the rounds of a worker: one for each of its ratios.
+- *By its best probe* is the ratio if the other side had reached in the rounds what it reached in
+  its best trial.
+- *Memory* is what a worker has to itself after the last round, plus the files that processes
+  share, and the most of both at any time, compiling included.
+- *Cores* are those that a worker may use.
+
+The JAX scripts run as they are, and compile again in each round, outside their clock. For the
+per-step and the compiled script the time is the median of several windows, for all others all of
+a turn. SBX has XLA's own flags. Ours has its own, but in `compiled`, where both are tried."""
 
 _HEADS = {
     "env steps/s": "env steps per second",
