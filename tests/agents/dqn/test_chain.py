@@ -266,7 +266,7 @@ def test_tau_and_the_period_of_refreshes_are_live_only_where_they_do_something(l
         plain.hyperparameters["refresh_period"] = 3
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [

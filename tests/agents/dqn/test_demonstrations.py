@@ -155,7 +155,7 @@ def test_of_a_distribution_the_means_are_compared(lab, kind):
     assert on.loss - off.loss == pytest.approx(above(q, action), abs=tolerance)
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_prepared_and_off_changes_no_bit_and_on_it_does(lab, kind):
     settings = KINDS[kind] | BEGUN | {"updates_per_learn": 2, "sync_period": 3}

@@ -243,7 +243,7 @@ def test_another_seed_is_another_digest(lab):
     assert lab.filled(seed=0).state.digest() != lab.filled(seed=1).state.digest()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", slower(VARIANTS, "plain"))
 def test_a_compiled_phase_is_as_many_single_updates(lab, variant):
     """Within rounding; XLA may add up in another order."""

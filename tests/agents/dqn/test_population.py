@@ -135,7 +135,7 @@ def test_envs_in_the_graph_are_each_members_own():
     all_of.close()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_each_member_of_a_compiled_loop_ends_at_its_own_env_steps():
     one, other = configs("scalar", **IN_GRAPH)
     ends = {9: one.model_copy(update={"env_steps": 9}), 23: other}

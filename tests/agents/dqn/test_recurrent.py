@@ -211,7 +211,7 @@ def test_a_rewind_leaves_the_running_episodes_alone(lab):
     np.testing.assert_array_equal(agent.state.read().variables["acting/state"], remembered)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_n_step_cannot_be_longer_than_sequences_have_room_for(lab):
     agent = filled(lab, n_step=2)
     agent.hyperparameters["n_step"] = 1

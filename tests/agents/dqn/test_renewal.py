@@ -284,7 +284,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["implicit", "rainbow", pytest.param("quantile", marks=pytest.mark.slow)]
 )

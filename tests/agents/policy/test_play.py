@@ -29,7 +29,7 @@ def trained(tmp_path_factory):
 
 
 # imageio-ffmpeg leaves its pipes open if ffmpeg has ended by the time that all frames are read.
-@pytest.mark.cases(0)
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize("kind", ["mp4", "gif"])
 def test_a_video_has_every_frame_and_the_same_seed_gives_the_same_episodes(trained, tmp_path, kind):

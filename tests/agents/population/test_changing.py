@@ -141,7 +141,7 @@ def test_a_change_that_was_cut_off_is_made_before_the_next_one(finished, tmp_pat
     assert not (run / CHANGE).exists()
 
 
-@pytest.mark.cases(0)
+@pytest.mark.slow
 def test_one_that_has_gone_on_alone_since_keeps_its_own_change(finished, tmp_path, untrained):
     run = shutil.copytree(finished, tmp_path / "run")
     assert killed_at(run, 20)

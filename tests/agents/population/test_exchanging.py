@@ -168,7 +168,7 @@ def test_live_values_are_the_givers_times_a_factor_and_each_change_is_logged(tra
     assert {of.name: of.value for of in state.values}["learning_rate"] == rates["m00"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_all_members_together_are_repeated_bit_for_bit(trained, tmp_path, monkeypatch):
     run, seen = trained
     copies, copy = [], Population.copy

@@ -126,7 +126,7 @@ def test_a_kept_seed_of_another_config_is_refused_before_anything_is_trained():
     assert not Path("results/runs/good/1").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_seeds_of_one_process_are_members_of_a_population():
     assert results("good.toml", "--seeds", 5, "--together", 2, "--jobs", 1) == 0
     (row,) = rows()

@@ -118,7 +118,7 @@ def test_an_env_of_actors_is_checked_where_the_learner_is(tmp_path):
     assert len(told(lines)) == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_with_the_wrapper_a_run_is_exact_whatever_else_draws_meanwhile(tmp_path):
     config = drawing(env_wrapper="seed_globals", num_envs=3, env_steps=90)
 

@@ -139,7 +139,7 @@ def remembered(run):
     return CheckpointStore(run / "checkpoints").latest().host["controller"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_it_did_before_a_checkpoint_of_its_own_is_in_it_and_what_came_after_is_not_lost(
     tmp_path, pool
 ):
@@ -165,7 +165,7 @@ def test_its_memory_is_in_the_checkpoint(tmp_path):
     assert remembered(tmp_path / "plain") is None
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "controller", "arguments"),
     [

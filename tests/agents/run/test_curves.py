@@ -271,7 +271,7 @@ def test_histograms_come_at_their_period_also_where_a_tick_is_longer_than_that_o
     reporter.close()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_live_value_of_ones_own_may_be_called_copy(tmp_path):
     """As the action of population-based training, whose value names a member."""
 

@@ -200,7 +200,7 @@ def until_it_diverges(loop, **settings):
     return agent, state, ticks, caught.value
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_compiled_loop_stops_within_the_time_step():
     freeze = ({"exempt": ("head",), "updates": 3}, {"exempt": ("torso",), "updates": 4})
     agent, state, ticks, error = until_it_diverges("compiled", chunk=60, freeze=freeze)

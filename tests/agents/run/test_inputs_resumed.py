@@ -76,7 +76,7 @@ def cut_within_an_episode(run, to):
     shutil.move(to / f"{found[0]:08d}", to / f"checkpoints/{found[0]:08d}")
 
 
-@pytest.mark.cases(0, 1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*KINDS, *(pytest.param(k, marks=pytest.mark.slow) for k in SLOW)])
 def test_resumed_within_an_episode_it_is_the_same_run(kind, tmp_path, none_left_out):
     of = DqnConfig(**SHORT | (KINDS | SLOW)[kind])

@@ -65,7 +65,7 @@ def config(**settings):
     return DqnConfig(**SHORT | settings)
 
 
-@pytest.mark.cases(0, 3)
+@pytest.mark.cases(0, 1)
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=pytest.mark.slow) if k in SLOW else k for k in KINDS]
 )

@@ -61,7 +61,7 @@ def run(tmp_path_factory):
     return train(config(), tmp_path_factory.mktemp("recurrent") / "run", console=None).run
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_loaded_policy_remembers_its_calls_until_it_is_reset(run):
     env = gym.make("CartPole-v1")
     rows = [env.reset(seed=0)[0][[0, 2]]]

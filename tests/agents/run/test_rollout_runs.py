@@ -56,7 +56,7 @@ def test_killed_in_the_middle_of_a_rollout_and_resumed_it_is_the_same_run(tmp_pa
     assert verdict.identical and verdict.digest == straight.digest
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_phases_are_a_rollout_apart_whatever_the_resets_and_curves_know_no_target(tmp_path):
     seen = []
 

@@ -108,7 +108,7 @@ def test_a_step_is_the_equation(kind):
     built.engine.close()
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(1, 2)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("kind", RECURRENT)
 def test_unrolled_it_is_one_step_after_the_other_and_episodes_begin_anew(kind, compiled):
