@@ -45,7 +45,8 @@ def fused_calls(
         return {}, fewest
     count = tf.placeholder(tf.int32, [], "updates") if more_than_one else None
     calls = {}
-    for exempt in {arm.exempt for arm in freeze.arms}:
+    # Not a set: its order differs between processes, and a stored compilation would not be found.
+    for exempt in dict.fromkeys(arm.exempt for arm in freeze.arms):
         trained = [name for name in blocks if name not in exempt]
         adam = LoopAdam(moments, trained, exempt if config.on_sync else ())
         calls[exempt] = _fused(config, update, adam, count, like)
