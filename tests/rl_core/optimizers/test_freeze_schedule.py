@@ -173,3 +173,11 @@ def test_a_length_that_is_no_number_of_updates_is_refused(length):
 def test_a_schedule_without_arms_is_refused():
     with pytest.raises(ValueError, match="at least one arm"):
         FreezeSchedule([])
+
+
+def test_its_text_has_each_arm_and_how_long_it_lasts():
+    assert str(FreezeSchedule([Arm(HEAD, 5_000), Arm(HEAD | TORSO, 3)])) == (
+        "head for 5,000, head+torso for 3 updates"
+    )
+    assert str(FreezeSchedule.constant(HEAD)) == "head"
+    assert str(FreezeSchedule.constant()) == "none"
