@@ -34,6 +34,11 @@ def test_every_live_value_of_a_config_is_on_it():
     assert all(f"| `{k.name}` | {k.unit} | {k.bounds} |" in page for k in DqnConfig.knobs())
 
 
+def test_the_values_that_people_change_most_stand_first():
+    names = [cells[0].strip("`") for cells in rows(as_markdown())]
+    assert names[:4] == ["sync_period", "tau", "learning_rate", "epsilon"]
+
+
 def test_readme_counts_the_live_values():
     assert f"{len(list(DqnConfig.knobs()))} hyperparameters" in PAGES[0].read_text()
 

@@ -82,6 +82,7 @@ def test_values_at_an_env_step_are_those_of_schedules_and_overrides(file):
         ({"tau": {"default": 1}}, "tau is a name of targetnet's own; take another"),
         ({"exempt": {"default": 1}}, "exempt is a name of targetnet's own"),
         ({"arm_0_updates": {"default": 1}}, "arm_0_updates is a name of targetnet's own"),
+        ({"arm": {"default": 1}}, "arm is a name of targetnet's own"),
         ({"A b": {"default": 1}}, "'A b' cannot name a live value: a name has lower-case letters"),
         ({"x" * 41: {"default": 1}}, "has at most 40 characters"),
         ({f"x{i}": {"default": 1} for i in range(65)}, "at most 64 live values of your own"),

@@ -355,6 +355,7 @@ def test_a_change_is_a_step_in_its_curve_and_a_text(tmp_path):
         before = [value for step, value in curve.items() if step < entry.env_step]
         after = [value for step, value in curve.items() if step > entry.env_step]
         assert (set(before), set(after)) == ({old}, {new})
+        assert len(after) > 1  # it goes on with the other curves
         assert {entry.env_step - 1, outcome.env_steps} <= curve.keys()
     texts = [p.tensor_proto.string_val[0].decode() for p in board.Tensors("control/changes")]
     assert texts[0] == f"{first.describe()}, by cli"

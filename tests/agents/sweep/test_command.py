@@ -150,15 +150,11 @@ def test_the_winner_is_verified(swept, capsys):
 
 @pytest.mark.thorough
 def test_another_digest_is_told(swept):
-    conftest = ROOT / "tests/agents/sweep/conftest.py"
-    path = Path("trainer.py")
     # The same program, but for the digest.
-    path.write_text(path.read_text().replace("from tests.agents.sweep.conftest import train", (
-        "import types\n"
-        f"text = open({str(conftest)!r}).read().replace('digest=f\"', 'digest=f\"other-')\n"
-        "module = types.ModuleType('other'); sys.modules['other'] = module\n"
-        "eval(compile(text, 'other', 'exec'), module.__dict__); train = module.train"
-    )))  # fmt: skip
+    conftest = (ROOT / "tests/agents/sweep/conftest.py").read_text()
+    Path("other.py").write_text(conftest.replace('digest=f"', 'digest=f"other-'))
+    path = Path("trainer.py")
+    path.write_text(path.read_text().replace("from tests.agents.sweep.conftest", "from other"))
     with pytest.raises(RlCoreError, match="not the same: other-") as error:
         sweep("--verify")
     assert error.value.exit_code == 1

@@ -152,6 +152,7 @@ def test_a_run_that_is_put_aside_takes_its_curves_and_changes_along(tab):
     assert tab.one("#run").get_attribute("value") == "pair/b"
     assert not tab.one(".legend").is_displayed()
     assert not any("epsilon" in line.text for line in tab.all(".log li"))
+    assert ticks(tab, "learn/q_mean")[0] == "0"  # a constant curve has its axis from 0
 
 
 def choose_curve(tab, number, tag):
