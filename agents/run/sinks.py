@@ -1,8 +1,7 @@
 """The interface of a metric sink: a place to which a run reports its curves and texts.
 
-Tags are those of rl_core/board/tags.py, one `control/NAME` for each live value and one `live/NAME`
-for each that has a schedule; the x axis is the env step. agents/run/sink_choice.py says which
-sinks a run has.
+Tags are those of rl_core/board/tags.py and one `live/NAME` for each live value; the x axis is the
+env step. agents/run/sink_choice.py says which sinks a run has.
 """
 
 from __future__ import annotations

@@ -117,8 +117,8 @@ def test_an_assistant_steers_a_real_run_to_its_end(tmp_path):
         process.wait()
     text = json.loads(put[1])["text"]
     assert re.match(r"learning_rate [\d.]+ -> 0.0005 at update", text)
-    old, new = json.loads(curve[1])["points"]
-    assert old[0] == new[0] - 1 and new[1] == pytest.approx(0.0005)
+    *_, old, new = json.loads(curve[1])["points"]
+    assert old[0] == new[0] - 1 and new[1] == pytest.approx(0.0005) != old[1]
     assert text in [entry["text"] for entry in json.loads(log[1])["entries"]]
     assert json.loads(stop[1])["taken"]
     asked_for = [e.name for e in read_log(run / "control/log.jsonl") if e.who == "mcp"]
