@@ -95,7 +95,7 @@ class Tools:
         Args:
           run: a name from list_runs.
           tag: such as episode/return, evaluation/return, learn/loss, learn/q_mean, target/age,
-            or control/NAME for a live value that was changed; status lists those of a run.
+            or live/NAME for a live value; status lists those of a run.
           points: how many at most, from 2 to 1000.
         """
         if not 2 <= points <= _MOST_POINTS:

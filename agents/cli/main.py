@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
-from tyro.conf import arg, subcommand
+from tyro.conf import FlagCreatePairsOff, arg, subcommand
 
 from targetnet.agents.cli import INTERRUPTED
 from targetnet.agents.run.quiet import process_began
@@ -302,6 +302,7 @@ def _parsed(kind: Any, arguments: Sequence[str]) -> Any:
                 description="Train DQN-style agents, watch the curves, steer the run. "
                 "`targetnet --version` shows the versions.",
                 args=arguments,
+                config=(FlagCreatePairsOff,),
             )
     except SystemExit as exit_:
         if exit_.code == USER_MISTAKE:

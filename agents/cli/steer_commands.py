@@ -52,8 +52,8 @@ class Set:
     """Values to set: sync_period=50 exempt=torso tau=auto; targetnet status RUN lists them all."""
     all: bool = False
     """Of a population: in all its members that are running."""
-    wait: bool = True
-    """Wait until the run has answered."""
+    wait: Annotated[bool, arg(help_behavior_hint="")] = True
+    """Return at once. By default wait until the run has answered."""
     timeout: Annotated[float, arg(metavar="S")] = 30.0
     """Longest time to wait for the answer, in seconds."""
 
@@ -84,8 +84,8 @@ class Do:
     """What follows it: K for rewind, BLOCK for reset, FACTOR for perturb, and so on."""
     all: bool = False
     """Of a population: to all its members that are running."""
-    wait: bool = True
-    """Wait until the run has answered."""
+    wait: Annotated[bool, arg(help_behavior_hint="")] = True
+    """Return at once. By default wait until the run has answered."""
     timeout: Annotated[float, arg(metavar="S")] = 30.0
     """Longest time to wait for the answer, in seconds."""
 

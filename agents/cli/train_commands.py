@@ -68,10 +68,9 @@ class Train:
     blocks: Annotated[Groups, arg(metavar="BLOCK")] = ()
     """Load only these blocks of --init-from, such as torso. By default all; then all must fit."""
     offline: Annotated[str | None, arg(metavar="DATASET", help_behavior_hint="")] = None
-    """Learn from a Minari dataset, a path or an id, and not from envs. By default the config's."""
+    """Learn from a Minari dataset, a path or an id, and not from envs."""
     begin_with: Annotated[str | None, arg(metavar="DATASET", help_behavior_hint="")] = None
-    """Fill the replay with a Minari dataset of demonstrations, then step envs. By default the
-    config's."""
+    """Fill the replay with a Minari dataset of demonstrations, then step envs."""
     resume: bool = False
     """Resume the run in --run if there is one, else start it: for jobs that are restarted."""
     members: Annotated[Groups, arg(metavar="NAME=VALUES")] = ()
@@ -81,8 +80,7 @@ class Train:
     pbt: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Population-based training: the worst members copy the best: --pbt period=5000"""
     ray: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
-    """Ray cluster of the actors of loop = "remote": HOST:PORT, auto, or off: this process. By
-    default Ray starts on this machine."""
+    """Cluster of the actors: HOST:PORT, auto, or off. By default Ray starts on this machine."""
 
     def __call__(self, console: Console, began: float) -> int:
         from targetnet.agents.config.files import config_name, load_config
@@ -211,7 +209,7 @@ class Resume:
     board: bool = False
     """Also start TensorBoard and print its address."""
     ray: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
-    """Ray cluster of the actors of loop = "remote", as for train."""
+    """Cluster of the actors: HOST:PORT, auto, or off. By default Ray starts on this machine."""
 
     def __call__(self, console: Console, began: float) -> int:
         from targetnet.agents.config.files import changed_config
@@ -258,7 +256,7 @@ class Board:
 
     dir: Annotated[Positional[Path], arg(metavar="DIR")] = RUNS
     """A directory of runs, or one run directory."""
-    host: str = "localhost"
+    host: Annotated[str, arg(metavar="ADDRESS")] = "localhost"
     """Address to listen on."""
     port: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
     """Port to listen on. By default 6006, or the next free port."""

@@ -39,16 +39,13 @@ class Compare:
     file: Annotated[Positional[Path], arg(metavar="FILE")]
     """The comparison, a TOML file: envs, groups of arms, seeds and the sections of the page."""
     jobs: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
-    """Number of processes at once, one core each. By default the number of cores; with --ray the
-    number of CPUs of the cluster."""
+    """Number of processes at once, one core each. By default one for each core there is."""
     ray: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
-    """Train on the nodes of a Ray cluster: HOST:PORT of its head, or auto for the cluster that this
-    machine belongs to. The runs come home to DIR."""
+    """Train on a Ray cluster: HOST:PORT of its head, or auto. The runs come home to DIR."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("comparison")
     """Directory for runs and logs. Unfinished runs in it are resumed."""
     rows: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
-    """Directory for a JSON file per arm and env, with its finished seeds. A seed that is there is
-    not trained again, and its run may be deleted. By default DIR/rows."""
+    """Directory of finished seeds, which are not trained again. By default DIR/rows."""
     page: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """The page, a .md file; its pictures go to a directory beside it. By default DIR/page.md."""
     finished: bool = False

@@ -51,23 +51,19 @@ class Results:
     first_seed: Annotated[int, arg(metavar="S")] = 0
     """The first seed; the others follow it."""
     jobs: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
-    """Number of seeds that train at once, one core each. By default the number of cores; with --ray
-    the number of CPUs of the cluster."""
+    """Number of processes at once, one core each. By default one for each core there is."""
     together: Annotated[int, arg(metavar="N")] = 1
-    """Number of seeds that one process trains as a population: a single start-up, and for agents of
-    one update per env step twice the speed. Each needs its memory."""
+    """Number of seeds that one process trains as a population: faster, and needs more memory."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("results")
     """Directory for runs, logs and table.json. Unfinished runs in it are resumed."""
     rows: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
-    """Directory for a JSON file per finished seed. A seed with a file is not trained again, and its
-    run may be deleted. By default DIR/rows."""
+    """Directory of finished seeds, which are not trained again. By default DIR/rows."""
     peer: Annotated[Literal["sb3"] | None, arg(metavar="sb3", help_behavior_hint="")] = None
     """Also train Stable-Baselines3's DQN, if rl-baselines3-zoo has settings for the env."""
     peer_python: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """Python that has the peer installed. By default the peer is installed in DIR/venvs."""
     ray: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
-    """Train on the nodes of a Ray cluster: HOST:PORT of its head, or auto for the cluster that this
-    machine belongs to. The runs come home to DIR."""
+    """Train on a Ray cluster: HOST:PORT of its head, or auto. The runs come home to DIR."""
     page: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """The page, a .md file; its pictures go to a directory beside it. By default DIR/results.md."""
     title: Annotated[str, arg(metavar="TEXT")] = "Results"

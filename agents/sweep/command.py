@@ -48,18 +48,15 @@ class Sweep:
     config: Annotated[Positional[str], arg(metavar="CONFIG")]
     """A shipped name (see `targetnet configs`) or the path of a TOML file."""
     over: Annotated[Groups, arg(metavar="NAME=VALUES")] = ()
-    """What to search: --over sync_period=10..1000:log learning_rate.start=1e-4..1e-2:log
-    batch_size=32,64,128"""
+    """What to search: --over learning_rate=1e-4..1e-2:log batch_size=32,64,128"""
     set: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()
     """Change keys of the config for all trials, in TOML's notation."""
     trials: Annotated[int, arg(metavar="N")] = 50
     """Number of trials. The same command with more of them goes on."""
     jobs: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
-    """Number of processes at once, one core each. By default the number of cores; with --ray the
-    number of CPUs of the cluster."""
+    """Number of processes at once, one core each. By default one for each core there is."""
     ray: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
-    """Train on the nodes of a Ray cluster: HOST:PORT of its head, or auto for the cluster that this
-    machine belongs to. The runs come home to DIR."""
+    """Train on a Ray cluster: HOST:PORT of its head, or auto. The runs come home to DIR."""
     dir: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
     """Directory for all files. By default sweeps/CONFIG. A sweep that is there goes on."""
     sampler: Literal["tpe", "random", "grid"] = "tpe"
@@ -69,12 +66,11 @@ class Sweep:
     seeds: Annotated[int, arg(metavar="N")] = 1
     """Number of tuning seeds of each trial; they are all below 1,000."""
     together: Annotated[int, arg(metavar="N")] = 1
-    """Number of trials that one process trains as a population; they differ in live values, and
-    the number of trials is rounded up to whole populations."""
+    """Number of trials that one process trains as a population, whose live values alone differ."""
     score: Literal["curve", "final"] = "curve"
     """A trial's score: the mean of all its greedy evaluations, or the final one alone."""
-    prune: bool = True
-    """Stop a trial whose greedy returns stay below the median of the earlier trials."""
+    prune: Annotated[bool, arg(help_behavior_hint="")] = True
+    """Train each trial to its end. By default those below the median stop early."""
     best: Annotated[int, arg(metavar="N")] = 5
     """Number of the best trials that are trained again with fresh seeds."""
     fresh_seeds: Annotated[int, arg(metavar="N")] = 10

@@ -327,11 +327,18 @@ def test_configs_with_a_name_shows_that_config_with_all_its_values(here, capsys)
     assert "did you mean 'cartpole'" in refused(capsys, here, "configs", "cartpol")
 
 
-@pytest.mark.parametrize("command", ["train", "results", "record", "board"])
-def test_no_help_has_none_for_a_default(command, capsys):
+@pytest.mark.parametrize("command", sorted(_COMMANDS.keys() - {"do"}))  # its actions are a list
+def test_each_option_of_a_help_has_one_line_and_no_opposite(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
     with pytest.raises(SystemExit):
         main([command, "--help"])
-    assert "None" not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "None" not in out and re.search(r" --no-(?!wait|prune)", out) is None
+    _, *options = out.partition(" options ")[2].splitlines()
+    texts = [line.strip(" |│") for line in options if re.search("[a-z]", line)]
+    texts_begin = [not re.match(r"-\S+( \S+)?$", text) for text in texts]
+    assert any(texts_begin)  # beside an option, or below it
+    assert not any(begun and b[0] != "-" for begun, b in zip(texts_begin, texts[1:], strict=False))
 
 
 def test_configs_lists_the_shipped_ones_by_env_in_80_columns(capsys, monkeypatch):
