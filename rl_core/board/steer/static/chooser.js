@@ -62,12 +62,16 @@ export class Chooser {
     this.show();
   }
 
-  /** Chooses what was chosen before in this browser tab, or the newest run. */
+  /** Chooses what was chosen before in this browser tab, or the newest run; of a population its first. */
   begin(found) {
     const before = recall('runs', []);
     const known = [...new Set(Array.isArray(before) ? before : [])].filter((name) => this.found.has(name));
     for (const name of known.slice(0, MOST_RUNS)) this.add(name);
-    if (!this.runs.length) this.add(found[0].name);
+    if (!this.runs.length) {
+      const newest = found[0].name;
+      const population = [...this.populations.values()].find(({members}) => members.includes(newest));
+      this.add(population ? this.atWorkOrAll(population.members)[0] : newest);
+    }
     const whole = recall('population', null);
     if (this.populations.has(whole)) this.pickAll(whole);
     else this.steer(this.runs[0]);
@@ -93,14 +97,19 @@ export class Chooser {
     const {members, ...population} = this.populations.get(name);
     // Several members that were chosen to be compared stay.
     if (this.runs.length < 2 || !this.runs.every((run) => members.includes(run.name))) {
-      const known = members.filter((member) => this.found.has(member)).sort(inOrder);
-      const atWork = known.filter((member) => isAtWork(this.statusOf(member)));
       this.runs = [];
-      for (const member of (atWork.length ? atWork : known).slice(0, MOST_RUNS)) this.add(member);
+      for (const member of this.atWorkOrAll(members).slice(0, MOST_RUNS)) this.add(member);
     }
     this.main = this.runs[0];
     this.population = new Population(population, this.redraw);
     this.keep();
+  }
+
+  /** Returns those of a population's members that are at work, in order; all of them if none is. */
+  atWorkOrAll(members) {
+    const known = members.filter((member) => this.found.has(member)).sort(inOrder);
+    const atWork = known.filter((member) => isAtWork(this.statusOf(member)));
+    return atWork.length ? atWork : known;
   }
 
   statusOf(name) {

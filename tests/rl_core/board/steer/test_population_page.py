@@ -1,5 +1,6 @@
 """The tab with all members of a population, in a real browser."""
 
+import json
 import shutil
 import time
 
@@ -333,3 +334,26 @@ def test_members_that_are_gone_or_have_ended_are_not_waited_for(tab):
         "by 0 of 2 members; 2 did not, the first because: no answer came: it is killed",
         0, 0, "no answer came: it is killed", "it is not there any more",
     ]  # fmt: skip
+
+
+@pytest.mark.thorough
+def test_of_the_newest_population_the_first_member_at_work_is_chosen(tab):
+    chosen = """
+        sessionStorage.clear(); // what was chosen before
+        const {alive, population} = %s;
+        const chooser = new m.Chooser(() => {}, () => {});
+        const found = ['p/m10', 'p/m2', 'p/m1', 'older'].map((name) => {
+          const isAlive = alive.includes(name);
+          return {name, alive: isAlive, status: isAlive ? 'running' : 'finished', env_id: 'E'};
+        });
+        const members = population ? ['p/m1', 'p/m10', 'p/m2'] : [];
+        chooser.offer(found, population ? [{name: 'p', path: 'p', members}] : []);
+        return chooser.main.name;
+    """
+    for alive, population, wanted in (
+        ([], True, "p/m1"),
+        (["p/m10", "p/m2"], True, "p/m2"),
+        ([], False, "p/m10"),
+    ):
+        settings = json.dumps({"alive": alive, "population": population})
+        assert called(tab, "chooser.js", chosen % settings) == wanted
