@@ -1,8 +1,8 @@
-"""The HParams tab with the returns first among its metrics, for the quick launcher.
+"""The HParams tab with what differs between runs and then their returns, for the quick launcher.
 
-TensorBoard makes the columns of the hyperparameters itself and puts those that differ between
-runs first, unless one of the runs has said which columns there are. Runs of version 0.1 have said
-so; here that is passed over. It sorts metrics by name and shows the first five.
+TensorBoard makes the columns of the hyperparameters itself, of all there are, unless one of the
+runs has said which columns there are. Runs of version 0.1 have said so; here that is passed over.
+Metrics stand behind all of them, sorted by name, and it shows the first five.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ FIRST = ("evaluation/return", "episode/return")
 
 
 class ReturnsFirst(HParamsPlugin):
-    """TensorBoard's plugin, with another order of its columns."""
+    """TensorBoard's plugin, with fewer columns in another order."""
 
     def __init__(self, context: Any) -> None:
         super().__init__(context)
@@ -29,6 +29,10 @@ class _Columns(Context):
         if found is None or {metric.name.tag for metric in found.metric_infos} == {*FIRST}:
             return None
         return super()._find_experiment_tag(runs, include_metrics)
+
+    def _compute_hparam_infos(self, *about: Any) -> list[api_pb2.HParamInfo]:
+        infos = super()._compute_hparam_infos(*about)
+        return [info for info in infos if info.differs] or infos
 
     def _compute_metric_names(self, *about: Any) -> list[tuple[str, str]]:
         names = super()._compute_metric_names(*about)
