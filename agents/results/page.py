@@ -24,6 +24,9 @@ _FOR_IQM = 4  # seeds: with fewer none is left out, and it is the mean
 # scores; of seeds between two, as of the lower number.
 _COVERAGE = {2: 50, 3: 76, 5: 84, 10: 90, 20: 92}
 _MOST_POINTS = 10
+_METHOD = "How it was made"
+_LEAD = """The score of a seed is the mean return of its greedy episodes after training. [At the
+end](#how-it-was-made) the columns are explained."""
 
 
 def as_markdown(
@@ -43,7 +46,7 @@ def as_markdown(
       title: the page's.
       training: adds a column with the mean return of the last training episodes.
     """
-    parts = [f"# {title}", _introduction(summaries, made, training)]
+    parts = [f"# {title}", _LEAD]
     compared = _differences(summaries)
     for env_id, of_env in by_env(summaries).items():
         parts += [f"## {env_id}", _table(of_env, training)]
@@ -53,6 +56,7 @@ def as_markdown(
         parts.append(_picture(env_id, of_env, pictures[env_id]))
     parts += ["## Settings", *(_about(s) for s in summaries if s.row.about)]
     parts += ["## Every seed", _every_seed(summaries)]
+    parts += [f"## {_METHOD}", _method(summaries, made, training)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -61,7 +65,7 @@ def file_name(env_id: str) -> str:
     return env_id.replace("/", "-")
 
 
-def _introduction(summaries: Sequence[Summary], made: Made, training: bool) -> str:
+def _method(summaries: Sequence[Summary], made: Made, training: bool) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in made.versions.items())
     text = f"""Made by
 
@@ -71,9 +75,8 @@ def _introduction(summaries: Sequence[Summary], made: Made, training: bool) -> s
 
 with {versions}, on {_count(made.cores, "core")}, {_count(made.jobs, "seed")} at a time.
 
-A seed's score is the mean undiscounted return of its greedy episodes after training. *IQM* is the
-interquartile mean over seeds, of {_FOR_IQM} or more; intervals are 95 % stratified bootstrap
-percentiles over seeds, {RESAMPLES:,} resamples
+A score is undiscounted. *IQM* is the interquartile mean over seeds, of {_FOR_IQM} or more;
+intervals are 95 % stratified bootstrap percentiles over seeds, {RESAMPLES:,} resamples
 ([Agarwal et al. 2021](https://arxiv.org/abs/2108.13264)). *Time* is the median over seeds of the
 training's wall time, beside whatever else the machine did: it compares no speeds."""
     if any(len(summary.row.seeds) > 1 for summary in summaries):

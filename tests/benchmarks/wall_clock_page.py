@@ -21,7 +21,11 @@ NAMES = {
 _COMMAND = "python -m tests.benchmarks.wall_clock"
 _SAME_FOR_ALL = ("mark", "period", "episodes", "env_steps")
 
-_INTRODUCTION = """# How long until it plays well
+_LEAD = """# How long until it plays well
+
+Seconds from the start of a process to its first greedy evaluation whose mean return reaches the
+env's mark. [At the end](#how-it-was-made) it says what each side had."""
+_METHOD = """## How it was made
 
 Made by
 
@@ -66,7 +70,7 @@ def as_markdown(rows: Sequence[Row], options: str = "") -> str:
     """
     alone = [row for row in rows if row["jobs"] == 1]
     together = [row for row in rows if row["jobs"] > 1]
-    parts = [_introduction(rows, options)]
+    parts = [_LEAD]
     for env_id, of_env in _by(alone, lambda row: row["asked"]["env_id"]).items():
         parts += [f"## {env_id}", _wanted(of_env), _table(of_env), *_settings(of_env)]
     for jobs, of_jobs in sorted(_by(together, lambda row: row["jobs"]).items()):
@@ -74,13 +78,14 @@ def as_markdown(rows: Sequence[Row], options: str = "") -> str:
         for env_id, of_env in _by(of_jobs, lambda row: row["asked"]["env_id"]).items():
             parts += [f"### {env_id}, {jobs} at once", _wanted(of_env), _batches(of_env)]
             parts += _settings(of_env)
+    parts.append(_method(rows, options))
     return "\n\n".join(parts) + "\n"
 
 
-def _introduction(rows: Sequence[Row], options: str) -> str:
+def _method(rows: Sequence[Row], options: str) -> str:
     by_jobs = _by(rows, lambda row: row["jobs"])
     alone = by_jobs.get(1, [])
-    return _INTRODUCTION.format(
+    return _METHOD.format(
         command="\n".join(_command(jobs, by_jobs[jobs], rows, options) for jobs in sorted(by_jobs)),
         processors="; ".join(_different(rows, "processor")),
         conditions=_when(alone or rows),
