@@ -154,7 +154,7 @@ SHELL = [(page, command) for page in PAGES for command, _ in commands_of(page)]
 
 
 def test_there_are_blocks_of_every_kind():
-    assert len(SCRIPTS) == 4 and len(CONFIGS) == 15 and len(SHELL) > 40
+    assert len(SCRIPTS) == 4 and len(CONFIGS) == 16 and len(SHELL) > 40
     assert {"env_id" in tomllib.loads(block.text) for block in SETTINGS} == {True, False}
 
 
@@ -237,6 +237,14 @@ def test_a_config_is_one(block, tmp_path):
         assert load_plan(path).plan.baseline in block.text
     else:
         assert read_config(path) != DqnConfig()
+
+
+@pytest.mark.thorough
+def test_the_readmes_network_learns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(MODULES["nets.py"].text)
+    changes = ["network=nets:two", "env_steps=200", *SMALL]
+    assert main(["train", "cartpole-plain", "--set", *changes]) == 0
 
 
 @pytest.mark.parametrize("block", SETTINGS, ids=lambda b: b.page)

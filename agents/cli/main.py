@@ -136,7 +136,7 @@ _COMMANDS = {
     "digest": _Command(
         _STEER,
         "Digest",
-        "Print one hash over all variables and counters at the end of a run's training.",
+        "Print one hash over all variables, replay rows and counters at a run's end.",
     ),
 }
 

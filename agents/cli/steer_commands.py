@@ -244,7 +244,7 @@ class Ls:
 
 @dataclass(frozen=True)
 class Digest:
-    """Print one hash over all variables and counters at the end of a run's training.
+    """Print one hash over all variables, replay rows and counters at a run's end.
 
     Example: targetnet digest runs/cartpole-1
     """

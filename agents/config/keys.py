@@ -199,7 +199,7 @@ _HEAD = """\
 _PAGE = """\
 # Keys of a config
 
-Generated from `agents/config/model.py` and `agents/config/keys.py` by `make docs`.
+<!-- Generated from agents/config/model.py and agents/config/keys.py by make docs. -->
 
 Every key has a default, so a config lists only what differs. *Source* is the paper that a key
 comes from; the defaults are our own. A key marked *live* may be changed during a run, and may

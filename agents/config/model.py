@@ -697,7 +697,7 @@ class CheckpointKeys(Settings):
 
 
 class LoopKeys(Settings):
-    """The loop that trains the agent, see agents/loops/choice.py."""
+    """The loop that trains the agent, see docs/explanation/loops.md."""
 
     loop: Literal["plain", "concurrent", "compiled", "remote"] = key(
         "plain", "the loop that trains the agent, see docs/explanation/loops.md"
@@ -708,7 +708,7 @@ class LoopKeys(Settings):
 class ActorKeys(Settings):
     """Actors of the remote loop: processes that step the envs, perhaps on other machines.
 
-    Each has `num_envs` envs of its own. See docs/guides/populations.md.
+    Each has `num_envs` envs of its own. See docs/guides/actors.md.
     """
 
     actors: int = key(4, "number of actors", "actors", ge=1, le=10_000)

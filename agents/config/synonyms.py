@@ -41,7 +41,7 @@ VERSIONS = {
     "CleanRL": "commit fe8d8a0; defaults of dqn.py, c51.py, rainbow_atari.py and pqn.py",
     "Dopamine": "4.1.2; JaxDQNAgent and those derived from it",
     "RLlib": "Ray 2.60.0; DQNConfig and its model and replay",
-    "Tianshou": "2.0.1, and 1.1.0 where the name is of then",
+    "Tianshou": "2.0.1; older names are from 1.1.0",
     "TF-Agents": "0.19.0; DqnAgent, CategoricalDqnAgent and their train_eval",
 }
 SYNONYMS = {
@@ -344,7 +344,7 @@ _HEAD = """\
 _PAGE = """\
 # Coming from another library
 
-Generated from `agents/config/synonyms.py` by `make docs`.
+<!-- Generated from agents/config/synonyms.py by make docs. -->
 
 | there | here |
 |---|---|
@@ -359,14 +359,34 @@ Generated from `agents/config/synonyms.py` by `make docs`.
 | a loop of your own around an agent | [`DqnAgent` and `training_loop`](from_python.md) |
 | a study of hyperparameters | [`targetnet sweep`](sweeps.md) |
 
-The tables below translate names. An unknown key of one of these libraries is refused with its line.
-Names that are the same are not listed, such as `batch_size`, `tau`, `learning_rate`, `n_step` and
-`seed`. All [keys of a config](../reference/config.md) have a page.
+The defaults of Stable-Baselines3's DQN are this config:
+
+```toml
+env_id = "CartPole-v1"
+env_steps = 100_000             # total_timesteps
+hidden = [64, 64]               # net_arch
+replay_capacity = 1_000_000     # buffer_size
+learn_start = 100               # learning_starts
+learn_period = 4                # train_freq
+updates_per_learn = 1           # gradient_steps
+batch_size = 32
+sync_period = 2_500             # target_update_interval = 10_000, in updates
+learning_rate = 1e-4
+double = false
+loss = "huber"
+epsilon = { schedule = "linear", start = 1.0, end = 0.05, fraction = 0.1 }
+```
+
+The tables below translate names. If a config has one of them, it is refused, and the message says
+what the table says. Names that are the same here are not listed: `batch_size`, `tau`,
+`learning_rate`, `n_step`, `seed` and others. Their defaults may differ, so copy the values too. One
+page has all [keys of a config](../reference/config.md).
 
 The period is where a translation goes wrong: `sync_period` is counted in updates, and most others
 count env steps. With one update in every 4 env steps, 10,000 env steps are `sync_period = 2_500`.
-`docs/variants/zoo-cartpole.toml` and its neighbours have the settings of rl-baselines3-zoo,
-translated.
+Where others copy several times between two learning phases, only the last copy counts: then the
+period is `updates_per_learn`. [`zoo-cartpole.toml`](../variants/zoo-cartpole.toml) and its
+neighbours have the settings of rl-baselines3-zoo, translated.
 
 Some differences have no name: CleanRL's loss is the squared TD error, twice that of
 `loss = "squared"`, and CleanRL's and Dopamine's DQN clip no gradients (`max_grad_norm = 0`).

@@ -160,7 +160,7 @@ def as_markdown() -> str:
     lines = [
         "# TensorBoard tags",
         "",
-        "Generated from `rl_core/board/tags.py` by `make docs`; edit the table there.",
+        "<!-- Generated from rl_core/board/tags.py by make docs. -->",
         "",
         "The x axis of every tag is the env step: one transition of one env.",
         "",
