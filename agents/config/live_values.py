@@ -133,8 +133,9 @@ _PAGE = """\
 <!-- Generated from agents/config/model.py and rl_core/control/commands.py by make docs. -->
 
 You may change every value below during a run: with `targetnet set RUN name=value`, in the Steer
-tab, or from Python with `agent.hyperparameters[name] = value`. All three ways check the value in
-the same place, and each change is one line of the run's `control/log.jsonl`.
+tab, from another process with `RunClient(RUN).set(name, value)`, or within the run with
+`agent.hyperparameters[name] = value`. All ways check the value in the same place, and each change
+is one line of the run's `control/log.jsonl`.
 
 *When.* A change is applied at the next **safe point**: between two time steps of all envs, never
 inside a learning phase. The log records the update and the env step at which the change was

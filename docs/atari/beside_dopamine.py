@@ -19,8 +19,18 @@ FRAMES = 4  # of an env step
 GAMES = "Pong", "Freeway", "Breakout"
 OURS = {"atari-qrdqn": "ours, QR-DQN", "atari-qrdqn-weighted": "ours, weighted and clipped"}
 
-ABOUT = """\
+HEAD = """\
 # Atari's games beside Dopamine's curves
+
+What weights and clipping cost was seen on this seed of Pong and Freeway. On Pong ours is ahead of
+all of Dopamine's DQN but the best, and of all of its Rainbow, and behind all five of its QR-DQN. On
+Freeway it is ahead of all of both, and behind the four of its QR-DQN that learned (26.2 to 27.0);
+the fifth never left 0, so one seed says little there. On Breakout, which was run with the config as
+it is now alone, it is ahead of all of both, and among the five of its QR-DQN.
+[At the end](#how-it-was-made) the rows are explained.
+"""
+METHOD = """\
+## How it was made
 
 Made by
 
@@ -32,8 +42,8 @@ python docs/atari/beside_dopamine.py docs/rows > docs/results/atari.md
 QR-DQN with Dopamine's values (`configs/atari-qrdqn.toml` names what differs) by the protocol of
 [Machado et al. (2018)](https://arxiv.org/abs/1709.06009): sticky actions, no end at a lost life,
 rewards unclipped in every figure here. `atari-dqn` and `atari-rainbow` were not run.
-Ours has the network of Mnih et al., whose convolutions do
-not pad, where Dopamine's do; first weights and Adam's form differ too. *Weighted and clipped* is
+Ours has the network of Mnih et al., whose convolutions do not pad; those of Dopamine do. First
+weights and Adam's form differ too. *Weighted and clipped* is
 the config as it was at first: importance weights of 0.5, and gradients clipped at a norm of 10.
 Dopamine's agent computes such weights too, but after its step, and clips nothing, so the config has
 neither now. Beside it is what [Dopamine]({source}) has published of
@@ -45,12 +55,6 @@ the most. *Greedy* is our agent afterwards, without exploration, in ten episodes
 no such figure. *Hours* are those of a process on one core, beside others and tests for a part of
 them. No value was tuned on these seeds; but it was the first runs, *weighted and clipped*, that
 made us read Dopamine's code again and take its values as they act.
-
-What weights and clipping cost was seen on this seed of Pong and Freeway. On Pong ours is ahead of
-all of Dopamine's DQN but the best, and of all of its Rainbow, and behind all five of its QR-DQN. On
-Freeway it is ahead of all of both, and behind the four of its QR-DQN that learned (26.2 to 27.0);
-the fifth never left 0, so one seed says little there. On Breakout, which was run with the config as
-it is now alone, it is ahead of all of both, and among the five of its QR-DQN.
 """
 
 
@@ -109,14 +113,16 @@ def main(rows):
         for (game, config), seeds in found.items()
         if seeds
     )
-    print(ABOUT.format(commands=commands, source=published["source"], files=published["files"]))
+    print(HEAD)
     of_game = {game: [of for config in OURS for of in found[game, config]] for game in GAMES}
     for game, seeds in of_game.items():
         if seeds:
             print(f"## {game}\n\n{table(game, seeds, published)}\n\n{made_on(seeds)}\n")
     missing = [game for game, seeds in of_game.items() if not seeds]
     if missing:
-        print(f"Not trained: {', '.join(missing)}.")
+        print(f"Not trained: {', '.join(missing)}.\n")
+    of_peer = {name: published[name] for name in ("source", "files")}
+    print(METHOD.format(commands=commands, **of_peer), end="")
 
 
 if __name__ == "__main__":
