@@ -377,7 +377,7 @@ def _close(env: gym.Env[Any, Any]) -> None:
 def _require_room_to_see(spaces: Spaces, num_envs: int) -> None:
     nbytes = math.prod(spaces.observation_shape) * spaces.observation_dtype.itemsize
     what = f"what {num_envs:,} env{'s' * (num_envs > 1)} show{'s' * (num_envs == 1)} at once"
-    advice = "lower frame_stack" if spaces.stack > 1 else "leave something out"
+    advice = "lower frame_stack" if spaces.stack > 1 else "leave parts out (observation_keys)"
     check_memory(num_envs * nbytes, what, advice=advice, once_full=False)
 
 

@@ -42,9 +42,9 @@ def _only(env_id: str, space: gym.Space[Any], path: Path, wanted: set[Path]) -> 
     if isinstance(space, gym.spaces.Tuple):
         if not all(map(has_wanted, range(len(space.spaces)))):
             raise EnvError(
-                f"env {shown(env_id)} shows tuples, and some of their parts are left out "
-                "(observation_keys, action_masks), so that the others would have other places; a "
-                "wrapper (env_wrapper) can make a dict of them"
+                f"env {shown(env_id)} has tuple observations, and parts of a tuple cannot be left "
+                "out (observation_keys, action_masks); use all parts, or make a dict of them with "
+                "a wrapper (env_wrapper)"
             )
         each = enumerate(space.spaces)
         return gym.spaces.Tuple([_only(env_id, of, (*path, i), wanted) for i, of in each])

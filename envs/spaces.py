@@ -105,15 +105,18 @@ def where_masks_are(spaces: Spaces, wanted: str) -> str | None:
     """
     found, parts = spaces.masks, {leaf.path: leaf.space for leaf in spaces.leaves}
     if found == BY_METHOD:
-        return f'legal actions are those of its method {METHOD}(); for all: action_masks = "{OFF}"'
+        return (
+            f"the env's method {METHOD}() says which actions are legal; to allow all: "
+            f'action_masks = "{OFF}"'
+        )
     if found is not None and found.path is not None:
         seen = any(path[: len(found.path)] == found.path for path in parts)
         rest = "" if seen else ", which is no input of the network"
         return f'legal actions are those of {found.name}{rest}; for all: action_masks = "{OFF}"'
     if found is None and wanted == AUTO and (PART,) in parts:
         return (
-            f"the part {PART!r} of an observation is an input of the network: it has the shape "
-            f"{parts[PART,].shape}, and a mask of the actions {spaces.actions.outputs:,} numbers"
+            f"the part {PART!r} of an observation is an input of the network, no mask: its shape "
+            f"is {parts[PART,].shape}, and a mask has {spaces.actions.outputs:,} numbers"
         )
     return None
 

@@ -38,7 +38,9 @@ class Scratch:
             status = above.lstat()
             # Anybody may write where temporary files are, and may have made it before.
             if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-                raise ClusterError(f"cannot use {above}: it belongs to somebody else")
+                raise ClusterError(
+                    f"cannot use {above}: it must be a directory of this user, and no link"
+                )
             with _alone(above):  # nobody may take one that is just being made for unused
                 _remove_unused(above)
                 self.path = Path(tempfile.mkdtemp(dir=above))

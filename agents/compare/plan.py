@@ -152,7 +152,10 @@ class Plan(Settings):
     def _check_seeds(self) -> Plan:
         for seeds in (self.tuning, *(env.tuning for env in self.envs.values() if env.tuning)):
             if seeds.numbers.stop > FIRST_FRESH_SEED:
-                raise ValueError(f"tuning seeds are below {FIRST_FRESH_SEED:,}")
+                raise ValueError(
+                    f"tuning seeds must be below {FIRST_FRESH_SEED:,}, got "
+                    f"{seeds.numbers.stop - 1:,}"
+                )
         for seeds in (self.seeds, *(env.seeds for env in self.envs.values() if env.seeds)):
             if seeds.first < FIRST_FRESH_SEED:
                 raise ValueError(
@@ -190,13 +193,15 @@ class Plan(Settings):
             raise ValueError("every env is held out: there is none to choose on")
         baseline = self.groups[self.baseline]
         if not baseline.over or baseline.choose:
-            raise ValueError("the baseline's best arm differs from env to env: it has values")
+            raise ValueError("baseline must name a group with values, and without choose = true")
         for name, env in self.envs.items():
             if self.baseline in env.without:
                 raise ValueError(f"{name} is without the baseline, with which all is compared")
         for name in self.constants:
             if name not in self.tuned_groups:
-                raise ValueError(f"{name} has no tuning seeds: choose = true gives a constant some")
+                raise ValueError(
+                    f"constants: {name} has no tuning seeds; set choose = true in [groups.{name}]"
+                )
         for name, group in self.groups.items():
             if "seed" in (group.over, *group.set):
                 raise ValueError(f"{name} sets the seed: seeds are those of the comparison")

@@ -90,7 +90,8 @@ def _check_head(config: DqnConfig) -> None:
 def _check_munchausen(config: DqnConfig) -> None:
     if config.head == "categorical" and config.loss != "hl_gauss":
         raise ValueError(
-            "munchausen needs head = 'scalar', 'quantile' or 'implicit', or loss = 'hl_gauss'"
+            "munchausen needs head = 'scalar', 'quantile' or 'implicit', or loss = 'hl_gauss', got "
+            f"head = {config.head!r}"
         )
     if config.double:
         raise ValueError(
@@ -124,7 +125,9 @@ def _check_rescaling(config: DqnConfig) -> None:
         )
     if config.munchausen or config.rollout:
         other = "munchausen" if config.munchausen else "rollout"
-        raise ValueError(f"value_rescaling is of Q-learning's target; leave {other} out")
+        raise ValueError(
+            f"value_rescaling does not work with {other}; leave {other} out, or value_rescaling"
+        )
 
 
 def _check_data(config: DqnConfig) -> None:
@@ -146,7 +149,7 @@ def _check_data(config: DqnConfig) -> None:
         raise ValueError("margin_weight is of demonstrations; set begin_with or offline")
     if config.demonstration_bonus != 0 and not (config.prioritized and config.begin_with):
         raise ValueError(
-            "demonstration_bonus is of priorities of demonstrations; set prioritized and begin_with"
+            "demonstration_bonus needs prioritized = true and begin_with; set both, or leave it out"
         )
 
 
@@ -157,8 +160,8 @@ def _check_begin_with(config: DqnConfig) -> None:
         )
     if config.loop == "remote":
         raise ValueError(
-            "begin_with has rows of envs side by side, and those of actors (loop = 'remote') lie "
-            "one after the other; take another loop"
+            "begin_with does not work with loop = 'remote', whose actors store rows in another "
+            "order; take another loop, such as loop = 'plain'"
         )
     if config.rollout:
         raise ValueError("begin_with fills a replay with demonstrations; leave rollout out")
@@ -219,7 +222,10 @@ def _check_chain(config: DqnConfig) -> None:
     if config.chain > 1 and (
         config.holds_by("sync_distance") or config.controller == "copy_when_far"
     ):
-        raise ValueError(f"{asked} is not copied by its distance; leave sync_distance out")
+        raise ValueError(
+            f"{asked} cannot sync by the distance of online and target; leave sync_distance and "
+            "controller = 'copy_when_far' out"
+        )
     if config.chain > 1 and config.ema_decay:
         raise ValueError(
             f"{asked} replaces each network by another one at a sync, and an average would mix "
@@ -289,7 +295,7 @@ def without_effect(config: DqnConfig) -> dict[str, str]:
     huber = config.loss == "huber" and config.head != "categorical"
     needs = {
         "ema_decay": (config.ema_decay != 0, "ema_decay > 0"),
-        "huber_delta": (huber, "a Huber loss"),
+        "huber_delta": (huber, 'loss = "huber" and no categorical head'),
         "hl_gauss_sigma": (config.loss == "hl_gauss", 'loss = "hl_gauss"'),
         "n_step": (
             not config.munchausen and not config.rollout,

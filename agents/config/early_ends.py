@@ -81,8 +81,8 @@ def actions_at_the_end(config: DqnConfig) -> str | None:
     if not last:
         return None
     return (
-        f"actions: {', '.join(last)} is due at env step {config.env_steps:,}, where the run ends: "
-        f"its weights are saved after it; to leave that out: until = {config.env_steps - 1}"
+        f"actions: {', '.join(last)} is due at env step {config.env_steps:,}, the end of the run, "
+        f"so the weights are saved right after it; to avoid that: until = {config.env_steps - 1}"
     )
 
 

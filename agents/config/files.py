@@ -262,9 +262,9 @@ def require_can_go_on(before: DqnConfig, after: DqnConfig) -> DqnConfig:
       ConfigError: the configs differ in a key that the run's past depends on.
     """
     if after.offline and not before.offline:
-        raise ConfigError("this run learns without a dataset (offline), and does so on resume")
+        raise ConfigError("offline cannot be set on resume: this run began without offline")
     if after.begin_with and not before.begin_with:
-        raise ConfigError("this run began without demonstrations (begin_with), and goes on so")
+        raise ConfigError("begin_with cannot be set on resume: this run began without begin_with")
     if before.begin_with and not after.begin_with:
         raise ConfigError(
             "this run began with demonstrations (begin_with), and goes on with the same ones: name "
@@ -284,7 +284,7 @@ def require_can_go_on(before: DqnConfig, after: DqnConfig) -> DqnConfig:
 
 def _what_can_change(name: str) -> str:
     if any(name == knob.name for knob in DqnConfig.knobs()):
-        return f", as its past was made with it; from there on: targetnet resume --set {name}=..."
+        return f"; to change it from here on: targetnet resume RUN --set {name}=..."
     return f" (only {', '.join(MAY_CHANGE)} and live values can)"
 
 

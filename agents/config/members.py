@@ -229,8 +229,8 @@ def require_one_form(configs: Mapping[str, DqnConfig]) -> None:
         steps = [of.longest_step for of in (of_first, config)]
         if config.remembers and steps[0] != steps[1]:
             raise ConfigError(
-                "with a memory sequences are as long as n_step needs, so members have the same "
-                f"largest n_step: {first} and {name} have {steps[0]} and {steps[1]}"
+                "n_step sets how long the sequences of a recurrent layer are, so members must have "
+                f"the same largest n_step: {first} and {name} have {steps[0]} and {steps[1]}"
             )
 
 

@@ -60,7 +60,7 @@ class EnvKeys(Settings):
         "a list of these, the innermost first, see docs/guides/own_env.md",
     )
     env_wrapper_kwargs: dict[str, Any] | tuple[dict[str, Any], ...] = key(
-        {}, "arguments of the wrapper; of a list, a list with those of each"
+        {}, "arguments of the wrapper; for a list of wrappers, one table for each"
     )
     check_env: bool = key(
         True,
@@ -82,8 +82,8 @@ class EnvKeys(Settings):
     )
     frame_stack: int = key(
         1,
-        "frames of an observation: what the env shows now and in the steps before, with zeros "
-        "before an episode's first; the replay stores each once",
+        "latest frames that make up one observation; frames before an episode's start are zeros; "
+        "the replay stores each frame once",
         "frames",
         ge=1,
     )
@@ -154,8 +154,8 @@ class NetworkKeys(Settings):
     network: str = key("mlp", 'mlp, minatar, nature, impala, or your own as "module:function"')
     part_networks: dict[str, Literal["mlp", "minatar", "nature", "impala"]] = key(
         {},
-        "of observations of several parts: the network of each picture that has another one than "
-        "`network`; mlp flattens it",
+        "for observations of several parts: the part's name and its network, where this is not "
+        "`network`; mlp flattens a picture",
     )
     hidden: tuple[Size, ...] = key(
         (256, 256),
@@ -229,7 +229,7 @@ class RecurrentKeys(Settings):
     )
     burn_in: int = key(
         40,
-        "time steps before them, which only bring the stored state up to date",
+        "time steps before a sequence that only update the recurrent state",
         "time steps",
         ge=0,
     )
@@ -283,8 +283,8 @@ class TargetKeys(Settings):
         1,
         ge=1,
         unit="updates",
-        meaning="updates between two copies of each network of a chain for the next one to learn "
-        "from, counted from the last sync",
+        meaning="updates from a sync or refresh to the next refresh, in which each network of a "
+        "chain is copied for the next one to learn from",
         effect="next update",
     )
     sync_growth: LiveFloat = live(
@@ -355,8 +355,8 @@ class TargetKeys(Settings):
         ge=0,
         le=1,
         unit="1",
-        meaning="share of the smaller of the target's and the online network's value of an action "
-        "in the values that bootstrap; 1 is MINTO",
+        meaning="share of min(target, online), taken for each action, in the values that "
+        "bootstrap; 1 is MINTO",
     )
     functional_weight: LiveFloat = live(
         0.0,

@@ -166,7 +166,7 @@ class Settings(Model):
                 if isinstance(inner, int) and abs(inner) > LARGEST_INT64:
                     raise BoundsError(f"{name} has {shown(inner)}, which does not fit into int64")
                 if inner != inner:  # it would not equal itself on resume
-                    raise BoundsError(f"{name} has nan; its numbers must be numbers")
+                    raise BoundsError(f"{name} must not contain nan")
         return self
 
     @model_validator(mode="after")

@@ -77,8 +77,8 @@ def require_bandit(periods: Any = PERIODS, window: Any = WINDOW, bonus: Any = BO
     number = isinstance(bonus, int | float) and not isinstance(bonus, bool)
     if not _whole(window) or window < len(periods) or not number or not 0 <= bonus < math.inf:
         raise ConfigError(
-            f"window must be at least the number of periods, {len(periods)}, and bonus >= 0, got "
-            f"{shown(window)} and {shown(bonus)}"
+            f"window must be a whole number >= {len(periods)} (the number of periods), and bonus a "
+            f"finite number >= 0, got {shown(window)} and {shown(bonus)}"
         )
 
 

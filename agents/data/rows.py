@@ -117,13 +117,14 @@ class DatasetRows:
             T = len(episode.rewards)
             action = self._actions(np.asarray(episode.actions), T)
             reward = np.asarray(episode.rewards)
-            _require(reward.shape == (T,) and reward.dtype.kind in "fiub", "rewards", reward)
+            fits = reward.shape == (T,) and reward.dtype.kind in "fiub"
+            _require(fits, f"{T} numbers as rewards", reward)
             good = np.isfinite(reward) & (np.abs(reward) <= LARGEST)
             _require(good.all(), "rewards that are finite in float32", reward)
             flags = [np.asarray(episode.terminations), np.asarray(episode.truncations)]
             for of in flags:
                 _require(of.shape == (T,) and of.dtype.kind in "biu", f"{T} flags", of)
-                _require(not of[:-1].any(), "an end at its last step alone", of)
+                _require(not of[:-1].any(), "no end before the last step", of)
             observation = np.zeros(
                 (T + 1, *self._spaces.observation_shape), self._spaces.observation_dtype
             )
@@ -207,21 +208,19 @@ def _common_spaces(dataset: Dataset, config: DqnConfig, envs: Envs) -> Spaces:
         return wanted  # whose parts are in the env's order; Minari sorts those of a dict
     shows = (
         f"its observations are {in_one_line(form.observations)} and its actions "
-        f"{in_one_line(form.actions)}, and {{}} has {in_one_line(own[0])} and {in_one_line(own[1])}"
+        f"{in_one_line(form.actions)}, and the env has {in_one_line(own[0])} and "
+        f"{in_one_line(own[1])}"
     )
     env_id = form.spec.id.rpartition(":")[2] if form.spec is not None else "..."
     if "env_id" not in config.model_fields_set:
         raise DataError(
             f"the config names no env, and the dataset {name} does not fit {config.env_id}, which "
-            f"is trained on by default: {shows.format('that')}; --set env_id={env_id}"
+            f"is trained on by default: {shows}; --set env_id={env_id}"
         )
     advice = ""
     if env_id not in ("...", config.env_id.rpartition(":")[2]):
         advice = f"; it was recorded from {env_id}: --set env_id={env_id}"
-    raise DataError(
-        f"the dataset {name} is of another env than {config.env_id}: {shows.format('the env')}"
-        f"{advice}"
-    )
+    raise DataError(f"the dataset {name} is of another env than {config.env_id}: {shows}{advice}")
 
 
 def _has(space: gym.Space[Any], path: Path) -> bool:

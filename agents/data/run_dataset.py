@@ -141,9 +141,9 @@ def _with_env(config: DqnConfig, dataset: Dataset) -> DqnConfig:
     form, spec = dataset.form, dataset.form.spec
     if spec is None:
         raise DataError(
-            f"the dataset {dataset.path} does not say which env it is of, and no more does the "
-            f"config: --set env_id=...; its observations are {in_one_line(form.observations)} and "
-            f"its actions {in_one_line(form.actions)}"
+            f"neither the dataset {dataset.path} nor the config names an env: --set env_id=...; "
+            f"the dataset has observations {in_one_line(form.observations)} and actions "
+            f"{in_one_line(form.actions)}"
         )
     if spec.additional_wrappers and not config.env_wrapper:
         wrappers = ", ".join(wrapper.name for wrapper in spec.additional_wrappers)

@@ -75,7 +75,7 @@ def require_branching(config: DqnConfig, branches: Sequence[int]) -> None:
     wrong = {
         f"needs head = 'scalar', or loss = 'hl_gauss', got head = {config.head!r}": not of_numbers,
         "takes the best choice of each branch; leave munchausen out": config.munchausen,
-        "has a mean for a target; leave value_rescaling out": config.value_rescaling,
+        "averages targets over branches; leave value_rescaling out": config.value_rescaling,
         "explores by epsilon alone; leave boltzmann out": config.boltzmann,
         "needs a replay and a target network; leave rollout out": config.rollout > 0,
         f"needs one network, got chain = {config.chain}": config.chain > 1,

@@ -42,7 +42,7 @@ def diverged(
     # Other operations may round what only just overflowed to a finite number.
     what = " and ".join(found) or "the loss or the gradient norm is not finite"
     squared = ", or loss = huber" if config.loss == "squared" else ""
-    clip = "max_grad_norm" if config.max_grad_norm else "a max_grad_norm, which is off"
+    clip = "max_grad_norm" if config.max_grad_norm else "max_grad_norm > 0 (it is off)"
     return Diverged(
         f"learning diverged at update {updates + 1:,}: {what} (learning_rate {learning_rate:g}); "
         f"the weights are those of update {updates:,}. "

@@ -124,7 +124,7 @@ class Learner:
         require_whole("updates", updates, 1, bits=32)
         whole = self._config.updates_per_rollout or 1
         if updates % whole:
-            raise BoundsError(f"a rollout has {whole} updates, and all are made, got {updates}")
+            raise BoundsError(f"updates must be a multiple of {whole} (one rollout), got {updates}")
         before = self.freeze.position
         live, phases = self._live.values(), tuple(self._phases(hyperparameters, updates))
         # Read here: acting may go on while the updates are made.

@@ -83,8 +83,8 @@ def require_parts(config: DqnConfig, observed: Observed) -> None:
     """
     if config.part_networks and config.network not in TORSOS:
         raise ConfigError(
-            f"part_networks is for networks of ours, and network = {shown(config.network)} is not: "
-            "it is given all parts"
+            f"part_networks needs a network of ours, got network = {shown(config.network)}, which "
+            "gets all parts itself; leave part_networks out"
         )
     parts = {part.name: part for part in observed.parts}
     for name, network in config.part_networks.items():

@@ -150,8 +150,8 @@ class PopulationDir:
         if not _is_there(path / CONFIG):
             if path.is_symlink() or (path.exists() and not _is_only_begun(path)):
                 raise RunDirError(
-                    f"{path} is damaged: it has no {CONFIG}; without the directory that member "
-                    "would begin again"
+                    f"{path} is damaged: it has no {CONFIG}; remove the directory to begin that "
+                    "member again"
                 )
             had = any(load_initial(RunDir(self.path / other)) for other in members.configs)
             if had and not load_initial(RunDir(path)):

@@ -276,5 +276,5 @@ def _described(exchange: Exchange, standings: Mapping[str, MemberScore]) -> str:
     if made:
         return begin + "; ".join(made)
     without = sum(part.score is None for part in exchange.members.values())
-    why = "nobody is better than those that would copy"
+    why = "no copy: no best member scores higher than the one that would copy it"
     return begin + (f"{without} members have no score yet" if without else why)

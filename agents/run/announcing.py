@@ -35,7 +35,7 @@ def announce(
     )
     if config.offline:
         display.detail(
-            f"learns from {config.offline}; env steps are the clock of its schedules and periods"
+            f"learns from {config.offline}; no env is stepped: env steps only count time"
         )
     if config.begin_with:
         display.detail(

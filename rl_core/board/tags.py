@@ -39,9 +39,9 @@ TAGS = (
     Tag(
         "evaluation/return_ema",
         "reward",
-        "The same mean with the averaged (EMA) weights, on the same episodes.",
+        "As evaluation/return, but with the averaged (EMA) weights, on the same episodes.",
     ),
-    Tag("evaluation/length", "env steps", "Mean length of the episodes of one such round."),
+    Tag("evaluation/length", "env steps", "Mean length of the episodes of one greedy evaluation."),
     Tag(
         "play/episode",
         "frames",
@@ -60,11 +60,15 @@ TAGS = (
         "TD errors (target - estimate) in the batch of the latest update.",
         kind="histogram",
     ),
-    Tag("learn/q_mean", "reward", "Mean online value of the taken actions in the same batch."),
+    Tag(
+        "learn/q_mean",
+        "reward",
+        "Mean online value of the taken actions in the batch of the latest update.",
+    ),
     Tag(
         "learn/q_max",
         "reward",
-        "Largest online action value in the same batch; it rises when values are overestimated.",
+        "Largest online action value in the batch of the latest update; overestimation raises it.",
     ),
     Tag("learn/gradient_norm", "1", "Global L2 norm of the gradient, before any clipping."),
     Tag("learn/updates", "updates", "Updates (gradient steps) done since the run began."),

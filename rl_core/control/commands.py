@@ -22,8 +22,8 @@ Action = Literal[
 ]  # fmt: skip
 ACTIONS: dict[Action, str] = {
     "sync": "copies online to target now, with a hard copy for any tau; the target's age becomes 0",
-    "snapshot": "keeps both networks, the optimizer and the target's age in memory; a snapshot is "
-    "also taken before each change of a live value, and of weights by an action, takes effect",
+    "snapshot": "keeps both networks, the optimizer and the target's age in memory; the run also "
+    "takes a snapshot before each change of a live value, and before reset, perturb and recycle",
     "rewind": "`rewind K` restores the K-th last snapshot (K is 1 by default); counters, replay "
     "and live values stay unchanged, and the state before the rewind becomes the last snapshot",
     "reset": "`reset BLOCK` draws the weights of a block anew, in every copy of the network, and "

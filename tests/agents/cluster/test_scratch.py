@@ -55,5 +55,5 @@ def test_one_that_a_child_still_uses_is_left(above):
 
 def test_a_directory_of_somebody_else_is_not_used(above, tmp_path):
     above.symlink_to(tmp_path)
-    with pytest.raises(ClusterError, match="it belongs to somebody else"):
+    with pytest.raises(ClusterError, match="it must be a directory of this user"):
         Scratch()

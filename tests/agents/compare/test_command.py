@@ -413,7 +413,7 @@ def test_a_run_that_cannot_be_verified_is_one_line(comparison, wanted, said):
 
 
 MISTAKES = [
-    (("first = 0, count", "first = 999, count"), "tuning seeds are below 1,000"),
+    (("first = 0, count", "first = 999, count"), "tuning seeds must be below 1,000, got 1,0"),
     (("first = 5000, count = 3", "first = 500, count = 3"), "fresh seeds are 1,000 or more"),
     (('baseline = "hard"', 'baseline = "hord"'), "there is no group 'hord'; did you mean 'hard'"),
     (('baseline = "hard"', 'baseline = "alone"'), "it has values"),
@@ -454,7 +454,10 @@ MISTAKES = [
         "tuning",
     ),
     (('baseline = "hard"', 'baseline = "hard"\nconstants = ["othr"]'), "there is no group 'othr'"),
-    (('baseline = "hard"', 'baseline = "hard"\nconstants = ["soft"]'), "soft has no tuning seeds"),
+    (
+        ('baseline = "hard"', 'baseline = "hard"\nconstants = ["soft"]'),
+        "soft has no tuning seeds; set choose = true",
+    ),
     (("together = 4", "together = 0"), "together"),
     (("together = 4", "together = "), "TOML"),
 ]

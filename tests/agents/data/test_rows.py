@@ -211,10 +211,8 @@ def test_a_dataset_without_an_env_needs_one_in_the_config(tmp_path):
     path.mkdir()
     write(path, path.name, form_of(env)._replace(spec=None), random_episodes(env), {})
     said = complaint_of(DqnConfig(offline=str(path)))
-    assert (
-        "does not say which env it is of, and no more does the config: --set env_id=...; " in said
-    )
-    assert said.endswith("and its actions Discrete(3)") and "CartPole" not in said
+    assert "nor the config names an env: --set env_id=...; " in said
+    assert said.endswith("and actions Discrete(3)") and "CartPole" not in said
     said = complaint_of(DqnConfig(begin_with=str(path)))
     assert said.startswith(f"the config names no env, and the dataset {path} does not fit CartPole")
     assert said.endswith("; --set env_id=...") and "of another env" not in said
@@ -286,7 +284,7 @@ def put(place, value):
         ("actions", lambda column: column.astype(np.float32), "wanted 14 whole numbers"),
         ("rewards", put(3, np.nan), "wanted rewards that are finite in float32"),
         ("rewards", put(3, 1e300), "wanted rewards that are finite in float32"),
-        ("terminations", put(3, True), "wanted an end at its last step alone"),
+        ("terminations", put(3, True), "wanted no end before the last step"),
         ("terminations", lambda column: column[:-1], "wanted 14 flags"),
         ("observations", put((5, 1), np.inf), "at step 5 the observation must be finite"),
         ("observations", lambda column: column[:-1], "shape (15, 4)"),

@@ -153,7 +153,9 @@ def test_a_phase_is_of_all_its_updates_and_of_a_whole_rollout(lab):
     with pytest.raises(RlCoreError, match="a rollout of 12 time steps is not there yet"):
         agent.learn(1)
     agent = filled(lab, batch_size=6)
-    with pytest.raises(BoundsError, match="a rollout has 4 updates, and all are made, got 3"):
+    with pytest.raises(
+        BoundsError, match=r"updates must be a multiple of 4 \(one rollout\), got 3"
+    ):
         agent.learn(3)
 
 

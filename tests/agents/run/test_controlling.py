@@ -291,7 +291,7 @@ def test_a_memory_that_is_no_json(tmp_path):
         ),
         (
             {"controller": "period_bandit", "controller_args": {"window": "40"}},
-            "window must be at least the number of periods",
+            "window must be a whole number >= ",
         ),
     ],
     ids=str,

@@ -58,7 +58,10 @@ PART = (
     "legal actions are those of the part 'action_mask' of an observation, which is no input of the "
     'network; for all: action_masks = "off"'
 )
-METHOD = 'legal actions are those of its method action_masks(); for all: action_masks = "off"'
+METHOD = (
+    "the env's method action_masks() says which actions are legal; to allow all: "
+    'action_masks = "off"'
+)
 
 
 def config(**settings):
@@ -189,8 +192,8 @@ def test_one_line_says_where_the_masks_are():
     assert said(env_kwargs={"by": ["info"]}) is None  # as ever
     assert said(action_masks="off") is None
     assert said(env_kwargs={"size": 7}) == (
-        "the part 'action_mask' of an observation is an input of the network: it has the shape "
-        "(7,), and a mask of the actions 4 numbers"
+        "the part 'action_mask' of an observation is an input of the network, no mask: "
+        "its shape is (7,), and a mask has 4 numbers"
     )
 
 

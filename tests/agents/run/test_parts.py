@@ -151,7 +151,7 @@ def test_a_picture_may_have_a_network_of_its_own(tmp_path):
         ),
         (
             {"network": f"{HERE}:own_network", "part_networks": {"camera": "minatar"}},
-            "part_networks is for networks of ours",
+            "part_networks needs a network of ours",
         ),
         (
             {"network": "minatar", "observation_keys": ["numbers", "on"]},

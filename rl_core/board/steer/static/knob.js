@@ -97,7 +97,7 @@ export class Knobs {
   /** Sends the inputs of these knobs in order; sends nothing if an input is not a number. */
   async apply(knobs) {
     const bad = knobs.filter((knob) => knob.input.get() === null);
-    for (const knob of bad) knob.tell([[this.main, 'this is no number', 'refused']]);
+    for (const knob of bad) knob.tell([[this.main, 'write a number such as 0.001', 'refused']]);
     if (bad.length) return;
     await this.send(knobs, (knob) => knob.input.get());
   }

@@ -117,7 +117,7 @@ export class Population {
   take(name, member, asked, open) {
     for (const request of open) {
       if (member?.log) request.came(name, member.log);
-      if (!member || member.problem) request.giveUp(name, member?.problem ?? 'it is not there any more');
+      if (!member || member.problem) request.giveUp(name, member?.problem ?? 'the member is gone');
       else if (!isAtWork(statusOf(member))) request.giveUp(name, `no answer came: it is ${statusOf(member)}`);
     }
     // Another request may have set it back meanwhile.

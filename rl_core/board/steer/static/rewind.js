@@ -62,7 +62,7 @@ export class RewindForm {
 
   submit(rewind) {
     if (this.k === null) {
-      say(this.problem, 'K must be a whole number of at least 1');
+      say(this.problem, 'the snapshot must be a whole number >= 1');
       return;
     }
     this.close();

@@ -332,7 +332,7 @@ def test_members_that_are_gone_or_have_ended_are_not_waited_for(tab):
     """)  # fmt: skip
     assert found == [
         "by 0 of 2 members; 2 did not, the first because: no answer came: it is killed",
-        0, 0, "no answer came: it is killed", "it is not there any more",
+        0, 0, "no answer came: it is killed", "the member is gone",
     ]  # fmt: skip
 
 
