@@ -416,7 +416,7 @@ MISTAKES = [
     (("first = 0, count", "first = 999, count"), "tuning seeds must be below 1,000, got 1,0"),
     (("first = 5000, count = 3", "first = 500, count = 3"), "fresh seeds are 1,000 or more"),
     (('baseline = "hard"', 'baseline = "hord"'), "there is no group 'hord'; did you mean 'hard'"),
-    (('baseline = "hard"', 'baseline = "alone"'), "it has values"),
+    (('baseline = "hard"', 'baseline = "alone"'), "must name a group with values"),
     (('without = ["soft"]', 'without = ["sof"]'), "there is no group 'sof'"),
     (("at = [1, 10]", "at = [1]"), "at has 1 numbers for 2 values"),
     (("at = [1, 10]", "at = [0, 10]"), "soft cannot be drawn"),

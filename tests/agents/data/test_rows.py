@@ -221,6 +221,17 @@ def test_a_dataset_without_an_env_needs_one_in_the_config(tmp_path):
     assert "is of another env than CartPole-v1" in complaint(path)  # the config names it
 
 
+def test_braces_in_a_datasets_space_are_shown_as_they_are(tmp_path):
+    """Spaces come from anybody, and a message that is filled in later would fill in theirs."""
+    path = tmp_path / "a-v0"
+    path.mkdir()
+    env = gym.make("CartPole-v1")
+    form = form_of(env)._replace(observations=Dict({"{x}": env.observation_space}))
+    episodes = [of._replace(observations={"{x}": of.observations}) for of in random_episodes(env)]
+    write(path, path.name, form, episodes, {})
+    assert "'{x}': Box" in complaint(path, env_id="Acrobot-v1")
+
+
 def test_a_dataset_is_found_by_its_id_and_by_its_path(tmp_path, monkeypatch):
     path = written(tmp_path / "data" / "cartpole" / "random-v0")
     monkeypatch.chdir(tmp_path)

@@ -239,7 +239,7 @@ def test_without_a_prioritized_replay_or_demonstrations_the_bonus_does_nothing(l
     [
         ({"margin_weight": 1.0}, "margin_weight is of demonstrations; set begin_with or offline"),
         ({"prepared": ["margin_weight"]}, "set begin_with or offline"),
-        (BEGUN | {"demonstration_bonus": 0.5}, "demonstration_bonus .* set prioritized"),
+        (BEGUN | {"demonstration_bonus": 0.5}, "demonstration_bonus needs prioritized = true"),
         ({"prioritized": True, "demonstration_bonus": 0.5}, "and begin_with"),
         ({"demonstration_steps": 3}, "leave it out, got 3"),
         (BEGUN | {"offline": "shown-v0"}, "leave one out"),

@@ -163,7 +163,7 @@ def test_a_resume_takes_no_other_dataset_and_none_where_there_was_none(data, tmp
     with pytest.raises(Crash):
         settings = SHORT | {"margin_weight": 0.0}
         train(DqnConfig(**settings), tmp_path / "without", on_tick=crash_at(131, steer))
-    with pytest.raises(RlCoreError, match="began without demonstrations"):
+    with pytest.raises(RlCoreError, match="begin_with cannot be set on resume"):
         resume(tmp_path / "without", changes={"begin_with": str(data)})
 
 

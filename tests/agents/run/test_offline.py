@@ -166,7 +166,7 @@ def test_a_run_that_steps_envs_does_not_become_offline(data, tmp_path):
     settings = {name: value for name, value in SHORT.items() if name != "cql_weight"}
     with pytest.raises(Crash):
         train(DqnConfig(**settings), tmp_path / "run", on_tick=crash_at(131, steer))
-    with pytest.raises(RlCoreError, match="learns without a dataset"):
+    with pytest.raises(RlCoreError, match="offline cannot be set on resume"):
         resume(tmp_path / "run", changes={"offline": str(data)})
 
 

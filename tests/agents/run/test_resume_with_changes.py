@@ -231,7 +231,7 @@ def test_another_share_is_refused_on_resume(tmp_path):
     run = begun(tmp_path / "run", 300, config=SHARES)
     other = Linear(start=0.01, end=0.001, fraction=0.6)
     with pytest.raises(
-        ConfigError, match=r"learning_rate is Linear.*from there on: targetnet resume"
+        ConfigError, match=r"learning_rate is Linear.*from here on: targetnet resume"
     ):
         resume(run, SHARES.model_copy(update={"learning_rate": other}))
 
