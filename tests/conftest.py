@@ -75,11 +75,18 @@ class Budget:
         self._main, self._at_work = threading.get_ident(), False
         self._left_out, self._late = [], None
         signal.signal(signal.SIGUSR1, self._cut)
+        self._cut_in(seconds)
+
+    def _cut_in(self, seconds):
         timer = threading.Timer(seconds, signal.pthread_kill, (self._main, signal.SIGUSR1))
         timer.daemon = True
         timer.start()
 
-    def _cut(self, *_):
+    def _cut(self, _, frame):
+        while frame is not None:  # an exception in a __del__ would be lost, and told as a fault
+            if frame.f_code.co_name == "__del__":
+                return self._cut_in(0.05)
+            frame = frame.f_back
         # Within a test: it is left as by any other exception, and its processes are ended.
         if self._at_work:
             pytest.skip(self.REASON)

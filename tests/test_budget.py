@@ -38,6 +38,22 @@ def test_not_begun():
     raise AssertionError
 """
 
+# An exception within a `__del__` ends nothing, and is a warning.
+TESTS_IN_DEL = """
+import time
+
+class Slow:
+    def __del__(self):
+        time.sleep(6)
+
+def test_at_work():
+    Slow()
+    time.sleep(600)
+
+def test_not_begun():
+    raise AssertionError
+"""
+
 
 def run(folder, tests, *arguments):
     (folder / "conftest.py").write_text((Path(__file__).parent / "conftest.py").read_text())
@@ -61,6 +77,12 @@ def test_what_there_is_no_time_for_is_told_by_name_and_fails_nothing(tmp_path):
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_what_a_test_that_is_cut_leaves_behind_fails_nothing(processes, tmp_path):
     code, out = run(tmp_path, TESTS_THAT_LEAVE, "--budget", "6", "-n", processes)
+    assert code == 0 and "2 skipped" in out, out
+
+
+@pytest.mark.slow
+def test_a_test_that_frees_something_is_cut_after_that(tmp_path):
+    code, out = run(tmp_path, TESTS_IN_DEL, "--budget", "5")
     assert code == 0 and "2 skipped" in out, out
 
 

@@ -289,7 +289,7 @@ def test_rewind_asks_first_takes_k_and_says_that_values_stay(tab, pair):
     said = until(lambda: "sync_period = 71" in tab.text(".rewind") and tab.text(".rewind"))
     assert "Live values stay as they are now: sync_period = 71" in said
     tab.one("#rewind-k").send_keys("\ue003" + "0\n")  # Backspace
-    assert "whole number of at least 1" in tab.text(".rewind")
+    assert "must be a whole number >= 1" in tab.text(".rewind")
     assert len(read_log(log)) == before
     tab.one("#rewind-k").send_keys("\ue003" + "2")
     assert tab.text(".rewind [type=submit]") == "Rewind 2"
