@@ -24,7 +24,6 @@ _FOR_IQM = 4  # seeds: with fewer none is left out, and it is the mean
 # scores; of seeds between two, as of the lower number.
 _COVERAGE = {2: 50, 3: 76, 5: 84, 10: 90, 20: 92}
 _MOST_POINTS = 10
-_METHOD = "How it was made"
 _LEAD = """The score of a seed is the mean return of its greedy episodes after training. [At the
 end](#how-it-was-made) the columns are explained."""
 
@@ -56,7 +55,7 @@ def as_markdown(
         parts.append(_picture(env_id, of_env, pictures[env_id]))
     parts += ["## Settings", *(_about(s) for s in summaries if s.row.about)]
     parts += ["## Every seed", _every_seed(summaries)]
-    parts += [f"## {_METHOD}", _method(summaries, made, training)]
+    parts += ["## How it was made", _method(summaries, made, training)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -75,8 +74,8 @@ def _method(summaries: Sequence[Summary], made: Made, training: bool) -> str:
 
 with {versions}, on {_count(made.cores, "core")}, {_count(made.jobs, "seed")} at a time.
 
-A score is undiscounted. *IQM* is the interquartile mean over seeds, of {_FOR_IQM} or more;
-intervals are 95 % stratified bootstrap percentiles over seeds, {RESAMPLES:,} resamples
+A score is undiscounted. The *IQM* is the interquartile mean over seeds, of {_FOR_IQM} or more.
+Intervals are 95 % stratified bootstrap percentiles over seeds, {RESAMPLES:,} resamples
 ([Agarwal et al. 2021](https://arxiv.org/abs/2108.13264)). *Time* is the median over seeds of the
 training's wall time, beside whatever else the machine did: it compares no speeds."""
     if any(len(summary.row.seeds) > 1 for summary in summaries):

@@ -51,10 +51,10 @@ five runs of each agent (`{files}`).
 
 Both sides are **training returns**: the mean of the episodes that ended within a million frames
 (250,000 env steps), exploration included. Dopamine's are the mean of five runs, with the least and
-the most. *Greedy* is our agent afterwards, without exploration, in ten episodes; Dopamine publishes
-no such figure. *Hours* are those of a process on one core, beside others and tests for a part of
-them. No value was tuned on these seeds; but it was the first runs, *weighted and clipped*, that
-made us read Dopamine's code again and take its values as they act.
+the most. The column *greedy* is our agent afterwards, without exploration, in ten episodes.
+Dopamine publishes no such figure. The *hours* are those of a process on one core, beside others
+and tests for a part of them. No value was tuned on these seeds. But it was the first runs,
+*weighted and clipped*, that made us read Dopamine's code again and take its values as they act.
 """
 
 
