@@ -50,7 +50,7 @@ class Train:
     says_how_it_started: ClassVar[bool] = True
 
     config: Annotated[Positional[str], arg(metavar="CONFIG")]
-    """A shipped name (see `targetnet configs`) or the path of a TOML file."""
+    """A shipped name (see `targetnet configs`), the path of a TOML file, or an env's id."""
     run: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
     """The run directory. By default runs/CONFIG-NUMBER with the next free number."""
     seed: Annotated[int | None, arg(metavar="S", help_behavior_hint="")] = None
@@ -83,7 +83,12 @@ class Train:
     """Cluster of the actors: HOST:PORT, auto, or off. By default Ray starts on this machine."""
 
     def __call__(self, console: Console, began: float) -> int:
-        from targetnet.agents.config.files import config_name, load_config
+        from targetnet.agents.config.files import (
+            config_name,
+            is_env_id,
+            load_config,
+            shipped_for,
+        )
         from targetnet.agents.config.members import load_members
 
         changes = words_of("--set", self.set, "NAME=VALUE ..., as in sync_period=50")
@@ -106,6 +111,8 @@ class Train:
                 raise RlCoreError("--ray is for the actors of loop = 'remote', not for members")
             return self._train_members(members, console, began)
         config = load_config(self.config, changes)
+        if is_env_id(self.config) and (names := shipped_for(self.config)):
+            say(console, f"the defaults; a config made for this env: targetnet train {names[0]}")
         if self.resume and self.run is not None:
             if is_population(self.run):
                 raise RlCoreError(f"{self.run} is a population: give its --members and --seeds")

@@ -17,7 +17,7 @@ SYNC_RULES = ("sync_growth", "sync_fit", "sync_distance")
 PENALTIES = ("cql_weight", "margin_weight")
 PREPARED = STILLNESS + SYNC_RULES + PENALTIES
 # Keys that need a replay or a target network, which rollouts do without.
-_NOT_OF_ROLLOUTS = (
+NOT_OF_ROLLOUTS = (
     *("replay_capacity", "prioritized", "n_step", "learn_start", "learn_period"),
     *("updates_per_learn", "double", "averaged_targets", "sync_period", "tau", "on_sync"),
     *("chain", "chain_torso", "refresh_period"),
@@ -242,7 +242,7 @@ def _check_rollout(config: DqnConfig) -> None:
     rows = config.rollout * config.num_envs
     if config.rollout < 2:
         raise ValueError(f"rollout must be 0, or at least 2 time steps, got {config.rollout}")
-    for name in _NOT_OF_ROLLOUTS:
+    for name in NOT_OF_ROLLOUTS:
         if getattr(config, name) != type(config).model_fields[name].default:
             raise ValueError(
                 "rollout > 0 learns without a replay and without a target network; leave "

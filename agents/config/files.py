@@ -13,6 +13,7 @@ from typing import Any
 import tomli_w
 from pydantic import BaseModel
 
+from targetnet.agents.config.combinations import NOT_OF_ROLLOUTS
 from targetnet.agents.config.live_values import live_names
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.settings import parse
@@ -61,7 +62,7 @@ _DEEPEST = 20  # levels of nested tables and lists: later readers of a config re
 _TOO_DEEP = f"is nested more than {_DEEPEST} deep"
 _MOST_BASES = 20  # configs in a chain of `base`
 # An id of Gymnasium, such as CartPole-v1 or ALE/Pong-v5; a config's name has no version.
-_ENV_ID = re.compile(r"(?:[\w.-]{1,100}[:/]){0,3}[\w.-]{1,100}-v\d{1,9}")
+_ENV_ID = re.compile(r"(?:\w[\w.-]{0,99}[:/]){0,3}\w[\w.-]{0,99}-v[0-9]{1,9}")
 
 
 def shipped_configs() -> dict[str, str]:
@@ -70,8 +71,23 @@ def shipped_configs() -> dict[str, str]:
     return {f.name.removesuffix(".toml"): f.read_text() for f in sorted(found, key=_name)}
 
 
+def is_env_id(source: str) -> bool:
+    """Returns True if this is an env's id in the place of a config: its defaults are meant."""
+    if not _ENV_ID.fullmatch(source):
+        return False
+    # os.path says no where Path raises an error: of a name that is too long.
+    return "/" not in source or not os.path.isfile(source)  # noqa: PTH113
+
+
+def shipped_for(env_id: str) -> list[str]:
+    """Returns the names of the shipped configs of an env."""
+    return [name for name in shipped_configs() if load_config(name).env_id == env_id]
+
+
 def load_config(source: str | Path, changes: Mapping[str, Any] | Iterable[str] = ()) -> DqnConfig:
-    """Loads a config by shipped name or TOML path, and applies changes.
+    """Loads a config by shipped name, TOML path or env id, and applies changes.
+
+    An env's id, such as `CartPole-v1` or `module:MyEnv-v0`, is a config with the defaults.
 
     Changes are name -> value, as in `{"seed": 3}`, or texts in TOML's notation: `["seed=3"]`.
 
@@ -171,6 +187,8 @@ def _as_of_now(values: dict[str, Any]) -> dict[str, Any]:
     now = {name: value for name, value in values.items() if name != WRITTEN_BY}
     if "env_id" in now:  # a run's or a population's
         now = _OF_OLDER_RUNS | now
+    if now.get("rollout"):  # whatever their defaults were
+        now = {name: value for name, value in now.items() if name not in NOT_OF_ROLLOUTS}
     if not is_older:
         return now
     now = _renamed(now)
@@ -305,6 +323,8 @@ def dump_config(config: DqnConfig) -> str:
 def config_name(source: str | Path) -> str:
     """Returns the name that runs of this config get."""
     source = str(source)
+    if is_env_id(source):
+        return re.split("[:/]", source)[-1]
     return Path(source).stem if _is_path(source) else source
 
 
@@ -330,9 +350,10 @@ def _as_source(source: object) -> str:
 
 
 def _read(source: str) -> tuple[dict[str, Any], str]:
-    # os.path says no where Path raises an error: of a name that is too long.
-    if _ENV_ID.fullmatch(source) and not os.path.exists(source):  # noqa: PTH110
-        raise ConfigError(_with_env(source))
+    if is_env_id(source):
+        if now := old_atari(source):
+            raise ConfigError(f"{source} is an env; {now}; for example: targetnet train atari-dqn")
+        return {"env_id": source}, source
     if _is_path(source):
         text = _text_of(Path(source), follow=True)
         values = _parse_toml(text, source)
@@ -345,22 +366,6 @@ def _read(source: str) -> tuple[dict[str, Any], str]:
             f"(shipped: {', '.join(shipped)}){did_you_mean(source, shipped)}"
         )
     return _parse_toml(shipped[source], source), source
-
-
-def _with_env(env_id: str) -> str:
-    """Returns the message for an env id in the place of a config: the configs with this env."""
-    if now := old_atari(env_id):
-        return f"{env_id} is an env; {now}; for example: targetnet train atari-dqn"
-    env_of = {name: load_config(name).env_id for name in shipped_configs()}
-    names = [name for name, env in env_of.items() if env == env_id]
-    command = f"targetnet train {names[0] if names else 'CONFIG'}"
-    if names:
-        return f"{env_id} is an env; configs of it: {', '.join(names)}; for example: {command}"
-    return (
-        f"{env_id} looks like an env, and no shipped config is of it; any config (see targetnet "
-        f"configs) may be used with another env: {command} --set env_id={env_id}"
-        + did_you_mean(env_id, env_of.values())
-    )
 
 
 def _with_base(values: dict[str, Any], where: str) -> dict[str, Any]:
@@ -385,6 +390,8 @@ def _base_of(values: dict[str, Any], places: list[str]) -> str:
     if not isinstance(base, str):
         raise ConfigError(f"{where}: base must be a config's name or path, got {shown(base)}")
     source = str(Path(places[-1]).parent / base) if _is_path(base) else base
+    if is_env_id(base) and not os.path.isfile(source):  # noqa: PTH113
+        source = base
     if source in places:
         raise ConfigError(f"{where}: base = {shown(base)} leads back to a config of the same chain")
     # A loop whose path grows each time (a/../a/../...) has a new path each time.

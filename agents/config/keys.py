@@ -179,7 +179,7 @@ def _values(field: FieldInfo) -> str:
 
 def _toml(value: Any) -> str:
     if isinstance(value, SCHEDULES):
-        value = value.model_dump(exclude_none=True)
+        value = {"schedule": value.schedule} | value.model_dump(exclude_defaults=True)
     if isinstance(value, dict):
         items = ", ".join(f"{name} = {_toml(inner)}" for name, inner in value.items())
         return f"{{ {items} }}" if items else "{}"

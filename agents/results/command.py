@@ -45,7 +45,7 @@ class Results:
     configs: Annotated[
         Positional[tuple[str, ...]], arg(metavar="CONFIG ...", help_behavior_hint="")
     ]
-    """Shipped names (see `targetnet configs`) or paths of TOML files."""
+    """Shipped names (see `targetnet configs`), paths of TOML files, or ids of envs."""
     seeds: Annotated[int, arg(metavar="N")] = 10
     """Number of seeds for each config."""
     first_seed: Annotated[int, arg(metavar="S")] = 0
@@ -58,8 +58,11 @@ class Results:
     """Directory for runs, logs and table.json. Unfinished runs in it are resumed."""
     rows: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
     """Directory of finished seeds, which are not trained again. By default DIR/rows."""
-    peer: Annotated[Literal["sb3"] | None, arg(metavar="sb3", help_behavior_hint="")] = None
-    """Also train Stable-Baselines3's DQN, if rl-baselines3-zoo has settings for the env."""
+    peer: Annotated[
+        Literal["sb3", "sb3-defaults"] | None,
+        arg(metavar="sb3|sb3-defaults", help_behavior_hint=""),
+    ] = None
+    """Also train Stable-Baselines3's DQN, with rl-baselines3-zoo's settings or its defaults."""
     peer_python: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """Python that has the peer installed. By default the peer is installed in DIR/venvs."""
     ray: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
@@ -141,11 +144,13 @@ class Results:
                 "is finished is not trained again, and the second one's page has both"
             )
         if self.peer_python and not self.peer:
-            raise RlCoreError("--peer-python needs --peer sb3")
+            raise RlCoreError("--peer-python needs --peer")
         if self.peer_python and not shutil.which(self.peer_python):
             raise RlCoreError(f"--peer-python: no program {str(self.peer_python)!r}")
-        envs = dict.fromkeys(seeds.env_id for seeds in ours) if self.peer else {}
-        return [PeerSeeds(env_id, *self._places) for env_id in envs if is_known(env_id)]
+        if not self.peer:
+            return []
+        envs = {of.env_id: of.config for of in reversed(ours) if is_known(self.peer, of.env_id)}
+        return [PeerSeeds(self.peer, config, *self._places) for config in reversed(envs.values())]
 
     @property
     def _places(self) -> tuple[range, Path, Path]:

@@ -170,7 +170,9 @@ def _about(summary: Summary) -> str:
     versions, settings = about["versions"], about["settings"]
     assert isinstance(versions, dict) and isinstance(settings, dict)
     with_ = ", ".join(f"{name} {number}" for name, number in versions.items())
-    source = f"Settings of [rl-baselines3-zoo]({about['source']}). " if row.peer else ""
+    source = ""
+    if row.peer and about["source"]:
+        source = f"Settings of [rl-baselines3-zoo]({about['source']}). "
     lines = "\n".join(f"{name} = {in_toml(value)}" for name, value in settings.items())
     return folded(
         f"{_agent_in_html(summary)} on {row.env_id}",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from targetnet.agents.cluster.process import last_line
 from targetnet.agents.results.jobs import Job
@@ -13,7 +15,11 @@ from targetnet.agents.results.jobs_display import Progressed
 from targetnet.agents.results.peers.sb3_worker import SETTINGS
 from targetnet.rl_core.machine import processor
 
-NAME = "SB3 DQN"
+if TYPE_CHECKING:
+    from targetnet.agents.config.model import DqnConfig
+
+# The settings of rl-baselines3-zoo, and the library's own, which are for any env.
+NAMES = {"sb3": "SB3 DQN", "sb3-defaults": "SB3 DQN, defaults"}
 _WORKER = Path(__file__).parent / "peers" / "sb3_worker.py"
 # torch is installed first and alone; otherwise pip would take the newest version.
 REQUIREMENTS: tuple[tuple[str, ...], ...] = (
@@ -25,9 +31,9 @@ _TOUCH = "import pathlib, sys; pathlib.Path(sys.argv[1]).touch()"
 _PROGRESS = re.compile(r"env step ([\d,]+) of ([\d,]+)")
 
 
-def is_known(env_id: str) -> bool:
+def is_known(peer: str, env_id: str) -> bool:
     """Returns True if the peer has settings for the env."""
-    return env_id in SETTINGS
+    return peer == "sb3-defaults" or env_id in SETTINGS
 
 
 def venv_python(venv: Path) -> Path:
@@ -38,7 +44,7 @@ def venv_python(venv: Path) -> Path:
 def venv_jobs(
     venv: Path,
     logs: Path,
-    name: str = NAME,
+    name: str = NAMES["sb3"],
     requirements: Sequence[Sequence[str]] = REQUIREMENTS,
 ) -> list[Job]:
     """Returns the jobs that make a virtual environment, in order; none if it is complete.
@@ -62,11 +68,25 @@ def venv_jobs(
     ]
 
 
-def peer_job(python: Path, env_id: str, seed: int, out: Path, log: Path) -> Job:
-    """Returns the job that trains and evaluates one seed and then writes `out`."""
+def peer_job(python: Path, peer: str, config: DqnConfig, seed: int, out: Path, log: Path) -> Job:
+    """Returns the job that trains and evaluates one seed and then writes `out`.
+
+    Args:
+      python: with the peer.
+      peer: one of NAMES.
+      config: whose env the peer trains on; with its own defaults also for as long.
+      seed, out, log: as for `sb3_worker.py`.
+    """
+    env_id = config.env_id
     arguments = [env_id, "--seed", str(seed), "--out", str(out), "--processor", processor()]
+    if peer == "sb3-defaults":
+        arguments += ["--defaults", "--env-steps", str(config.env_steps)]
+        wrappers = config.env_wrapper
+        names = [wrappers] if isinstance(wrappers, str) else [*wrappers]
+        arguments += ["--env-kwargs", json.dumps(config.env_kwargs)]
+        arguments += ["--env-wrappers", json.dumps([name for name in names if name])]
     return Job(
-        f"{NAME} {env_id} seed {seed}",
+        f"{NAMES[peer]} {env_id} seed {seed}",
         [str(python), str(_WORKER), *arguments],
         log,
         lambda: progress_in(log),

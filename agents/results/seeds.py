@@ -182,18 +182,21 @@ class ConfigSeeds:
 
 
 class PeerSeeds:
-    """The seeds of the peer on one env.
+    """The seeds of a peer on one env.
 
     Args:
-      env_id: the env.
+      peer: one of targetnet.agents.results.peer.NAMES.
+      config: of ours, whose env it is.
       seeds, out, rows: as for `ConfigSeeds`.
     """
 
-    def __init__(self, env_id: str, seeds: range, out: Path, rows: Path) -> None:
+    def __init__(self, peer: str, config: DqnConfig, seeds: range, out: Path, rows: Path) -> None:
         from targetnet.agents.results.page import file_name
 
-        self._env_id, self._logs = env_id, out / "logs" / "sb3" / env_id
-        self._files = {seed: rows / f"sb3-{file_name(env_id)}" / f"{seed}.json" for seed in seeds}
+        self._peer, self._config = peer, config
+        self._logs = out / "logs" / peer / config.env_id
+        directory = rows / f"{peer}-{file_name(config.env_id)}"
+        self._files = {seed: directory / f"{seed}.json" for seed in seeds}
 
     @property
     def missing(self) -> dict[int, Path]:
@@ -205,16 +208,16 @@ class PeerSeeds:
         from targetnet.agents.results.peer import peer_job
 
         return [
-            peer_job(python, self._env_id, seed, path, self._logs / f"{seed}.log")
+            peer_job(python, self._peer, self._config, seed, path, self._logs / f"{seed}.log")
             for seed, path in self.missing.items()
         ]
 
     def row(self) -> Row:
         """Returns the row of the seeds with a file."""
         from targetnet.agents.results.kept import kept_row
-        from targetnet.agents.results.peer import NAME
+        from targetnet.agents.results.peer import NAMES
 
-        return kept_row(self._env_id, NAME, self._files, peer=True)
+        return kept_row(self._config.env_id, NAMES[self._peer], self._files, peer=True)
 
 
 def portable(

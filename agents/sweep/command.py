@@ -46,7 +46,7 @@ class Sweep:
     """
 
     config: Annotated[Positional[str], arg(metavar="CONFIG")]
-    """A shipped name (see `targetnet configs`) or the path of a TOML file."""
+    """A shipped name (see `targetnet configs`), the path of a TOML file, or an env's id."""
     over: Annotated[Groups, arg(metavar="NAME=VALUES")] = ()
     """What to search: --over learning_rate=1e-4..1e-2:log batch_size=32,64,128"""
     set: Annotated[Groups, arg(metavar="NAME=VALUE")] = ()

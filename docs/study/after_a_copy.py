@@ -1,9 +1,9 @@
 """TD errors by the age of the target, and the ages at which triggers copy.
 
-    python docs/study/after_a_copy.py OUT > docs/explanation/study_after_a_copy.md
+    python docs/study/after_a_copy.py OUT > docs/study/after_a_copy.txt
 
 Trains twelve populations of five seeds to directories in OUT, for ten minutes on one core, and
-prints Markdown. What is finished there is not trained again.
+prints the last section of the evidence. What is finished there is not trained again.
 """
 
 import itertools
@@ -97,18 +97,16 @@ def main():
             ]
             ages.append([env, f"`{name}`", *cells, f"{alike} of {len(runs)}"])
     classes = [f"{low} to {high}" for low, high in itertools.pairwise(AGES)]
-    command = "python docs/study/after_a_copy.py OUT > docs/explanation/study_after_a_copy.md"
     parts = [
-        "# After a copy",
-        f"Made by\n\n```\n{command}\n```\n\nwhich trains again, with seeds 5000 to "
-        f"{5000 + SEEDS - 1}, runs like those of [the study](study_period.md), to read more of "
-        "their curves.",
-        "## How soon a target is learned",
+        "## After a copy",
+        "More of the curves, from runs like those of the study that `python "
+        f"docs/study/after_a_copy.py OUT` trained again with seeds 5000 to {5000 + SEEDS - 1}.",
+        "### How soon a target is learned",
         "Mean `learn/td_error_mean_abs` by the target's age, the updates since the last copy, of "
         f"{PERIOD:,} from copy to copy; from the second quarter of the runs on. These runs have "
         "shorter chunks than the study's, so they are not its runs.",
         markdown_table(["env", *classes], errors),
-        "## The ages at which triggers copied",
+        "### The ages at which triggers copied",
         "Medians of `target/age` in each quarter, in updates; in brackets the 10th and the 90th "
         "percentile. The last column: how many of these runs have the digest of the "
         "study's run.",

@@ -3,7 +3,8 @@
     python docs/study/evidence.py docs/rows/study_period > docs/explanation/study_evidence.md
 
 In Markdown, of fresh seeds: how fast Q values climb, what they say of a run's second half,
-which curves rank arms, how many runs end well, and swaps beside the same runs without them.
+which curves rank arms, how many runs end well, swaps beside the same runs without them, and what
+after_a_copy.py found.
 """
 
 import itertools
@@ -330,6 +331,7 @@ def main():
             for env in envs:
                 parts += [f"### {title} on {env}", of_env(study, env)]
         print("\n\n".join(part for part in parts if part))
+    print("\n" + Path(__file__).with_name("after_a_copy.txt").read_text(), end="")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ SMALL = {
     "batch_size": 8,
     "learn_start": 0,
     "learning_rate": 0.01,
+    "loss": "huber",
     "epsilon": 1.0,
     "past_states": 0,  # a fifth of what building costs
     "xla": False,  # the loop without its compilation; few tests need both

@@ -20,6 +20,9 @@ COMMON = {
     "env_steps": 3_000, "hidden": "[16]", "batch_size": 16, "replay_capacity": 2_000,
     "learn_start": 100, "learn_period": 4, "sync_period": 37, "eval_period": 1_500,
     "eval_episodes": 1, "final_eval_episodes": 1, "checkpoint_steps": 1_100,
+    # Digests are compared with those of versions that may have other defaults.
+    "updates_per_learn": 1, "learning_rate": 1e-3, "loss": "huber",
+    "epsilon": '{schedule="linear", start=1.0, end=0.05, steps=10_000}',
 }  # fmt: skip
 FREEZE = '[{exempt=["head"], updates=30}, {exempt=["torso"], updates=20}]'
 GROWING = '{schedule="linear", start=10, end=90, steps=3000}'

@@ -23,6 +23,7 @@ _SLEEPING: dict[str, Any] = {
     "env_id": "tests.agents.remote.toy:RemoteToy-v0", "env_kwargs": {"seconds": 0.001},
     "loop": "remote", "actor_pace": "free", "hidden": (64, 64), "batch_size": 64,
     "replay_capacity": 20_000, "learn_start": 500, "learn_period": 16, "final_eval_episodes": 1,
+    "updates_per_learn": 1, "loss": "huber", "sync_period": 500, "learning_rate": 1e-3,
     "eval_period": 1_000_000_000, "checkpoint_seconds": 0.0,
 }  # fmt: skip
 _FRAMES = (84, 84, 4)

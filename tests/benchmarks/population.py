@@ -28,6 +28,7 @@ _SETTINGS: dict[str, Any] = {
     "env_id": "CartPole-v1", "hidden": (64, 64), "batch_size": 64, "updates_per_learn": 1,
     "learn_period": 1, "num_envs": 1, "replay_capacity": 10_000, "learning_rate": 1e-3,
     "sync_period": 500, "learn_start": 500, "epsilon": 0.05, "eval_period": 1_000_000_000,
+    "loss": "huber",
 }  # fmt: skip
 _WARM_UP = 2_000  # env steps before the clock starts
 

@@ -21,6 +21,7 @@ from targetnet.rl_core.machine import processor
 
 _SHAPE: dict[str, Any] = {
     "hidden": (64, 64), "batch_size": 64, "replay_capacity": 20_000, "past_states": 0,
+    "loss": "huber", "sync_period": 500, "learning_rate": 1e-3,
 }  # fmt: skip
 _WAYS: dict[str, dict[str, Any]] = {
     "online_weight": {"online_weight": 0.5},

@@ -305,6 +305,7 @@ def test_ours_learns_as_the_twin_does(load):
     """Of two transitions, so that a batch is known by how often the first one is in it."""
     setup = {
         "config": {"hidden": (3, 3), "batch_size": 6, "replay_capacity": 3, "xla": False,
+                   "loss": "huber", "updates_per_learn": 1,
                    "learning_rate": 1e-3, "sync_period": 2, "discount": 0.9, "learn_start": 0},
         "threads": 1, "shape": [4], "dtype": "float32", "actions": 2, "warm_up": 0,
     }  # fmt: skip

@@ -16,6 +16,7 @@ CONFIG = {
     "dueling": True,
     "double": True,
     "discount": 0.9,
+    "loss": "huber",
     "learning_rate": {"schedule": "linear", "start": 2e-3, "end": 2e-4, "steps": 30_000},
     "learn_period": 8,
     "updates_per_learn": 8,

@@ -16,8 +16,8 @@ SETTINGS = {
     "env_id": "CartPole-v1", "env_steps": 10_000, "hidden": (64, 64), "learn_start": 0,
     "learn_period": 16, "updates_per_learn": 16, "sync_period": 200, "batch_size": 128,
     "learning_rate": {"schedule": "linear", "start": 1e-3, "end": 1e-5, "fraction": 1.0},
-    "double": True, "cql_weight": 1.0, "eval_period": 100_000, "final_eval_episodes": 20,
-    "checkpoint_seconds": 0,
+    "double": True, "loss": "huber", "cql_weight": 1.0, "eval_period": 100_000,
+    "final_eval_episodes": 20, "checkpoint_seconds": 0,
 }  # fmt: skip
 
 

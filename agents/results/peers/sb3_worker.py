@@ -1,6 +1,7 @@
-"""Trains Stable-Baselines3's DQN with rl-baselines3-zoo's settings: one env, one seed, one JSON.
+"""Trains Stable-Baselines3's DQN: one env, one seed, one JSON.
 
-    python sb3_worker.py CartPole-v1 --seed 0 --out 0.json
+    python sb3_worker.py CartPole-v1 --seed 0 --out 0.json         # settings of rl-baselines3-zoo
+    python sb3_worker.py MyEnv-v0 --env-steps 50000 --defaults --seed 0 --out 0.json
 
 The script runs under an interpreter with torch, stable_baselines3 and gymnasium. It imports nothing
 from this project, so each side can be installed without the other.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import json
 import os
 import platform
@@ -50,27 +52,34 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def run(
-    env_id: str, seed: int, env_steps: int, settings: dict[str, Any], processor: str
+    env_id: str,
+    make: Callable[[], Any],
+    seed: int,
+    env_steps: int,
+    settings: dict[str, Any],
+    processor: str,
 ) -> dict[str, Any]:
-    """Trains an agent, plays greedily, and returns the contents of the JSON file."""
-    import gymnasium
+    """Trains an agent, plays greedily, and returns the contents of the JSON file.
+
+    Args:
+      env_id: the env's name in the file.
+      make: makes a new env.
+      seed: of the run.
+      env_steps: to train.
+      settings: of the zoo; none: the library's defaults.
+      processor: noted in the file.
+    """
     import torch
     from stable_baselines3 import DQN
 
     torch.set_num_threads(_THREADS)
-    model = DQN(
-        "MlpPolicy",
-        gymnasium.make(env_id),
-        policy_kwargs={"net_arch": [256, 256]},
-        seed=seed,
-        device="cpu",
-        **settings,
-    )
-    curve = _Curve(env_id, seed, env_steps)
+    network = {"policy_kwargs": {"net_arch": [256, 256]}} if settings else {}
+    model = DQN("MlpPolicy", make(), seed=seed, device="cpu", **network, **settings)
+    curve = _Curve(make, seed, env_steps)
     start = time.perf_counter()
     model.learn(env_steps, callback=curve)
     train_seconds = time.perf_counter() - start - curve.seconds
-    returns = greedy_returns(model, env_id, seed, EPISODES)
+    returns = greedy_returns(model, make, seed, EPISODES)
     mean = float(np.mean(returns))
     episodes = [episode["r"] for episode in model.ep_info_buffer]
     return {
@@ -88,7 +97,7 @@ def run(
         "returns": returns,
         "cut": 0,
         "settings": {"env_steps": env_steps} | settings | settings_of(model),
-        "source": SOURCE,
+        "source": SOURCE if settings else None,
         "versions": versions(),
         "processor": processor,
         "date": time.strftime("%Y-%m-%d"),
@@ -99,7 +108,7 @@ def settings_of(model: Any) -> dict[str, Any]:
     """Returns the settings that the zoo leaves at the library's defaults."""
     optimizer = model.policy.optimizer
     return {
-        "net_arch": model.policy_kwargs["net_arch"],
+        "net_arch": model.policy.net_arch,
         "activation": model.policy.q_net.activation_fn.__name__,
         "optimizer": type(optimizer).__name__,
         "adam_epsilon": optimizer.defaults["eps"],
@@ -115,10 +124,10 @@ def settings_of(model: Any) -> dict[str, Any]:
 class _Curve:
     """Callback for `learn` that plays greedy episodes 20 times per run and measures their time."""
 
-    def __init__(self, env_id: str, seed: int, env_steps: int) -> None:
+    def __init__(self, make: Callable[[], Any], seed: int, env_steps: int) -> None:
         self.points: list[tuple[int, float]] = []
         self.seconds = 0.0
-        self._env_id, self._seed = env_id, seed
+        self._make, self._seed = make, seed
         self._period = max(1, env_steps // CURVE_POINTS)
         self._end = env_steps
 
@@ -128,23 +137,34 @@ class _Curve:
         # Training ends with a whole `train_freq`, so it may go slightly beyond the last point.
         if step % self._period == 0 and step <= self._end:
             start = time.perf_counter()
-            returns = greedy_returns(model, self._env_id, self._seed, CURVE_EPISODES)
+            returns = greedy_returns(model, self._make, self._seed, CURVE_EPISODES)
             self.points.append((step, float(np.mean(returns))))
             print(f"env step {step:,} of {self._end:,}: greedy return {self.points[-1][1]:,.1f}")
             self.seconds += time.perf_counter() - start
         return True
 
 
-def greedy_returns(model: Any, env_id: str, seed: int, episodes: int) -> list[float]:
+def greedy_returns(model: Any, make: Callable[[], Any], seed: int, episodes: int) -> list[float]:
     """Plays `episodes` greedy episodes on new envs and returns their undiscounted returns."""
-    import gymnasium
-
     return play(
         lambda observations: model.predict(observations, deterministic=True)[0],
-        lambda: gymnasium.make(env_id),
+        make,
         seed,
         episodes,
     )
+
+
+def made(env_id: str, env_kwargs: dict[str, Any], wrappers: list[str]) -> Any:
+    """Makes an env in its wrappers, "module:name", the innermost first."""
+    import gymnasium
+
+    if env_id.startswith("MinAtar/"):  # gymnasium does not call it by itself
+        importlib.import_module("minatar.gym").register_envs()
+    env = gymnasium.make(env_id, **env_kwargs)
+    for wrapper in wrappers:
+        module, _, name = wrapper.partition(":")
+        env = getattr(importlib.import_module(module), name)(env)
+    return env
 
 
 def play(
@@ -206,19 +226,29 @@ def write_whole(path: Path, result: dict[str, Any]) -> None:
 def main() -> None:
     """Trains one seed and writes its result to `--out`."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("env_id", choices=SETTINGS)
+    parser.add_argument("env_id")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument(
         "--env-steps", type=int, help="env steps to train; by default the zoo's number"
     )
+    parser.add_argument(
+        "--defaults", action="store_true", help="the library's own settings, not the zoo's"
+    )
+    parser.add_argument("--env-kwargs", type=json.loads, default={}, help="as JSON")
+    parser.add_argument("--env-wrappers", type=json.loads, default=[], help="as JSON")
     parser.add_argument("--processor", default="", help="noted in the result")
     args = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    settings = dict(SETTINGS[args.env_id])
-    env_steps = settings.pop("env_steps")
-    env_steps = args.env_steps or env_steps
-    write_whole(args.out, run(args.env_id, args.seed, env_steps, settings, args.processor))
+    settings = {} if args.defaults else dict(SETTINGS[args.env_id])
+    env_steps = args.env_steps or settings["env_steps"]
+    settings.pop("env_steps", None)
+
+    def make() -> Any:
+        return made(args.env_id, args.env_kwargs, args.env_wrappers)
+
+    row = run(args.env_id, make, args.seed, env_steps, settings, args.processor)
+    write_whole(args.out, row)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ replay_capacity = 2_000
 learn_start = 50
 learn_period = 4
 sync_period = 500
+learning_rate = 1e-3
 log_period = 500
 xla = false
 epsilon = { schedule = "linear", start = 1.0, end = 0.05, steps = 100_000_000 }

@@ -1,13 +1,17 @@
 """Configs in TOML: read, changed on the way, written back, refused in one line."""
 
+import re
+
 import pytest
 
 from targetnet.agents.config.files import (
     config_name,
     dump_config,
+    is_env_id,
     load_config,
     read_config,
     require_can_go_on,
+    shipped_for,
 )
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.settings import Settings
@@ -47,6 +51,16 @@ def test_a_file_is_read_over_the_defaults(write):
     assert config == DqnConfig(env_id="Acrobot-v1", sync_period=7, hidden=(32, 16), **older)
 
 
+def test_a_stored_config_of_rollouts_is_read_whatever_the_defaults_were(write):
+    """It has all keys, those of a target network too, as they were when it began."""
+    mine = DqnConfig(rollout=32, num_envs=4)
+    then = dump_config(mine)
+    for key, value in {"sync_period": "500", "tau": "1.0", "updates_per_learn": "1"}.items():
+        then, found = re.subn(rf"(?m)^{key} = .*", f"{key} = {value}", then)
+        assert found == 1
+    assert read_config(write(sealed_text(then))) == mine
+
+
 def test_an_empty_file_is_all_defaults(write):
     assert read_config(write("")) == DqnConfig()
 
@@ -56,6 +70,43 @@ def test_a_path_is_loaded_as_a_path_and_named_after_its_file(write):
     assert load_config(str(path)).sync_period == 7
     assert config_name(str(path)) == "mine"
     assert config_name("cartpole") == "cartpole"
+
+
+@pytest.mark.parametrize(
+    ("env_id", "name"),
+    [("CartPole-v1", "CartPole-v1"), ("ALE/Pong-v5", "Pong-v5"), ("my.envs:Maze-v0", "Maze-v0")],
+)
+def test_an_envs_id_is_a_config_with_the_defaults(env_id, name, tmp_path, monkeypatch):
+    config = load_config(env_id, {"env_steps": 7_000})
+    assert config == DqnConfig(env_id=env_id, env_steps=7_000)
+    assert config_name(env_id) == name
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / env_id).mkdir(parents=True)  # such as a run's, with this name
+    assert load_config(env_id, {"env_steps": 7_000}) == config
+
+
+def test_an_envs_id_is_a_base_too_and_a_file_that_is_there_comes_first(tmp_path, monkeypatch):
+    mine, place = tmp_path / "mine", tmp_path / "mine" / "ALE"
+    place.mkdir(parents=True)
+    (mine / "a.toml").write_text('base = "ALE/Pong-v5"\nsync_period = 7\n')
+    assert load_config(mine / "a.toml") == DqnConfig(env_id="ALE/Pong-v5", sync_period=7)
+    (place / "Pong-v5").write_text('env_id = "Acrobot-v1"')
+    assert load_config(mine / "a.toml") == DqnConfig(env_id="Acrobot-v1", sync_period=7)
+    monkeypatch.chdir(mine)
+    assert load_config("ALE/Pong-v5").env_id == "Acrobot-v1"
+
+
+@pytest.mark.parametrize(
+    "path", ["./CartPole-v1", "../CartPole-v1", "/runs/CartPole-v1", "a//b-v1"]
+)
+def test_a_path_that_ends_like_an_env_is_a_path(path):
+    assert not is_env_id(path)
+
+
+def test_the_configs_of_an_env_are_those_that_name_it():
+    assert shipped_for("MountainCar-v0") == ["mountaincar"]
+    assert shipped_for("ALE/Pong-v5") == ["atari-dqn", "atari-qrdqn", "atari-rainbow"]
+    assert shipped_for("Taxi-v3") == []
 
 
 def test_a_base_is_a_shipped_config_or_a_path_beside_the_file(write, tmp_path):

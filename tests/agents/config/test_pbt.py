@@ -8,12 +8,14 @@ from targetnet.agents.config.members import as_members, load_members, members_te
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.pbt import PbtKeys
 from targetnet.rl_core.errors import ConfigError
+from tests.agents.steady import STEADY
 
 FOUR = ["learning_rate=1e-4,3e-4,1e-3,3e-3"]
 HALF = 'learning_rate={schedule="linear", start=1.0, end=0.1, fraction=0.5},0.1,0.2,0.3'
 CONFIG = """
 env_steps = 50_000
 sync_period = 500
+learning_rate = 1e-3
 [pbt]
 period = 10_000
 factors = [0.5, 2.0]
@@ -56,7 +58,7 @@ def test_texts_change_what_a_file_says_and_all_is_written_and_read_back(tmp_path
 
 
 def test_from_python_it_is_a_dictionary():
-    config = DqnConfig(env_steps=50_000)
+    config = DqnConfig(**STEADY, env_steps=50_000)
     of = as_members(config, FOUR, None, {"period": 10_000, "factors": [0.5]})
     assert of.pbt == PbtKeys(period=10_000, perturb=("learning_rate",), factors=(0.5,))
     assert as_members(of) == of and as_members(config, FOUR).pbt is None

@@ -5,6 +5,7 @@ import pytest
 
 from targetnet.rl_core.errors import FeedError
 from tests.agents.dqn.test_update import forward
+from tests.agents.steady import STEADY
 
 ARMS = [{"exempt": ["head"], "updates": 3}, {"exempt": ["torso"], "updates": 2}]
 OBSERVATIONS = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
@@ -244,7 +245,7 @@ def test_what_is_compiled(lab, calls, settings):
 
     shape = (84, 84, 4) if "network" in settings else (2,)
     dtype = np.uint8 if "network" in settings else np.float32
-    agent = DqnAgent(lab.config(**{"xla": True} | settings), shape, dtype, 3)
+    agent = DqnAgent(lab.config(**STEADY | {"xla": True} | settings), shape, dtype, 3)
     found = [
         op
         for op in agent.engine.graph.get_operations()

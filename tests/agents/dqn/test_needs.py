@@ -49,7 +49,7 @@ def test_the_weights_of_a_network_are_those_that_are_made(shape, settings):
     ids=str,
 )
 def test_the_copies_of_the_weights_are_those_that_are_made(lab, settings):
-    agent = lab.agent(**({"hidden": (50, 50)} | settings))
+    agent = lab.agent(**({"hidden": (50, 50), "updates_per_learn": 1} | settings))
     with agent.engine.session.graph.as_default():
         sizes = {v.op.name: v.shape.num_elements() for v in tf.global_variables()}
     agent.close()

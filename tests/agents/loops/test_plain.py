@@ -12,6 +12,7 @@ from targetnet.envs import make_envs
 from targetnet.envs.interface import Step
 from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.schedules import Linear
+from tests.agents.steady import STEADY
 
 
 class FakeEnvs:
@@ -41,7 +42,7 @@ class FakeAgent:
 
     def __init__(self, tape, **settings):
         self.tape = tape
-        self.config = DqnConfig(**settings)
+        self.config = DqnConfig(**STEADY | settings)
         knobs = DqnConfig.knobs()
         configured = {knob.name: getattr(self.config, knob.name) for knob in knobs}
         self.hyperparameters = Hyperparameters(knobs, configured)
@@ -313,7 +314,9 @@ def test_the_sync_fires_where_learn_period_and_sync_period_do_not_divide_each_ot
 ):
     from targetnet.agents.dqn.agent import DqnAgent
 
-    config = lab.config(learn_period=learn_period, sync_period=sync_period, env_steps=120)
+    config = lab.config(
+        **STEADY | {"learn_period": learn_period, "sync_period": sync_period, "env_steps": 120}
+    )
     envs = make_envs("test/OneState-v0", seed=0, env_kwargs={"end": "terminated"})
     agent = DqnAgent(config, (1,), np.float32, 2)
     for _ in training_loop(agent, envs):

@@ -114,7 +114,7 @@ def test_errors_are_those_of_the_transitions_that_the_replay_makes(n, masks, res
     "settings",
     [
         {},
-        {"prioritized": True, "head": "quantile"},
+        {"prioritized": True, "head": "quantile", "loss": "huber"},
         {"prioritized": True, "munchausen": True},
     ],
     ids=str,

@@ -226,7 +226,7 @@ def test_without_its_environment_the_peer_is_left_out_and_ours_are_trained(monke
         ([], "name at least one config"),
         (["good.toml", "./good.toml"], "two configs are called 'good'"),
         (["good.toml", "--page", "docs/results"], "--page must be a .md file"),
-        (["good.toml", "--peer-python", "python3"], "--peer-python needs --peer sb3"),
+        (["good.toml", "--peer-python", "python3"], "--peer-python needs --peer"),
         (["good.toml", "--peer", "sb3", "--peer-python", "no/python"], "no program 'no/python'"),
     ],
 )

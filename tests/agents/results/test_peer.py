@@ -1,8 +1,10 @@
 """The peer's environment and its worker, as far as they can be seen without torch."""
 
+import gymnasium
 import numpy as np
 import pytest
 
+from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.results import peer
 from targetnet.agents.results.peers import sb3_worker
 from targetnet.rl_core.seal import sealed_row
@@ -22,12 +24,42 @@ def test_the_environment_is_made_once_torch_first(tmp_path):
 
 
 def test_a_workers_progress_is_read_from_its_log(tmp_path):
-    job = peer.peer_job(tmp_path, "CartPole-v1", 3, tmp_path / "3.json", tmp_path / "3.log")
+    job = peer.peer_job(tmp_path, "sb3", DqnConfig(), 3, tmp_path / "3.json", tmp_path / "3.log")
     assert job.progress() is None
     (tmp_path / "3.log").write_text("hello\nenv step 2,500 of 50,000: greedy return 9.1\n")
     assert job.progress() == (2_500, 50_000)
     told = ["CartPole-v1", "--seed", "3", "--out", str(tmp_path / "3.json")]
     assert job.command[2:-1] == [*told, "--processor"]
+
+
+def test_a_peer_with_its_defaults_gets_our_env_and_as_many_env_steps(tmp_path):
+    config = DqnConfig(
+        env_id="chains:Chain-v0",
+        env_steps=700,
+        env_kwargs={"length": 3},
+        env_wrapper=("chains:Inner", "chains:Outer"),
+    )
+    job = peer.peer_job(tmp_path, "sb3-defaults", config, 3, tmp_path / "3.json", tmp_path / "log")
+    given = dict(zip(job.command[-6::2], job.command[-5::2], strict=True))
+    assert given == {
+        "--env-steps": "700",
+        "--env-kwargs": '{"length": 3}',
+        "--env-wrappers": '["chains:Inner", "chains:Outer"]',
+    }
+    assert job.command[-7] == "--defaults"
+    assert peer.is_known("sb3-defaults", "chains:Chain-v0")
+    assert not peer.is_known("sb3", "chains:Chain-v0")
+
+
+def test_an_env_gets_its_wrappers_in_their_order():
+    env = sb3_worker.made(
+        "CartPole-v1",
+        {"max_episode_steps": 9},
+        ["gymnasium.wrappers:FlattenObservation", "gymnasium.wrappers:NormalizeReward"],
+    )
+    assert type(env) is gymnasium.wrappers.NormalizeReward
+    assert type(env.env) is gymnasium.wrappers.FlattenObservation
+    assert env.spec.max_episode_steps == 9
 
 
 def test_every_env_has_every_setting():
@@ -88,7 +120,7 @@ class Model:
 
 
 def test_the_curve_has_a_point_every_twentieth_and_none_after_the_end():
-    curve, model = sb3_worker._Curve("CartPole-v1", 0, 40), Model()
+    curve, model = sb3_worker._Curve(lambda: gymnasium.make("CartPole-v1"), 0, 40), Model()
     for step in range(1, 45):
         model.num_timesteps = step
         assert curve({"self": model}, {}) is True

@@ -12,8 +12,10 @@ from targetnet.agents.run.train import resume, train
 from targetnet.rl_core.checkpoint.store import CheckpointStore
 from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.errors import RlCoreError
+from tests.agents.steady import STEADY
 
 CONFIG = DqnConfig(
+    **STEADY,
     env_steps=400, hidden=(8,), batch_size=8, replay_capacity=200, learn_start=50, xla=False,
     eval_period=1_000, final_eval_episodes=1, checkpoint_seconds=0, checkpoint_steps=130,
     log_period=100,

@@ -154,9 +154,9 @@ def test_the_line_says_what_where_and_what_to_try():
         "the weights are those of update 1,233. "
         "Try a smaller learning_rate or max_grad_norm, or loss = huber"
     )
-    text = str(diverged([np.inf, np.inf, 1.0], 0, 1e-3, DqnConfig()))
+    text = str(diverged([np.inf, np.inf, 1.0], 0, 1e-3, DqnConfig(loss="huber")))
     assert "the loss is inf and the gradient norm is inf" in text and "huber" not in text
-    text = str(diverged([np.inf, np.inf, 1.0], 0, 1e-3, DqnConfig(max_grad_norm=0.0)))
+    text = str(diverged([np.inf, np.inf, 1.0], 0, 1e-3, DqnConfig(loss="huber", max_grad_norm=0.0)))
     assert text.endswith("Try a smaller learning_rate or max_grad_norm > 0 (it is off)")
 
 

@@ -104,10 +104,11 @@ def test_an_evaluation_that_was_asked_for_is_made_after_a_resume(tmp_path, monke
     monkeypatch.setattr(steering, "POLL_SECONDS", 0.0)
     config = DqnConfig(**SHORT)
 
+    asked = ["evaluate", "stop"]
+
     def ask(agent, tick):
-        if tick.env_step == 100:
-            for action in ("stop", "evaluate"):
-                submit(directory[0].control, do_command(action, "api"))
+        while tick.env_step == 100 and asked:
+            submit(directory[0].control, do_command(asked.pop(), "api"))
 
     directory = []
     train(config, tmp_path / "run", on_start=directory.append, on_tick=ask)

@@ -23,12 +23,14 @@ from targetnet.rl_core.errors import (
 )
 from targetnet.rl_core.schedules import Linear, Piecewise
 from tests.agents.run.interrupting import Crash, crash_at, curves
+from tests.agents.steady import STEADY
 
 pytestmark = pytest.mark.usefixtures("none_left_out")
 CONFIG = DqnConfig(
+    **STEADY | {"sync_period": 37},
     env_steps=600, hidden=(8,), batch_size=8, replay_capacity=400, learn_start=50, learn_period=2,
-    sync_period=37, log_period=100, eval_period=10_000, eval_episodes=1, final_eval_episodes=1,
-    xla=False, checkpoint_seconds=0, checkpoint_steps=130, past_states=2,
+    log_period=100, eval_period=10_000, eval_episodes=1, final_eval_episodes=1, xla=False,
+    checkpoint_seconds=0, checkpoint_steps=130, past_states=2,
 )  # fmt: skip
 
 

@@ -14,8 +14,10 @@ from targetnet.agents.run.sinks import as_params
 from targetnet.agents.run.train import resume, train
 from targetnet.rl_core.board.events import EventWriter
 from targetnet.rl_core.errors import ConfigError, RunDirError
+from tests.agents.steady import STEADY
 
 CONFIG = DqnConfig(
+    **STEADY,
     env_steps=300, hidden=(8,), batch_size=8, replay_capacity=200, learn_start=50, xla=False,
     eval_period=150, eval_episodes=1, final_eval_episodes=1, log_period=50, checkpoint_seconds=0,
     checkpoint_steps=130,

@@ -21,6 +21,7 @@ from targetnet.rl_core.control.files import ControlFiles, is_alive, submit
 from targetnet.rl_core.control.log import read_log
 from targetnet.rl_core.control.state import read_state
 from targetnet.rl_core.errors import BoundsError
+from tests.agents.steady import STEADY
 
 SHORT = {
     "env_steps": 400,
@@ -48,7 +49,7 @@ def every_tick(monkeypatch):
 
 def go(run, changes=(), watch=None, **settings):
     """Trains; `changes` are (tick, name, value) or (tick, action), sent through the inbox."""
-    config = DqnConfig(**(SHORT | settings))
+    config = DqnConfig(**(STEADY | SHORT | settings))
     ticks = 0
 
     def on_tick(agent, tick):

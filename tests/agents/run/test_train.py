@@ -29,16 +29,16 @@ from targetnet.rl_core.errors import (
     RunDirError,
     ScopeMismatch,
 )
+from tests.agents.steady import STEADY
 
 SHORT = DqnConfig(
+    **STEADY | {"updates_per_learn": 2, "sync_period": 7},
     env_steps=300,
     hidden=(8,),
     batch_size=8,
     replay_capacity=500,
     learn_start=50,
     learn_period=10,
-    updates_per_learn=2,
-    sync_period=7,
     log_period=50,
     eval_period=100,
     eval_episodes=2,

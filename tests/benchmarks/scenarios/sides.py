@@ -16,7 +16,7 @@ _WORK = {
 CONFIG = {
     "env_id": "CartPole-v1", "hidden": (64, 64), "batch_size": 64, "replay_capacity": 10_000,
     "learn_start": 1_000, "sync_period": 500, "learning_rate": 1e-3, "epsilon": 0.05,
-    "past_states": 0,
+    "past_states": 0, "loss": "huber",
 }  # fmt: skip
 
 

@@ -64,6 +64,7 @@ def _images(name: str, title: str, shape: tuple[int, ...], dtype: str, capacity:
         config = {
             "network": name, "batch_size": 32, "replay_capacity": capacity,
             "updates_per_learn": updates, "past_states": 0, "learning_rate": 2.5e-4,
+            "loss": "huber", "sync_period": 500,
         }  # fmt: skip
         setup = {
             "kind": "learn", "config": config, "shape": shape, "dtype": dtype, "actions": 6,
