@@ -15,7 +15,7 @@ FIRST_SEED ?= 3000
 # Tests start the command hundreds of times, which takes less where Python keeps what it compiled.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: train test test-slow bench performance wall-clock results variants reach check format hooks docs site dist clean
+.PHONY: train test test-slow bench performance wall-clock results defaults variants reach check format hooks docs site dist clean
 
 # Seed 1: where a processor has no AVX-512, seed 0 ends at 471, just below what counts as solved.
 train: $(VENV)/.ready
@@ -59,6 +59,14 @@ results: $(VENV)/.ready
 	$(BIN)/targetnet results $(patsubst configs/%.toml,%,$(wildcard configs/minatar-*.toml)) \
 	  --seeds 5 --first-seed $(FIRST_SEED) --rows docs/rows --training --page docs/results/minatar.md \
 	  --title "MinAtar, five games"
+
+# The defaults, those of version 0.2 and Stable-Baselines3's. For all eight envs this environment
+# needs minigrid and highway-env, and so does PEER, a Python with stable-baselines3 and minatar.
+DEFAULTS ?= $(wildcard docs/defaults/*.toml)
+defaults: $(VENV)/.ready
+	$(BIN)/targetnet results $(DEFAULTS) --seeds 10 --first-seed 9000 --peer sb3-defaults \
+	  $(PEER:%=--peer-python %) --rows docs/rows/defaults --page docs/results/defaults.md \
+	  --title "The defaults beside those of 0.2 and of Stable-Baselines3"
 
 # Plain DQN and one ingredient, or all of Rainbow, where they differ; CartPole is a ceiling.
 variants: $(VENV)/.ready

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from targetnet.rl_core.hyperparameters import LARGEST_INT32
 
@@ -17,12 +18,21 @@ SYNC_RULES = ("sync_growth", "sync_fit", "sync_distance")
 PENALTIES = ("cql_weight", "margin_weight")
 PREPARED = STILLNESS + SYNC_RULES + PENALTIES
 # Keys that need a replay or a target network, which rollouts do without.
-NOT_OF_ROLLOUTS = (
+_NOT_OF_ROLLOUTS = (
     *("replay_capacity", "prioritized", "n_step", "learn_start", "learn_period"),
     *("updates_per_learn", "double", "averaged_targets", "sync_period", "tau", "on_sync"),
     *("chain", "chain_torso", "refresh_period"),
     *("prepared", "munchausen", *PREPARED, "sync_fit_updates", "min_target_age", "max_target_age"),
 )
+
+
+def of_rollouts(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a config's values; those of rollouts without keys that do nothing there.
+
+    What is stored has all keys, with defaults that may be others now.
+    """
+    without = _NOT_OF_ROLLOUTS if values.get("rollout") else ()
+    return {name: value for name, value in values.items() if name not in without}
 
 
 def check_combinations(config: DqnConfig) -> None:
@@ -83,7 +93,8 @@ def _check_head(config: DqnConfig) -> None:
         )
     if config.head != "scalar" and config.loss == "squared":
         raise ValueError(
-            f"loss = {config.loss!r} is for head = 'scalar'; a {config.head} head has its own loss"
+            f"loss = {config.loss!r} is for head = 'scalar'; a {config.head} head has its own: set "
+            "loss = 'huber'"
         )
 
 
@@ -217,7 +228,7 @@ def _check_chain(config: DqnConfig) -> None:
     if config.averaged_targets > 1:
         raise ValueError(f"{asked} has one target; leave averaged_targets out")
     if config.chain > 1 and config.tau != 1:
-        raise ValueError(f"{asked} moves whole networks at a sync; leave tau out")
+        raise ValueError(f"{asked} moves whole networks at a sync; set tau = 1")
     # Networks that are unlike lie apart by that alone, also right after a shift.
     if config.chain > 1 and (
         config.holds_by("sync_distance") or config.controller == "copy_when_far"
@@ -242,7 +253,7 @@ def _check_rollout(config: DqnConfig) -> None:
     rows = config.rollout * config.num_envs
     if config.rollout < 2:
         raise ValueError(f"rollout must be 0, or at least 2 time steps, got {config.rollout}")
-    for name in NOT_OF_ROLLOUTS:
+    for name in _NOT_OF_ROLLOUTS:
         if getattr(config, name) != type(config).model_fields[name].default:
             raise ValueError(
                 "rollout > 0 learns without a replay and without a target network; leave "

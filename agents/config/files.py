@@ -13,7 +13,7 @@ from typing import Any
 import tomli_w
 from pydantic import BaseModel
 
-from targetnet.agents.config.combinations import NOT_OF_ROLLOUTS
+from targetnet.agents.config.combinations import of_rollouts
 from targetnet.agents.config.live_values import live_names
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.settings import parse
@@ -187,8 +187,7 @@ def _as_of_now(values: dict[str, Any]) -> dict[str, Any]:
     now = {name: value for name, value in values.items() if name != WRITTEN_BY}
     if "env_id" in now:  # a run's or a population's
         now = _OF_OLDER_RUNS | now
-    if now.get("rollout"):  # whatever their defaults were
-        now = {name: value for name, value in now.items() if name not in NOT_OF_ROLLOUTS}
+    now = of_rollouts(now)
     if not is_older:
         return now
     now = _renamed(now)

@@ -148,6 +148,8 @@ does not overwrite it. `name=auto` returns to the config's value. If the config 
 *Periods are ages.* `sync_period = 500` means: the 500th update after a sync makes the next sync.
 If you shorten the period below the target's present age, the very next update syncs the target.
 `sync_period` need not be a multiple of `learn_period` or of any other number: 501 means 501.
+Where `tau` is below 1, as by default, a sync moves the target by that share; for full copies set
+both: `targetnet set RUN sync_period=100 tau=1`.
 
 | name | unit | bounds | meaning | a change takes effect at the |
 |---|---|---|---|---|

@@ -6,9 +6,20 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from targetnet.agents.config.combinations import PREPARED, check_combinations, without_effect
+from targetnet.agents.config.combinations import (
+    PREPARED,
+    SYNC_RULES,
+    check_combinations,
+    without_effect,
+)
 from targetnet.agents.config.own_live import OwnLive, check_names
 from targetnet.agents.config.settings import LiveFloat, LiveInt, Settings, key, live, require_toml
 from targetnet.agents.config.synonyms import near_key
@@ -24,6 +35,38 @@ NETWORKS = tuple(_HIDDEN)
 CONTROLLERS = ("copy_when_fit", "copy_when_far", "period_bandit")
 WRAPPERS = ("atari", "elements", "seed_globals")  # of envs/wrapping.py
 LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/guides/logging.md
+
+
+# Keys that are about copies of whole networks, and what each of them is where it is off.
+_OF_FULL_COPIES: dict[str, Any] = {
+    "sync_period": None, "averaged_targets": 1, "chain": 1, "on_sync": (),
+    **dict.fromkeys(SYNC_RULES, 0.0),
+}  # fmt: skip
+_FULL_COPIES = {"sync_period": 100, "tau": 1.0}
+
+
+def _dependent(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the defaults that depend on what a config says; they are not checked here."""
+    found: dict[str, Any] = {}
+    network = values.get("network")
+    if isinstance(network, str) and network in _HIDDEN:
+        found["hidden"] = _HIDDEN[network]
+    if values.get("head", "scalar") != "scalar" or "huber_delta" in values:
+        found["loss"] = "huber"
+    if "tau" not in values and not values.get("rollout") and _names_full_copies(values):
+        found |= _FULL_COPIES
+    return {name: value for name, value in found.items() if name not in values}
+
+
+def _names_full_copies(values: Mapping[str, Any]) -> bool:
+    prepared = values.get("prepared")
+    return (
+        any(
+            values[name] not in (off, []) for name, off in _OF_FULL_COPIES.items() if name in values
+        )
+        or values.get("controller") in CONTROLLERS
+        or (isinstance(prepared, list | tuple) and any(name in SYNC_RULES for name in prepared))
+    )
 
 
 def _known_or_own(what: str, name: str, known: Sequence[str]) -> str:
@@ -202,15 +245,6 @@ class NetworkKeys(Settings):
     )
     tau_samples_acting: int = key(32, "fractions on which an implicit head acts", "fractions", ge=1)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in_hidden(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "hidden" not in values:
-            name = values.get("network", "mlp")
-            hidden = _HIDDEN.get(name) if isinstance(name, str) else None
-            return values | {"hidden": hidden or (256, 256)}
-        return values
-
     @field_validator("network")
     @classmethod
     def _check_network(cls, name: str) -> str:
@@ -265,18 +299,19 @@ class TargetKeys(Settings):
         "the target's too, stand on the online torso as it is",
     )
     sync_period: LiveInt = live(
-        500,
+        10,
         ge=1,
         unit="updates",
         meaning="updates between two syncs of the target network",
         effect="next update; if the target is already this old, that update syncs it",
     )
     tau: LiveFloat = live(
-        1.0,
+        0.1,
         gt=0,
         le=1,
         unit="1",
-        meaning="weight of the online network in a sync; 1 is a full copy",
+        meaning="weight of the online network in a sync; 1 is a full copy, and the default of a "
+        "config that sets `sync_period`",
         effect="next sync",
     )
     refresh_period: LiveInt = live(
@@ -518,14 +553,16 @@ class LearningKeys(Settings):
         effect="next env step; if the last phase was this long ago, one is due at once",
     )
     updates_per_learn: LiveInt = live(
-        1,
+        2,
         ge=1,
         le=1_000_000,
         unit="updates",
         meaning="updates in one learning phase",
         effect="next phase",
     )
-    learning_rate: LiveFloat = live(1e-3, ge=0, unit="1", meaning="Adam's step size")
+    learning_rate: LiveFloat = live(
+        Linear(start=1e-3, end=1e-4, fraction=1.0), ge=0, unit="1", meaning="Adam's step size"
+    )
     # A smaller one could push weights out of float32.
     adam_epsilon: float = key(
         1e-8,
@@ -535,9 +572,9 @@ class LearningKeys(Settings):
         ge=1e-30,
     )
     loss: Literal["huber", "squared", "hl_gauss"] = key(
-        "huber",
-        "loss of a scalar head; hl_gauss: a categorical head learns means by cross-entropy with a "
-        "histogram around the target",
+        "squared",
+        "loss of a scalar head, `huber` by default if `huber_delta` is set; hl_gauss: a "
+        "categorical head learns means by cross-entropy with a histogram around the target",
     )
     huber_delta: LiveFloat = live(
         1.0, gt=0, unit="reward", meaning="absolute TD error above which the Huber loss is linear"
@@ -595,7 +632,7 @@ class ExplorationKeys(Settings):
     """Exploration: random actions, and actions drawn by their values."""
 
     epsilon: LiveFloat = live(
-        Linear(start=1.0, end=0.05, steps=10_000),
+        Linear(start=1.0, end=0.05, fraction=0.2),
         ge=0,
         le=1,
         unit="probability",
@@ -799,6 +836,15 @@ class DqnConfig(
     one env, an *update* is one gradient step.
     """
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _fill_in(cls, values: Any, handler: ModelWrapValidatorHandler[DqnConfig]) -> DqnConfig:
+        """Fills in defaults that depend on other keys, which do not count as given."""
+        filled = _dependent(values) if isinstance(values, dict) else {}
+        config = handler(values | filled if filled else values)
+        config.__pydantic_fields_set__.difference_update(filled)
+        return config
+
     @classmethod
     def near(cls, key: str, names: Iterable[str]) -> str:
         """Returns a hint at the key that was meant: of another library's name, else the nearest."""
@@ -816,6 +862,21 @@ class DqnConfig(
     def _check_combinations(self) -> DqnConfig:
         check_combinations(self)
         return self
+
+    def for_several(self, names: Iterable[str]) -> DqnConfig:
+        """Returns what configs are made from that differ from this one in these keys.
+
+        A default that depends on one of the keys is the same for all of them.
+        """
+        given, names = self.model_fields_set, set(names)
+        changes: dict[str, Any] = {}
+        about_copies = names & {*_OF_FULL_COPIES, "controller"}
+        if about_copies and "tau" not in given | names and not self.rollout:
+            changes |= _FULL_COPIES
+        if names & {"head", "huber_delta"}:
+            changes["loss"] = "huber"
+        changes = {n: value for n, value in changes.items() if n not in given | names}
+        return self.model_copy(update=changes) if changes else self
 
     @property
     def remembers(self) -> bool:

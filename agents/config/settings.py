@@ -108,7 +108,10 @@ def live(
     """
     bounds = {"at_least": ge, "above": gt, "at_most": le, "below": lt}
     knob: dict[str, Any] = {"unit": unit, "effect": effect, **bounds}
-    return Field(default, description=meaning, json_schema_extra={"live": knob})
+    # Validated too, so that a default in shares of the run gets its env steps.
+    return Field(
+        default, description=meaning, json_schema_extra={"live": knob}, validate_default=True
+    )
 
 
 class Settings(Model):
@@ -119,18 +122,24 @@ class Settings(Model):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Returns a copy with some values changed; the new values are checked.
 
-        If the length of the run changes, schedules in shares of the run are fitted to it.
+        Defaults that depend on other keys are found anew, and so are schedules in shares of the
+        run, if its length changes.
 
         Raises:
           ConfigError: a key is unknown or a value is wrong.
         """
         if not update:
             return super().model_copy(deep=deep)
-        values = dict(self) | dict(update)
+        values = {name: getattr(self, name) for name in self.model_fields_set} | dict(update)
         if "env_steps" in update:
             values = type(self).in_shares(values)
         copy: Self = parse(type(self), values, type(self).__name__)
         return copy
+
+    def given(self) -> dict[str, Any]:
+        """Returns the values that were given, as in a file."""
+        dumped = self.model_dump(exclude_none=True)
+        return {name: value for name, value in dumped.items() if name in self.model_fields_set}
 
     @classmethod
     def knobs(cls) -> list[Knob]:

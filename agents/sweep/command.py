@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -149,6 +150,7 @@ class Sweep:
             raise RunDirError(f"{directory} holds no sweep: it has no {_PLAN}")
         if before is not None and self.verify and not over:
             return before
+        base = base.for_several(re.split("[.=]", text)[0].strip() for text in over)
         plan = Plan(
             # As it is read back.
             config=json.loads(base.model_dump_json(exclude_none=True)),

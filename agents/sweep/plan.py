@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from targetnet.agents.config.combinations import of_rollouts
 from targetnet.agents.config.files import read_sealed, stored_text
 from targetnet.agents.config.live_values import live_knobs
 from targetnet.agents.config.model import DqnConfig
@@ -48,7 +49,7 @@ class Plan(Settings):
 
     @cached_property
     def base(self) -> DqnConfig:
-        base: DqnConfig = parse(DqnConfig, self.config, "sweep")
+        base: DqnConfig = parse(DqnConfig, of_rollouts(self.config), "sweep")
         return base
 
     @cached_property
@@ -108,8 +109,9 @@ class Plan(Settings):
                 yield f"{name} is {shown(was)} there, not {shown(is_)}"
         # A key that one of them lacks is newer than it. Its default is what was done before.
         default = DqnConfig().model_dump(mode="json", exclude_none=True)
-        for name in sorted(self.config.keys() | other.config.keys()):
-            was, is_ = (of.config.get(name, default.get(name)) for of in (self, other))
+        mine, theirs = of_rollouts(self.config), of_rollouts(other.config)
+        for name in sorted(mine.keys() | theirs.keys()):
+            was, is_ = (of.get(name, default.get(name)) for of in (mine, theirs))
             if was != is_:
                 yield f"{name} is {shown(was)} there, not {shown(is_)}"
 

@@ -27,6 +27,7 @@ _SCALES = ("linear", "log")
 _OF_ENV = {"env_id", "env_kwargs", "env_wrapper", "env_wrapper_kwargs"}
 _SAME_FOR_ALL = {"seed", *_OF_ENV, *MAY_CHANGE} - {"env_steps"}
 _WHOLE_IN_SCHEDULES = ("steps", "begin")
+_SHARE_OF = {"steps": "fraction", "points": "fractions"}  # it would replace them
 _WANTED = "NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=VALUE,VALUE,..."
 
 
@@ -102,7 +103,10 @@ class Space:
         for name, value in (self.values(params) | dict(more or {})).items():
             key, dot, inner = name.partition(".")
             if dot:
-                values[key] = values[key] | {inner: value}
+                share = _SHARE_OF.get(inner)
+                values[key] = {n: of for n, of in values[key].items() if n != share} | {
+                    inner: value
+                }
             else:
                 change_value(values, key, value)
         return config_of(values, (), where)

@@ -63,7 +63,8 @@ class Lab:
 
     @staticmethod
     def config(**settings: Any) -> DqnConfig:
-        return DqnConfig(**(SMALL | settings))
+        hard = {} if settings.get("rollout") else {"sync_period": 500, "updates_per_learn": 1}
+        return DqnConfig(**(SMALL | hard | settings))
 
     @staticmethod
     def agent(**settings: Any) -> DqnAgent:

@@ -33,7 +33,8 @@ CONCURRENT = {"loop": "concurrent", "learn_period": 16, "updates_per_learn": 8}
 FUSED = {"learn_period": 16, "updates_per_learn": 8}
 # Without the keys of a replay and of a target network.
 ROLLOUTS = {"rollout": 20, "num_envs": 4, "epochs": 2, "layer_norm": "true", "loss": "squared",
-            "replay_capacity": 100_000, "learn_start": 1_000, "sync_period": 500}  # fmt: skip
+            "replay_capacity": 100_000, "learn_start": 1_000, "sync_period": 10,
+            "updates_per_learn": 2}  # fmt: skip
 KINDS = {
     "plain": {},
     "plain, without XLA": {"xla": "false"},

@@ -59,7 +59,10 @@ def _built_from(config: DqnConfig) -> DqnConfig:
     if config.loop == "compiled":
         return config
     fields = DqnConfig.model_fields
-    return config.model_copy(update={name: fields[name].default for name in _OF_RUNS + _LIVE})
+    same = {name: fields[name].default for name in _OF_RUNS + _LIVE}
+    if not config.rollout:
+        same["tau"] = 1.0  # which a chain needs
+    return config.model_copy(update=same)
 
 
 def _reconfigure(agent: DqnAgent, config: DqnConfig) -> None:

@@ -59,8 +59,9 @@ def test_a_shipped_configs_env_and_network_can_be_made(name):
     from targetnet.agents.dqn.agent import DqnAgent
 
     # What is compiled is left out: it costs more than all the rest. oneDNN is a process's choice.
-    plain = {"updates_per_learn": 1, "xla": False, "onednn": False}
-    config = load_config(name).model_copy(update=plain)
+    config = load_config(name).model_copy(update={"xla": False, "onednn": False})
+    if not config.rollout:
+        config = config.model_copy(update={"updates_per_learn": 1})
     envs = made_envs(config)
     agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)
     assert agent.step(*envs.reset()[:3], envs.reset().autoreset).shape == (config.num_envs,)

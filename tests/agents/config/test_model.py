@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from targetnet.agents.config.members import as_members
 from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.sweep.space import Space
 from targetnet.rl_core.errors import ConfigError
 from targetnet.rl_core.schedules import Linear
 
@@ -150,3 +152,103 @@ def test_shares_are_of_the_run_that_the_config_is_for():
     assert config.model_copy(update={"env_steps": 400}).epsilon.steps == 100
     assert config.model_copy(update={"seed": 4}).epsilon.steps == 250
     assert DqnConfig(epsilon=epsilon).epsilon.steps == 12_500  # of the default length
+
+
+# Defaults that depend on other keys.
+
+
+@pytest.mark.parametrize(
+    ("named", "period", "tau"),
+    [
+        ({}, 10, 0.1),
+        ({"sync_period": 500}, 500, 1.0),
+        ({"sync_period": 10}, 10, 1.0),
+        ({"sync_period": 500, "tau": 0.2}, 500, 0.2),
+        ({"tau": 0.2}, 10, 0.2),
+        ({"chain": 3}, 100, 1.0),
+        ({"averaged_targets": 2}, 100, 1.0),
+        ({"on_sync": ["reset_time"]}, 100, 1.0),
+        ({"sync_growth": 0.5}, 100, 1.0),
+        ({"sync_fit": 0.5}, 100, 1.0),
+        ({"sync_distance": 0.5}, 100, 1.0),
+        ({"controller": "copy_when_fit"}, 100, 1.0),
+        ({"prepared": ["sync_fit"]}, 100, 1.0),
+        ({"prepared": ["min_weight"]}, 10, 0.1),
+        ({"chain": 1, "averaged_targets": 1, "on_sync": [], "sync_growth": 0.0}, 10, 0.1),
+        ({"controller": "mine:rule"}, 10, 0.1),
+    ],
+    ids=str,
+)
+def test_a_config_that_names_a_period_makes_full_copies(named, period, tau):
+    """Who writes `sync_period = 500` means a copy every 500 updates, not a tenth of one."""
+    config = DqnConfig(**named)
+    assert (config.sync_period, config.tau) == (period, tau)
+    for other in (config.model_copy(update={"seed": 3}), DqnConfig().model_copy(update=named)):
+        assert (other.sync_period, other.tau) == (period, tau)
+
+
+@pytest.mark.parametrize(
+    ("base", "over", "tau", "loss"),
+    [
+        ({}, "sync_period=5,9", 1.0, "squared"),
+        ({"tau": 0.2}, "sync_period=5,9", 0.2, "squared"),
+        ({}, "tau=0.2,0.2001", 0.2, "squared"),
+        ({}, "learning_rate=1e-3,1e-4", 0.1, "squared"),
+        ({"prepared": ["sync_growth"]}, "sync_growth=0.1,0.2", 1.0, "squared"),
+        ({"loss": "huber"}, "huber_delta=1.0,2.0", 0.1, "huber"),
+    ],
+    ids=str,
+)
+def test_members_and_trials_have_the_defaults_of_what_they_differ_in(base, over, tau, loss):
+    config = DqnConfig(**base)
+    first = as_members(config, [over]).configs["m00"]
+    assert (first.tau, first.loss) == (tau, loss)
+    name = over.partition("=")[0]
+    plan = dumped(config.for_several([name]))
+    assert Space(plan, [over]).config({name: getattr(first, name)}) == first
+
+
+@pytest.mark.parametrize("over", ["chain=1,3", "head=scalar,quantile", "averaged_targets=1,3"])
+def test_trials_of_a_sweep_may_differ_in_what_a_default_depends_on(over):
+    name = over.partition("=")[0]
+    plan = dumped(DqnConfig().for_several([name]))
+    space = Space(plan, [over])
+    for value in space.axes[name].values:
+        assert getattr(space.config({name: value}), name) == value
+
+
+def test_the_part_of_a_schedule_that_a_trial_has_replaces_its_share():
+    space = Space(dumped(DqnConfig()), ["epsilon.steps=100..900"])
+    assert space.config({"epsilon.steps": 300}).epsilon.value_at(300) == 0.05
+    assert space.config({"epsilon.steps": 600}).epsilon.value_at(300) == 0.525
+
+
+def dumped(config):
+    """As a plan has it: with all keys."""
+    return DqnConfig(**config.model_dump(exclude_none=True))
+
+
+@pytest.mark.parametrize(
+    ("head", "loss"), [("scalar", "squared"), ("quantile", "huber"), ("categorical", "huber")]
+)
+def test_the_default_loss_is_one_that_the_head_has(head, loss):
+    assert DqnConfig(head=head).loss == loss
+    assert DqnConfig(head=head, loss="huber").loss == "huber"
+    assert DqnConfig(head=head).model_copy(update={"head": "scalar"}).loss == "squared"
+    assert DqnConfig(huber_delta=3.0).loss == "huber"
+    assert DqnConfig(huber_delta=3.0, loss="squared").loss == "squared"
+
+
+def test_defaults_in_shares_of_the_run_have_its_env_steps():
+    config = DqnConfig(env_steps=700)
+    ends = [config.learning_rate.value_at(step) for step in (0, 350, 700)]
+    assert ends == pytest.approx([1e-3, 5.5e-4, 1e-4])
+    assert [config.epsilon.value_at(step) for step in (0, 70, 140)] == [1.0, 0.525, 0.05]
+    longer = config.model_copy(update={"env_steps": 7_000})
+    assert longer.epsilon.value_at(700) == 0.525
+
+
+def test_a_copy_with_another_network_has_its_units():
+    assert DqnConfig().model_copy(update={"network": "minatar"}).hidden == (128,)
+    assert DqnConfig(network="minatar").model_copy(update={"network": "mlp"}).hidden == (256, 256)
+    assert DqnConfig(hidden=(8,)).model_copy(update={"network": "minatar"}).hidden == (8,)

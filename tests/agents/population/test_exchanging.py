@@ -35,7 +35,7 @@ from targetnet.rl_core.seal import sealed_line
 ENV = "PullTheLever-v0"
 SHORT = {
     "env_id": ENV, "env_steps": 260, "hidden": (8,), "batch_size": 8, "replay_capacity": 100,
-    "learn_start": 20, "xla": False, "eval_period": 60, "eval_episodes": 2,
+    "learn_start": 20, "updates_per_learn": 1, "xla": False, "eval_period": 60, "eval_episodes": 2,
     "final_eval_episodes": 1, "checkpoint_steps": 35, "checkpoint_seconds": 0, "log_period": 50,
     "past_states": 2, "sync_period": 7, "epsilon": 0.2, "learning_rate": 0.01,
 }  # fmt: skip

@@ -36,6 +36,7 @@ from tests.agents.run.interrupting import curves
 ROOT = Path(__file__).parents[3]
 SHORT = {
     "env_steps": 400, "hidden": (8,), "batch_size": 8, "replay_capacity": 200, "learn_start": 50,
+    "updates_per_learn": 1,
     "xla": False, "eval_period": 150, "eval_episodes": 1, "final_eval_episodes": 2,
     "checkpoint_steps": 90, "checkpoint_seconds": 0, "log_period": 50, "past_states": 2,
 }  # fmt: skip

@@ -17,7 +17,9 @@ from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir
 
 SHORT = {
-    "hidden": (8,), "batch_size": 8, "replay_capacity": 100, "learn_start": 20, "env_steps": 60,
+    "hidden": (8,), "batch_size": 8, "replay_capacity": 100, "learn_start": 20,
+    "updates_per_learn": 1,
+    "env_steps": 60,
     "eval_period": 30, "eval_episodes": 2, "final_eval_episodes": 3, "xla": False,
 }  # fmt: skip
 TOLD = "test/Draws-v0 gives other results when an episode is repeated from its seed"

@@ -17,6 +17,7 @@ from tests.agents.run.interrupting import Crash, crash_at
 
 SHORT = {
     "env_steps": 400, "hidden": (8,), "batch_size": 8, "replay_capacity": 300, "learn_start": 50,
+    "updates_per_learn": 1,
     "learn_period": 2, "learning_rate": 0.01, "sync_period": 37, "log_period": 50,
     "eval_period": 80, "eval_episodes": 1, "final_eval_episodes": 1, "xla": False,
     "checkpoint_seconds": 0, "checkpoint_steps": 70, "past_states": 1,

@@ -18,7 +18,8 @@ from targetnet.rl_core.errors import EnvFault
 
 SHORT = {
     "env_id": "test/OneDisplay-v0", "hidden": (8,), "batch_size": 8, "replay_capacity": 100,
-    "learn_start": 20, "env_steps": 100, "eval_period": 30, "eval_episodes": 2,
+    "learn_start": 20, "updates_per_learn": 1,
+    "env_steps": 100, "eval_period": 30, "eval_episodes": 2,
     "final_eval_episodes": 3, "xla": False, "check_env": False,
 }  # fmt: skip
 

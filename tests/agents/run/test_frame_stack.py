@@ -30,6 +30,7 @@ SHORT = {
     "batch_size": 8,
     "replay_capacity": 2_000,
     "learn_start": 40,
+    "updates_per_learn": 1,
     "learn_period": 2,
     "learning_rate": 0.01,
     "sync_period": 37,

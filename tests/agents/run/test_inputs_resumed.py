@@ -12,7 +12,8 @@ from targetnet.rl_core.checkpoint.store import CheckpointStore
 
 SHORT = {
     "env_id": "tests.agents.signals:Signals-v0", "env_steps": 300, "hidden": (8,), "batch_size": 6,
-    "replay_capacity": 90, "learn_start": 40, "learn_period": 4, "learning_rate": 0.01,
+    "replay_capacity": 90, "learn_start": 40, "updates_per_learn": 1,
+    "learn_period": 4, "learning_rate": 0.01,
     "sync_period": 20, "log_period": 200, "eval_period": 170, "eval_episodes": 2,
     "final_eval_episodes": 2, "past_states": 0, "xla": False, "epsilon": 0.3,
     "checkpoint_seconds": 0, "checkpoint_steps": 60, "checkpoint_keep": 9,

@@ -16,7 +16,8 @@ from tests.envs.lives import ID
 
 SHORT = {
     "env_id": ID, "env_kwargs": {"by_chance": True}, "env_steps": 420, "hidden": (6,),
-    "batch_size": 6, "replay_capacity": 300, "learn_start": 40, "learn_period": 8,
+    "batch_size": 6, "replay_capacity": 300, "learn_start": 40, "updates_per_learn": 1,
+    "learn_period": 8,
     "learning_rate": 0.01, "sync_period": 20, "log_period": 200, "eval_period": 300,
     "eval_episodes": 2, "final_eval_episodes": 4, "xla": False, "epsilon": 0.3,
     "checkpoint_seconds": 0, "checkpoint_steps": 47, "checkpoint_keep": 100,

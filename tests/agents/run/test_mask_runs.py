@@ -30,7 +30,8 @@ from tests.envs.masked import ID, NUM_ACTIONS
 
 SHORT = {
     "env_id": ID, "env_steps": 320, "hidden": (6,), "batch_size": 6, "replay_capacity": 300,
-    "learn_start": 40, "learn_period": 8, "learning_rate": 0.01, "sync_period": 20,
+    "learn_start": 40, "updates_per_learn": 1,
+    "learn_period": 8, "learning_rate": 0.01, "sync_period": 20,
     "log_period": 200, "eval_period": 300, "eval_episodes": 2, "final_eval_episodes": 4,
     "xla": False, "epsilon": 0.5, "checkpoint_seconds": 0, "checkpoint_steps": 130,
 }  # fmt: skip

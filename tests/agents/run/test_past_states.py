@@ -171,7 +171,9 @@ def test_snapshots_are_the_past_of_one_agent_and_change_no_other_number(lab):
 # In a run.
 
 SHORT = DqnConfig(
-    env_steps=900, hidden=(8,), batch_size=8, replay_capacity=300, learn_start=50, learn_period=2,
+    env_steps=900, hidden=(8,), batch_size=8, replay_capacity=300, learn_start=50,
+    updates_per_learn=1,
+    learn_period=2,
     learning_rate=0.01, sync_period=23, eval_period=10_000, final_eval_episodes=1, xla=False,
     checkpoint_seconds=0, checkpoint_steps=250, past_states=2,
 )  # fmt: skip

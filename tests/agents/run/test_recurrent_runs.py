@@ -20,7 +20,8 @@ from targetnet.rl_core.errors import ShapeError
 SHORT = {
     "env_wrapper": "elements", "env_wrapper_kwargs": {"keep": [0, 2]}, "env_steps": 420,
     "recurrent": "gru", "recurrent_units": 5, "sequence_length": 6, "burn_in": 3, "hidden": (6,),
-    "batch_size": 6, "replay_capacity": 200, "learn_start": 40, "learn_period": 8,
+    "batch_size": 6, "replay_capacity": 200, "learn_start": 40, "updates_per_learn": 1,
+    "learn_period": 8,
     "learning_rate": 0.01, "sync_period": 20, "log_period": 200, "eval_period": 300,
     "eval_episodes": 2, "final_eval_episodes": 2, "xla": False, "epsilon": 0.3,
     "checkpoint_seconds": 0, "checkpoint_steps": 130,

@@ -28,6 +28,8 @@ SHORT = {
     "learn_start": 50,
     "learn_period": 2,
     "learning_rate": 0.01,
+    "loss": "huber",
+    "updates_per_learn": 1,
     "log_period": 100,
     "eval_period": 10_000,
     "eval_episodes": 1,

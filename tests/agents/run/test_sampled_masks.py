@@ -13,7 +13,9 @@ STACK, N_STEP, DISCOUNT = 3, 3, 0.5
 SHORT = {
     "env_id": "tests.agents.signals:Signals-v0", "env_kwargs": {"masks": True},
     "env_steps": 300, "frame_stack": STACK, "n_step": N_STEP, "discount": DISCOUNT,
-    "hidden": (8,), "batch_size": 8, "replay_capacity": 60, "learn_start": 10, "learn_period": 2,
+    "hidden": (8,), "batch_size": 8, "replay_capacity": 60, "learn_start": 10,
+    "updates_per_learn": 1,
+    "learn_period": 2,
     "learning_rate": 0.01, "sync_period": 20, "log_period": 200, "eval_period": 1_000,
     "final_eval_episodes": 1, "past_states": 0, "xla": False, "epsilon": 0.5,
 }  # fmt: skip

@@ -16,7 +16,8 @@ from targetnet.envs import make_envs
 
 SHORT = {
     "env_id": "test/Shown-v0", "env_steps": 60, "hidden": (4,), "batch_size": 4,
-    "replay_capacity": 100, "learn_start": 20, "final_eval_episodes": 1, "xla": False,
+    "replay_capacity": 100, "learn_start": 20, "updates_per_learn": 1,
+    "final_eval_episodes": 1, "xla": False,
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ SHORT = {
     "batch_size": 8,
     "replay_capacity": 300,
     "learn_start": 50,
+    "updates_per_learn": 1,
     "learn_period": 2,
     "learning_rate": 0.01,
     "sync_period": 37,
