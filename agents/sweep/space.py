@@ -103,10 +103,9 @@ class Space:
         for name, value in (self.values(params) | dict(more or {})).items():
             key, dot, inner = name.partition(".")
             if dot:
-                share = _SHARE_OF.get(inner)
-                values[key] = {n: of for n, of in values[key].items() if n != share} | {
-                    inner: value
-                }
+                schedule = dict(values[key])
+                schedule.pop(_SHARE_OF.get(inner, ""), None)
+                values[key] = schedule | {inner: value}
             else:
                 change_value(values, key, value)
         return config_of(values, (), where)

@@ -57,7 +57,7 @@ def begun(steps=60, num_envs=1, **settings):
     config = DqnConfig(
         env_id="Marks-v0", num_envs=num_envs, env_steps=steps, hidden=(4,), batch_size=8,
         replay_capacity=120, xla=False,
-        **{"learn_period": 1, "learn_start": 0, "epsilon": 1.0} | settings,
+        **{"learn_period": 1, "updates_per_learn": 1, "learn_start": 0, "epsilon": 1.0} | settings,
     )  # fmt: skip
     envs = make_envs(config.env_id, num_envs, seed=config.seed, env_kwargs=config.env_kwargs)
     agent = DqnAgent(config, envs.observation_shape, envs.observation_dtype, envs.num_actions)

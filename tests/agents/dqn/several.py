@@ -9,7 +9,7 @@ from targetnet.envs.in_graph.table import make_rules
 
 SMALL = {
     "hidden": (8,), "replay_capacity": 60, "batch_size": 8, "learning_rate": 0.01,
-    "xla": False, "num_envs": 2, "past_states": 0, "updates_per_learn": 1, "sync_period": 500,
+    "xla": False, "num_envs": 2, "past_states": 0, "updates_per_learn": 1,
 }  # fmt: skip
 KINDS = {
     "scalar": {},

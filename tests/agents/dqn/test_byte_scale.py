@@ -12,6 +12,7 @@ from targetnet.agents.policy.load import load_policy
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir
 from targetnet.envs import make_envs
+from tests.agents.steady import STEADY
 
 
 class Switches(gym.Env):
@@ -43,7 +44,8 @@ def registered():
 
 def config(**settings):
     return DqnConfig(
-        **{
+        **STEADY
+        | {
             "env_id": "test/Switches-v0", "env_steps": 200, "hidden": (8,), "batch_size": 8,
             "replay_capacity": 100, "learn_start": 20, "eval_period": 100, "eval_episodes": 1,
             "final_eval_episodes": 2, "xla": False, "checkpoint_steps": 50, **settings,

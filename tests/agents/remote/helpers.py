@@ -10,6 +10,7 @@ from targetnet.agents.remote.in_process import InProcess
 from tests.agents.remote.toy import ID
 
 SETTINGS = {
+    "updates_per_learn": 1,
     "env_id": ID,
     "env_steps": 400,
     "loop": "remote",

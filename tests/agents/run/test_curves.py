@@ -21,12 +21,13 @@ from targetnet.rl_core.control.commands import do_command
 from targetnet.rl_core.control.files import ControlFiles, submit
 from targetnet.rl_core.control.log import read_log
 from targetnet.rl_core.control.steering import POLL_SECONDS
+from tests.agents.steady import STEADY
 
 TAU = {"schedule": "linear", "start": 1.0, "end": 0.5, "steps": 150}
 CONFIG = DqnConfig(
     env_steps=300, hidden=(8,), batch_size=8, replay_capacity=500, learn_start=50, learn_period=10,
     updates_per_learn=2, sync_period=7, log_period=50, eval_period=100, eval_episodes=1,
-    final_eval_episodes=1, checkpoint_seconds=0, xla=False, tau=TAU,
+    final_eval_episodes=1, checkpoint_seconds=0, xla=False, tau=TAU, epsilon=STEADY["epsilon"],
 )  # fmt: skip
 
 

@@ -147,7 +147,8 @@ def test_a_rewind_takes_an_action_back_and_the_next_draw_is_another(tmp_path):
         send(agent, tick)
 
     # No update: what changes are the actions alone.
-    train(DqnConfig(**SHORT | {"env_steps": 230, "learn_start": 10_000}), run, on_tick=on_tick)
+    config = DqnConfig(**SHORT | {"env_steps": 230, "learn_start": 10_000, "epsilon": 1.0})
+    train(config, run, on_tick=on_tick)
     assert np.array_equal(seen[200], seen[50]) and not np.array_equal(seen[201], seen[200])
     assert np.array_equal(seen[211], seen[200])
     assert not np.array_equal(seen[221], seen[211]) and not np.array_equal(seen[221], seen[201])
