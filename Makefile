@@ -60,8 +60,8 @@ results: $(VENV)/.ready
 	  --seeds 5 --first-seed $(FIRST_SEED) --rows docs/rows --training --page docs/results/minatar.md \
 	  --title "MinAtar, five games"
 
-# The defaults, those of version 0.2 and Stable-Baselines3's. For all eight envs this environment
-# needs minigrid and highway-env, and so does PEER, a Python with stable-baselines3 and minatar.
+# The defaults, those of version 0.2 and Stable-Baselines3's. The envs of two packages need minigrid
+# and highway-env, here and in PEER, the path of a Python that has stable-baselines3 and minatar too.
 DEFAULTS ?= $(wildcard docs/defaults/*.toml)
 defaults: $(VENV)/.ready
 	$(BIN)/targetnet results $(DEFAULTS) --seeds 10 --first-seed 9000 --peer sb3-defaults \

@@ -26,10 +26,10 @@ _NOT_OF_ROLLOUTS = (
 )
 
 
-def of_rollouts(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a config's values; those of rollouts without keys that do nothing there.
+def without_replay_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a config's values; if it makes rollouts, without the keys of a replay and a target.
 
-    What is stored has all keys, with defaults that may be others now.
+    They do nothing there, but what is stored has them, with what was their default then.
     """
     without = _NOT_OF_ROLLOUTS if values.get("rollout") else ()
     return {name: value for name, value in values.items() if name not in without}

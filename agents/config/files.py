@@ -13,7 +13,7 @@ from typing import Any
 import tomli_w
 from pydantic import BaseModel
 
-from targetnet.agents.config.combinations import of_rollouts
+from targetnet.agents.config.combinations import without_replay_keys
 from targetnet.agents.config.live_values import live_names
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.config.settings import parse
@@ -187,7 +187,7 @@ def _as_of_now(values: dict[str, Any]) -> dict[str, Any]:
     now = {name: value for name, value in values.items() if name != WRITTEN_BY}
     if "env_id" in now:  # a run's or a population's
         now = _OF_OLDER_RUNS | now
-    now = of_rollouts(now)
+    now = without_replay_keys(now)
     if not is_older:
         return now
     now = _renamed(now)

@@ -273,7 +273,7 @@ def _members(base: DqnConfig, tables: Any, where: str, seeds: int | None) -> Mem
     if seeds is not None and seeds < 1:
         raise ConfigError(f"--seeds must be a whole number >= 1, got {seeds}")
     _require_at_most(len(tables) * (seeds or 1), where)
-    base = base.for_several(itertools.chain.from_iterable(tables))
+    base = base.with_shared_defaults(itertools.chain.from_iterable(tables))
     own = [{**table, **seed} for table in tables for seed in _seeds(base, table, where, seeds)]
     named = dict(zip(names_for(len(own)), own, strict=True))
     configs = {name: _config(base, each, f"{where}: {name}") for name, each in named.items()}

@@ -45,7 +45,7 @@ _OF_FULL_COPIES: dict[str, Any] = {
 _FULL_COPIES = {"sync_period": 100, "tau": 1.0}
 
 
-def _dependent(values: Mapping[str, Any]) -> dict[str, Any]:
+def _dependent_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the defaults that depend on what a config says; they are not checked here."""
     found: dict[str, Any] = {}
     network = values.get("network")
@@ -840,7 +840,7 @@ class DqnConfig(
     @classmethod
     def _fill_in(cls, values: Any, handler: ModelWrapValidatorHandler[DqnConfig]) -> DqnConfig:
         """Fills in defaults that depend on other keys, which do not count as given."""
-        filled = _dependent(values) if isinstance(values, dict) else {}
+        filled = _dependent_defaults(values) if isinstance(values, dict) else {}
         config = handler(values | filled if filled else values)
         config.__pydantic_fields_set__.difference_update(filled)
         return config
@@ -863,10 +863,10 @@ class DqnConfig(
         check_combinations(self)
         return self
 
-    def for_several(self, names: Iterable[str]) -> DqnConfig:
-        """Returns what configs are made from that differ from this one in these keys.
+    def with_shared_defaults(self, names: Iterable[str]) -> DqnConfig:
+        """Returns the base of configs, such as members, that differ from it in these keys.
 
-        A default that depends on one of the keys is the same for all of them.
+        A default that depends on one of the keys is then the same for all of them.
         """
         given, names = self.model_fields_set, set(names)
         changes: dict[str, Any] = {}

@@ -136,11 +136,6 @@ class Settings(Model):
         copy: Self = parse(type(self), values, type(self).__name__)
         return copy
 
-    def given(self) -> dict[str, Any]:
-        """Returns the values that were given, as in a file."""
-        dumped = self.model_dump(exclude_none=True)
-        return {name: value for name, value in dumped.items() if name in self.model_fields_set}
-
     @classmethod
     def knobs(cls) -> list[Knob]:
         """Returns the live fields, in the order of the model's fields."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat
 
-from targetnet.agents.config.combinations import of_rollouts
+from targetnet.agents.config.combinations import without_replay_keys
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.results.scores import Row, Seed, read_row, run_seed
 from targetnet.agents.results.table import versions
@@ -117,7 +117,7 @@ def require_same_settings(path: Path, before: Mapping[str, Any], config: DqnConf
       RunDirError: one is another.
     """
     now, default = settings_of(config), settings_of(DqnConfig())
-    for name in of_rollouts(now):
+    for name in without_replay_keys(now):
         there = before.get(name, default.get(name))
         if there != now[name]:
             raise RunDirError(

@@ -150,7 +150,7 @@ class Sweep:
             raise RunDirError(f"{directory} holds no sweep: it has no {_PLAN}")
         if before is not None and self.verify and not over:
             return before
-        base = base.for_several(re.split("[.=]", text)[0].strip() for text in over)
+        base = base.with_shared_defaults(re.split("[.=]", text)[0].strip() for text in over)
         plan = Plan(
             # As it is read back.
             config=json.loads(base.model_dump_json(exclude_none=True)),

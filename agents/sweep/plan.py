@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from targetnet.agents.config.combinations import of_rollouts
+from targetnet.agents.config.combinations import without_replay_keys
 from targetnet.agents.config.files import read_sealed, stored_text
 from targetnet.agents.config.live_values import live_knobs
 from targetnet.agents.config.model import DqnConfig
@@ -49,7 +49,7 @@ class Plan(Settings):
 
     @cached_property
     def base(self) -> DqnConfig:
-        base: DqnConfig = parse(DqnConfig, of_rollouts(self.config), "sweep")
+        base: DqnConfig = parse(DqnConfig, without_replay_keys(self.config), "sweep")
         return base
 
     @cached_property
@@ -109,7 +109,7 @@ class Plan(Settings):
                 yield f"{name} is {shown(was)} there, not {shown(is_)}"
         # A key that one of them lacks is newer than it. Its default is what was done before.
         default = DqnConfig().model_dump(mode="json", exclude_none=True)
-        mine, theirs = of_rollouts(self.config), of_rollouts(other.config)
+        mine, theirs = without_replay_keys(self.config), without_replay_keys(other.config)
         for name in sorted(mine.keys() | theirs.keys()):
             was, is_ = (of.get(name, default.get(name)) for of in (mine, theirs))
             if was != is_:

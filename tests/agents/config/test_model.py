@@ -204,14 +204,14 @@ def test_members_and_trials_have_the_defaults_of_what_they_differ_in(base, over,
     first = as_members(config, [over]).configs["m00"]
     assert (first.tau, first.loss) == (tau, loss)
     name = over.partition("=")[0]
-    plan = dumped(config.for_several([name]))
+    plan = dumped(config.with_shared_defaults([name]))
     assert Space(plan, [over]).config({name: getattr(first, name)}) == first
 
 
 @pytest.mark.parametrize("over", ["chain=1,3", "head=scalar,quantile", "averaged_targets=1,3"])
 def test_trials_of_a_sweep_may_differ_in_what_a_default_depends_on(over):
     name = over.partition("=")[0]
-    plan = dumped(DqnConfig().for_several([name]))
+    plan = dumped(DqnConfig().with_shared_defaults([name]))
     space = Space(plan, [over])
     for value in space.axes[name].values:
         assert getattr(space.config({name: value}), name) == value

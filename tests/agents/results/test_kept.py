@@ -9,7 +9,13 @@ import pytest
 
 from targetnet.agents.cli.main import main
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.results.kept import keep, kept_row, require_same_config
+from targetnet.agents.results.kept import (
+    keep,
+    kept_row,
+    require_same_config,
+    require_same_settings,
+    settings_of,
+)
 from targetnet.rl_core.board.events import EventWriter
 from targetnet.rl_core.errors import RunDirError
 from targetnet.rl_core.seal import sealed_row, unsealed_row
@@ -183,3 +189,11 @@ def test_a_published_row_that_was_changed_makes_no_page(
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and f"cannot use {path}: " in err
     assert "Delete it to train it again" in err and not [*tmp_path.rglob("*.md")]
+
+
+def test_a_seed_of_rollouts_is_one_of_its_config_whatever_the_defaults_were(tmp_path):
+    config = DqnConfig(rollout=32, num_envs=4)
+    before = settings_of(config) | {"sync_period": 500, "tau": 1.0, "updates_per_learn": 1}
+    require_same_settings(tmp_path / "0.json", before, config)
+    with pytest.raises(RunDirError, match=r"q_lambda is 0\.5 there, not 0\.65"):
+        require_same_settings(tmp_path / "0.json", before | {"q_lambda": 0.5}, config)

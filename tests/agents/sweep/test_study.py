@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from targetnet.agents.sweep.plan import read_plan
+from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.sweep.plan import Plan, read_plan
 from targetnet.agents.sweep.study import Study
 from targetnet.rl_core.errors import ConfigError, RunDirError
 
@@ -266,3 +267,16 @@ def test_the_journal_is_one_of_optuna(plan, tmp_path):
     study.ask(1, 0)
     assert all(isinstance(json.loads(line), dict) for line in path.read_text().splitlines())
     assert study.trials[0].params["hidden"] in ("[64]", "[64, 64]")
+
+
+def test_a_plan_of_rollouts_is_read_whatever_the_defaults_were():
+    def plan(**then):
+        return Plan(
+            config=DqnConfig(rollout=32, num_envs=4).model_dump(mode="json", exclude_none=True)
+            | then,
+            over=["q_lambda=0.1,0.2"], sampler="grid", seed=0, seeds=1, score="final",
+            prune=False, together=1, ahead=1,
+        )  # fmt: skip
+
+    now, older = plan(), plan(sync_period=500, tau=1.0, updates_per_learn=1)
+    assert older.base == now.base and list(older.differences(now)) == []
