@@ -1,35 +1,63 @@
-"""Makes the golden run of this release: `python -m tests.golden.make DIRECTORY`.
+"""Makes golden runs of this release: `python -m tests.golden.make KIND DIRECTORY`.
 
-A later release must resume it, or refuse and say exactly what is missing. It is never made
-again; a release whose checkpoints differ adds a second one.
+A later release must resume them and, on the same processor, repeat them bit for bit, or refuse
+and say exactly what is missing. They are never made again; a release whose checkpoints differ adds
+its own. `first` was made by version 0.1.
 """
 
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.population.train import train_population
 from targetnet.agents.run.train import train
+from targetnet.rl_core.machine import processor
+from targetnet.rl_core.schedules import Linear
 
-CONFIG = DqnConfig(
-    env_steps=200, hidden=(4,), batch_size=4, replay_capacity=60, learn_start=20, learn_period=4,
-    log_period=100, eval_period=1_000, eval_episodes=1, final_eval_episodes=1, xla=False,
-    ema_decay=0.9, past_states=1, checkpoint_seconds=0, checkpoint_keep=1, num_envs=2,
-)  # fmt: skip
+SMALL: dict[str, Any] = {
+    "env_steps": 200, "hidden": (4,), "batch_size": 4, "replay_capacity": 60, "learn_start": 20,
+    "learn_period": 4, "log_period": 100, "eval_period": 1_000, "eval_episodes": 1,
+    "final_eval_episodes": 1, "xla": False, "checkpoint_seconds": 0, "checkpoint_keep": 1,
+    "past_states": 1, "sync_period": Linear(start=5, end=20, steps=200),
+}  # fmt: skip
+PRIORITIZED = {"prioritized": True, "n_step": 3}
+FREEZE = ({"exempt": ("head",), "updates": 5}, {"exempt": ("torso",), "updates": 4})
+KINDS: dict[str, dict[str, Any]] = {
+    "chain": {**PRIORITIZED, "chain": 3, "refresh_period": 4, "freeze": FREEZE, "num_envs": 2},
+    "recurrent": {**PRIORITIZED, "recurrent": "gru", "recurrent_units": 4, "sequence_length": 8,
+                  "burn_in": 4, "replay_capacity": 100},
+    "remote": {**PRIORITIZED, "loop": "remote", "actors": 2, "num_envs": 2, "actor_steps": 10,
+               "updates_per_learn": 2, "replay_capacity": 200},
+    "compiled": {**PRIORITIZED, "loop": "compiled", "env_id": "InGraph/CartPole-v1", "num_envs": 2,
+                 "chunk": 50, "freeze": FREEZE},
+    "population": {"tau": 0.5, "ema_decay": 0.9},
+}  # fmt: skip
+PROCESSOR = "processor.txt"
 
 
-def main():
-    run = Path(sys.argv[1])
+def main() -> None:
+    kind, run = sys.argv[1], Path(sys.argv[2])
+    config = DqnConfig(**SMALL | KINDS[kind])
 
-    def on_tick(agent, tick):
-        if tick.env_step >= 100 and agent.hyperparameters["tau"] == 1.0:
-            agent.hyperparameters["tau"] = 0.5
+    def on_tick(agent: Any, tick: Any) -> None:
+        if tick.env_step >= 100 and agent.hyperparameters["discount"] == 0.99:
+            agent.hyperparameters["discount"] = 0.9
 
-    train(CONFIG, run, on_tick=on_tick)
-    control = [run / "control" / name for name in ("inbox", "token", "state.json", "lock")]
-    for path in (*run.glob("events.*"), *control):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if kind == "population":
+        train_population(config, run, members=["learning_rate=0.001,0.01"], on_tick=on_tick)
+    else:
+        here = {"ray": "off"} if kind == "remote" else {}
+        train(config, run, on_tick=on_tick, **here)
+    for made in (path for path in sorted(run.rglob("*")) if path.exists()):
+        if made.name.startswith("events.") or made.name in UNREAD:
+            shutil.rmtree(made) if made.is_dir() else made.unlink()
+    (run / PROCESSOR).write_text(processor() + "\n")
 
+
+# What a run at work needs, and a resume makes anew.
+UNREAD = {"inbox", "token", "state.json", "lock"}
 
 if __name__ == "__main__":
     main()
