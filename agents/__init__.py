@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from targetnet.agents.config.members import Members, load_members
     from targetnet.agents.config.model import DqnConfig, FreezeArm
     from targetnet.agents.config.own_live import OwnLive
-    from targetnet.agents.controllers.seen import Controller, Seen
+    from targetnet.agents.controllers.run_view import Controller, RunView
     from targetnet.agents.data.record import record
     from targetnet.agents.dqn.agent import DqnAgent, LearnStats
     from targetnet.agents.loops.evaluation import evaluate
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from targetnet.agents.policy.export import export
     from targetnet.agents.policy.load import LoadedPolicy, load_policy
     from targetnet.agents.policy.play import play
-    from targetnet.agents.population.going import PopulationOutcome
     from targetnet.agents.population.repeat import repeat_population as replay_population
+    from targetnet.agents.population.runner import PopulationOutcome
     from targetnet.agents.population.train import resume_population, train_population
     from targetnet.agents.run.outcome import RunOutcome
     from targetnet.agents.run.repeat import Verdict
@@ -35,7 +35,7 @@ _NAMES_OF = {
     "config.files": "load_config",
     "config.members": "Members load_members",
     "config.own_live": "OwnLive",
-    "controllers.seen": "Controller Seen",
+    "controllers.run_view": "Controller RunView",
     "data.record": "record",
     "dqn.agent": "DqnAgent LearnStats",
     "loops.evaluation": "evaluate",
@@ -43,7 +43,7 @@ _NAMES_OF = {
     "policy.export": "export",
     "policy.load": "LoadedPolicy load_policy",
     "policy.play": "play",
-    "population.going": "PopulationOutcome",
+    "population.runner": "PopulationOutcome",
     "population.repeat": "repeat_population:replay_population",
     "population.train": "resume_population train_population",
     "run.outcome": "RunOutcome",

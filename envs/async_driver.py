@@ -22,10 +22,10 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector.utils import CloudpickleWrapper
 
 from targetnet.envs.async_worker import Share, map_memory, memory_size, place
+from targetnet.envs.env_recipe import EnvRecipe
 from targetnet.envs.interface import Envs, Episode, Step
 from targetnet.envs.lanes import blank_step
 from targetnet.envs.spaces import Spaces
-from targetnet.envs.wrapping import Making
 from targetnet.rl_core.errors import EnvError, EnvFault, EnvWorkerLost, RlCoreError, in_one_line
 from targetnet.rl_core.machine import cores
 
@@ -48,7 +48,7 @@ class AsyncEnvs(Envs):
         env_id: str,
         spec: EnvSpec,
         num_envs: int,
-        making: Making,
+        making: EnvRecipe,
         spaces: Spaces,
         seed: int,
         *,

@@ -16,13 +16,13 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from targetnet.envs.drivers import SyncEnvs
+from targetnet.envs.env_recipe import EnvRecipe
 from targetnet.envs.interface import Step
 from targetnet.envs.lanes import blank_step
 from targetnet.envs.masks import MaskSource
 from targetnet.envs.registry import make_single
 from targetnet.envs.spaces import Spaces
 from targetnet.envs.stacks import spaces_for
-from targetnet.envs.wrapping import Making
 from targetnet.rl_core.console import output_guarded
 from targetnet.rl_core.errors import (
     EnvContractError,
@@ -42,7 +42,7 @@ class Share(NamedTuple):
     env_id: str
     spec: EnvSpec
     num_envs: int  # of all workers together
-    making: Making
+    making: EnvRecipe
     seed: int
     masks: MaskSource | None  # where the envs say which actions are legal
     first: int  # number of the first env

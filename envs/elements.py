@@ -9,7 +9,7 @@ import numpy as np
 from targetnet.rl_core.errors import EnvError, shown
 
 
-class KeptElements(
+class SelectedElements(
     gym.ObservationWrapper[np.ndarray, Any, np.ndarray], gym.utils.RecordConstructorArgs
 ):
     """Shows some elements of a vector, in the order in which they are named.

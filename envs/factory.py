@@ -19,6 +19,7 @@ from targetnet.envs.arrays import array_space
 from targetnet.envs.async_driver import AsyncEnvs
 from targetnet.envs.checks import require_matching_observation
 from targetnet.envs.drivers import SingleEnv, SyncEnvs, VectorEnvs, frames_per_second
+from targetnet.envs.env_recipe import Around, EnvRecipe, with_arguments
 from targetnet.envs.interface import Envs
 from targetnet.envs.lanes import Lane, blank_step
 from targetnet.envs.masks import AUTO, find_masks
@@ -31,7 +32,6 @@ from targetnet.envs.seed_globals import global_state, put_back
 from targetnet.envs.seeding import episode_seed
 from targetnet.envs.spaces import Spaces
 from targetnet.envs.stacks import spaces_for
-from targetnet.envs.wrapping import Around, Making, with_arguments
 from targetnet.rl_core.arguments import require_a, require_whole
 from targetnet.rl_core.errors import ArgumentError, EnvError, EnvFault, did_you_mean, shown
 from targetnet.rl_core.memory import check_memory, memory_limit, resident_bytes
@@ -115,7 +115,7 @@ def make_envs(
     make = _MAKE[vectorization]
     if first:
         make = partial(make, first=first)
-    making = Making(
+    making = EnvRecipe(
         dict(env_kwargs or {}), wrappers, frame_stack, tuple(observation_keys), action_masks, around
     )
     if around is not None and vectorization != "sync":
@@ -189,7 +189,7 @@ def _require_room(num_envs: int, each: int) -> None:
 def _make_all(
     spec: EnvSpec,
     num_envs: int,
-    making: Making,
+    making: EnvRecipe,
     opened: ExitStack,
     kept: gym.Env[Any, Any] | None,
 ) -> list[gym.Env[Any, Any]]:
@@ -216,7 +216,7 @@ def _make_sync(
     env_id: str,
     num_envs: int,
     seed: int,
-    making: Making,
+    making: EnvRecipe,
     first: int = 0,
     kept: gym.Env[Any, Any] | None = None,
 ) -> Envs:
@@ -233,7 +233,7 @@ def _make_async(
     env_id: str,
     num_envs: int,
     seed: int,
-    making: Making,
+    making: EnvRecipe,
     kept: gym.Env[Any, Any] | None = None,
 ) -> Envs:
     spec = find_spec(env_id)
@@ -248,7 +248,7 @@ def _make_vector(
     env_id: str,
     num_envs: int,
     seed: int,
-    making: Making,
+    making: EnvRecipe,
 ) -> Envs:
     env = make_vector(find_spec(env_id), num_envs, making.env_kwargs, making.frame_stack)
     return _drive(env_id, env, seed, making)
@@ -258,7 +258,7 @@ def _make_pool(
     env_id: str,
     num_envs: int,
     seed: int,
-    making: Making,
+    making: EnvRecipe,
 ) -> Envs:
     pool = PoolEnv(env_id, num_envs, making.env_kwargs)
     return _drive(env_id, pool, seed, making)
@@ -276,7 +276,7 @@ def _drive(
     env_id: str,
     vector_env: gym.vector.VectorEnv[Any, Any, Any],
     seed: int,
-    making: Making,
+    making: EnvRecipe,
 ) -> Envs:
     with ExitStack() as opened:
         env = opened.enter_context(closing(vector_env))
@@ -292,7 +292,7 @@ def _drive(
         return VectorEnvs(env_id, env, spaces, seed)
 
 
-def _checked_single(env_id: str, env: gym.Env[Any, Any], seed: int, making: Making) -> Spaces:
+def _checked_single(env_id: str, env: gym.Env[Any, Any], seed: int, making: EnvRecipe) -> Spaces:
     """Returns the spaces of one env."""
     # An env may have forgotten one; None is refused like any other that is no space.
     space: Any = getattr(env, "observation_space", None)
@@ -310,14 +310,16 @@ def _with_masks(
     env: Any,
     spaces: Spaces,
     first: tuple[Any, Any],
-    making: Making,
+    making: EnvRecipe,
     num_envs: int | None = None,
 ) -> Spaces:
     of = spaces.actions, making.action_masks, num_envs
     return spaces._replace(masks=find_masks(env_id, env, spaces.masks, first, *of))
 
 
-def _checked_before(env_id: str, seed: int, making: Making) -> tuple[gym.Env[Any, Any] | None, str]:
+def _checked_before(
+    env_id: str, seed: int, making: EnvRecipe
+) -> tuple[gym.Env[Any, Any] | None, str]:
     """Compares some steps of an env with their repetition; closes it, but if it took long to make.
 
     Returns:
@@ -340,7 +342,7 @@ def _checked_before(env_id: str, seed: int, making: Making) -> tuple[gym.Env[Any
     if time.perf_counter() - began > _LONG:
         return first, ""
 
-    def comes_back(making: Making, env: gym.Env[Any, Any] | None = None) -> bool:
+    def comes_back(making: EnvRecipe, env: gym.Env[Any, Any] | None = None) -> bool:
         """Compares an env with itself and with another one like it; closes both."""
         played: Played | None = None
         for _ in range(2):

@@ -244,7 +244,7 @@ def write_legal(
     """
     try:
         _write(rows, given, ended, form, present)
-    except _Wrong as wrong:
+    except _BadMask as wrong:
         each = f" in each of {len(form.branches)} branches" if form.branches else ""
         error = contract_error(
             f"{name} must be 0 or 1 for each of {' envs and '.join(map(str, rows.shape))} "
@@ -254,7 +254,7 @@ def write_legal(
         raise error from None
 
 
-class _Wrong(Exception):
+class _BadMask(Exception):
     """A mask that cannot be used; its text is what came.
 
     Args:
@@ -268,11 +268,11 @@ class _Wrong(Exception):
 
 def _write(rows: np.ndarray, given: Any, ended: Any, form: ActionForm, present: Any) -> None:
     if given is None:
-        raise _Wrong(NONE)
+        raise _BadMask(NONE)
     mask = _flat(given, rows, form) if form.branches else as_array(given)
     _require_form(mask, rows)
     if present is not True and not (there := np.asarray(present, np.bool_)).all():
-        raise _Wrong(NONE, int(np.argmin(there)))
+        raise _BadMask(NONE, int(np.argmin(there)))
 
     np.not_equal(mask, 0, out=rows)
     # An entry other than 0 and 1, or NaN, differs from the bool that is stored for it.
@@ -288,7 +288,7 @@ def _write(rows: np.ndarray, given: Any, ended: Any, form: ActionForm, present: 
         good = ~strange.any(axis=-1) & (enough | ended)
         if not good.all():
             first = int(np.argmin(good))  # 0 for []
-            raise _Wrong(in_one_line(mask.reshape(-1, rows.shape[-1])[first].tolist()), first)
+            raise _BadMask(in_one_line(mask.reshape(-1, rows.shape[-1])[first].tolist()), first)
         if form.branches:
             rows |= np.repeat(~some, form.branches, axis=-1)
         else:
@@ -308,7 +308,7 @@ def _flat(given: Any, rows: np.ndarray, form: ActionForm) -> np.ndarray:
         pieces = [*_pieces(given)]
         if [piece.shape for piece in pieces] != [(*lead, n) for n in form.branches]:
             shapes = in_one_line([piece.shape for piece in pieces])
-            raise _Wrong(f"a tuple of arrays of the shapes {shapes}")
+            raise _BadMask(f"a tuple of arrays of the shapes {shapes}")
         return np.concatenate(pieces, axis=-1)
     mask = as_array(given)
     if form.binary and mask.shape == (*lead, *form.shape) and mask.dtype.kind in "biuf":
@@ -316,7 +316,7 @@ def _flat(given: Any, rows: np.ndarray, form: ActionForm) -> np.ndarray:
         good = np.isin(number, (0, 1, 2)).all(axis=-1)  # [] or [N]
         if not good.all():
             env = int(np.argmin(good))
-            raise _Wrong(in_one_line(number.reshape(-1, number.shape[-1])[env].tolist()), env)
+            raise _BadMask(in_one_line(number.reshape(-1, number.shape[-1])[env].tolist()), env)
         return np.stack([number != 1, number != 0], axis=-1).reshape(rows.shape)
     return mask
 
@@ -324,14 +324,14 @@ def _flat(given: Any, rows: np.ndarray, form: ActionForm) -> np.ndarray:
 def _of_row(given: Any, row: np.ndarray, form: ActionForm) -> np.ndarray:
     try:
         return _require_form(_flat(given, row, form), row)
-    except _Wrong as wrong:
-        raise _Wrong(str(wrong)) from None  # an index of the row alone is none of an env
+    except _BadMask as wrong:
+        raise _BadMask(str(wrong)) from None  # an index of the row alone is none of an env
 
 
 def _require_form(mask: np.ndarray, rows: np.ndarray) -> np.ndarray:
     if mask.shape == rows.shape and mask.dtype.kind in "biuf":
         return mask
-    raise _Wrong(f"one of shape {mask.shape} and dtype {mask.dtype}")
+    raise _BadMask(f"one of shape {mask.shape} and dtype {mask.dtype}")
 
 
 def _pieces(given: Any) -> Iterator[np.ndarray]:

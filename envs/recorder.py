@@ -15,7 +15,7 @@ from targetnet.rl_core.errors import EnvFault
 _ENDLESS = 2**63
 
 
-class Recorded(NamedTuple):
+class RecordedSteps(NamedTuple):
     """Steps of one episode, in the env's own form.
 
     Attributes:
@@ -79,7 +79,7 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
         env_steps: int | None = None,
     ) -> None:
         super().__init__(env)
-        self.ended: list[Recorded] = []
+        self.ended: list[RecordedSteps] = []
         self.masks: MaskSource | None = None
         self._space, self._copy = space, _copier(space)
         self._form = action_form(env.spec.id if env.spec else "", env.action_space)
@@ -137,7 +137,7 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
         if not self._actions:
             return
         self.ended.append(
-            Recorded(
+            RecordedSteps(
                 _together(self._space, self._shown),
                 np.array(self._actions, np.int64),
                 np.array(self._rewards, np.float64),

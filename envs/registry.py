@@ -13,10 +13,10 @@ from gymnasium.envs.registration import EnvCreator, EnvSpec, VectorEnvCreator, l
 
 from targetnet.envs import minatar, old_gym
 from targetnet.envs.atari import VectorLifeLoss, quiet_ale
+from targetnet.envs.env_recipe import DOES_NOT_START, EnvRecipe, wrapped
 from targetnet.envs.in_graph import table as in_graph
 from targetnet.envs.seeding import give_own_spaces
 from targetnet.envs.spaces import make_contains_quick
-from targetnet.envs.wrapping import DOES_NOT_START, Making, wrapped
 from targetnet.rl_core.errors import EnvError, did_you_mean, in_one_line, nearest, shown
 from targetnet.rl_core.own_function import named_module
 
@@ -115,7 +115,7 @@ def _without_version(env_id: str) -> str:
     return re.sub(r"-v\d+$", "", env_id)
 
 
-def make_single(spec: EnvSpec, making: Making) -> gym.Env[Any, Any]:
+def make_single(spec: EnvSpec, making: EnvRecipe) -> gym.Env[Any, Any]:
     """Makes one env with gymnasium's usual wrappers, but without its checker; ours check more."""
     with _explained(spec, spec.entry_point, making.env_kwargs):
         if str(spec.entry_point).startswith("ale_py"):

@@ -10,10 +10,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from targetnet.envs.env_recipe import EnvRecipe
 from targetnet.envs.nests import at, put_at
 from targetnet.envs.observations import Write
 from targetnet.envs.spaces import Spaces, read_spaces
-from targetnet.envs.wrapping import Making
 from targetnet.rl_core.errors import EnvError, shown
 
 
@@ -23,7 +23,7 @@ def frame_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def spaces_for(
-    env_id: str, observation_space: gym.Space[Any], action_space: gym.Space[Any], making: Making
+    env_id: str, observation_space: gym.Space[Any], action_space: gym.Space[Any], making: EnvRecipe
 ) -> Spaces:
     """Returns the agent's form of an env's spaces, with the parts and frames that are wanted.
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from targetnet.agents.config.model import DqnConfig as DqnConfig
     from targetnet.agents.config.model import FreezeArm as FreezeArm
     from targetnet.agents.config.own_live import OwnLive as OwnLive
-    from targetnet.agents.controllers.seen import Controller as Controller
-    from targetnet.agents.controllers.seen import Seen as Seen
+    from targetnet.agents.controllers.run_view import Controller as Controller
+    from targetnet.agents.controllers.run_view import RunView as RunView
     from targetnet.agents.data.record import record as record
     from targetnet.agents.dqn.agent import DqnAgent as DqnAgent
     from targetnet.agents.dqn.agent import LearnStats as LearnStats
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from targetnet.agents.policy.load import LoadedPolicy as LoadedPolicy
     from targetnet.agents.policy.load import load_policy as load_policy
     from targetnet.agents.policy.play import play as play
-    from targetnet.agents.population.going import PopulationOutcome as PopulationOutcome
     from targetnet.agents.population.repeat import repeat_population
+    from targetnet.agents.population.runner import PopulationOutcome as PopulationOutcome
     from targetnet.agents.population.train import resume_population as resume_population
     from targetnet.agents.population.train import train_population as train_population
     from targetnet.agents.run.outcome import RunOutcome as RunOutcome

@@ -128,10 +128,10 @@ FAULTS = (
           "(tf.reduce_min(leaf) / leaf) ** self._beta())",
           "tf.sqrt((tf.reduce_min(leaf) / leaf) ** self._beta()))",
           "tests/rl_core/replay/test_prioritized.py::test_weights_of_four_rows_by_hand"),
-    Fault("the variance of observations has n - 1 for n", "agents/dqn/normalizing.py",
+    Fault("the variance of observations has n - 1 for n", "agents/dqn/normalizer.py",
           "squares / count + _LEAST_VARIANCE",
           "squares / tf.maximum(count - 1.0, 1.0) + _LEAST_VARIANCE",
-          "tests/agents/dqn/test_normalizing.py::"
+          "tests/agents/dqn/test_normalizer.py::"
           "test_the_network_sees_all_numbers_by_their_running_moments"),
     Fault("all rows have the bonus of demonstrations", "agents/dqn/update.py",
           "tf.cast(self._demonstrations.among(row), tf.float32)", "tf.ones_like(row, tf.float32)",
@@ -240,14 +240,14 @@ FAULTS = (
     Fault("the highest quarter counts in the interquartile mean", "agents/results/statistics.py",
           "np.arange(n // 4, n - n // 4)", "np.arange(n // 4, n)",
           "tests/agents/results/test_statistics.py::test_iqm_matches_hand_computed_rows"),
-    Fault("a copied member perturbs its own live values", "agents/population/deciding.py",
+    Fault("a copied member perturbs its own live values", "agents/population/truncation.py",
           "scored[giver].values[knob.name]", "scored[name].values[knob.name]",
-          "tests/agents/population/test_deciding.py::"
+          "tests/agents/population/test_truncation.py::"
           "test_values_are_the_givers_times_a_factor_that_is_drawn"),
-    Fault("running moments leave out the distance of the means", "agents/dqn/normalizing.py",
+    Fault("running moments leave out the distance of the means", "agents/dqn/normalizer.py",
           "squares = before[2] + squares + tf.square(away) * (before[0] * n / count)",
           "squares = before[2] + squares",
-          "tests/agents/dqn/test_normalizing.py::"
+          "tests/agents/dqn/test_normalizer.py::"
           "test_the_network_sees_all_numbers_by_their_running_moments"),
     Fault("a reset counts in the length of an episode that is cut", "agents/loops/evaluation.py",
           "lengths += ~step.autoreset", "lengths += 1",
@@ -257,7 +257,7 @@ FAULTS = (
           "return self.last.get(tag, _NOWHERE)[0] < env_step",
           "return self.last.get(tag, _NOWHERE)[0] <= env_step",
           "tests/agents/run/test_curves.py::test_every_curve_is_a_line_that_goes_forward"),
-    Fault("a greedy policy remembers the episode before", "agents/dqn/choosing.py",
+    Fault("a greedy policy remembers the episode before", "agents/dqn/policy.py",
           "state = np.where(autoreset[:, np.newaxis], np.float32(0), state)",
           "state = np.where(False, np.float32(0), state)",
           "tests/agents/dqn/test_recurrent.py::"
@@ -268,9 +268,9 @@ FAULTS = (
     Fault("an episode of a dataset leads into the next one", "agents/data/rows.py",
           '"autoreset": np.arange(T + 1) == 0,', '"autoreset": np.arange(T + 1) < 0,',
           "tests/agents/data/test_rows.py::test_the_replay_has_exactly_the_datasets_transitions"),
-    Fault("a recycled unit keeps its outgoing weights", "agents/dqn/renewal.py",
+    Fault("a recycled unit keeps its outgoing weights", "agents/dqn/weight_resets.py",
           "for of in (self._online[name], *self._slots[name]):", "for of in self._slots[name]:",
-          "tests/agents/dqn/test_renewal.py::test_recycling_is_that_of_a_slow_twin"),
+          "tests/agents/dqn/test_weight_resets.py::test_recycling_is_that_of_a_slow_twin"),
     Fault("an actor's priorities go on over a reset", "agents/remote/priorities.py",
           "alive &= inside & ~autoreset[after]", "alive &= inside",
           "tests/agents/remote/test_priorities.py::test_errors_are_those_computed_by_hand"),
@@ -320,10 +320,10 @@ FAULTS = (
           "self._memory.update_priorities(batch.row, priority)",
           "tests/agents/run/test_diverging.py::"
           "test_the_update_that_diverges_is_not_made_and_all_is_as_after_the_one_before"),
-    Fault("the return of averaged weights is that of the online ones", "agents/run/evaluating.py",
+    Fault("the return of averaged weights is that of the online ones", "agents/run/evaluations.py",
           "self._returns_of(self.agent.acting.greedy_averaged, episodes)",
           "self._returns_of(self.agent.greedy, episodes)",
-          "tests/agents/run/test_evaluating.py::test_averaged_weights_have_returns_of_their_own"),
+          "tests/agents/run/test_evaluations.py::test_averaged_weights_have_returns_of_their_own"),
     Fault("the concurrent loop acts by its first weights", "agents/loops/concurrent.py",
           "            agent.follow()\n", "",
           "tests/agents/loops/test_concurrent.py::test_the_threads_give_the_bits_of_one_thread"),

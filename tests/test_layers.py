@@ -285,13 +285,13 @@ OF_PLAIN_VALUES = {
     "agents/dqn/own_network.py": {"variable.dtype.base_dtype != tf.float32"},
     "agents/dqn/agent.py": {"self.rows() == 0"},
     "agents/dqn/copy_rule.py": {"reading.counts.grown_from == period"},
-    "agents/dqn/choosing.py": {"COLUMNS != ('action',)", "self.knobs != ('epsilon',)"},
+    "agents/dqn/policy.py": {"COLUMNS != ('action',)", "self.knobs != ('epsilon',)"},
     "agents/dqn/q_values.py": {"rows.ndim == self._rank - 1", "self._dtype == np.float32"},
     "agents/dqn/population.py": {"one.tobytes() == other.tobytes()"},
-    "agents/dqn/renewal.py": {
+    "agents/dqn/weight_resets.py": {
         "block != ALL_BLOCKS", "block == ALL_BLOCKS", "name.split('/')[0] == block",
     },
-    "agents/population/deciding.py": {"near == value", "wanted != value"},
+    "agents/population/truncation.py": {"near == value", "wanted != value"},
     "rl_core/graph/xla_cache.py": {
         "hashlib.sha256(content[_DIGEST:]).digest() != content[:_DIGEST]",
         "path.suffix == _TEMPORARY", "status.st_uid != os.getuid()",

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import pytest
 
 from targetnet.agents.cli.main import _COMMANDS, _parse, main
-from targetnet.agents.compare.plan import EnvPart, Plan, Section, load_plan
+from targetnet.agents.compare.plan import ComparisonPlan, EnvPart, Section, load_plan
 from targetnet.agents.config.files import config_name, read_config
 from targetnet.agents.config.members import load_members
 from targetnet.agents.config.model import DqnConfig
@@ -460,6 +460,6 @@ def test_a_make_target_in_a_sentence_is_one(page, target):
 
 @pytest.mark.parametrize(("page", "setting"), [(p, c) for p, c in WITHIN if re.match(r"\w+ = ", c)])
 def test_a_setting_in_a_sentence_is_one_of_a_config(page, setting):
-    files = DqnConfig, PbtKeys, EnvPart, Plan, Section
+    files = DqnConfig, PbtKeys, EnvPart, ComparisonPlan, Section
     known = {"base", *(name for of in files for name in of.model_fields)}
     assert setting.split()[0] in known

@@ -40,7 +40,7 @@ _Action = Annotated[str, Field(json_schema_extra={"enum": [*ACTIONS]})]
 _Value = StrictInt | StrictFloat | StrictStr | list[StrictStr]
 
 
-class UnknownRun(RlCoreError, LookupError):
+class NoSuchRun(RlCoreError, LookupError):
     """A name that is no run's."""
 
 
@@ -169,7 +169,7 @@ class Tools:
             return files
         if problem := self._runs.problems().get(run):
             raise RunDirError(problem)
-        raise UnknownRun(f"no run {shown(run)} here{did_you_mean(run, self._runs.all())}")
+        raise NoSuchRun(f"no run {shown(run)} here{did_you_mean(run, self._runs.all())}")
 
 
 Tools.do.__doc__ = (Tools.do.__doc__ or "").replace(

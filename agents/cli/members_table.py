@@ -15,7 +15,7 @@ from targetnet.rl_core.errors import in_one_line
 from targetnet.rl_core.hyperparameters import as_text
 
 if TYPE_CHECKING:
-    from targetnet.agents.population.going import PopulationOutcome
+    from targetnet.agents.population.runner import PopulationOutcome
 
 
 def members_table(outcome: PopulationOutcome) -> Table:

@@ -27,7 +27,7 @@ _DEPTH = 4  # levels of directories that are searched below the first one
 DAMAGED = "damaged"
 
 
-class Found(NamedTuple):
+class RunListing(NamedTuple):
     """A run, or a directory that cannot be read."""
 
     path: Path
@@ -36,29 +36,29 @@ class Found(NamedTuple):
     problem: str = ""
 
 
-def find_runs(directory: Path) -> list[Found]:
+def find_runs(directory: Path) -> list[RunListing]:
     """Finds the runs in or below a directory: running ones first, then the latest; damaged last."""
 
-    def order(run: Found) -> tuple[bool, float]:
+    def order(run: RunListing) -> tuple[bool, float]:
         return not run.alive, float("inf") if run.state is None else -run.state.time
 
     return sorted(_search(directory, _DEPTH), key=order)
 
 
-def _search(directory: Path, depth: int) -> Iterator[Found]:
+def _search(directory: Path, depth: int) -> Iterator[RunListing]:
     """Yields the runs in or below `directory`, and a problem for each directory it cannot read."""
     files = ControlFiles(directory)
     try:
         if _is_there(files.state):
-            yield Found(directory, *read_state(files))
+            yield RunListing(directory, *read_state(files))
             return
         inside = _directories(directory) if depth else []
     except RunDirError as error:
-        yield Found(directory, None, False, str(error))
+        yield RunListing(directory, None, False, str(error))
         return
     except OSError as error:
         where = in_one_line(directory, 200)
-        yield Found(directory, None, False, f"cannot read {where}: {error.strerror}")
+        yield RunListing(directory, None, False, f"cannot read {where}: {error.strerror}")
         return
     for path in inside:
         yield from _search(path, depth - 1)
@@ -82,7 +82,7 @@ def _directories(directory: Path) -> list[Path]:
     return [directory / name for name in names]
 
 
-def runs_table(runs: list[Found], copied: Mapping[str, str] = MappingProxyType({})) -> Table:
+def runs_table(runs: list[RunListing], copied: Mapping[str, str] = MappingProxyType({})) -> Table:
     """Builds a table with one line per run.
 
     Args:

@@ -146,9 +146,9 @@ class Status:
     def _of_members(self, console: Console) -> int:
         from rich.live import Live
 
-        from targetnet.agents.cli.run_tables import Found, find_runs, last_copies, runs_table
+        from targetnet.agents.cli.run_tables import RunListing, find_runs, last_copies, runs_table
 
-        def members() -> list[Found]:
+        def members() -> list[RunListing]:
             found = sorted(find_runs(self.run), key=lambda run: run.path)
             return [member._replace(path=Path(member.path.name)) for member in found]
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from targetnet.agents.config.members import Members
     from targetnet.agents.config.model import DqnConfig
     from targetnet.agents.population.directory import PopulationDir
-    from targetnet.agents.population.going import PopulationOutcome
-    from targetnet.agents.run.making import Initial
+    from targetnet.agents.population.runner import PopulationOutcome
+    from targetnet.agents.run.agent_factory import Initial
     from targetnet.agents.run.outcome import RunOutcome
     from targetnet.agents.saved.directory import RunDir
 

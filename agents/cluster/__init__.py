@@ -1,19 +1,19 @@
 """Other machines: a Ray cluster that this process joins, and jobs that run on its nodes.
 
-connect.py   joins a cluster in bounded time and without Ray's own output; probe.py tries it
-nodes.py     the nodes, and whether they have the versions of this machine
-checked.py   the nodes with these versions, also of those that join later
-usable.py    the nodes in which no job has found a fault
-cluster.py   the cluster as a place for jobs
-errand.py    one job, on one node after the other if nodes die or have faults
-visit.py     that job on one node: brought there, followed, its files brought home
-actor.py     the job's actor, asked from home
-worker.py    the job on the node; scratch.py, where it is; node_files.py, its files as they are read
-home.py      the job's directory at home, at every moment one that can go on; home_runs.py, its runs
-messages.py  what home and a node say to each other
-tree.py      the files that travel, by their names
-portable.py  what a command needs to run elsewhere
-process.py   child processes that end with their parent
+connect.py             joins a cluster in bounded time, without Ray's output; probe.py tries it
+nodes.py               the nodes, and whether they have the versions of this machine
+actor_nodes.py         the nodes with these versions, also of those that join later
+healthy_nodes.py       the nodes in which no job has found a fault
+cluster.py             the cluster as a place for jobs
+remote_job.py          one job, on one node after the other if nodes die or have faults
+remote_job_session.py  that job on one node: brought there, followed, its files brought home
+actor.py               the job's actor, asked from home
+worker.py              the job on the node; scratch.py, its place; node_files.py, its files
+local_mirror.py        the job's directory at home, which can always go on; local_runs.py, its runs
+messages.py            what home and a node say to each other
+tree.py                the files that travel, by their names
+job_inputs.py          what a command needs to run elsewhere
+process.py             child processes that end with their parent
 
 Ray is imported on first use only: it is an extra. Ray's own transport pickles what home and a node
 say to each other; no file is made of that but of bytes, and nothing pickled is kept.

@@ -7,10 +7,10 @@ from threading import Event
 from typing import Any
 
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.messages import About
+from targetnet.agents.cluster.healthy_nodes import HealthyNodes, NoNodeLeft
+from targetnet.agents.cluster.job_inputs import JobInputs
+from targetnet.agents.cluster.messages import NodeFacts
 from targetnet.agents.cluster.nodes import PACKAGES, looker
-from targetnet.agents.cluster.portable import Portable
-from targetnet.agents.cluster.usable import NoNodeLeft, UsableNodes
 from targetnet.rl_core.errors import in_one_line
 
 _WAIT_SECONDS = 0.2  # between two looks whether home still wants an answer
@@ -21,7 +21,7 @@ class NodeLost(Exception):
     """The node of a job, or the actor's process there, is no more."""
 
 
-class GivenUp(Exception):
+class JobCancelled(Exception):
     """Home wants no more of the job."""
 
 
@@ -39,7 +39,7 @@ class Actor:
     """
 
     def __init__(
-        self, portable: Portable, nodes: UsableNodes, interrupted: Event, killed: Event
+        self, portable: JobInputs, nodes: HealthyNodes, interrupted: Event, killed: Event
     ) -> None:
         import ray
 
@@ -52,15 +52,15 @@ class Actor:
         made: Any = ray.remote(**how)(_resident())
         self._handle: Any = made.remote(portable.tree.name)
 
-    def arrive(self) -> About:
+    def arrive(self) -> NodeFacts:
         """Waits for a node with room; returns what is known of it.
 
         Raises:
           NoNodeLeft: there is none that may be used.
-          NodeLost, GivenUp: as for `call`.
+          NodeLost, JobCancelled: as for `call`.
         """
         try:
-            about = About(*self._got(self._handle.arrive.remote(PACKAGES), waits=True))
+            about = NodeFacts(*self._got(self._handle.arrive.remote(PACKAGES), waits=True))
         except NoNodeLeft:
             raise
         except ClusterError as error:  # it cannot even say where it is
@@ -73,7 +73,7 @@ class Actor:
 
         Raises:
           NodeLost: the node is no more.
-          GivenUp: the job was killed.
+          JobCancelled: the job was killed.
           ClusterError: the method raises an error, which the message says.
         """
         return self._got(self._handle.call.remote(method, *arguments, **more))
@@ -99,7 +99,7 @@ class Actor:
         try:
             while not ray.wait([answer], timeout=_WAIT_SECONDS)[0]:
                 if self.killed.is_set() or (waits and self.interrupted.is_set()):
-                    raise GivenUp
+                    raise JobCancelled
                 if waits:
                     self._nodes.require_one(self._cpus)
             return ray.get(answer)

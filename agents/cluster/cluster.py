@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from targetnet.agents.cluster.connect import ClusterError, connected
-from targetnet.agents.cluster.errand import Errand
+from targetnet.agents.cluster.healthy_nodes import HealthyNodes
+from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.cluster.nodes import (
     Node,
     alive,
@@ -15,8 +16,7 @@ from targetnet.agents.cluster.nodes import (
     differing_processors,
     require_same_versions,
 )
-from targetnet.agents.cluster.portable import Portable
-from targetnet.agents.cluster.usable import UsableNodes
+from targetnet.agents.cluster.remote_job import RemoteJob
 
 
 class Cluster:
@@ -27,7 +27,7 @@ class Cluster:
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self._nodes, self._usable = nodes, UsableNodes(alive)
+        self._nodes, self._usable = nodes, HealthyNodes(alive)
 
     def at_once(self, cpus: int) -> int:
         """Returns how many jobs of so many CPUs the nodes have room for at once.
@@ -48,12 +48,12 @@ class Cluster:
         name: str,
         command: Sequence[str],
         log: Path,
-        portable: Portable | None,
+        portable: JobInputs | None,
         say: Callable[[str], None],
-    ) -> Errand:
+    ) -> RemoteJob:
         """Starts a job on whichever node has room and no fault, and waits for one if none has."""
         assert portable is not None
-        return Errand(name, command, log, portable, self._usable, say)
+        return RemoteJob(name, command, log, portable, self._usable, say)
 
 
 @contextlib.contextmanager

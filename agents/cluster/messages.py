@@ -7,7 +7,7 @@ from typing import NamedTuple
 PIECE = 4 << 20  # bytes of one answer
 
 
-class About(NamedTuple):
+class NodeFacts(NamedTuple):
     """A node: Ray's id of it, its host name, its versions, its processor."""
 
     id: str
@@ -16,14 +16,14 @@ class About(NamedTuple):
     processor: str
 
 
-class Have(NamedTuple):
+class LocalOffset(NamedTuple):
     """The part of a file that home has: its first `size` bytes, of the file with this stamp."""
 
     stamp: int
     size: int
 
 
-class Piece(NamedTuple):
+class FilePiece(NamedTuple):
     """A piece of a file.
 
     Attributes:
@@ -41,7 +41,7 @@ class Piece(NamedTuple):
     total: int
 
 
-class Look(NamedTuple):
+class NodeReport(NamedTuple):
     """News of a node.
 
     Attributes:
@@ -58,7 +58,7 @@ class Look(NamedTuple):
     code: int | None
     fault: str
     log: bytes
-    pieces: list[Piece]
+    pieces: list[FilePiece]
     gone: list[str]
     letters: set[str]
     checkpoints: dict[str, list[int]]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from targetnet.agents.cluster import tree
-from targetnet.agents.cluster.messages import PIECE, Have, Piece
+from targetnet.agents.cluster.messages import PIECE, FilePiece, LocalOffset
 from targetnet.agents.saved.directory import RESULT
 from targetnet.rl_core.checkpoint.store import CheckpointError, read_manifest
 from targetnet.rl_core.control.files import ControlFiles
@@ -29,7 +29,9 @@ class NodeFiles:
     def __init__(self, path: Path, held: Path) -> None:
         self._tree, self._held = path, held
 
-    def new(self, have: Mapping[str, Have], *, last: bool) -> tuple[list[Piece], list[str], bool]:
+    def new(
+        self, have: Mapping[str, LocalOffset], *, last: bool
+    ) -> tuple[list[FilePiece], list[str], bool]:
         """Returns the next pieces of files that home lacks.
 
         Args:
@@ -99,9 +101,11 @@ class NodeFiles:
         """Returns the SHA-256 of the first bytes of files of the tree."""
         return {path: sha256_of(self._tree / path, size) for path, size in sizes.items()}
 
-    def _pieces(self, paths: Sequence[str], have: Mapping[str, Have]) -> tuple[list[Piece], bool]:
+    def _pieces(
+        self, paths: Sequence[str], have: Mapping[str, LocalOffset]
+    ) -> tuple[list[FilePiece], bool]:
         """Returns the next pieces of files that home lacks, and whether it lacks more."""
-        pieces: list[Piece] = []
+        pieces: list[FilePiece] = []
         room = PIECE
         for path in paths:
             place = tree.place_of(path)
@@ -114,7 +118,7 @@ class NodeFiles:
                     return pieces, True
         return pieces, False
 
-    def _piece(self, path: str, name: str, have: Have | None, room: int) -> Piece | None:
+    def _piece(self, path: str, name: str, have: LocalOffset | None, room: int) -> FilePiece | None:
         """Returns the next piece of a file that home lacks; None if it has all of it."""
         try:
             with open_regular(self._tree / path) as file:
@@ -134,7 +138,7 @@ class NodeFiles:
             total = offset + len(data)
         if not data and have and offset == have.size:
             return None
-        return Piece(path, stamp, offset, data, total)
+        return FilePiece(path, stamp, offset, data, total)
 
 
 def sha256_of(path: Path, size: int) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.messages import PIECE, Have, Look
+from targetnet.agents.cluster.messages import PIECE, LocalOffset, NodeReport
 from targetnet.agents.cluster.node_files import NodeFiles
 from targetnet.agents.cluster.process import last_line, start_child
 from targetnet.agents.cluster.scratch import Scratch
@@ -74,7 +74,7 @@ class Worker:
         except OSError as error:
             raise ClusterError(f"cannot start {sys.executable}: {error.strerror}") from None
 
-    def look(self, have: Mapping[str, Have], log: int, *, last: bool = False) -> Look:
+    def look(self, have: Mapping[str, LocalOffset], log: int, *, last: bool = False) -> NodeReport:
         """Returns what is new since home has looked before.
 
         Args:
@@ -90,7 +90,7 @@ class Worker:
         pieces, gone, more = self._files.new(have, last=last)
         more = more or len(output) == PIECE
         fault = _fault_of_disk(self._work.parent, self._log) if code else ""
-        return Look(code, fault, output, pieces, gone, letters, checkpoints, more)
+        return NodeReport(code, fault, output, pieces, gone, letters, checkpoints, more)
 
     def hold(self, run: str, number: int) -> bytes | None:
         """Keeps a checkpoint until `let_go`; see `NodeFiles.hold`."""

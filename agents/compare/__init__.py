@@ -1,7 +1,7 @@
 """Comparisons: arms that differ in some keys, on several envs, by paired seeds.
 
 plan.py         the file of a comparison: envs, groups of arms, seeds, sections of the page
-kept.py         finished seeds as JSON files, one for each arm on an env
+arm_results.py  finished seeds as JSON files, one for each arm on an env
 populations.py  the jobs that train what is missing, as populations
 areas.py        scores of one run: areas under its greedy curve, its final return
 choices.py      the arms that tuning seeds choose, and how firmly

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from targetnet.agents.compare.areas import area
-from targetnet.agents.compare.kept import Kept
-from targetnet.agents.compare.plan import Arm, Loaded, Wanted
+from targetnet.agents.compare.arm_results import Kept
+from targetnet.agents.compare.plan import ComparedArm, LoadedPlan, RequestedRun
 
 _DRAWS = 2_000  # of tuning seeds, for how firm a choice is
 # Env -> numbers of tuning seeds [R, n], of R choices: the seeds themselves, or draws of them.
 _Drawn = Mapping[str, NDArray[np.int64]]
 
 
-class Choices:
+class ArmChoices:
     """Arms that tuning seeds choose; all but `tuning` wants these to be finished.
 
     Args:
@@ -25,15 +25,15 @@ class Choices:
       kept: its finished seeds.
     """
 
-    def __init__(self, loaded: Loaded, kept: Kept) -> None:
+    def __init__(self, loaded: LoadedPlan, kept: Kept) -> None:
         self._plan, self._kept = loaded.plan, kept
 
-    def tuning(self) -> Iterator[Wanted]:
+    def tuning(self) -> Iterator[RequestedRun]:
         """Yields the runs by which arms are chosen."""
         for env in self._plan.envs:
             for group in self.tuned_on(env):
                 for arm in self._plan.arms(group):
-                    yield from (Wanted(env, arm, seed) for seed in self._plan.tuned(env))
+                    yield from (RequestedRun(env, arm, seed) for seed in self._plan.tuned(env))
 
     def tuned_on(self, env: str) -> list[str]:
         """Returns the groups whose arms are all trained with tuning seeds on an env."""
@@ -42,19 +42,19 @@ class Choices:
         of = plan.tuned_groups if env in plan.choosing else own
         return [group for group in plan.groups_on(env) if group in of]
 
-    def best_of_baseline(self, env: str) -> Arm:
+    def best_of_baseline(self, env: str) -> ComparedArm:
         """Returns the baseline's arm with the largest area on an env, by tuning seeds."""
         (best,) = self._best_of_baseline(env, self._seeds)
         return best
 
-    def best_of_constants(self, env: str) -> Arm:
+    def best_of_constants(self, env: str) -> ComparedArm:
         """Returns the arm with the largest area on an env of all constants, by tuning seeds."""
         constants = {self._plan.baseline, *self._plan.constants}
         groups = [group for group in self.tuned_on(env) if group in constants]
         arms = [arm for group in groups for arm in self._plan.arms(group)]
         return arms[int(self._areas(env, arms, self._seeds).argmax())]
 
-    def chosen(self, group: str) -> Arm:
+    def chosen(self, group: str) -> ComparedArm:
         """Returns the arm of a group that is the best over all envs, by tuning seeds.
 
         Envs that are held out do not count. On each other env its area is compared with that of
@@ -64,7 +64,7 @@ class Choices:
         (best,) = self._choices(group, self._seeds)
         return best
 
-    def firmness(self, group: str) -> list[tuple[Arm, float]]:
+    def firmness(self, group: str) -> list[tuple[ComparedArm, float]]:
         """Returns how often each arm of a group would be chosen if tuning seeds were drawn anew.
 
         Bootstrap: each draw takes as many seeds of each env, with replacement.
@@ -76,11 +76,11 @@ class Choices:
         envs = [env for env in self._plan.choosing if group in self._plan.groups_on(env)]
         return self._shares(envs, lambda drawn: self._choices(group, drawn))
 
-    def firmness_of_baseline(self, env: str) -> list[tuple[Arm, float]]:
+    def firmness_of_baseline(self, env: str) -> list[tuple[ComparedArm, float]]:
         """Returns the same of the baseline's arm on an env."""
         return self._shares([env], lambda drawn: self._best_of_baseline(env, drawn))
 
-    def promised(self, env: str, arm: Arm) -> float | None:
+    def promised(self, env: str, arm: ComparedArm) -> float | None:
         """Returns how far an arm's area lay from that of the baseline's best on tuning seeds.
 
         Returns:
@@ -92,8 +92,8 @@ class Choices:
         return float(ours - best)
 
     def _shares(
-        self, envs: Sequence[str], choose: Callable[[_Drawn], list[Arm]]
-    ) -> list[tuple[Arm, float]]:
+        self, envs: Sequence[str], choose: Callable[[_Drawn], list[ComparedArm]]
+    ) -> list[tuple[ComparedArm, float]]:
         seeds = self._seeds
         if any(seeds[env].size == 1 for env in envs):
             return []
@@ -101,11 +101,11 @@ class Choices:
         drawn = {name: rng.integers(of.size, size=(_DRAWS, of.size)) for name, of in seeds.items()}
         return [(arm, count / _DRAWS) for arm, count in Counter(choose(drawn)).most_common()]
 
-    def _best_of_baseline(self, env: str, drawn: _Drawn) -> list[Arm]:
+    def _best_of_baseline(self, env: str, drawn: _Drawn) -> list[ComparedArm]:
         arms = self._plan.arms(self._plan.baseline)
         return [arms[i] for i in self._areas(env, arms, drawn).argmax(axis=0)]
 
-    def _choices(self, group: str, drawn: _Drawn) -> list[Arm]:
+    def _choices(self, group: str, drawn: _Drawn) -> list[ComparedArm]:
         arms = self._plan.arms(group)
         return [arms[i] for i in self._standings(group, drawn).argmax(axis=0)]
 
@@ -120,7 +120,7 @@ class Choices:
                 standings.append((self._areas(env, plan.arms(group), drawn) - best) / spread)
         return np.mean(standings, axis=0)
 
-    def _areas(self, env: str, arms: Sequence[Arm], drawn: _Drawn) -> NDArray[np.float64]:
+    def _areas(self, env: str, arms: Sequence[ComparedArm], drawn: _Drawn) -> NDArray[np.float64]:
         """Returns the mean area [arm, choice] of the tuning seeds."""
         seeds = [self._kept[env, arm].seeds for arm in arms]
         areas = np.array([[area(of[n]) for n in self._plan.tuned(env)] for of in seeds])

@@ -18,15 +18,15 @@ from targetnet.agents.results.command_parts import (
     require_page,
     say_interrupted,
 )
-from targetnet.agents.results.jobs import Ended, run_jobs
+from targetnet.agents.results.jobs import JobOutcome, run_jobs
 from targetnet.rl_core.console import say
 from targetnet.rl_core.regular_file import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from targetnet.agents.compare.kept import Kept
-    from targetnet.agents.compare.plan import Loaded, Wanted
+    from targetnet.agents.compare.arm_results import Kept
+    from targetnet.agents.compare.plan import LoadedPlan, RequestedRun
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Compare:
     """Train this run again, alone, and compare its digest; do nothing else."""
 
     def __call__(self, console: Console) -> int:
-        from targetnet.agents.compare.kept import load_kept
+        from targetnet.agents.compare.arm_results import load_kept
         from targetnet.agents.compare.plan import LOCK, load_plan
         from targetnet.agents.compare.verify import wanted_run
         from targetnet.agents.results.differences import require_scipy
@@ -81,14 +81,16 @@ class Compare:
             self._write(loaded, kept, console)
         return ended.exit_code
 
-    def _verified(self, loaded: Loaded, kept: Kept, run: Wanted, console: Console) -> Ended:
+    def _verified(
+        self, loaded: LoadedPlan, kept: Kept, run: RequestedRun, console: Console
+    ) -> JobOutcome:
         from targetnet.agents.compare.verify import verify
 
         said, configs = partial(say, console), [loaded.config(*run)]
         with place_for(self.ray, self.jobs, configs, said) as (place, _):
             return verify(loaded, kept, run, self.out, console, said, place)
 
-    def _train(self, loaded: Loaded, kept: Kept, console: Console) -> Ended:
+    def _train(self, loaded: LoadedPlan, kept: Kept, console: Console) -> JobOutcome:
         """Trains the tuning seeds, then, once arms are chosen, the fresh ones."""
         from targetnet.agents.compare.scores import Scores
 
@@ -99,7 +101,9 @@ class Compare:
         scores.require(scores.choices.tuning())
         return self._run(loaded, kept, scores.fresh(), console)
 
-    def _run(self, loaded: Loaded, kept: Kept, wanted: Iterable[Wanted], console: Console) -> Ended:
+    def _run(
+        self, loaded: LoadedPlan, kept: Kept, wanted: Iterable[RequestedRun], console: Console
+    ) -> JobOutcome:
         from targetnet.agents.compare.populations import jobs_for
 
         jobs = jobs_for(loaded, wanted, kept, self.out)
@@ -107,7 +111,7 @@ class Compare:
         with place_for(self.ray, self.jobs, configs, partial(say, console)) as (place, at_once):
             return run_jobs(jobs, at_once, console, place=place)
 
-    def _write(self, loaded: Loaded, kept: Kept, console: Console) -> None:
+    def _write(self, loaded: LoadedPlan, kept: Kept, console: Console) -> None:
         from targetnet.agents.compare.page import write_page
         from targetnet.agents.compare.scores import Scores
 

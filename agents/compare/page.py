@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from targetnet.agents.compare.areas import Score, area, final
-from targetnet.agents.compare.kept import Kept
+from targetnet.agents.compare.arm_results import Kept
 from targetnet.agents.compare.pictures import Line, draw
-from targetnet.agents.compare.plan import Loaded, Section
+from targetnet.agents.compare.plan import LoadedPlan, Section
 from targetnet.agents.compare.scores import Scores
 from targetnet.agents.compare.tables import SCORES, Tables
 from targetnet.agents.results.markdown import folded
@@ -20,7 +20,7 @@ from targetnet.rl_core.control.files import write_whole
 _LONGEST = 200  # bytes of a picture's name
 
 
-def write_page(path: Path, command: str, loaded: Loaded, kept: Kept) -> None:
+def write_page(path: Path, command: str, loaded: LoadedPlan, kept: Kept) -> None:
     """Writes the page, and its pictures to a directory beside it.
 
     Raises:
@@ -36,7 +36,7 @@ def write_page(path: Path, command: str, loaded: Loaded, kept: Kept) -> None:
     write_whole(path, f"{text}\n".encode())
 
 
-def _method(loaded: Loaded, command: str) -> str:
+def _method(loaded: LoadedPlan, command: str) -> str:
     plan = loaded.plan
     held = [name for name in plan.envs if name not in plan.choosing]
     named = ", ".join(f"`{name}`" for name in (plan.baseline, *plan.constants))
@@ -67,7 +67,7 @@ class _Page:
       beside: directory of the pictures.
     """
 
-    def __init__(self, loaded: Loaded, kept: Kept, beside: Path) -> None:
+    def __init__(self, loaded: LoadedPlan, kept: Kept, beside: Path) -> None:
         self._plan, self._beside = loaded.plan, beside
         self._scores = Scores(loaded, kept)
         self.tables = Tables(loaded, self._scores)

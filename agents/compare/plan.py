@@ -18,7 +18,7 @@ _LONGEST = 80  # bytes of a name
 LOCK = "lock"  # a file beside the directories of envs
 
 
-class Seeds(Settings):
+class SeedRange(Settings):
     """Seeds that follow one another."""
 
     first: int = Field(ge=0)
@@ -42,13 +42,13 @@ class EnvPart(Settings):
     """
 
     config: str
-    seeds: Seeds | None = None
-    tuning: Seeds | None = None
+    seeds: SeedRange | None = None
+    tuning: SeedRange | None = None
     held_out: bool = False
     without: tuple[str, ...] = Field((), strict=False)
 
 
-class Group(Settings):
+class ArmGroup(Settings):
     """Arms that differ in one key.
 
     Attributes:
@@ -69,7 +69,7 @@ class Group(Settings):
     choose: bool = False
 
     @model_validator(mode="after")
-    def _check_values(self) -> Group:
+    def _check_values(self) -> ArmGroup:
         if bool(self.over) != bool(self.values):
             raise ValueError("over and values belong together")
         if self.choose and not self.over:
@@ -109,22 +109,22 @@ class Section(Settings):
     against: str = ""
 
 
-class Arm(NamedTuple):
+class ComparedArm(NamedTuple):
     """One arm: its group's name, and the number of its value."""
 
     group: str
     number: int
 
 
-class Wanted(NamedTuple):
+class RequestedRun(NamedTuple):
     """One run."""
 
     env: str
-    arm: Arm
+    arm: ComparedArm
     seed: int
 
 
-class Plan(Settings):
+class ComparisonPlan(Settings):
     """A comparison.
 
     Attributes:
@@ -139,17 +139,17 @@ class Plan(Settings):
 
     title: str
     text: str = ""
-    seeds: Seeds
-    tuning: Seeds
+    seeds: SeedRange
+    tuning: SeedRange
     together: int = Field(20, ge=1, le=1_000)
     baseline: str
     constants: tuple[str, ...] = Field((), strict=False)
     envs: dict[str, EnvPart]
-    groups: dict[str, Group]
+    groups: dict[str, ArmGroup]
     sections: list[Section]
 
     @model_validator(mode="after")
-    def _check_seeds(self) -> Plan:
+    def _check_seeds(self) -> ComparisonPlan:
         for seeds in (self.tuning, *(env.tuning for env in self.envs.values() if env.tuning)):
             if seeds.numbers.stop > FIRST_FRESH_SEED:
                 raise ValueError(
@@ -164,7 +164,7 @@ class Plan(Settings):
         return self
 
     @model_validator(mode="after")
-    def _check_names(self) -> Plan:
+    def _check_names(self) -> ComparisonPlan:
         named = [self.baseline, *self.constants]
         named += [name for env in self.envs.values() for name in env.without]
         for of in self.sections:
@@ -188,7 +188,7 @@ class Plan(Settings):
         return self
 
     @model_validator(mode="after")
-    def _check_uses(self) -> Plan:
+    def _check_uses(self) -> ComparisonPlan:
         if not self.choosing:
             raise ValueError("every env is held out: there is none to choose on")
         baseline = self.groups[self.baseline]
@@ -235,9 +235,9 @@ class Plan(Settings):
         """Names of the groups whose arms are all trained with tuning seeds."""
         return [name for name, of in self.groups.items() if of.choose or name == self.baseline]
 
-    def arms(self, group: str) -> list[Arm]:
+    def arms(self, group: str) -> list[ComparedArm]:
         """Returns the arms of a group."""
-        return [Arm(group, i) for i in range(len(self.groups[group].values) or 1)]
+        return [ComparedArm(group, i) for i in range(len(self.groups[group].values) or 1)]
 
     def groups_on(self, env: str) -> list[str]:
         """Returns the names of the groups that are trained on an env."""
@@ -251,17 +251,17 @@ class Plan(Settings):
         """Returns the tuning seeds of an env."""
         return (self.envs[env].tuning or self.tuning).numbers
 
-    def value(self, arm: Arm) -> Any:
+    def value(self, arm: ComparedArm) -> Any:
         """Returns the value in which an arm differs from its group; None if it is alone."""
         values = self.groups[arm.group].values
         return values[arm.number] if values else None
 
-    def changes(self, arm: Arm) -> dict[str, Any]:
+    def changes(self, arm: ComparedArm) -> dict[str, Any]:
         """Returns what an arm changes in an env's config."""
         group = self.groups[arm.group]
         return group.set | ({group.over: self.value(arm)} if group.over else {})
 
-    def name(self, arm: Arm) -> str:
+    def name(self, arm: ComparedArm) -> str:
         """Returns words for the page, which are also those of its file: hard-100."""
         value = self.value(arm)
         if value is None:
@@ -275,24 +275,24 @@ def _names_a_file(text: str) -> bool:
     return len(text.encode()) <= _LONGEST and letters.isalnum() and text != LOCK
 
 
-class Loaded(NamedTuple):
+class LoadedPlan(NamedTuple):
     """A comparison, with the config of every arm on every env, each file read once."""
 
-    plan: Plan
-    configs: Mapping[tuple[str, Arm], DqnConfig]
+    plan: ComparisonPlan
+    configs: Mapping[tuple[str, ComparedArm], DqnConfig]
 
-    def config(self, env: str, arm: Arm, seed: int) -> DqnConfig:
+    def config(self, env: str, arm: ComparedArm, seed: int) -> DqnConfig:
         """Returns the config of one run."""
         return self.configs[env, arm].model_copy(update={"seed": seed})
 
 
-def load_plan(path: Path) -> Loaded:
+def load_plan(path: Path) -> LoadedPlan:
     """Loads a comparison, and the config of every arm.
 
     Raises:
       ConfigError: the file, or an env's config, cannot be read or used.
     """
-    plan: Plan = parse(Plan, read_toml(path), str(path))
+    plan: ComparisonPlan = parse(ComparisonPlan, read_toml(path), str(path))
     configs = {}
     for env, part in plan.envs.items():
         source = path.parent / part.config if part.config.endswith(".toml") else part.config
@@ -309,4 +309,4 @@ def load_plan(path: Path) -> Loaded:
                     "runs of a comparison are members of populations"
                 )
             configs[env, arm] = config
-    return Loaded(plan, configs)
+    return LoadedPlan(plan, configs)

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from targetnet.agents.compare.kept import Kept
-from targetnet.agents.compare.plan import Arm, Loaded, Wanted
+from targetnet.agents.compare.arm_results import Kept
+from targetnet.agents.compare.plan import ComparedArm, LoadedPlan, RequestedRun
 from targetnet.agents.config.files import dump_config
 from targetnet.agents.config.live_values import live_knobs
 from targetnet.agents.config.members import load_members, names_for, population_text
@@ -22,7 +22,9 @@ from targetnet.agents.saved.directory import write_file
 from targetnet.rl_core.errors import RlCoreError, RunDirError
 
 
-def jobs_for(loaded: Loaded, wanted: Iterable[Wanted], kept: Kept, out: Path) -> list[Job]:
+def jobs_for(
+    loaded: LoadedPlan, wanted: Iterable[RequestedRun], kept: Kept, out: Path
+) -> list[Job]:
     """Returns the jobs of the populations in which a run is missing.
 
     A population that was interrupted, or of which a member has failed, goes on in its directory.
@@ -37,7 +39,7 @@ def jobs_for(loaded: Loaded, wanted: Iterable[Wanted], kept: Kept, out: Path) ->
     Raises:
       RunDirError: a population's config cannot be written.
     """
-    forms: dict[tuple[str, str], list[Wanted]] = {}
+    forms: dict[tuple[str, str], list[RequestedRun]] = {}
     seen = set()
     for run in wanted:
         alike = id(kept[run.env, run.arm]), run.seed
@@ -54,14 +56,16 @@ def jobs_for(loaded: Loaded, wanted: Iterable[Wanted], kept: Kept, out: Path) ->
     return jobs
 
 
-def _begun(loaded: Loaded, runs: Sequence[Wanted], kept: Kept, out: Path) -> list[_Population]:
+def _begun(
+    loaded: LoadedPlan, runs: Sequence[RequestedRun], kept: Kept, out: Path
+) -> list[_Population]:
     """Returns the populations of these runs that have a directory and are not finished.
 
     A run is in one of them at most.
     """
     of_config = {dump_config(loaded.config(*run)): run for run in runs}
     found: list[_Population] = []
-    taken: set[Wanted] = set()
+    taken: set[RequestedRun] = set()
     for file in sorted((out / "runs").glob("*.toml")):
         if not file.with_suffix("").is_dir():
             continue
@@ -78,14 +82,14 @@ def _begun(loaded: Loaded, runs: Sequence[Wanted], kept: Kept, out: Path) -> lis
     return found
 
 
-def _is_finished(run: Wanted, kept: Kept) -> bool:
+def _is_finished(run: RequestedRun, kept: Kept) -> bool:
     return run.seed in kept[run.env, run.arm].seeds
 
 
 class _Population(NamedTuple):
     """Runs that one process trains together."""
 
-    members: tuple[Wanted, ...]
+    members: tuple[RequestedRun, ...]
     config: DqnConfig  # of the first
     text: bytes  # the file of the population
     name: str
@@ -93,19 +97,19 @@ class _Population(NamedTuple):
     def path(self, out: Path) -> Path:
         return out / "runs" / self.name
 
-    def lacks(self, kept: Kept) -> list[Wanted]:
+    def lacks(self, kept: Kept) -> list[RequestedRun]:
         """Returns those that are not finished."""
         return [of for of in self.members if not _is_finished(of, kept)]
 
 
-def _populations(loaded: Loaded, runs: Sequence[Wanted]) -> list[_Population]:
+def _populations(loaded: LoadedPlan, runs: Sequence[RequestedRun]) -> list[_Population]:
     found, together = [], loaded.plan.together
     for first in range(0, len(runs), together):
         found.append(_population(loaded, runs[first : first + together]))
     return found
 
 
-def _population(loaded: Loaded, runs: Sequence[Wanted]) -> _Population:
+def _population(loaded: LoadedPlan, runs: Sequence[RequestedRun]) -> _Population:
     configs = [loaded.config(*of) for of in runs]
     text = population_text(configs).encode()
     name = f"{runs[0].env}-{hashlib.sha256(text).hexdigest()[:12]}"
@@ -119,7 +123,7 @@ def _form(config: DqnConfig) -> str:
     return json.dumps([fixed, sorted(live)], sort_keys=True)
 
 
-def _job(loaded: Loaded, population: _Population, kept: Kept, out: Path) -> Job:
+def _job(loaded: LoadedPlan, population: _Population, kept: Kept, out: Path) -> Job:
     members, name, path = population.members, population.name, population.path(out)
     file = path.with_name(f"{name}.toml")
     write_file(file, population.text, make_parents=True)
@@ -141,14 +145,14 @@ def _job(loaded: Loaded, population: _Population, kept: Kept, out: Path) -> Job:
     )
 
 
-def _said(loaded: Loaded, members: Sequence[Wanted]) -> str:
+def _said(loaded: LoadedPlan, members: Sequence[RequestedRun]) -> str:
     names = list(dict.fromkeys(loaded.plan.name(of.arm) for of in members))
     of = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     return f"{of}, {len(members)} runs"
 
 
-def _keep(runs: Mapping[Wanted, Path], kept: Kept) -> None:
-    by_arm: dict[tuple[str, Arm], dict[int, Path]] = {}
+def _keep(runs: Mapping[RequestedRun, Path], kept: Kept) -> None:
+    by_arm: dict[tuple[str, ComparedArm], dict[int, Path]] = {}
     for run, path in runs.items():
         if run.seed not in kept[run.env, run.arm].seeds:
             by_arm.setdefault((run.env, run.arm), {})[run.seed] = path

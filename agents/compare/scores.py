@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from targetnet.agents.compare.areas import Score
-from targetnet.agents.compare.choices import Choices
-from targetnet.agents.compare.kept import Kept, KeptSeed
-from targetnet.agents.compare.plan import Arm, Loaded, Wanted
+from targetnet.agents.compare.arm_results import Kept, SeedResult
+from targetnet.agents.compare.choices import ArmChoices
+from targetnet.agents.compare.plan import ComparedArm, LoadedPlan, RequestedRun
 from targetnet.agents.results.differences import Difference, mean, paired
 from targetnet.agents.results.statistics import Estimate
 from targetnet.rl_core.errors import RlCoreError
@@ -26,24 +26,24 @@ class Scores:
       choices: the arms that are chosen on tuning seeds.
     """
 
-    def __init__(self, loaded: Loaded, kept: Kept) -> None:
+    def __init__(self, loaded: LoadedPlan, kept: Kept) -> None:
         self._plan, self._kept = loaded.plan, kept
-        self.choices = Choices(loaded, kept)
+        self.choices = ArmChoices(loaded, kept)
 
-    def fresh(self) -> Iterator[Wanted]:
+    def fresh(self) -> Iterator[RequestedRun]:
         """Yields the runs that are compared; all of `tuning` are finished."""
         for env in self._plan.envs:
             for arm in self.compared(env):
-                yield from (Wanted(env, arm, seed) for seed in self._plan.fresh(env))
+                yield from (RequestedRun(env, arm, seed) for seed in self._plan.fresh(env))
 
-    def compared(self, env: str) -> Iterator[Arm]:
+    def compared(self, env: str) -> Iterator[ComparedArm]:
         """Yields the arms that are trained with fresh seeds on an env."""
         arms = [arm for group in self._plan.groups_on(env) for arm in self.shown(group)]
         if self._plan.constants:
             arms.append(self.choices.best_of_constants(env))
         yield from dict.fromkeys(arms)
 
-    def shown(self, group: str) -> list[Arm]:
+    def shown(self, group: str) -> list[ComparedArm]:
         """Returns the arms of a group that have fresh seeds: all, or the chosen one."""
         return (
             [self.choices.chosen(group)]
@@ -51,7 +51,7 @@ class Scores:
             else self._plan.arms(group)
         )
 
-    def require(self, wanted: Iterator[Wanted]) -> None:
+    def require(self, wanted: Iterator[RequestedRun]) -> None:
         """Requires that runs are finished.
 
         Raises:
@@ -64,22 +64,24 @@ class Scores:
                 f"{len(missing):,} runs are not finished; without --finished they are trained"
             )
 
-    def trained(self, env: str) -> list[KeptSeed]:
+    def trained(self, env: str) -> list[SeedResult]:
         """Returns all runs on an env that chose arms or are compared, each once."""
         wanted = [of for of in (*self.choices.tuning(), *self.fresh()) if of.env == env]
         runs = {(id(self._kept[of.env, of.arm]), of.seed): of for of in wanted}
         return [self._kept[of.env, of.arm].seeds[of.seed] for of in runs.values()]
 
-    def of(self, env: str, arm: Arm, score: Score) -> list[float]:
+    def of(self, env: str, arm: ComparedArm, score: Score) -> list[float]:
         """Returns the scores of an arm on an env, of the fresh seeds."""
         seeds = self._kept[env, arm].seeds
         return [score(seeds[n]) for n in self._plan.fresh(env)]
 
-    def estimate(self, env: str, arm: Arm, score: Score) -> Estimate:
+    def estimate(self, env: str, arm: ComparedArm, score: Score) -> Estimate:
         """Returns the mean over fresh seeds, with its interval."""
         return mean(self.of(env, arm, score))
 
-    def difference(self, env: str, arm: Arm, other: Arm, score: Score) -> Difference | None:
+    def difference(
+        self, env: str, arm: ComparedArm, other: ComparedArm, score: Score
+    ) -> Difference | None:
         """Returns the mean over fresh seeds of the difference from another arm's same seed.
 
         Runs of one seed are pairs: their envs have the same seeds, and networks of one shape have
@@ -92,7 +94,7 @@ class Scores:
             return None
         return paired(*(self.of(env, one, score) for one in (arm, other)))
 
-    def sign(self, env: str, arm: Arm, tag: str, quarter: int) -> float | None:
+    def sign(self, env: str, arm: ComparedArm, tag: str, quarter: int) -> float | None:
         """Returns the mean over fresh seeds of a curve in a quarter of the run, 0 to 3.
 
         Returns:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from targetnet.agents.compare.areas import Score, area, final, quarter, second_half
-from targetnet.agents.compare.kept import SIGNS
-from targetnet.agents.compare.plan import Arm, Loaded
+from targetnet.agents.compare.arm_results import SIGNS
+from targetnet.agents.compare.plan import ComparedArm, LoadedPlan
 from targetnet.agents.compare.scores import Scores
 from targetnet.agents.results.differences import Difference, holm
 from targetnet.agents.results.markdown import Format, estimate_cells, markdown_table, number_format
@@ -21,7 +21,7 @@ _LEAST_SHARE = 0.05  # of the draws of tuning seeds, for an arm to be named
 class Tables:
     """Tables in Markdown, of a comparison's scores."""
 
-    def __init__(self, loaded: Loaded, scores: Scores) -> None:
+    def __init__(self, loaded: LoadedPlan, scores: Scores) -> None:
         self._plan, self._scores = loaded.plan, scores
 
     def of_curves(self, env: str, groups: Sequence[str]) -> str:
@@ -45,7 +45,11 @@ class Tables:
         return markdown_table(["arm", *(f"`{tag}`" for tag in SIGNS), "area, second half"], rows)
 
     def differences(
-        self, groups: Sequence[str], score: Score, others: Mapping[str, Arm], family: Sequence[str]
+        self,
+        groups: Sequence[str],
+        score: Score,
+        others: Mapping[str, ComparedArm],
+        family: Sequence[str],
     ) -> str:
         """Returns the differences from one arm on each env.
 
@@ -70,7 +74,7 @@ class Tables:
             rows.append([self._plan.groups[group].label, *cells, *map(str, signs)])
         return markdown_table(["way", *self._plan.envs, "ahead", "behind"], rows)
 
-    def promises(self, groups: Sequence[str], others: Mapping[str, Arm]) -> str:
+    def promises(self, groups: Sequence[str], others: Mapping[str, ComparedArm]) -> str:
         """Returns what tuning seeds promised of the arms they chose, and what fresh ones kept."""
         rows = []
         for group in groups:
@@ -132,12 +136,12 @@ class Tables:
         return markdown_table(["arm", *scores], rows)
 
     def _difference(
-        self, env: str, group: str, others: Mapping[str, Arm], score: Score
+        self, env: str, group: str, others: Mapping[str, ComparedArm], score: Score
     ) -> Difference | None:
         (arm,) = self._scores.shown(group)
         return self._scores.difference(env, arm, others[env], score)
 
-    def _promise(self, env: str, arm: Arm, other: Arm) -> str:
+    def _promise(self, env: str, arm: ComparedArm, other: ComparedArm) -> str:
         promised = self._scores.choices.promised(env, arm)
         if promised is None or not (found := self._scores.difference(env, arm, other, area)):
             return "-"
@@ -145,7 +149,7 @@ class Tables:
         return f"{number(promised)} → {number(found.estimate.value)}"
 
     def _bold(
-        self, family: Sequence[str], score: Score, others: Mapping[str, Arm]
+        self, family: Sequence[str], score: Score, others: Mapping[str, ComparedArm]
     ) -> set[tuple[str, str]]:
         """Returns (group, env) of the family's differences that are other than 0."""
         p = {}
@@ -159,11 +163,11 @@ class Tables:
             at for at, corrected in zip(p, holm([*p.values()]), strict=True) if corrected < 0.05
         }
 
-    def _firm(self, shares: Sequence[tuple[Arm, float]]) -> str:
+    def _firm(self, shares: Sequence[tuple[ComparedArm, float]]) -> str:
         named = [(self._plan.value(arm), share) for arm, share in shares if share >= _LEAST_SHARE]
         return ", ".join(f"`{value}` in {share:.0%}" for value, share in named) or "-"
 
-    def _name(self, arm: Arm) -> str:
+    def _name(self, arm: ComparedArm) -> str:
         return f"`{self._plan.name(arm)}`"
 
     def _format(self, env: str) -> Format:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from targetnet.agents.compare.kept import Kept
-from targetnet.agents.compare.plan import Loaded, Wanted
-from targetnet.agents.results.again import Before, train_again
-from targetnet.agents.results.jobs import Ended
+from targetnet.agents.compare.arm_results import Kept
+from targetnet.agents.compare.plan import LoadedPlan, RequestedRun
+from targetnet.agents.results.jobs import JobOutcome
 from targetnet.agents.results.places import Place
+from targetnet.agents.results.verify import StoredRun, train_again
 from targetnet.rl_core.errors import RlCoreError, did_you_mean, shown
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _DIGITS = 18  # of a seed
 
 
-def wanted_run(loaded: Loaded, text: str) -> Wanted:
+def wanted_run(loaded: LoadedPlan, text: str) -> RequestedRun:
     """Returns the run that a text such as "CartPole/hard-100/5003" names.
 
     Raises:
@@ -34,18 +34,18 @@ def wanted_run(loaded: Loaded, text: str) -> Wanted:
     arms = {plan.name(arm): arm for group in plan.groups_on(env) for arm in plan.arms(group)}
     if name not in arms:
         raise RlCoreError(f"--verify: there is no arm {shown(name)}{did_you_mean(name, arms)}")
-    return Wanted(env, arms[name], int(seed))
+    return RequestedRun(env, arms[name], int(seed))
 
 
 def verify(
-    loaded: Loaded,
+    loaded: LoadedPlan,
     kept: Kept,
-    run: Wanted,
+    run: RequestedRun,
     out: Path,
     console: Console,
     say: Callable[[str], None],
     place: Place,
-) -> Ended:
+) -> JobOutcome:
     """Trains it again, and compares digests.
 
     Args:
@@ -59,5 +59,5 @@ def verify(
     before = kept[run.env, run.arm].seeds.get(run.seed)
     if before is None:
         raise RlCoreError(f"{name} is not finished: there is nothing to compare with")
-    again = Before(name, loaded.config(*run), before.digest, before.processor)
+    again = StoredRun(name, loaded.config(*run), before.digest, before.processor)
     return train_again([again], out, 1, console, say, place)

@@ -1,18 +1,18 @@
 """The configuration of a run.
 
-model.py         DqnConfig: every key with its bounds and unit
-combinations.py  checks that keys go together; tells the live values that do nothing
-own_live.py      live values of the user's own, [live.NAME]
-settings.py      base of all settings: strict models, live fields, one-line errors
+model.py           DqnConfig: every key with its bounds and unit
+combinations.py    checks that keys go together; tells the live values that do nothing
+own_live.py        live values of the user's own, [live.NAME]
+settings.py        base of all settings: strict models, live fields, one-line errors
 weight_actions.py  actions on the weights that a config makes again and again
-live_values.py   the live values that an agent has under its config
-keys.py          the docs page of all keys, with their papers
-members.py       the members of a population: configs that differ in seed and live values
-pbt.py           population-based training: how members copy one another
-early_ends.py    runs that cannot learn, schedules that end long before, actions at the end
-synonyms.py      names that other libraries have for the keys
-files.py         reads and writes configs in TOML
-envs.py          makes the envs of a config
+live_values.py     the live values that an agent has under its config
+keys.py            the docs page of all keys, with their papers
+members.py         the members of a population: configs that differ in seed and live values
+pbt.py             population-based training: how members copy one another
+early_ends.py      runs that cannot learn, schedules that end long before, actions at the end
+synonyms.py        names that other libraries have for the keys
+files.py           reads and writes configs in TOML
+envs.py            makes the envs of a config
 
 Imports: envs, rl_core.
 """

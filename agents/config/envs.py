@@ -14,8 +14,8 @@ from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.packed import Part
 
 if TYPE_CHECKING:
-    from targetnet.envs.wrapping import Around
-    from targetnet.rl_core.networks import Observed
+    from targetnet.envs.env_recipe import Around
+    from targetnet.rl_core.networks import ObservationForm
 
 
 def training_envs(config: DqnConfig, *, check: bool = False) -> Envs:
@@ -63,12 +63,12 @@ def unstepped_envs(config: DqnConfig) -> Envs:
         return envs
 
 
-def observed(config: DqnConfig, envs: Envs) -> Observed:
+def observed(config: DqnConfig, envs: Envs) -> ObservationForm:
     """Returns the form of the envs' observations, as networks read them."""
     # Imports TensorFlow, which actors do without.
-    from targetnet.rl_core.networks import Observed
+    from targetnet.rl_core.networks import ObservationForm
 
-    return Observed.of(byte_bounds(config, envs), parts_of(config, envs))
+    return ObservationForm.of(byte_bounds(config, envs), parts_of(config, envs))
 
 
 def parts_of(config: DqnConfig, envs: Envs) -> tuple[Part, ...]:

@@ -33,7 +33,7 @@ _HIDDEN = {"mlp": (256, 256), "minatar": (128,), "nature": (512,), "impala": (25
 NETWORKS = tuple(_HIDDEN)
 # Those of agents/controllers; a user's own is named "module:function".
 CONTROLLERS = ("copy_when_fit", "copy_when_far", "period_bandit")
-WRAPPERS = ("atari", "elements", "seed_globals")  # of envs/wrapping.py
+WRAPPERS = ("atari", "elements", "seed_globals")  # of envs/env_recipe.py
 LOG_TO = ("mlflow", "wandb", "trackio")  # packages that take curves, see docs/guides/logging.md
 
 

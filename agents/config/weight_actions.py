@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import Field, FiniteFloat, model_validator
 
 from targetnet.agents.config.settings import Settings
-from targetnet.rl_core.control.timetable import Planned
-from targetnet.rl_core.control.weight_actions import Words, as_value, words_of
+from targetnet.rl_core.control.timetable import PlannedAction
+from targetnet.rl_core.control.weight_actions import ActionArguments, as_value, words_of
 from targetnet.rl_core.errors import did_you_mean, shown
 
 _NUMBERS = {"factor": "perturb", "threshold": "recycle"}
@@ -49,7 +49,7 @@ class WeightAction(Settings):
                 )
 
     @property
-    def words(self) -> Words:
+    def words(self) -> ActionArguments:
         """The words that follow the action."""
         return words_of(self.do, self.value)
 
@@ -60,9 +60,9 @@ class WeightAction(Settings):
         return as_value(number, self.block)
 
     @property
-    def planned(self) -> Planned:
+    def planned(self) -> PlannedAction:
         """The same for the timetable of a run."""
-        return Planned(self.do, self.value, self.every, self.until)
+        return PlannedAction(self.do, self.value, self.every, self.until)
 
     @model_validator(mode="after")
     def _check_words(self) -> WeightAction:

@@ -1,6 +1,6 @@
 """Controllers: functions that watch a run and change its live values.
 
-seen.py      Seen: what a controller sees
+run_view.py  RunView: what a controller sees
 copies.py    two that copy the target, by the rules of agents/dqn/copy_rule.py
 bandit.py    one that chooses the sync period by what episodes return
 choice.py    the controller that a config names

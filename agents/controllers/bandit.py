@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from targetnet.agents.controllers.seen import Seen
+from targetnet.agents.controllers.run_view import RunView
 from targetnet.rl_core.errors import ConfigError, shown
 
 PERIODS = (30, 100, 300, 1_000)
@@ -14,7 +14,7 @@ WINDOW, BONUS = 40, 1.0
 
 
 def period_bandit(
-    seen: Seen,
+    seen: RunView,
     memory: dict[str, Any],
     *,
     periods: Sequence[int] = PERIODS,

@@ -10,14 +10,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from targetnet.agents.controllers.seen import Fit, Seen
+from targetnet.agents.controllers.run_view import Fit, RunView
 from targetnet.rl_core.errors import ConfigError, shown
 
 _SYNC = {"do": "sync"}
 
 
 def copy_when_fit(
-    seen: Seen, memory: dict[str, Any], *, share: float = 0.5, min_age: int = 1
+    seen: RunView, memory: dict[str, Any], *, share: float = 0.5, min_age: int = 1
 ) -> Mapping[str, Any] | None:
     """Copies once the mean squared TD error is below `share` of what it was after the last copy.
 
@@ -30,7 +30,7 @@ def copy_when_fit(
 
 
 def copy_when_far(
-    seen: Seen, memory: dict[str, Any], *, distance: float = 0.1, min_age: int = 1
+    seen: RunView, memory: dict[str, Any], *, distance: float = 0.1, min_age: int = 1
 ) -> Mapping[str, Any] | None:
     """Copies once the norm of online - target is at least `distance` of the target's.
 
@@ -54,11 +54,11 @@ def require_copies(*, min_age: Any = 1, **threshold: Any) -> None:
         raise ConfigError(f"min_age must be a whole number >= 0, got {shown(min_age)}")
 
 
-def _is_old(seen: Seen, min_age: int) -> bool:
+def _is_old(seen: RunView, min_age: int) -> bool:
     return (seen.target_age or 0) >= max(1, min_age)
 
 
-def _fit(seen: Seen, rule: str) -> Fit:
+def _fit(seen: RunView, rule: str) -> Fit:
     if seen.fit is None:
         raise unmeasured(rule)
     return seen.fit

@@ -16,7 +16,7 @@ from targetnet.agents.data.errors import DataError
 from targetnet.agents.loops.evaluation import Greedy, TooLong, Watch, exploring, playing
 from targetnet.agents.saved.host import read_host, split_newest
 from targetnet.envs.given import given_back, wanted_space
-from targetnet.envs.recorder import Recorded, Recorder
+from targetnet.envs.recorder import RecordedSteps, Recorder
 from targetnet.envs.spaces import Spaces, read_spaces
 from targetnet.rl_core.checkpoint.store import Checkpoint, CheckpointStore, chunk_end
 from targetnet.rl_core.philox import OutsideStream
@@ -25,7 +25,7 @@ _AT_ONCE = 10  # envs; one call into the graph acts for all of them
 Columns = dict[str, np.ndarray]
 
 
-class Wanted(NamedTuple):
+class EpisodeRequest(NamedTuple):
     """The episodes that are to be played.
 
     Attributes:
@@ -49,8 +49,11 @@ def own_spaces(config: DqnConfig, env: gym.Env[Any, Any]) -> Spaces:
 
 
 def played(
-    policy: Greedy, config: DqnConfig, wanted: Wanted, watch: Watch = lambda done, env_steps: None
-) -> Generator[Recorded, None, None]:
+    policy: Greedy,
+    config: DqnConfig,
+    wanted: EpisodeRequest,
+    watch: Watch = lambda done, env_steps: None,
+) -> Generator[RecordedSteps, None, None]:
     """Plays episodes and yields each as it ends.
 
     Several envs play at once, each a share that is fixed beforehand, so that short episodes are not
@@ -93,7 +96,7 @@ def played(
 
 def of_replay(
     config: DqnConfig, store: CheckpointStore, checkpoint: Checkpoint
-) -> Iterator[Recorded]:
+) -> Iterator[RecordedSteps]:
     """Yields the episodes that the replay memory of a checkpoint holds.
 
     The oldest one of each env may begin in the middle, because its first rows are overwritten;
@@ -120,7 +123,7 @@ def of_replay(
         if length < 1 or not whole:
             continue
         terminated = bool(rows["terminated"][length - 1])
-        yield Recorded(
+        yield RecordedSteps(
             given_back(config.env_id, space, rows["observation"]),
             spaces.actions.to_env(rows["action"][:length].astype(np.int64)),
             rows["reward"][:length].astype(np.float64),

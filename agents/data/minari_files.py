@@ -18,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 from targetnet.agents.data.errors import DataError, UnsafeData
 from targetnet.agents.data.hdf5 import NAME, EpisodeColumns, EpisodeFile
 from targetnet.agents.data.metadata import METADATA, file_within, read_metadata
-from targetnet.envs.recorder import Recorded
+from targetnet.envs.recorder import RecordedSteps
 from targetnet.rl_core.errors import RlCoreError, did_you_mean, in_one_line, shown
 
 # Older versions can store pictures as JPEG alone, which loses what they show.
@@ -42,7 +42,7 @@ class Form(NamedTuple):
     spec: EnvSpec | None
 
 
-class Counted(NamedTuple):
+class DatasetSize(NamedTuple):
     """The size of a dataset, and the mean return of its episodes."""
 
     episodes: int
@@ -197,9 +197,9 @@ def write(
     directory: Path,
     dataset_id: str,
     form: Form,
-    episodes: Iterable[Recorded],
+    episodes: Iterable[RecordedSteps],
     more: Mapping[str, Any],
-) -> Counted:
+) -> DatasetSize:
     """Writes a dataset into an empty directory, episode by episode.
 
     Args:
@@ -232,17 +232,17 @@ def write(
     storage.update_metadata(
         {"dataset_id": dataset_id, "minari_version": minari.__version__, **more}
     )
-    counting = _Counting(episodes)
+    counting = _EpisodeCounter(episodes)
     storage.update_episodes(counting)
     if not counting.episodes:
         raise DataError("there is nothing to record: no env step")
-    return Counted(counting.episodes, counting.env_steps, counting.total / counting.episodes)
+    return DatasetSize(counting.episodes, counting.env_steps, counting.total / counting.episodes)
 
 
-class _Counting:
+class _EpisodeCounter:
     """Turns episodes into Minari's buffers, and counts them."""
 
-    def __init__(self, episodes: Iterable[Recorded]) -> None:
+    def __init__(self, episodes: Iterable[RecordedSteps]) -> None:
         self._given = episodes
         self.episodes, self.env_steps, self.total = 0, 0, 0.0
 

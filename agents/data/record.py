@@ -14,10 +14,10 @@ import numpy as np
 from targetnet.agents.config.envs import envs_beside
 from targetnet.agents.config.files import dump_config
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.data.episodes import Wanted, of_replay, played
+from targetnet.agents.data.episodes import EpisodeRequest, of_replay, played
 from targetnet.agents.data.errors import DataError
 from targetnet.agents.data.minari_files import (
-    Counted,
+    DatasetSize,
     Form,
     id_of,
     require_minari,
@@ -25,11 +25,11 @@ from targetnet.agents.data.minari_files import (
 )
 from targetnet.agents.loops.evaluation import Watch
 from targetnet.agents.policy.load import LoadedPolicy
-from targetnet.agents.policy.trained import Trained, trained
+from targetnet.agents.policy.trained import TrainedPolicy, trained
 from targetnet.agents.saved.directory import RunDir
 from targetnet.agents.saved.new_directory import new_directory, require_new
 from targetnet.envs.given import wanted_space
-from targetnet.envs.recorder import Recorded
+from targetnet.envs.recorder import RecordedSteps
 from targetnet.rl_core.arguments import path_of, require_whole
 from targetnet.rl_core.checkpoint.store import Checkpoint, CheckpointStore
 from targetnet.rl_core.digest import Digest
@@ -109,7 +109,7 @@ def record(
         store = CheckpointStore(directory.checkpoints)
         checkpoint = _last(store, directory)
         learned = trained(directory, checkpoint=checkpoint.number)
-        found: Iterable[Recorded] = of_replay(config, store, checkpoint)
+        found: Iterable[RecordedSteps] = of_replay(config, store, checkpoint)
         about: dict[str, Any] = {"kind": "replay"}
         return _written(out, dataset_id, config, learned, found, about)
     if config.vectorization not in _SINGLE:
@@ -132,7 +132,7 @@ def _wanted(
     env_steps: int | None,
     epsilon: float,
     seed: int | None,
-) -> Wanted:
+) -> EpisodeRequest:
     if episodes is not None and env_steps is not None:
         raise DataError("episodes and env_steps are two ways to say how much; leave one out")
     if not 0 <= epsilon <= 1:
@@ -145,7 +145,7 @@ def _wanted(
     if seed is None:
         seed = (config.seed + _SEED_OFFSET) % 2**63
     require_whole("seed", seed, 0)
-    return Wanted(episodes, env_steps, float(epsilon), seed)
+    return EpisodeRequest(episodes, env_steps, float(epsilon), seed)
 
 
 def _last(store: CheckpointStore, directory: RunDir) -> Checkpoint:
@@ -159,8 +159,8 @@ def _written(
     out: Path,
     dataset_id: str,
     config: DqnConfig,
-    learned: Trained,
-    episodes: Iterable[Recorded],
+    learned: TrainedPolicy,
+    episodes: Iterable[RecordedSteps],
     about: dict[str, Any],
 ) -> RecordedRun:
     head = config.loss if config.loss == "hl_gauss" else config.head
@@ -176,7 +176,7 @@ def _written(
         },
     }
     with new_directory(out, DataError) as making:
-        counted: Counted = write(making, dataset_id, _form(config), episodes, more)
+        counted: DatasetSize = write(making, dataset_id, _form(config), episodes, more)
     return RecordedRun(out, dataset_id, *counted)
 
 
@@ -196,7 +196,7 @@ def _form(config: DqnConfig) -> Form:
     return Form(space, spaces.own[1], specs[0] if specs else None)
 
 
-def _digest_of(learned: Trained) -> str:
+def _digest_of(learned: TrainedPolicy) -> str:
     digest = Digest()
     for name, weights in sorted(learned.weights.items()):
         digest.array(name, np.asarray(weights))

@@ -17,7 +17,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.data.errors import DataError
 from targetnet.agents.data.hdf5 import EpisodeColumns
 from targetnet.agents.data.minari_files import Dataset
-from targetnet.agents.data.streams import Columns, Streams
+from targetnet.agents.data.streams import Columns, EpisodeStreams
 from targetnet.envs import Envs
 from targetnet.envs.masks import INFO, mask_in, write_legal
 from targetnet.envs.nests import Path, at, leaves
@@ -30,7 +30,7 @@ from targetnet.rl_core.errors import EnvError, EnvFault, in_one_line, shown
 _LEARNED_FROM = ("observations", "actions", "rewards", "terminations", "truncations")
 
 
-class Found(NamedTuple):
+class DatasetContent(NamedTuple):
     """The content of a dataset.
 
     Attributes:
@@ -64,14 +64,14 @@ class DatasetRows:
         shape = self._spaces.observation_shape
         self._row_shape = frame_shape(shape) if config.frame_stack > 1 else shape
 
-    def look_through(self) -> Found:
+    def look_through(self) -> DatasetContent:
         """Checks all steps, counts and hashes them.
 
         Raises:
           DataError: the dataset is damaged, or has no steps.
         """
         episodes = env_steps = 0
-        digest, streams = Digest(), Streams(self._num_envs)
+        digest, streams = Digest(), EpisodeStreams(self._num_envs)
         for number, episode in enumerate(self._dataset.episodes()):
             self._add_episode(digest, number, episode)
             if length := len(episode.rewards):
@@ -81,7 +81,7 @@ class DatasetRows:
             env_steps += length
         if not env_steps:
             raise DataError(f"the dataset {self._dataset.path} is empty: it has no env step")
-        return Found(episodes, env_steps, streams.time_steps, digest.hexdigest())
+        return DatasetContent(episodes, env_steps, streams.time_steps, digest.hexdigest())
 
     def pieces(self, most: int) -> Iterator[Columns]:
         """Yields the rows, arrays [P, N, ...] with P <= most, as `DqnAgent.store` takes them.
@@ -90,7 +90,7 @@ class DatasetRows:
           DataError: the dataset is damaged, or is not the one whose digest the config has. That is
             known after the last piece.
         """
-        digest, streams = Digest(), Streams(self._num_envs)
+        digest, streams = Digest(), EpisodeStreams(self._num_envs)
         for number, episode in enumerate(self._dataset.episodes()):
             self._add_episode(digest, number, episode)
             if len(episode.rewards):
@@ -153,7 +153,7 @@ class DatasetRows:
         good = (action >= 0) & (action < np.array(form.branches or form.outputs))
         wrong = ~good.reshape(length, -1).all(axis=1)
         if wrong.any():
-            raise _Wrong(f"action {shown(given[wrong][0].tolist())}, which is none of {form}")
+            raise _BadEpisode(f"action {shown(given[wrong][0].tolist())}, which is none of {form}")
         nothing = np.zeros((1, *form.agent_shape), np.int64)
         return np.concatenate([action, nothing]).astype(np.int32)
 
@@ -163,7 +163,7 @@ class DatasetRows:
         if mask is None and source is not None and source.path is not None:
             mask = at(episode.observations, source.path)
         if mask is None:
-            raise _Wrong("no infos['action_mask'], and the env has masks")
+            raise _BadEpisode("no infos['action_mask'], and the env has masks")
         last = np.arange(length + 1) == length
         write_legal(legal, mask, last, self._spaces.actions)
         return legal
@@ -173,7 +173,7 @@ class DatasetRows:
         """Adds where it was to the error of an episode that cannot be learned from."""
         try:
             yield
-        except (_Wrong, EnvFault, TypeError, AttributeError, ValueError, MemoryError) as error:
+        except (_BadEpisode, EnvFault, TypeError, AttributeError, ValueError, MemoryError) as error:
             problem = in_one_line(str(error).removesuffix(ADVICE), 400)
             if isinstance(error, EnvFault) and error.env is not None:
                 problem = f"at step {error.env} {problem}"
@@ -183,13 +183,13 @@ class DatasetRows:
             ) from None
 
 
-class _Wrong(Exception):
+class _BadEpisode(Exception):
     """Something in an episode that should be otherwise."""
 
 
 def _require(good: bool | np.bool_, wanted: str, got: np.ndarray) -> None:
     if not good:
-        raise _Wrong(f"wanted {wanted}, got {shown(got.tolist())}")
+        raise _BadEpisode(f"wanted {wanted}, got {shown(got.tolist())}")
 
 
 def _common_spaces(dataset: Dataset, config: DqnConfig, envs: Envs) -> Spaces:

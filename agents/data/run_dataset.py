@@ -13,7 +13,7 @@ from targetnet.agents.config.envs import unstepped_envs
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.data.errors import DataError
 from targetnet.agents.data.minari_files import Dataset, directory_of
-from targetnet.agents.data.rows import DatasetRows, Found
+from targetnet.agents.data.rows import DatasetContent, DatasetRows
 from targetnet.envs.registry import find_spec
 from targetnet.rl_core.errors import EnvError, in_one_line, shown
 
@@ -112,7 +112,7 @@ def _named(config: DqnConfig) -> str:
     return config.offline or config.begin_with
 
 
-def _require_room(config: DqnConfig, dataset: Dataset, found: Found) -> None:
+def _require_room(config: DqnConfig, dataset: Dataset, found: DatasetContent) -> None:
     """Checks that demonstrations, and a few time steps more, fit into the replay."""
     steps, num_envs = found.time_steps, config.num_envs
     if found.episodes < num_envs:

@@ -7,7 +7,7 @@ import numpy as np
 Columns = dict[str, np.ndarray]
 
 
-class Streams:
+class EpisodeStreams:
     """Deals episodes out whole to streams of rows, one for each env.
 
     Each goes to the stream that is shortest so far, and of several such to the first. What a stream

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import tensorflow.compat.v1 as tf
 
-from targetnet.agents.dqn.choosing import Exploration, GreedyPolicy
 from targetnet.agents.dqn.live_feeds import OwnFeeds
 from targetnet.agents.dqn.networks import Networks
-from targetnet.agents.dqn.normalizing import Normalizer
-from targetnet.agents.dqn.remembering import RecurrentState
+from targetnet.agents.dqn.normalizer import Normalizer
+from targetnet.agents.dqn.policy import Exploration, GreedyPolicy
+from targetnet.agents.dqn.recurrent_state import RecurrentState
 from targetnet.rl_core.graph.engine import Call, Engine
 from targetnet.rl_core.graph.feeds import feed_check
-from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.members import MemberHandle
 from targetnet.rl_core.networks import STATELESS, Conditions
 from targetnet.rl_core.replay import ReplayMemory, Rows, newest_frame
 
@@ -77,7 +77,7 @@ class ActingCalls:
                 engine, networks.greedy_ema, *shown, state=state, after=networks.after_ema
             )
 
-    def of_member(self, place: Binding, own: OwnFeeds) -> ActingCalls:
+    def of_member(self, place: MemberHandle, own: OwnFeeds) -> ActingCalls:
         """The same for a member, with live values of its own."""
         policies = {n: of for n, of in vars(self).items() if isinstance(of, GreedyPolicy)}
         own_policies = {name: policy.of_member(place, own) for name, policy in policies.items()}

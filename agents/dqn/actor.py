@@ -9,10 +9,10 @@ import numpy as np
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.acting_calls import ActingCalls
-from targetnet.agents.dqn.choosing import Exploration, GreedyPolicy, Policy
-from targetnet.agents.dqn.joining import Joined
 from targetnet.agents.dqn.live_feeds import OwnFeeds
+from targetnet.agents.dqn.policy import Exploration, GreedyPolicy, Policy
 from targetnet.agents.dqn.step_buffer import RowBuffer
+from targetnet.agents.dqn.update_batching import BatchClient
 from targetnet.rl_core.errors import ArgumentError, BoundsError, RlCoreError
 from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.replay import ReplayMemory, Rows, newest_frame
@@ -52,7 +52,7 @@ class Acting:
         live: Hyperparameters,
         own: OwnFeeds,
         masks: bool,
-        joined: Joined | None = None,
+        joined: BatchClient | None = None,
     ) -> None:
         self._calls, self._live, self._own, self._joined = calls, live, own, joined
         self.greedy: GreedyPolicy = calls.greedy
@@ -164,7 +164,7 @@ class Acting:
         reward: np.ndarray,
         terminated: np.ndarray,
         autoreset: np.ndarray,
-        joined: Joined,
+        joined: BatchClient,
     ) -> np.ndarray:
         actions = self._chosen(observation, reward, terminated, autoreset)
         frame = newest_frame(observation, self._stack)

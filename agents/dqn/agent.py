@@ -18,17 +18,17 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.actor import Acting
-from targetnet.agents.dqn.choosing import GreedyPolicy
 from targetnet.agents.dqn.copies import Inspection
-from targetnet.agents.dqn.joining import Joint
-from targetnet.agents.dqn.needs import require_memory
+from targetnet.agents.dqn.memory_estimate import require_memory
 from targetnet.agents.dqn.parts import AgentGraph, Parts
+from targetnet.agents.dqn.policy import GreedyPolicy
 from targetnet.agents.dqn.update import LearnStats
+from targetnet.agents.dqn.update_batching import BatchedUpdates
 from targetnet.envs.in_graph.interface import InGraphEnv
 from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.scopes import root_scope
-from targetnet.rl_core.networks import Observed
+from targetnet.rl_core.networks import ObservationForm
 from targetnet.rl_core.packed import Part
 from targetnet.rl_core.replay import Rows
 
@@ -98,7 +98,7 @@ class DqnAgent:
             legal = _legal_actions(num_actions) if action_masks else None
             graph = AgentGraph(
                 self.engine, root, config, num_actions, observations, legal,
-                Observed.of(byte_bounds, parts), rules, branches,
+                ObservationForm.of(byte_bounds, parts), rules, branches,
             )  # fmt: skip
         self.engine.at_start(lambda: graph.begin(self._parts))
         self.takes_turns = False
@@ -115,7 +115,7 @@ class DqnAgent:
         self.learner, self.chunks, self.renewal = parts.learner, parts.chunks, parts.renewal
         self.hyperparameters, self.state, self.q_values = parts.values, parts.state, parts.q_values
 
-    def member(self, number: int, config: DqnConfig, joint: Joint | None = None) -> DqnAgent:
+    def member(self, number: int, config: DqnConfig, joint: BatchedUpdates | None) -> DqnAgent:
         """Returns a member that begins; see `targetnet.agents.dqn.population.Population`.
 
         Args:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.heads import HeadKind, Terms, head_of
+from targetnet.agents.dqn.heads import HeadKind, LossInputs, head_of
 from targetnet.rl_core.branches import by_branch
 from targetnet.rl_core.errors import ConfigError
 from targetnet.rl_core.losses import TdLoss, branching_target
@@ -15,7 +15,7 @@ from targetnet.rl_core.networks import Values
 
 
 def branching_loss(
-    head: HeadKind, terms: Terms, choice: tf.Tensor, sizes: Sequence[int]
+    head: HeadKind, terms: LossInputs, choice: tf.Tensor, sizes: Sequence[int]
 ) -> tuple[TdLoss, tf.Tensor]:
     """Regresses the values of all branches on one target.
 

@@ -9,13 +9,13 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.chunks import Chunk, ChunkFeeds, LoopCounts
-from targetnet.agents.dqn.diverging import DivergedInChunk
+from targetnet.agents.dqn.divergence import DivergedInChunk
 from targetnet.agents.dqn.in_graph_loop import InGraphLoop
 from targetnet.agents.dqn.learner import Learner
 from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.rl_core.errors import ConfigError
 from targetnet.rl_core.graph.engine import Engine
-from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.members import MemberHandle
 from targetnet.rl_core.graph.xla import why_not_compiled
 from targetnet.rl_core.hyperparameters import Hyperparameters
 
@@ -48,7 +48,7 @@ class ChunkRunner:
 
     def of_member(
         self,
-        place: Binding,
+        place: MemberHandle,
         config: DqnConfig,
         learner: Learner,
         live: LiveFeeds,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.build import is_learned, link_name, taken_whole
+from targetnet.agents.dqn.network_parts import is_learned, link_name, taken_whole
 from targetnet.rl_core.graph.sync import copy_vars, paired_variables
 
 

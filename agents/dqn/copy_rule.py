@@ -14,7 +14,7 @@ from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.agents.dqn.networks import Networks
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.finite import where
-from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.members import MemberHandle
 from targetnet.rl_core.graph.xla import sum_of_squares
 
 _LONGEST = 1e15  # updates; a period that grows stays a number of float32 and of int64
@@ -37,7 +37,7 @@ class RuleCounts(NamedTuple):
     age: Any  # of the target then
 
 
-class Ruling(NamedTuple):
+class SyncDecision(NamedTuple):
     """A rule's word on one update."""
 
     due: tf.Tensor  # [] bool: the target is to be copied
@@ -45,7 +45,7 @@ class Ruling(NamedTuple):
     counts: RuleCounts
 
 
-class Reading(NamedTuple):
+class RuleState(NamedTuple):
     """All that a rule keeps and measures, as Python reads it."""
 
     age: int  # updates since the target was copied
@@ -54,7 +54,7 @@ class Reading(NamedTuple):
     distance: float  # norm of online - target over the target's
 
 
-class Looked(NamedTuple):
+class CopyCursor(NamedTuple):
     """A look for copies: env steps, updates and copies until then."""
 
     env_step: int
@@ -75,18 +75,18 @@ class CopyWatch:
         kept = [of.read_value() for of in (age, rule.numbers, rule.counts)]
         self._call = engine.callable([*kept, rule.distance])
 
-    def of_member(self, place: Binding) -> CopyWatch:
+    def of_member(self, place: MemberHandle) -> CopyWatch:
         """The same for a member that begins."""
         return place.copy(self)
 
-    def read(self) -> Reading:
+    def read(self) -> RuleState:
         """Reads it from the graph."""
         age, numbers, counts, distance = (value.tolist() for value in self._call())
-        return Reading(age, RuleNumbers(*numbers), RuleCounts(*counts), distance)
+        return RuleState(age, RuleNumbers(*numbers), RuleCounts(*counts), distance)
 
     def look(
-        self, env_step: int, updates: int, before: Looked | None
-    ) -> tuple[Looked, tuple[int, int] | None]:
+        self, env_step: int, updates: int, before: CopyCursor | None
+    ) -> tuple[CopyCursor, tuple[int, int] | None]:
         """Looks for the last copy since the look before; returns its env step and age, or None.
 
         The graph knows the update of the copy; its env step is as if the updates in between had
@@ -100,7 +100,7 @@ class CopyWatch:
         if before and counts.copies > before.copies and updates > before.updates:
             share = (counts.update - before.updates) / (updates - before.updates)
             found = before.env_step + round(share * (env_step - before.env_step)), counts.age
-        return Looked(env_step, updates, counts.copies), found
+        return CopyCursor(env_step, updates, counts.copies), found
 
 
 class CopyRule:
@@ -141,7 +141,7 @@ class CopyRule:
             )
         self.distance = tf.sqrt(tf.divide(*self._squares()))
 
-    def ruling(self, age: tf.Tensor, update: tf.Tensor, td_error: tf.Tensor) -> Ruling:
+    def ruling(self, age: tf.Tensor, update: tf.Tensor, td_error: tf.Tensor) -> SyncDecision:
         """Builds the ruling on one update.
 
         Args:
@@ -161,9 +161,9 @@ class CopyRule:
         if triggers:
             old_enough = age >= self._live["min_target_age"]
             due = tf.logical_or(due, tf.logical_and(old_enough, tf.reduce_any(triggers)))
-        return Ruling(due, numbers, counts._replace(update=update, age=age))
+        return SyncDecision(due, numbers, counts._replace(update=update, age=age))
 
-    def kept(self, ruling: Ruling, copied: tf.Tensor, made: tf.Tensor | None) -> tf.Operation:
+    def kept(self, ruling: SyncDecision, copied: tf.Tensor, made: tf.Tensor | None) -> tf.Operation:
         """Keeps a ruling.
 
         Args:
@@ -236,7 +236,7 @@ def copy_rule(config: DqnConfig, live: LiveFeeds, networks: Networks) -> CopyRul
     return CopyRule(config, live, networks)
 
 
-def next_copy(live: Mapping[str, Any], reading: Reading) -> str:
+def next_copy(live: Mapping[str, Any], reading: RuleState) -> str:
     """Says when the target will be copied, such as "at age 500, or when the TD error has ..."."""
     numbers, growth = reading.numbers, live.get("sync_growth", 0.0)
     period = live["sync_period"]

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.agents.dqn.networks import Networks
 from targetnet.rl_core.graph.engine import Engine
-from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.members import MemberHandle
 from targetnet.rl_core.graph.scopes import variables_in
 from targetnet.rl_core.optimizers.freeze import ApplyOps
 from targetnet.rl_core.replay import ReplayMemory
@@ -49,7 +49,7 @@ class Gradients:
         self.names, self._gradients = tuple(gradients), tuple(gradients.values())
         self._alpha = memory.sampler.alpha
 
-    def of_member(self, place: Binding, live: LiveFeeds) -> Gradients:
+    def of_member(self, place: MemberHandle, live: LiveFeeds) -> Gradients:
         """The same for a member, with live values of its own."""
         return place.copy(self, _live=live)
 

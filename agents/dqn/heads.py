@@ -42,7 +42,7 @@ from targetnet.rl_core.networks.network import Head
 from targetnet.rl_core.replay import Transitions
 
 
-class Terms(NamedTuple):
+class LossInputs(NamedTuple):
     """Terms of a TD loss."""
 
     config: DqnConfig
@@ -79,17 +79,17 @@ class HeadKind(NamedTuple):
     """
 
     build: Callable[[DqnConfig, Streams], Head]
-    hard: Callable[[Terms, tf.Tensor], TdLoss]
-    soft: Callable[[Terms, Values], TdLoss] | None
+    hard: Callable[[LossInputs, tf.Tensor], TdLoss]
+    soft: Callable[[LossInputs, Values], TdLoss] | None
     priority: Callable[[TdLoss], tf.Tensor]
     average: Callable[[list[Values]], Values]
     blend: Callable[[Values, Values, Weight, Weight], Values]
-    towards: Callable[[Terms, tf.Tensor], TdLoss] | None = None
+    towards: Callable[[LossInputs, tf.Tensor], TdLoss] | None = None
     numbers: str = ""
     blocks: frozenset[str] = frozenset()
 
 
-def _soft(terms: Terms) -> dict[str, Any]:
+def _soft(terms: LossInputs) -> dict[str, Any]:
     batch, live = terms.batch, terms.live
     return {
         "alpha": live["munchausen_alpha"],
@@ -103,15 +103,15 @@ def _soft(terms: Terms) -> dict[str, Any]:
 # A scalar head: means.
 
 
-def _means(terms: Terms, choice: tf.Tensor) -> TdLoss:
+def _means(terms: LossInputs, choice: tf.Tensor) -> TdLoss:
     return _of_size(terms, _td_of_means(terms, choice))
 
 
-def _soft_means(terms: Terms, before: Values) -> TdLoss:
+def _soft_means(terms: LossInputs, before: Values) -> TdLoss:
     return _of_size(terms, _soft_td_of_means(terms, before))
 
 
-def _td_of_means(terms: Terms, choice: tf.Tensor) -> TdLoss:
+def _td_of_means(terms: LossInputs, choice: tf.Tensor) -> TdLoss:
     now, then = terms.now, terms.then
     if terms.config.value_rescaling:
         return _td_of_rescaled(terms, choice)
@@ -120,7 +120,7 @@ def _td_of_means(terms: Terms, choice: tf.Tensor) -> TdLoss:
     return q_learning(now.q, *terms.transition, choice)
 
 
-def _td_of_rescaled(terms: Terms, choice: tf.Tensor) -> TdLoss:
+def _td_of_rescaled(terms: LossInputs, choice: tf.Tensor) -> TdLoss:
     """Values h(x) of returns x: the target is h(r_t + discount_t * h^-1(value of the choice))."""
     a_tm1, r_t, discount_t = terms.transition
     bootstrap = unscaled(at_best(terms.then.q, choice))  # [B]
@@ -129,17 +129,17 @@ def _td_of_rescaled(terms: Terms, choice: tf.Tensor) -> TdLoss:
     return TdLoss(squared(td_error), target, td_error)
 
 
-def _soft_td_of_means(terms: Terms, before: Values) -> TdLoss:
+def _soft_td_of_means(terms: LossInputs, before: Values) -> TdLoss:
     now, then = terms.now, terms.then
     return munchausen_q_learning(now.q, *terms.transition, then.q, before.q, **_soft(terms))
 
 
-def _means_towards(terms: Terms, target: tf.Tensor) -> TdLoss:
+def _means_towards(terms: LossInputs, target: tf.Tensor) -> TdLoss:
     td_error = target - at_action(terms.now.q, terms.batch.a_tm1)  # [B]
     return _of_size(terms, TdLoss(squared(td_error), target, td_error))
 
 
-def _of_size(terms: Terms, td: TdLoss) -> TdLoss:
+def _of_size(terms: LossInputs, td: TdLoss) -> TdLoss:
     return td._replace(loss=LOSSES[terms.config.loss](td.td_error, terms.live))
 
 
@@ -158,7 +158,7 @@ def _categorical(config: DqnConfig, streams: Streams) -> Head:
     return categorical_head(streams, support(*config.ends_of_support, config.atoms))
 
 
-def _probabilities(terms: Terms, choice: tf.Tensor) -> TdLoss:
+def _probabilities(terms: LossInputs, choice: tf.Tensor) -> TdLoss:
     config = terms.config
     atoms = support(*config.ends_of_support, config.atoms)
     p_t = tf.nn.softmax(terms.then.logits)
@@ -188,15 +188,15 @@ def _logits(probabilities: tf.Tensor) -> tf.Tensor:
 # A categorical head that learns a mean: HL-Gauss. All targets are those of a scalar head.
 
 
-def _histogram(terms: Terms, choice: tf.Tensor) -> TdLoss:
+def _histogram(terms: LossInputs, choice: tf.Tensor) -> TdLoss:
     return _around(terms, _td_of_means(terms, choice).target)
 
 
-def _soft_histogram(terms: Terms, before: Values) -> TdLoss:
+def _soft_histogram(terms: LossInputs, before: Values) -> TdLoss:
     return _around(terms, _soft_td_of_means(terms, before).target)
 
 
-def _around(terms: Terms, target: tf.Tensor) -> TdLoss:
+def _around(terms: LossInputs, target: tf.Tensor) -> TdLoss:
     config, sigma = terms.config, terms.live["hl_gauss_sigma"]
     atoms = support(*config.ends_of_support, config.atoms)
     return hl_gauss(terms.now.logits, terms.batch.a_tm1, target, atoms, sigma)
@@ -205,12 +205,12 @@ def _around(terms: Terms, target: tf.Tensor) -> TdLoss:
 # A quantile or an implicit head: quantiles, whose fractions are fixed or drawn.
 
 
-def _quantiles(terms: Terms, choice: tf.Tensor) -> TdLoss:
+def _quantiles(terms: LossInputs, choice: tf.Tensor) -> TdLoss:
     now, kappa = terms.now, terms.live["huber_delta"]
     return quantile_q_learning(now.z, now.taus, *terms.transition, terms.then.z, choice, kappa)
 
 
-def _soft_quantiles(terms: Terms, before: Values) -> TdLoss:
+def _soft_quantiles(terms: LossInputs, before: Values) -> TdLoss:
     now, then, kappa = terms.now, terms.then, terms.live["huber_delta"]
     return munchausen_quantile(
         now.z, now.taus, *terms.transition, then.z, then.q, before.q, kappa, **_soft(terms)

@@ -14,13 +14,13 @@ import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.choosing import Exploration
 from targetnet.agents.dqn.chunks import Chunk, LoopCounts, chunk_placeholders
 from targetnet.agents.dqn.in_graph_envs import EnvsInGraph, EnvState
 from targetnet.agents.dqn.learner import Learner
 from targetnet.agents.dqn.live_feeds import LiveFeeds
-from targetnet.agents.dqn.normalizing import Normalizer
-from targetnet.agents.dqn.remembering import RecurrentState
+from targetnet.agents.dqn.normalizer import Normalizer
+from targetnet.agents.dqn.policy import Exploration
+from targetnet.agents.dqn.recurrent_state import RecurrentState
 from targetnet.agents.dqn.update import UpdateOutputs
 from targetnet.envs.in_graph.interface import InGraphEnv
 from targetnet.rl_core.graph.packing import pack, unpacked

@@ -9,12 +9,12 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.live_values import arm_name
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.build import is_learned
 from targetnet.agents.dqn.copies import Copies, Inspection
-from targetnet.agents.dqn.diverging import diverged
+from targetnet.agents.dqn.divergence import diverged
 from targetnet.agents.dqn.fused_calls import fused_calls
 from targetnet.agents.dqn.gradients import Gradients
 from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.agents.dqn.network_parts import is_learned
 from targetnet.agents.dqn.networks import Networks
 from targetnet.agents.dqn.proximal import proximal_pull
 from targetnet.agents.dqn.target_clock import target_clock
@@ -23,15 +23,15 @@ from targetnet.rl_core.arguments import require_whole
 from targetnet.rl_core.errors import BoundsError, Diverged, RlCoreError
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.finite import NotFinite
-from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.members import MemberHandle
 from targetnet.rl_core.graph.scopes import blocks_of
 from targetnet.rl_core.graph.xla import when
 from targetnet.rl_core.hyperparameters import Hyperparameters
 from targetnet.rl_core.optimizers.adam import Adam
 from targetnet.rl_core.optimizers.freeze import ApplyOps
 from targetnet.rl_core.optimizers.freeze_schedule import Arm, Exempt, FreezeSchedule
-from targetnet.rl_core.optimizers.packed_adam import Applied, LoopMoments
-from targetnet.rl_core.optimizers.phase import Jointly, PhaseCalls
+from targetnet.rl_core.optimizers.packed_adam import AdamResult, LoopMoments
+from targetnet.rl_core.optimizers.phase import PhaseCalls, UpdateBatcher
 from targetnet.rl_core.random import Keys
 from targetnet.rl_core.replay import ReplayMemory
 
@@ -96,7 +96,7 @@ class Learner:
         self.watch = self.clock.watch(engine)
 
     def of_member(
-        self, place: Binding, config: DqnConfig, live: LiveFeeds, joined: Jointly | None
+        self, place: MemberHandle, config: DqnConfig, live: LiveFeeds, joined: UpdateBatcher | None
     ) -> Learner:
         """The same for a member that begins; `joined` makes single updates with those of others."""
         clock, moments = self.clock.of_member(), self.moments.of_member(place)
@@ -214,7 +214,7 @@ class Learner:
 
     # Building.
 
-    def _apply_alone(self, loss: tf.Tensor, networks: Networks) -> Applied:
+    def _apply_alone(self, loss: tf.Tensor, networks: Networks) -> AdamResult:
         rate, config = self._live["learning_rate"], self._config
         pull = proximal_pull(config, self._live, networks)
         self.ops = ApplyOps(
@@ -224,7 +224,7 @@ class Learner:
             max_grad_norm=self._live["max_grad_norm"],
             learning_rate=rate,
         )
-        return Applied(self.ops.signs, None, None, self.ops.done)
+        return AdamResult(self.ops.signs, None, None, self.ops.done)
 
     def _reset(self) -> tf.Operation:
         """Does to the optimizers what `on_sync` says."""

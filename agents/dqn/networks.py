@@ -16,10 +16,10 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.build import Chain
-from targetnet.agents.dqn.built import Built
 from targetnet.agents.dqn.copy_ops import CopyOps
 from targetnet.agents.dqn.live_feeds import OwnFeeds
+from targetnet.agents.dqn.network_outputs import NetworkOutputs
+from targetnet.agents.dqn.network_parts import Chain
 from targetnet.rl_core.graph.layers import layers_built
 from targetnet.rl_core.graph.scopes import root_scope, stop_gradient_getter, variables_in
 from targetnet.rl_core.graph.sync import copy_vars
@@ -27,7 +27,7 @@ from targetnet.rl_core.networks import (
     ONE_ARRAY,
     STATELESS,
     Conditions,
-    Observed,
+    ObservationForm,
     Recurrent,
     State,
     Values,
@@ -66,11 +66,11 @@ class Networks:
         num_actions: int,
         observations: tf.Tensor,
         own: OwnFeeds,
-        observed: Observed = ONE_ARRAY,
+        observed: ObservationForm = ONE_ARRAY,
         branches: Sequence[int] = (),
     ) -> None:
         self._chain, self.branches = Chain(config, num_actions, observed, branches), branches
-        self.built = Built(config, self._chain)
+        self.built = NetworkOutputs(config, self._chain)
         self.observations, self._greedily = observations, Conditions(live=own.tensors)
         self._own_live = tuple(own.tensors)
         self.recurrent = self._chain.recurrent

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.branching import branching_loss
 from targetnet.agents.dqn.demonstrations import Demonstrations
-from targetnet.agents.dqn.heads import Terms, head_of
+from targetnet.agents.dqn.heads import LossInputs, head_of
 from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.agents.dqn.networks import Networks
 from targetnet.rl_core.losses import (
@@ -94,7 +94,7 @@ class Objective:
         """The regression of one network of a chain, counted from 0."""
         now = seen.now[i]
         then = self._bootstrap_values(seen, i)
-        terms = Terms(self._config, self._live, seen.batch, now, then)
+        terms = LossInputs(self._config, self._live, seen.batch, now, then)
         if branches := self._networks.branches:
             choice = self._choice(seen, then, i)
             return Regression(*branching_loss(self._head, terms, choice, branches), now.q)

@@ -12,28 +12,28 @@ from targetnet.agents.config.live_values import live_knobs, live_values
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.acting_calls import ActingCalls
 from targetnet.agents.dqn.actor import Acting
+from targetnet.agents.dqn.batched_update_graph import BatchedUpdateGraph, can_join
 from targetnet.agents.dqn.branching import require_branching
-from targetnet.agents.dqn.build import torsos
-from targetnet.agents.dqn.choosing import KNOBS, Exploration
 from targetnet.agents.dqn.chunk_runner import ChunkRunner
 from targetnet.agents.dqn.in_graph_loop import InGraphLoop
-from targetnet.agents.dqn.joining import Joined, Joint
-from targetnet.agents.dqn.joint_calls import JointCalls, can_join
 from targetnet.agents.dqn.learner import Learner
 from targetnet.agents.dqn.live_feeds import LiveFeeds, OwnFeeds
 from targetnet.agents.dqn.memory import build_memory
+from targetnet.agents.dqn.network_parts import torsos
 from targetnet.agents.dqn.networks import Networks
-from targetnet.agents.dqn.normalizing import Normalizer, require_numbers
+from targetnet.agents.dqn.normalizer import Normalizer, require_numbers
+from targetnet.agents.dqn.policy import KNOBS, Exploration
 from targetnet.agents.dqn.q_values import QValues
-from targetnet.agents.dqn.remembering import RecurrentState
-from targetnet.agents.dqn.renewal import Renewal
+from targetnet.agents.dqn.recurrent_state import RecurrentState
 from targetnet.agents.dqn.state import AgentState
+from targetnet.agents.dqn.update_batching import BatchClient, BatchedUpdates
+from targetnet.agents.dqn.weight_resets import WeightResets
 from targetnet.envs.in_graph.interface import InGraphEnv
 from targetnet.rl_core.graph.engine import Call, Engine
-from targetnet.rl_core.graph.members import Binding, Seat
+from targetnet.rl_core.graph.members import ActiveMember, MemberHandle
 from targetnet.rl_core.graph.scopes import Root
 from targetnet.rl_core.hyperparameters import Hyperparameters
-from targetnet.rl_core.networks import Observed
+from targetnet.rl_core.networks import ObservationForm
 from targetnet.rl_core.random import Keys
 
 # Live values of the loop, the curves and the choice of an action; updates are fed all others.
@@ -61,7 +61,7 @@ class Parts:
     chunks: ChunkRunner | None
     state: AgentState
     q_values: QValues
-    renewal: Renewal
+    renewal: WeightResets
     rows: Call
     set_keys: Call
 
@@ -85,7 +85,7 @@ class AgentGraph:
       parts: of the agent.
       joint: makes updates of several members together; None where nobody could, or would gain.
       copy_learned: copies what one member has learned to another one, in the graph; they are ready
-        for it (`targetnet.agents.dqn.learned`). None without members.
+        for it (`targetnet.agents.dqn.learned_state`). None without members.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class AgentGraph:
         num_actions: int,
         observations: tf.Tensor,
         legal: tf.Tensor | None,
-        observed: Observed,
+        observed: ObservationForm,
         rules: InGraphEnv | None,
         branches: Sequence[int] = (),
     ) -> None:
@@ -136,7 +136,7 @@ class AgentGraph:
             [remembering, *([] if chunks is None else [chunks.envs])],
         )  # fmt: skip
         q_values = QValues(engine, networks, own, state)
-        renewal = Renewal(engine, config, root, networks, learner, own, state)
+        renewal = WeightResets(engine, config, root, networks, learner, own, state)
         set_keys = engine.callable(None, [keys.fed], keys.assign)
         self.parts = Parts(
             engine,
@@ -152,13 +152,13 @@ class AgentGraph:
             rows,
             set_keys,
         )
-        self._seat: Seat | None = None
-        self.joint: Joint | None = None
+        self._seat: ActiveMember | None = None
+        self.joint: BatchedUpdates | None = None
         if root.members is not None and can_join(config, exploration, self._masks):
-            of_all = JointCalls(engine, root, networks, memory, learner, live, own)
-            self._seat, self.joint = of_all.seat, Joint(of_all)
+            of_all = BatchedUpdateGraph(engine, root, networks, memory, learner, live, own)
+            self._seat, self.joint = of_all.seat, BatchedUpdates(of_all)
         elif root.members is not None:
-            self._seat = Seat(engine, root)
+            self._seat = ActiveMember(engine, root)
         self.copy_learned: Callable[[int, int], None] | None = None
         if self._seat is not None:
             self.copy_learned = self._seat.copies(state.learned_variables)
@@ -169,15 +169,15 @@ class AgentGraph:
             parts.chunks.begin()
         parts.learner.clock.know(0)
 
-    def parts_of(self, member: int, config: DqnConfig, joint: Joint | None) -> Parts:
+    def parts_of(self, member: int, config: DqnConfig, joint: BatchedUpdates | None) -> Parts:
         """Returns the parts of a member that begins, once the engine is started.
 
         Args:
           joint: `self.joint` if it makes updates with those of other members; None: alone.
         """
         assert self._seat is not None
-        of, place = self.parts, Binding(self._seat, member)
-        joined = None if joint is None else Joined(joint, member)
+        of, place = self.parts, MemberHandle(self._seat, member)
+        joined = None if joint is None else BatchClient(joint, member)
         if joined is not None:
             place.first = joined.flush
         # Copies: the tensors are those of all members, and each has values of its own.
@@ -208,7 +208,7 @@ class AgentGraph:
         config: DqnConfig,
         values: Hyperparameters,
         own: OwnFeeds,
-        joined: Joined | None = None,
+        joined: BatchClient | None = None,
     ) -> Acting:
         rows, exploration = self.memory, self._exploration
         return Acting(calls, config, rows, exploration, values, own, self._masks, joined)

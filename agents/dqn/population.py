@@ -84,7 +84,7 @@ def _is_exact(built: DqnAgent, config: DqnConfig) -> bool:
     """
     joint = built.joint
     assert joint is not None
-    alone = built.member(0, config)
+    alone = built.member(0, config, None)
     try:
         _try(alone)
         wanted = joint.read(0)

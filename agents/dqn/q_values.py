@@ -12,7 +12,7 @@ from targetnet.agents.dqn.state import AgentState
 from targetnet.rl_core.arguments import require_a
 from targetnet.rl_core.errors import RlCoreError, UnknownName, did_you_mean, shown
 from targetnet.rl_core.graph.engine import Engine
-from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.members import MemberHandle
 
 _PAST = "past/"
 
@@ -48,7 +48,7 @@ class QValues:
             before = networks.greedy_by(state.past.getter)
             self._past = engine.callable(before.q, [*feeds, state.past.back])
 
-    def of_member(self, place: Binding, own: OwnFeeds, state: AgentState) -> QValues:
+    def of_member(self, place: MemberHandle, own: OwnFeeds, state: AgentState) -> QValues:
         """The same for a member."""
         return place.copy(self, _own=own, _state=state)
 

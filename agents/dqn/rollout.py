@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.heads import Terms, head_of
+from targetnet.agents.dqn.heads import LossInputs, head_of
 from targetnet.agents.dqn.live_feeds import LiveFeeds
 from targetnet.agents.dqn.memory import learned_rewards
 from targetnet.agents.dqn.networks import Networks
@@ -54,7 +54,7 @@ class RolloutObjective:
             target = tf.gather(self._returns, batch.row)  # [B]
         (now,) = self._networks.values(batch.s_tm1, self._conditions("now", counter))
         assert self._head.towards is not None  # the config was checked
-        terms = Terms(self._config, self._live, batch, now, now)
+        terms = LossInputs(self._config, self._live, batch, now, now)
         td = self._head.towards(terms, tf.stop_gradient(target))
         return Regression(td, self._head.priority(td), now.q)
 

@@ -10,14 +10,14 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.actor import Acting
-from targetnet.agents.dqn.learned import Learned
+from targetnet.agents.dqn.learned_state import LearnedState
 from targetnet.agents.dqn.learner import Learner
 from targetnet.agents.dqn.networks import Networks
 from targetnet.rl_core.arguments import require_whole
 from targetnet.rl_core.digest import Digest
 from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.graph.engine import Engine
-from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.members import MemberHandle
 from targetnet.rl_core.graph.scopes import Root
 from targetnet.rl_core.graph.snapshots import Snapshots
 from targetnet.rl_core.graph.weights import ScopeWeights, VariableValues
@@ -96,12 +96,12 @@ class AgentState:
         counters = {root.relative(v.op.name): v for v in memory.counters()}
         self._counters = tuple(counters)[:2]  # time steps written, rows that entered the queue
         self._variables = VariableValues(engine, named(*others) | counters, "of this agent")
-        self.learned = Learned(self._variables, acting, learner, learned)
+        self.learned = LearnedState(self._variables, acting, learner, learned)
         self.learned_variables = frozenset(v.op.name for v in learned.values())
 
     def of_member(
         self,
-        place: Binding,
+        place: MemberHandle,
         config: DqnConfig,
         acting: Acting,
         learner: Learner,

@@ -27,7 +27,7 @@ class Copy(NamedTuple):
     age: int
 
 
-class Advanced(NamedTuple):
+class ClockStep(NamedTuple):
     """One update later: whether the target was copied, and the op after which its age is set."""
 
     copied: tf.Tensor  # [] bool
@@ -91,7 +91,7 @@ class TargetClock:
 
     def advance(
         self, updates: Any, made: tf.Tensor | None, update: tf.Tensor, td_error: tf.Tensor
-    ) -> Advanced:
+    ) -> ClockStep:
         """One update older; copied, and of age 0, if that is the period or more.
 
         Args:
@@ -116,7 +116,7 @@ class TargetClock:
             if made is not None:
                 fresh = tf.logical_and(made, fresh)
             end = tf.group(end, when(fresh, self._refresh.copy))
-        return Advanced(copied, end)
+        return ClockStep(copied, end)
 
     def advance_as_known(self) -> tf.Operation:
         """Sets the age that Python fed; copies nothing."""
@@ -194,9 +194,9 @@ class NoTarget(TargetClock):
 
     def advance(
         self, updates: Any, made: tf.Tensor | None, update: tf.Tensor, td_error: tf.Tensor
-    ) -> Advanced:
+    ) -> ClockStep:
         """Does nothing."""
-        return Advanced(tf.constant(False), tf.no_op())
+        return ClockStep(tf.constant(False), tf.no_op())
 
     def advance_as_known(self) -> tf.Operation:
         """Does nothing."""

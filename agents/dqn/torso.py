@@ -12,7 +12,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.rl_core.errors import ConfigError, did_you_mean, shown
 from targetnet.rl_core.networks import (
     RECURRENT,
-    Observed,
+    ObservationForm,
     Recurrent,
     impala_torso,
     minatar_torso,
@@ -30,7 +30,7 @@ TORSOS: dict[str, Callable[..., Torso]] = {
 }
 
 
-def torso_of(config: DqnConfig, observed: Observed) -> Callable[[Any], tf.Tensor]:
+def torso_of(config: DqnConfig, observed: ObservationForm) -> Callable[[Any], tf.Tensor]:
     """Returns the torso; it is called in a scope of its own.
 
     Of several parts, each picture [H, W, C] goes through the convolutions of its network, below a
@@ -75,7 +75,7 @@ def part_scope(part: str) -> str:
     return re.sub(r"[^\w.-]", "_", part, flags=re.ASCII)
 
 
-def require_parts(config: DqnConfig, observed: Observed) -> None:
+def require_parts(config: DqnConfig, observed: ObservationForm) -> None:
     """Checks that `part_networks` names parts, and that convolutions have pictures to look at.
 
     Raises:

@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.build import taken_whole
 from targetnet.agents.dqn.demonstrations import Demonstrations
 from targetnet.agents.dqn.live_feeds import LiveFeeds
+from targetnet.agents.dqn.network_parts import taken_whole
 from targetnet.agents.dqn.networks import Networks
 from targetnet.agents.dqn.objective import Objective, Regression
 from targetnet.agents.dqn.rollout import RolloutObjective
@@ -19,12 +19,12 @@ from targetnet.agents.dqn.sequence_objective import SequenceObjective
 from targetnet.agents.dqn.target_clock import TargetClock
 from targetnet.rl_core.graph.finite import where
 from targetnet.rl_core.graph.sync import copy_vars
-from targetnet.rl_core.optimizers.packed_adam import Applied, LoopAdam, Moments
+from targetnet.rl_core.optimizers.packed_adam import AdamResult, LoopAdam, Moments
 from targetnet.rl_core.random import Keys, Stream
 from targetnet.rl_core.replay import ReplayMemory
 
 # Applies the gradients of a loss [].
-Apply = Callable[[tf.Tensor], Applied]
+Apply = Callable[[tf.Tensor], AdamResult]
 # (whether the target was copied, Adam's moments where a loop carries them) -> the moments after
 # what a copy does besides, and ops that do the rest of it.
 AtCopy = Callable[[tf.Tensor, Any], tuple[Any, list[Any]]]

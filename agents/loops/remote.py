@@ -8,7 +8,7 @@ phase, so the same seed gives the same bits, whatever the network does.
 Free running, after Horgan et al. (2018), https://arxiv.org/abs/1803.00933. Each actor has up to
 `actor_ahead` requests. Whenever a delivery arrives, it is stored, the updates that are due then are
 made, and its actor is asked again with the present weights. All of that follows from the order of
-the arrivals, which is recorded: `agents/remote/order.py`.
+the arrivals, which is recorded: `agents/remote/arrival_order.py`.
 
 While the successor of a lost actor repeats the running episodes, the others deliver. In phases
 the learner waits for it at the phase's end.
@@ -23,10 +23,10 @@ import numpy as np
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent, LearnStats
 from targetnet.agents.loops.plain import NO_ACTIONS, LoopState, Tick, telling_env_step, updates_of
+from targetnet.agents.remote.actor_pool import ActorPool
+from targetnet.agents.remote.actor_replacement import StoppedWaiting
 from targetnet.agents.remote.deliveries import Delivery, delivered, sent_beside_epsilon
-from targetnet.agents.remote.fleet import Fleet
 from targetnet.agents.remote.remote_envs import RemoteEnvs
-from targetnet.agents.remote.replacing import StoppedWaiting
 from targetnet.envs import Envs, Episode
 from targetnet.rl_core.arguments import require_a
 
@@ -61,7 +61,7 @@ def _in_phases(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[
         stats = state.learn(agent, state.due_updates)
         state.due_updates = 0
         answers = [fleet.take(actor)[0] for actor in fleet.actors]
-        stored = _Stored(agent, state)
+        stored = _StoredDeliveries(agent, state)
         for answer in answers:
             stored.add(delivered(answer))
         state.due_updates = stored.updates_due()
@@ -79,7 +79,7 @@ def _freely(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tic
             delivery = envs.order.take(fleet)
         except StoppedWaiting:
             return  # here is a safe point: all that was taken is stored
-        stored = _Stored(agent, state)
+        stored = _StoredDeliveries(agent, state)
         stored.add(delivery)
         stats = state.learn(agent, stored.updates_due())
         ask(delivery.actor)
@@ -89,7 +89,7 @@ def _freely(agent: DqnAgent, envs: RemoteEnvs, state: LoopState) -> Iterator[Tic
 class _Requester:
     """Asks actors for one more delivery, with the present weights and live values."""
 
-    def __init__(self, agent: DqnAgent, fleet: Fleet, state: LoopState) -> None:
+    def __init__(self, agent: DqnAgent, fleet: ActorPool, state: LoopState) -> None:
         self._agent, self._fleet, self._state = agent, fleet, state
         self._sent = sent_beside_epsilon(agent.config)
         # Which weights the actors were given last.
@@ -108,7 +108,7 @@ class _Requester:
         self._fleet.ask(actor, agent.updates, {"epsilon": epsilon} | sent)
 
 
-class _Stored:
+class _StoredDeliveries:
     """Deliveries that are stored between two safe points."""
 
     def __init__(self, agent: DqnAgent, state: LoopState) -> None:

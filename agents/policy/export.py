@@ -22,9 +22,9 @@ import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.build import of_first
+from targetnet.agents.dqn.network_parts import of_first
 from targetnet.agents.policy.graph import NEXT_STATE, SCOPE, STATE, PolicyTensors, build_policy
-from targetnet.agents.policy.trained import Trained, trained
+from targetnet.agents.policy.trained import TrainedPolicy, trained
 from targetnet.agents.saved.directory import RunDir
 from targetnet.agents.saved.new_directory import new_directory
 from targetnet.agents.saved.spaces import envs_of_policy
@@ -89,7 +89,7 @@ def export(
     return out
 
 
-class _Built(NamedTuple):
+class _ExportGraph(NamedTuple):
     """A policy in a graph that is not finalized, so that savers can be added."""
 
     session: tf.Session
@@ -109,7 +109,7 @@ class _Built(NamedTuple):
         return {"action": of.action, "q": of.q} | memory
 
 
-def _built(config: DqnConfig, learned: Trained, run: RunDir) -> _Built:
+def _built(config: DqnConfig, learned: TrainedPolicy, run: RunDir) -> _ExportGraph:
     envs = envs_of_policy(run, config)
     with tf.Graph().as_default() as graph:
         tensors = build_policy(config, envs, learned.live, packed=False)
@@ -120,33 +120,33 @@ def _built(config: DqnConfig, learned: Trained, run: RunDir) -> _Built:
         for name, variable in variables.items():
             initial = variable.initializer.inputs[1]
             session.run(variable.initializer, {initial: weights[name]})
-    return _Built(session, tensors, envs.branches)
+    return _ExportGraph(session, tensors, envs.branches)
 
 
-def _shape_of(policy: _Built) -> str:
+def _shape_of(policy: _ExportGraph) -> str:
     """Returns dtype and shape of the output `action` in words."""
     return f"int64 [{', '.join(map(str, ('batch', *policy.tensors.action.shape.as_list()[1:])))}]"
 
 
-def _savedmodel(policy: _Built, out: Path) -> None:
+def _savedmodel(policy: _ExportGraph, out: Path) -> None:
     with policy.session.graph.as_default():
         tf.saved_model.simple_save(
             policy.session, str(out / "model"), policy.inputs, policy.outputs
         )
 
 
-def _frozen(policy: _Built, out: Path) -> None:
+def _frozen(policy: _ExportGraph, out: Path) -> None:
     (out / "policy.pb").write_bytes(_frozen_graph(policy).SerializeToString())
 
 
-def _tflite(policy: _Built, out: Path) -> None:
+def _tflite(policy: _ExportGraph, out: Path) -> None:
     with _scratch(out) as scratch, _converting("tflite"):
         _savedmodel(policy, scratch)
         converter = tf2.lite.TFLiteConverter.from_saved_model(str(scratch / "model"))
         (out / "policy.tflite").write_bytes(converter.convert())
 
 
-def _onnx(policy: _Built, out: Path) -> None:
+def _onnx(policy: _ExportGraph, out: Path) -> None:
     try:
         import tf2onnx
     except ImportError as error:
@@ -163,7 +163,7 @@ def _onnx(policy: _Built, out: Path) -> None:
     (out / "policy.onnx").write_bytes(model.SerializeToString())
 
 
-FORMATS: dict[str, Callable[[_Built, Path], None]] = {
+FORMATS: dict[str, Callable[[_ExportGraph, Path], None]] = {
     "savedmodel": _savedmodel,
     "frozen": _frozen,
     "tflite": _tflite,
@@ -172,7 +172,7 @@ FORMATS: dict[str, Callable[[_Built, Path], None]] = {
 }
 
 
-def _frozen_graph(policy: _Built) -> tf.GraphDef:
+def _frozen_graph(policy: _ExportGraph) -> tf.GraphDef:
     """Returns the graph with every variable replaced by a constant."""
     return tf.graph_util.convert_variables_to_constants(
         policy.session, policy.session.graph.as_graph_def(), list(policy.outputs)

@@ -14,10 +14,10 @@ import numpy as np
 
 from targetnet.agents.config.envs import unstepped_envs
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.build import of_first
-from targetnet.agents.dqn.choosing import GreedyPolicy
+from targetnet.agents.dqn.network_parts import of_first
+from targetnet.agents.dqn.policy import GreedyPolicy
 from targetnet.agents.policy.graph import SCOPE, build_policy
-from targetnet.agents.policy.trained import Trained, trained
+from targetnet.agents.policy.trained import TrainedPolicy, trained
 from targetnet.agents.saved.directory import RunDir
 from targetnet.agents.saved.spaces import envs_of_policy
 from targetnet.envs import Envs
@@ -70,7 +70,7 @@ class LoadedPolicy:
       ScopeMismatch: the weights do not fit the config's network.
     """
 
-    def __init__(self, config: DqnConfig, learned: Trained, envs: Envs | None = None) -> None:
+    def __init__(self, config: DqnConfig, learned: TrainedPolicy, envs: Envs | None = None) -> None:
         envs = envs or unstepped_envs(config)
         self.config, self.live, self.env_step = config, learned.live, learned.env_step
         self._spaces, self.has_action_masks = envs.spaces, envs.has_action_masks

@@ -14,7 +14,7 @@ import numpy as np
 
 from targetnet.agents.config.envs import envs_beside
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.choosing import Playing
+from targetnet.agents.dqn.policy import Playing
 from targetnet.agents.loops.evaluation import Returns, TooLong, Watch
 from targetnet.agents.policy.load import load_policy
 from targetnet.agents.saved.directory import PLAYED, RunDir

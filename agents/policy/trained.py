@@ -13,7 +13,7 @@ from targetnet.rl_core.checkpoint.store import Checkpoint, CheckpointStore
 from targetnet.rl_core.errors import RlCoreError, RunDirError
 
 
-class Trained(NamedTuple):
+class TrainedPolicy(NamedTuple):
     """Everything that a run has learned at one moment."""
 
     weights: dict[str, np.ndarray]  # keyed by the variable's name inside its scope
@@ -27,7 +27,7 @@ def trained(
     averaged: bool = False,
     best: bool = False,
     checkpoint: int | None = None,
-) -> Trained:
+) -> TrainedPolicy:
     """Reads what a run has learned.
 
     By default at its end; a run that has not ended gives its last checkpoint.
@@ -47,7 +47,7 @@ def trained(
         raise RlCoreError(f"best and checkpoint = {checkpoint} are two choices; leave one out")
     if not best and checkpoint is None and directory.has_weights(averaged=averaged):
         weights, end = directory.load_weights(averaged=averaged), _end(directory)
-        return Trained(weights, end.live if end else {}, end.env_step if end else 0)
+        return TrainedPolicy(weights, end.live if end else {}, end.env_step if end else 0)
     store = CheckpointStore(directory.checkpoints)
     if checkpoint is not None:
         chosen: Checkpoint | None = store.numbered(checkpoint)
@@ -57,11 +57,11 @@ def trained(
         host = read_host(chosen)
         env_step = host.loop.env_step
         live = own_values(directory.config(), host.agent.overrides, env_step)
-        return Trained(found, live, env_step)
+        return TrainedPolicy(found, live, env_step)
     if best and chosen is None:
         raise RunDirError(f"{directory.path} has no checkpoint of an evaluation yet")
     # Raises the error that names the missing file.
-    return Trained(directory.load_weights(averaged=averaged), {}, 0)
+    return TrainedPolicy(directory.load_weights(averaged=averaged), {}, 0)
 
 
 def _of_scope(checkpoint: Checkpoint, scope: str) -> dict[str, np.ndarray]:

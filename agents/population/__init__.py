@@ -1,14 +1,14 @@
 """Many agents in one graph and one process, each of which is a run.
 
-train.py       train_population and resume_population: make everything, and let the members go
-changing.py    the change that a resume makes in all members, all or nothing
-going.py       the members' runs, going on together, and what came of them
-exchanging.py  population-based training: exchanges between the members
-deciding.py    who copies whom in an exchange, and how live values change
-meeting.py     where members wait for one another
-repeat.py      runs a recorded population again, and compares
-turns.py       the members' loops in one thread, each going on in its turn
-directory.py   the directory of a population, with a run directory for each member
+train.py             train_population and resume_population: make everything, and let the members go
+changes.py           the change that a resume makes in all members, all or nothing
+runner.py            the members' runs, going on together, and what came of them
+exchanges.py         population-based training: exchanges between the members
+truncation.py        who copies whom in an exchange, and how live values change
+exchange_barrier.py  where members wait for one another
+repeat.py            runs a recorded population again, and compares
+scheduler.py         the members' loops in one thread, each going on in its turn
+directory.py         the directory of a population, with a run directory for each member
 
 Imports: agents.config, agents.controllers, agents.dqn, agents.loops, agents.run, agents.saved,
 envs, rl_core.

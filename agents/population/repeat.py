@@ -12,11 +12,11 @@ from typing import NamedTuple
 from targetnet.agents.config.members import Members
 from targetnet.agents.dqn.population import Population
 from targetnet.agents.population.directory import PopulationDir, require_free_for
-from targetnet.agents.population.going import Going, envs_of, population_of
-from targetnet.agents.population.meeting import Meeting
-from targetnet.agents.run.exchanging import Exchanged, Exchanges
+from targetnet.agents.population.exchange_barrier import ExchangeBarrier
+from targetnet.agents.population.runner import PopulationRunner, envs_of, population_of
+from targetnet.agents.run.agent_factory import give_weights
+from targetnet.agents.run.exchanges import ExchangeContext, Exchanges
 from targetnet.agents.run.initial_weights import load_initial
-from targetnet.agents.run.making import give_weights
 from targetnet.agents.run.repeat import NothingRecorded, Recording, Verdict
 from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for, shows_progress
 from targetnet.agents.run.signals import StopRequest
@@ -73,7 +73,7 @@ def repeat_population(
         for exchange in record.all:
             kept.append(exchange)
         note = f"repeats {original.path}"
-        going = Going(directory, screen, population, agents, envs, None, None, note)
+        going = PopulationRunner(directory, screen, population, agents, envs, None, None, note)
         repeated = RepeatedExchanges(population, recordings)
         outcome = going.all({name: {"repeat": of} for name, of in recordings.items()}, repeated)
         for error in outcome.failed.values():
@@ -113,7 +113,7 @@ def _as_they_are(original: PopulationDir, members: Members) -> Members:
     return members._replace(base=members.base.model_copy(update=nowhere), configs=configs)
 
 
-class _Met(NamedTuple):
+class _PastExchange(NamedTuple):
     """A recorded exchange of one member: its number, and the tick at which it was made."""
 
     number: int
@@ -138,13 +138,13 @@ class RepeatedExchanges:
     """
 
     def __init__(self, population: Population, recordings: Mapping[str, Recording]) -> None:
-        self.meeting = Meeting(population, recordings)
+        self.meeting = ExchangeBarrier(population, recordings)
         self.left = {name: list(_met(of)) for name, of in recordings.items()}
         self.sources = {name: of.directory for name, of in recordings.items()}
 
     def of(self, name: str, stop: StopRequest) -> Exchanges:
         """Returns the side of one member; `stop` is true once Ctrl-C was pressed."""
-        return _OfOne(self, name, stop)
+        return _RepeatedMember(self, name, stop)
 
     def make_if_all_are_here(self, number: int) -> None:
         """Makes an exchange if all that took part in it wait for it, or come no more."""
@@ -162,15 +162,15 @@ class RepeatedExchanges:
                 meeting.runs[name].steering.exchange()
 
 
-class _OfOne:
+class _RepeatedMember:
     """The side of one member."""
 
     def __init__(self, of_all: RepeatedExchanges, name: str, stop: StopRequest) -> None:
         self.missing: Sequence[Entry] = ()
         self._of_all, self._name, self._stop = of_all, name, stop
-        self._run: Exchanged | None = None
+        self._run: ExchangeContext | None = None
 
-    def begin(self, run: Exchanged) -> None:
+    def begin(self, run: ExchangeContext) -> None:
         self._run = self._of_all.meeting.runs[self._name] = run
 
     @property
@@ -197,13 +197,13 @@ class _OfOne:
         self._of_all.meeting.leave(self._name)
 
 
-def _met(recording: Recording) -> Iterator[_Met]:
+def _met(recording: Recording) -> Iterator[_PastExchange]:
     """Yields the exchanges in a log, each once.
 
     Raises:
       RunDirError: they are not in order.
     """
-    before = _Met(0, -1, False)
+    before = _PastExchange(0, -1, False)
     for entry in recording.script:
         number = number_in(entry)
         if number is None or number == before.number:
@@ -211,5 +211,5 @@ def _met(recording: Recording) -> Iterator[_Met]:
         if number < before.number or entry.tick <= before.tick:
             log = recording.directory.control.log
             raise RunDirError(f"{log} is damaged: exchange {number:,} is not where it was made")
-        before = _Met(number, entry.tick, entry.name == "copy")
+        before = _PastExchange(number, entry.tick, entry.name == "copy")
         yield before

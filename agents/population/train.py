@@ -12,14 +12,19 @@ from targetnet.agents.config.early_ends import actions_at_the_end, early_ends, n
 from targetnet.agents.config.members import Members, as_members, require_one_form
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.controllers.choice import controller_of
-from targetnet.agents.population.changing import Change
+from targetnet.agents.population.changes import PopulationChange
 from targetnet.agents.population.directory import PopulationDir, require_free_for
-from targetnet.agents.population.exchanging import Exchanging, PastExchanges
-from targetnet.agents.population.going import Going, PopulationOutcome, envs_of, population_of
-from targetnet.agents.run.going_on import Finished, GoingOn
+from targetnet.agents.population.exchanges import PastExchanges, PopulationExchanges
+from targetnet.agents.population.runner import (
+    PopulationOutcome,
+    PopulationRunner,
+    envs_of,
+    population_of,
+)
+from targetnet.agents.run.agent_factory import Initial, give_weights, initial_weights
 from targetnet.agents.run.loop_runner import OnTick
-from targetnet.agents.run.making import Initial, give_weights, initial_weights
 from targetnet.agents.run.quiet import Startup
+from targetnet.agents.run.resume_plan import Finished, ResumePlan
 from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for, shows_progress
 from targetnet.agents.run.sink_choice import require_sinks
 from targetnet.agents.run.train import require_functions, run_name, warn
@@ -95,11 +100,11 @@ def train_population(
         for line in dict.fromkeys(map(no_learning, chosen.configs.values())):
             members = [name for name, of in chosen.configs.items() if no_learning(of) == line]
             warn(screen.console, line and f"{', '.join(members)}: {line}")
-        going = Going(directory, screen, population, agents, envs, on_tick, startup)
+        going = PopulationRunner(directory, screen, population, agents, envs, on_tick, startup)
         exchanging = None
         if chosen.pbt is not None:
             recorded = PastExchanges(directory, dict.fromkeys(agents, 0))
-            exchanging = Exchanging(chosen, population, recorded, screen)
+            exchanging = PopulationExchanges(chosen, population, recorded, screen)
         return going.all({member: {} for member in agents}, exchanging)
 
 
@@ -133,7 +138,7 @@ def resume_population(
     screen = Screen(console_for(console))
     require_functions(on_start, on_tick)
     directory = PopulationDir.open(path_of("run", run))
-    begun = Change.left_in(directory)
+    begun = PopulationChange.left_in(directory)
     members = directory.members().with_changes(begun.keys)
     if config is not None:
         directory.require_same(config)
@@ -154,17 +159,17 @@ def resume_population(
             going.bring_back(agents[name], envs[name], partial(_warn, screen, name))
         # Everything that may refuse to resume comes before.
         members = (config or members).with_changes(changes)
-        Change.to(members, found).make(directory, members, found)
+        PopulationChange.to(members, found).make(directory, members, found)
         if recorded is not None:
             recorded.clear_leftovers()
         if on_start:
             on_start(directory)
         for name, going in found.items():
             screen.line(f"{name}: resumed at env step {going.done:,}")
-        turns = Going(directory, screen, population, agents, envs, on_tick, startup)
+        turns = PopulationRunner(directory, screen, population, agents, envs, on_tick, startup)
         exchanging = None
         if recorded is not None:
-            exchanging = Exchanging(members, population, recorded, screen)
+            exchanging = PopulationExchanges(members, population, recorded, screen)
         return turns.all(
             {name: {"resumed": of.resumed, "lock": locks[name]} for name, of in found.items()},
             exchanging,
@@ -175,11 +180,11 @@ def _going_on(
     directory: PopulationDir,
     members: Members,
     config: Members | None,
-    begun: Change,
+    begun: PopulationChange,
     changes: Mapping[str, Any] | Sequence[str],
     who: Who,
     last: contextlib.ExitStack,
-) -> tuple[dict[str, GoingOn], dict[str, RunLock]]:
+) -> tuple[dict[str, ResumePlan], dict[str, RunLock]]:
     """Reads the members that are not finished; their locks are held until `last` ends.
 
     Args:
@@ -193,7 +198,7 @@ def _going_on(
       CheckpointError, ConfigError, BoundsError, StaticHyperparameter: as for
         `targetnet.agents.resume`.
     """
-    found: dict[str, GoingOn] = {}
+    found: dict[str, ResumePlan] = {}
     locks: dict[str, RunLock] = {}
     for name in members.configs:
         member = directory.member(name, members)
@@ -202,7 +207,7 @@ def _going_on(
         last.callback(locks[name].release)
         now = config.configs[name] if config else begun.config_of(name, member.config())
         try:
-            found[name] = GoingOn.read(member, now, changes, who)
+            found[name] = ResumePlan.read(member, now, changes, who)
         except Finished:
             locks[name].release()
         else:

@@ -3,19 +3,19 @@
 The loop that uses them is agents/loops/remote.py. What an actor runs needs no TensorFlow, unless
 its network does.
 
-deliveries.py      requests to an actor, and its answers
-collector.py       an actor's work: steps its envs and explores; plain Python
-numpy_policy.py    action values of a network in NumPy
-graph_policy.py    action values of the other networks, by a graph
-priorities.py      priorities with which rows enter the replay
-transport.py       the interface to actors, wherever they are
-in_process.py      actors in this process
-ray_actors.py      actors in a Ray cluster
-known.py           all that is known of one actor
-replacing.py       answers of actors that may be lost and are replaced
-fleet.py           all actors of a run: asks, takes, keeps what a checkpoint needs
-order.py           the order in which deliveries of free-running actors come
-remote_envs.py     the envs of such a run, as the rest of the run sees them
+deliveries.py         requests to an actor, and its answers
+collector.py          an actor's work: steps its envs and explores; plain Python
+numpy_policy.py       action values of a network in NumPy
+graph_policy.py       action values of the other networks, by a graph
+priorities.py         priorities with which rows enter the replay
+transport.py          the interface to actors, wherever they are
+in_process.py         actors in this process
+ray_actors.py         actors in a Ray cluster
+actor_record.py       all that is known of one actor
+actor_replacement.py  answers of actors that may be lost and are replaced
+actor_pool.py         all actors of a run: asks, takes, keeps what a checkpoint needs
+arrival_order.py      the order in which deliveries of free-running actors come
+remote_envs.py        the envs of such a run, as the rest of the run sees them
 
 Imports: agents.cluster, agents.config, agents.dqn, envs, rl_core.
 """

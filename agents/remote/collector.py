@@ -9,7 +9,7 @@ import numpy as np
 
 from targetnet.agents.config.envs import byte_bounds
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.exploring import LOWEST, EpsilonGreedy, best
+from targetnet.agents.dqn.epsilon_greedy_numpy import LOWEST, EpsilonGreedy, best
 from targetnet.agents.remote.deliveries import Answer, Delivery, Request, Weights, fault_of, kind_of
 from targetnet.agents.remote.numpy_policy import NumpyPolicy, can_serve
 from targetnet.agents.remote.priorities import td_errors

@@ -81,7 +81,7 @@ class Delivery(NamedTuple):
         return crc
 
 
-class Fault(NamedTuple):
+class ActorFault(NamedTuple):
     """An error in place of a delivery: of an env, or any other that the user can mend.
 
     A `Delivery` comes in one piece or not at all.
@@ -111,19 +111,19 @@ class Fault(NamedTuple):
         return error
 
 
-def fault_of(error: RlCoreError, actor: int, number: int, seed: int) -> Fault:
+def fault_of(error: RlCoreError, actor: int, number: int, seed: int) -> ActorFault:
     """Returns an actor's error as a fault, which names the actor and the run's seed."""
     env_steps = error.env_steps if isinstance(error, EnvFault) else 0
     of_env = isinstance(error, EnvFault | EnvError)
     text = f"actor {actor} (seed {seed}){',' if of_env else ':'} {error}"
     kind = next(of.__name__ for of in type(error).__mro__ if _KINDS.get(of.__name__) is of)
-    return Fault(actor, number, kind, text, env_steps)
+    return ActorFault(actor, number, kind, text, env_steps)
 
 
-Answer = Delivery | Fault
+Answer = Delivery | ActorFault
 
 
-class Back(NamedTuple):
+class ActorReady(NamedTuple):
     """Word of an actor, new or in a lost one's place, that it is there.
 
     It comes before its answers.
@@ -138,7 +138,7 @@ class Back(NamedTuple):
     actor: int
     problems: tuple[str, ...] = ()
     kind: str = ""
-    fault: Fault | None = None
+    fault: ActorFault | None = None
 
 
 def kind_of(envs: Envs) -> str:

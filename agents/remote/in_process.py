@@ -7,7 +7,7 @@ from collections import deque
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.remote.collector import Collector
-from targetnet.agents.remote.deliveries import Answer, Back, Request, Weights, fault_of
+from targetnet.agents.remote.deliveries import ActorReady, Answer, Request, Weights, fault_of
 from targetnet.agents.remote.transport import Since
 from targetnet.rl_core.errors import RlCoreError
 
@@ -23,7 +23,7 @@ class InProcess:
         self._collectors: dict[int, Collector] = {}
         self._weights: dict[int, Weights] = {}
         self._requests: dict[int, deque[Request]] = {}
-        self._back: dict[int, Back] = {}  # not taken yet
+        self._back: dict[int, ActorReady] = {}  # not taken yet
         self._turn: deque[int] = deque()  # the actors, in the order in which they are asked
 
     def start(self, since: dict[int, Since]) -> None:
@@ -36,7 +36,7 @@ class InProcess:
             except RlCoreError as error:
                 delivered, _ = begin
                 raise fault_of(error, actor, delivered, self._config.seed).error() from error
-            self._back[actor] = Back(actor, tuple(problems), self._collectors[actor].kind)
+            self._back[actor] = ActorReady(actor, tuple(problems), self._collectors[actor].kind)
         self._turn = deque(sorted(self._collectors))
 
     def publish(self, number: int, weights: Weights) -> None:
@@ -51,13 +51,13 @@ class InProcess:
     def ready(self, actor: int | None, seconds: float) -> bool:
         return True
 
-    def take(self, actor: int) -> Answer | Back:
+    def take(self, actor: int) -> Answer | ActorReady:
         if actor in self._back:
             return self._back.pop(actor)
         request = self._requests[actor].popleft()
         return self._collectors[actor].collect(request, self._weights[request.weights])
 
-    def take_any(self) -> Answer | Back:
+    def take_any(self) -> Answer | ActorReady:
         while not (self._requests[self._turn[0]] or self._turn[0] in self._back):
             self._turn.rotate(-1)
         actor = self._turn[0]

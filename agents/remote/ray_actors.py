@@ -14,12 +14,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from targetnet.agents.cluster.checked import CheckedNodes
+from targetnet.agents.cluster.actor_nodes import ActorNodes
 from targetnet.agents.cluster.connect import ClusterError, connected, started_here
 from targetnet.agents.cluster.nodes import all_nodes, differing_processors, require_same_versions
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.remote.collector import Collector
-from targetnet.agents.remote.deliveries import ActorLost, Answer, Back, Request, Weights, fault_of
+from targetnet.agents.remote.deliveries import (
+    ActorLost,
+    ActorReady,
+    Answer,
+    Request,
+    Weights,
+    fault_of,
+)
 from targetnet.agents.remote.transport import Since
 from targetnet.rl_core.errors import RlCoreError, in_one_line
 from targetnet.rl_core.lazy import ONEDNN_VARIABLE
@@ -50,7 +57,7 @@ class RemoteCollector:
         self._config, self._actor = config, actor
         self._collector: Collector | None = None
 
-    def restore(self, delivered: int, lanes: list[dict[str, Any]]) -> Back:
+    def restore(self, delivered: int, lanes: list[dict[str, Any]]) -> ActorReady:
         """Makes the envs where there are none yet, and brings them back.
 
         Returns:
@@ -61,10 +68,10 @@ class RemoteCollector:
             if self._collector is None:
                 self._collector = Collector(self._config, self._actor)
             problems = self._collector.restore(delivered, lanes)
-            return Back(self._actor, tuple(problems), self._collector.kind)
+            return ActorReady(self._actor, tuple(problems), self._collector.kind)
         except RlCoreError as error:
             fault = fault_of(error, self._actor, delivered, self._config.seed)
-            return Back(self._actor, fault=fault)
+            return ActorReady(self._actor, fault=fault)
 
     def collect(self, request: Request, weights: Weights) -> Answer:
         """Makes the time steps of one delivery."""
@@ -96,7 +103,7 @@ class RayActors:
     def __init__(self, config: DqnConfig, address: str | None, on_the_way: int) -> None:
         self._config, self.note = config, None
         self.say: Callable[[str], None] = self._add_to_note
-        self._nodes: CheckedNodes | None = None  # in a cluster of others
+        self._nodes: ActorNodes | None = None  # in a cluster of others
         self._handles: dict[int, Any] = {}
         # Processes that are not there yet: what tells that they are, and until when they have time.
         self._starting: dict[int, tuple[Any, float]] = {}
@@ -114,7 +121,7 @@ class RayActors:
                 nodes = all_nodes()
                 require_same_versions(nodes)
                 self.note = differing_processors(nodes)
-                self._nodes = CheckedNodes(nodes, lambda line: self.say(line))
+                self._nodes = ActorNodes(nodes, lambda line: self.say(line))
             self._last = opened.pop_all()
 
     def start(self, since: dict[int, Since]) -> None:
@@ -164,16 +171,16 @@ class RayActors:
             refs = [asked[0] for asked in self._asked.values() if asked]
         return bool(ray.wait(refs, timeout=seconds, fetch_local=False)[0])
 
-    def take(self, actor: int) -> Answer | Back:
+    def take(self, actor: int) -> Answer | ActorReady:
         with contextlib.suppress(ValueError):
             self._answered.remove(actor)
-        answer: Answer | Back = self._got(actor, self._asked[actor][0])
+        answer: Answer | ActorReady = self._got(actor, self._asked[actor][0])
         self._asked[actor].popleft()
-        if isinstance(answer, Back):
+        if isinstance(answer, ActorReady):
             self._coming.discard(actor)
         return answer
 
-    def take_any(self) -> Answer | Back:
+    def take_any(self) -> Answer | ActorReady:
         import ray
 
         self._require_started()

@@ -9,9 +9,9 @@ import numpy as np
 
 from targetnet.agents.config.envs import envs_beside
 from targetnet.agents.config.model import DqnConfig
+from targetnet.agents.remote.actor_pool import ActorPool
+from targetnet.agents.remote.arrival_order import ArrivalOrder
 from targetnet.agents.remote.deliveries import Request, kind_of
-from targetnet.agents.remote.fleet import Fleet
-from targetnet.agents.remote.order import Order
 from targetnet.agents.remote.transport import Transport
 from targetnet.envs import Envs, Episode, Step
 
@@ -50,15 +50,15 @@ class RemoteEnvs(Envs):
             self.frames_per_second, self.has_time_limit = (
                 here.frames_per_second, here.has_time_limit,
             )  # fmt: skip
-            self.order: Order | None = None
+            self.order: ArrivalOrder | None = None
             self.note: str | None = None
-            self.fleet = Fleet(transport, config.actors, config.num_envs, say, kind_of(here))
+            self.fleet = ActorPool(transport, config.actors, config.num_envs, say, kind_of(here))
         except BaseException:
             transport.close()
             raise
 
     def state(self) -> dict[str, Any]:
-        """Returns where the envs were after the last deliveries; see `Fleet` for the rest."""
+        """Returns where the envs were after the last deliveries; see `ActorPool` for the rest."""
         return {"lanes": self.fleet.lanes()}
 
     def restore(self, state: dict[str, Any]) -> tuple[None, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from targetnet.agents.remote.deliveries import Answer, Back, Request, Weights
+from targetnet.agents.remote.deliveries import ActorReady, Answer, Request, Weights
 
 # Deliveries that were taken, and the state of the envs after them, as `Collector.restore` wants.
 Since = tuple[int, list[dict[str, Any]]]
@@ -14,7 +14,7 @@ class Transport(Protocol):
     """Carries requests to actors, and their answers back.
 
     An actor works on its requests one after the other, and its answers come in their order.
-    Before them it says that it is there (`Back`).
+    Before them it says that it is there (`ActorReady`).
     """
 
     def start(self, since: dict[int, Since]) -> None:
@@ -40,14 +40,14 @@ class Transport(Protocol):
           ActorLost: as for `take`.
         """
 
-    def take(self, actor: int) -> Answer | Back:
+    def take(self, actor: int) -> Answer | ActorReady:
         """Waits for what an actor says next: that it is there, or its oldest request's answer.
 
         Raises:
           ActorLost: it ended before. All its requests are void then.
         """
 
-    def take_any(self) -> Answer | Back:
+    def take_any(self) -> Answer | ActorReady:
         """Waits for what any actor says next, whichever is the first.
 
         Raises:

@@ -16,7 +16,7 @@ from tyro.conf import Positional, arg
 
 from targetnet.agents.results.choice import place_for
 from targetnet.agents.results.command_parts import require_at_least, require_page, say_interrupted
-from targetnet.agents.results.jobs import Ended, run_jobs
+from targetnet.agents.results.jobs import JobOutcome, run_jobs
 from targetnet.agents.results.places import Place
 from targetnet.agents.results.seeds import ConfigSeeds, PeerSeeds
 from targetnet.rl_core.console import say
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from targetnet.agents.results.scores import Row
-    from targetnet.agents.results.table import Made, Summary
+    from targetnet.agents.results.table import Origin, Summary
 
 _MOST_SEEDS = 10_000
 
@@ -87,7 +87,7 @@ class Results:
         peers = self._peers(ours)
         for seeds in ours:
             seeds.require_same_config()
-        ended, at_once = Ended(), self.jobs or cores()
+        ended, at_once = JobOutcome(), self.jobs or cores()
         if not self.finished:
             configs = [seeds.config for seeds in ours]
             with place_for(self.ray, self.jobs, configs, partial(say, console)) as found:
@@ -164,12 +164,12 @@ class Results:
         place: Place,
         at_once: int,
         console: Console,
-    ) -> Ended:
+    ) -> JobOutcome:
         from targetnet.agents.results.peer import venv_jobs, venv_python
 
         jobs = [job for seeds in ours for job in seeds.jobs()]
         missing = [seeds for seeds in peers if seeds.missing]
-        python, made = self.peer_python, Ended()
+        python, made = self.peer_python, JobOutcome()
         if missing and python is None:
             venv = self.out / "venvs" / "sb3"
             python = venv_python(venv)
@@ -183,7 +183,7 @@ class Results:
         if python:
             jobs += [job for seeds in missing for job in seeds.jobs(python)]
         ended = run_jobs(jobs, at_once, console, place=place)
-        return Ended(made.failed + ended.failed, ended.signal)
+        return JobOutcome(made.failed + ended.failed, ended.signal)
 
     def _write(self, rows: list[Row], at_once: int, console: Console) -> None:
         from targetnet.agents.results.table import made_by, summarize
@@ -198,7 +198,7 @@ class Results:
             say(console, _in_a_line(summary))
         say(console, f"page: {page}")
 
-    def _write_files(self, summaries: list[Summary], made: Made, page: Path) -> None:
+    def _write_files(self, summaries: list[Summary], made: Origin, page: Path) -> None:
         """Writes the pictures, the table and the page that shows both."""
         from targetnet.agents.results.page import as_markdown, file_name
         from targetnet.agents.results.pictures import draw

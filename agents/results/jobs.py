@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.cluster.process import last_line
 from targetnet.agents.results.jobs_display import JobsDisplay, Progressed
 from targetnet.agents.results.places import HERE, Place
@@ -50,11 +50,11 @@ class Job:
     fail: Callable[[str], bool] = lambda line: True
     enough: Callable[[], bool] = lambda: False
     tries: int = 1
-    portable: Portable | None = None
+    portable: JobInputs | None = None
 
 
 @dataclass
-class Ended:
+class JobOutcome:
     """Outcome of some jobs.
 
     Attributes:
@@ -81,7 +81,7 @@ def run_jobs(
     total: int | None = None,
     title: Callable[[], str] = lambda: "all",
     place: Place = HERE,
-) -> Ended:
+) -> JobOutcome:
     """Runs all jobs, at most `at_once` at a time; a failed job does not stop the others.
 
     At the first Ctrl-C, SIGTERM or SIGHUP each child gets one SIGINT and may save; at the second
@@ -98,7 +98,7 @@ def run_jobs(
       RlCoreError: a child cannot be started, or `jobs` raises it; the other children are killed.
       KeyboardInterrupt: the second Ctrl-C.
     """
-    ended, source = Ended(), _Source(jobs)
+    ended, source = JobOutcome(), _Source(jobs)
     if total is None:
         assert isinstance(jobs, Sequence)
         total = len(jobs)
@@ -134,7 +134,7 @@ def run_jobs(
     return ended
 
 
-def _take_end_of(child: _RunningJob, ended: Ended, display: JobsDisplay) -> None:
+def _take_end_of(child: _RunningJob, ended: JobOutcome, display: JobsDisplay) -> None:
     job, name = child.job, child.job.name
     if child.process.poll() == 0 or child.had_enough:
         try:

@@ -17,7 +17,7 @@ from targetnet.agents.results.markdown import (
 )
 from targetnet.agents.results.scores import TRAINING_EPISODES
 from targetnet.agents.results.statistics import RESAMPLES
-from targetnet.agents.results.table import Made, Summary, by_env, differences
+from targetnet.agents.results.table import Origin, Summary, by_env, differences
 
 _FOR_IQM = 4  # seeds: with fewer none is left out, and it is the mean
 # Of how many seeds, in how many of a hundred cases an interval of 95 % holds the mean of normal
@@ -30,7 +30,7 @@ end](#how-it-was-made) the columns are explained."""
 
 def as_markdown(
     summaries: Sequence[Summary],
-    made: Made,
+    made: Origin,
     pictures: Mapping[str, str],
     *,
     title: str = "Results",
@@ -64,7 +64,7 @@ def file_name(env_id: str) -> str:
     return env_id.replace("/", "-")
 
 
-def _method(summaries: Sequence[Summary], made: Made, training: bool) -> str:
+def _method(summaries: Sequence[Summary], made: Origin, training: bool) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in made.versions.items())
     text = f"""Made by
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.cluster.process import start_child
 from targetnet.rl_core.errors import RlCoreError
 
 
-class Running(Protocol):
+class JobProcess(Protocol):
     """A process that was started, here or elsewhere."""
 
     @property
@@ -41,9 +41,9 @@ class Place(Protocol):
         name: str,
         command: Sequence[str],
         log: Path,
-        portable: Portable | None,
+        portable: JobInputs | None,
         say: Callable[[str], None],
-    ) -> Running:
+    ) -> JobProcess:
         """Starts a process.
 
         Args:
@@ -58,7 +58,7 @@ class Place(Protocol):
         """
 
 
-class Here:
+class ThisMachine:
     """The machine of this process."""
 
     def start(
@@ -66,9 +66,9 @@ class Here:
         name: str,
         command: Sequence[str],
         log: Path,
-        portable: Portable | None,
+        portable: JobInputs | None,
         say: Callable[[str], None],
-    ) -> Running:
+    ) -> JobProcess:
         try:
             return _LocalProcess(start_child(command, log, {}))
         except OSError as error:
@@ -76,7 +76,7 @@ class Here:
             raise RlCoreError(f"cannot start {name}: {where}: {error.strerror}") from None
 
 
-HERE = Here()
+HERE = ThisMachine()
 
 
 class _LocalProcess:

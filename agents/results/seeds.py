@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.results.jobs import Job
 from targetnet.agents.results.jobs_display import Progressed
 from targetnet.rl_core.control.files import ControlFiles
@@ -55,7 +55,7 @@ class ConfigSeeds:
         Raises:
           RunDirError: one was not.
         """
-        from targetnet.agents.results.kept import require_same_config
+        from targetnet.agents.results.seed_files import require_same_config
 
         for seed, path in self._files.items():
             if path.exists():
@@ -97,7 +97,7 @@ class ConfigSeeds:
 
     def row(self) -> Row:
         """Returns the row of the seeds with a file."""
-        from targetnet.agents.results.kept import kept_row
+        from targetnet.agents.results.seed_files import kept_row
 
         return kept_row(self.env_id, self.name, self._files)
 
@@ -175,7 +175,7 @@ class ConfigSeeds:
         )
 
     def _keep(self, seed: int, run: Path) -> None:
-        from targetnet.agents.results.kept import keep
+        from targetnet.agents.results.seed_files import keep
 
         if not self._files[seed].exists():
             keep(self._files[seed], run, self._with_seed(seed))
@@ -214,22 +214,22 @@ class PeerSeeds:
 
     def row(self) -> Row:
         """Returns the row of the seeds with a file."""
-        from targetnet.agents.results.kept import kept_row
         from targetnet.agents.results.peer import NAMES
+        from targetnet.agents.results.seed_files import kept_row
 
         return kept_row(self._config.env_id, NAMES[self._peer], self._files, peer=True)
 
 
 def portable(
     config: DqnConfig, tree: Path, runs: Sequence[Path], files: Mapping[str, bytes]
-) -> Portable:
+) -> JobInputs:
     """Returns what a job of `targetnet train` needs to run on another machine.
 
     Args:
       config: of its runs, which may differ in live values and seeds.
-      tree, runs, files: as for `Portable`.
+      tree, runs, files: as for `JobInputs`.
     """
-    return Portable(tree, runs, files, config.threads, config.checkpoint_keep)
+    return JobInputs(tree, runs, files, config.threads, config.checkpoint_keep)
 
 
 def env_steps_of(files: ControlFiles) -> Progressed | None:

@@ -40,7 +40,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Made:
+class Origin:
     """Origin of the page.
 
     Attributes:
@@ -56,9 +56,9 @@ class Made:
     versions: dict[str, str]
 
 
-def made_by(command: str, jobs: int) -> Made:
+def made_by(command: str, jobs: int) -> Origin:
     """Returns the origin of a page made by this installation on this machine."""
-    return Made(command, jobs, os.cpu_count() or 1, versions())
+    return Origin(command, jobs, os.cpu_count() or 1, versions())
 
 
 def versions() -> dict[str, str]:
@@ -114,7 +114,7 @@ def by_env(summaries: Sequence[Summary]) -> dict[str, list[Summary]]:
     return envs
 
 
-def as_json(summaries: Sequence[Summary], made: Made) -> dict[str, Any]:
+def as_json(summaries: Sequence[Summary], made: Origin) -> dict[str, Any]:
     """Returns all numbers of the page, and all seeds, ready for JSON."""
     return {"made": asdict(made), "rows": [_row(summary) for summary in summaries]}
 

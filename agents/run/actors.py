@@ -12,13 +12,13 @@ from targetnet.agents.config.envs import envs_beside, training_envs
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.branching import require_branching
-from targetnet.agents.dqn.needs import on_the_way, require_memory
+from targetnet.agents.dqn.memory_estimate import on_the_way, require_memory
+from targetnet.agents.remote.arrival_order import ArrivalOrder
 from targetnet.agents.remote.deliveries import Weights, sent_beside_epsilon
 from targetnet.agents.remote.in_process import InProcess
-from targetnet.agents.remote.order import Order
 from targetnet.agents.remote.ray_actors import RayActors
 from targetnet.agents.remote.remote_envs import RemoteEnvs
-from targetnet.agents.saved.host import ActorsPart, RequestPart, Resumed, RunHost
+from targetnet.agents.saved.host import ActorsPart, RequestPart, ResumeMoment, RunHost
 from targetnet.envs import Envs
 from targetnet.rl_core.arguments import require_a
 from targetnet.rl_core.checkpoint.store import CheckpointError
@@ -127,7 +127,7 @@ def keep_order(
     position = host.actors.arrivals if host.actors else (0, None)
     file = ArrivalsFile(files.arrivals, *position)
     _require_actors(file.ahead, config, files)
-    envs.order = Order(file, file.ahead if script is None else script, say)
+    envs.order = ArrivalOrder(file, file.ahead if script is None else script, say)
 
 
 def recorded_order(config: DqnConfig, files: ControlFiles, end_tick: int) -> list[Arrival]:
@@ -180,7 +180,7 @@ def split_variables(
     return own, requested
 
 
-def require_actors_fit(resumed: Resumed, agent: DqnAgent) -> None:
+def require_actors_fit(resumed: ResumeMoment, agent: DqnAgent) -> None:
     """Checks that a checkpoint fits the actors of this run; its types alone do not say that.
 
     Raises:

@@ -17,7 +17,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.state import SavedAgent
 from targetnet.agents.run.actors import split_variables
-from targetnet.agents.saved.host import NEWEST, Resumed, RunHost, read_host, split_newest
+from targetnet.agents.saved.host import NEWEST, ResumeMoment, RunHost, read_host, split_newest
 from targetnet.rl_core.checkpoint.store import (
     Checkpoint,
     CheckpointError,
@@ -25,7 +25,7 @@ from targetnet.rl_core.checkpoint.store import (
     FileRecord,
     chunk_end,
 )
-from targetnet.rl_core.control.retry import Retried
+from targetnet.rl_core.control.retry import RetryLater
 from targetnet.rl_core.control.steering import Due
 from targetnet.rl_core.errors import RunDirError
 from targetnet.rl_core.replay import Rows
@@ -61,10 +61,10 @@ class Checkpoints:
         agent: DqnAgent,
         store: CheckpointStore,
         warn: Callable[[str], None],
-        resumed: Resumed | None = None,
+        resumed: ResumeMoment | None = None,
         stored_at_once: int = 1,
     ) -> None:
-        self._agent, self._store, self._retried = agent, store, Retried(warn)
+        self._agent, self._store, self._retried = agent, store, RetryLater(warn)
         # Asked for once: asking stores rows that wait, which only the loop's thread may do.
         self._contents, self._at_once = agent.state.contents, stored_at_once
         self._config: DqnConfig = agent.config

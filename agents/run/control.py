@@ -20,7 +20,7 @@ from targetnet.rl_core.control.weight_actions import words_of
 
 @dataclass
 class RunControl:
-    """One run, as its `Steering` sees it (targetnet.rl_core.control.changes.Steered).
+    """One run, as its `Steering` sees it (targetnet.rl_core.control.changes.SteerableRun).
 
     It knows the agent, the loop's counts and a few callables, not the run: several agents in one
     process can each have one, and are then steered one by one.

@@ -11,13 +11,13 @@ import numpy as np
 
 from targetnet.agents.config.files import dump_config
 from targetnet.agents.dqn.agent import DqnAgent
-from targetnet.agents.dqn.copy_rule import Looked
+from targetnet.agents.dqn.copy_rule import CopyCursor
 from targetnet.agents.loops.evaluation import Returns
 from targetnet.agents.loops.plain import Tick
 from targetnet.agents.run.clock import Speed, TrainingClock
-from targetnet.agents.run.copies_drawn import CopiesDrawn
+from targetnet.agents.run.copy_curves import CopyCurves
 from targetnet.agents.run.histograms import Histograms, histogram_tags
-from targetnet.agents.run.points import Points
+from targetnet.agents.run.points import SinkGroup
 from targetnet.agents.run.sink_choice import open_sinks
 from targetnet.agents.run.sinks import OwnSink, SinkStart
 from targetnet.agents.saved.host import ReporterPart
@@ -69,10 +69,10 @@ class Reporter:
         drawing = functools.partial(picture, [*agent.acting.drawn, *agent.learner.drawn])
         self._agent = agent
         opened = open_sinks(SinkStart(run, agent.config, tags, after, warn, drawing), sinks)
-        self._points = Points(opened, state.recent if state else None)
+        self._points = SinkGroup(opened, state.recent if state else None)
         self._histograms = Histograms(agent, self._points)
-        looked = Looked(*state.looked) if state and state.looked else None
-        self._copies = CopiesDrawn(agent, self._points, looked)
+        looked = CopyCursor(*state.looked) if state and state.looked else None
+        self._copies = CopyCurves(agent, self._points, looked)
         self._scheduled = _scheduled(agent.hyperparameters)
         self._changed: set[str] = set()
         self.episodes = 0

@@ -9,7 +9,7 @@ import numpy as np
 from targetnet.agents.run.sinks import SinkStart, as_params
 from targetnet.rl_core.board.events import EventWriter
 from targetnet.rl_core.board.once import charts_event, graph_event, hparams_event
-from targetnet.rl_core.control.retry import Retried
+from targetnet.rl_core.control.retry import RetryLater
 
 
 class EventFiles:
@@ -23,7 +23,7 @@ class EventFiles:
     """
 
     def __init__(self, start: SinkStart) -> None:
-        self._writing = Retried(start.warn)
+        self._writing = RetryLater(start.warn)
         self._events = EventWriter(
             start.run, more_tags=start.tags, after=start.after, on_failure=self._writing.failed
         )

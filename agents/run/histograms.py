@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from targetnet.agents.dqn.agent import DqnAgent
-from targetnet.agents.run.points import Points
+from targetnet.agents.run.points import SinkGroup
 from targetnet.rl_core.board.tags import Tag, gradients_tag, weights_tag
 
 
@@ -18,7 +18,7 @@ class Histograms:
       points: take them.
     """
 
-    def __init__(self, agent: DqnAgent, points: Points) -> None:
+    def __init__(self, agent: DqnAgent, points: SinkGroup) -> None:
         self._agent, self._points = agent, points
 
     def write_if_due(self, before: int, due: int, env_step: int) -> None:

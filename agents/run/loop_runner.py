@@ -16,13 +16,13 @@ from targetnet.agents.loops.compiled import DivergedInLoop
 from targetnet.agents.loops.plain import LoopState, Tick
 from targetnet.agents.run.clock import TrainingClock
 from targetnet.agents.run.control import RunControl
-from targetnet.agents.run.controlling import Controlling
+from targetnet.agents.run.controller_runner import ControllerRunner
 from targetnet.agents.run.curves import Reporter
-from targetnet.agents.run.evaluating import Evaluations, next_due
-from targetnet.agents.run.exchanging import Exchanges
-from targetnet.agents.run.saving import RunSaver
+from targetnet.agents.run.evaluations import Evaluations, next_due
+from targetnet.agents.run.exchanges import Exchanges
+from targetnet.agents.run.saver import RunSaver
 from targetnet.agents.run.terminal import Display, Look
-from targetnet.agents.run.trace import Tracer, Untraced
+from targetnet.agents.run.trace import NullTracer, Tracer
 from targetnet.agents.saved.directory import RunDir
 from targetnet.envs import Envs
 from targetnet.rl_core.control.arrivals import Arrival
@@ -93,12 +93,12 @@ class LoopRunner:
     reporter: Reporter
     display: Display
     look: Look
-    tracer: Tracer | Untraced
+    tracer: Tracer | NullTracer
     on_tick: OnTick | None
     repeat: Repeat | None
     turns: Scheduler
     exchanges: Exchanges
-    controlling: Controlling
+    controlling: ControllerRunner
     _news: deque[Tick] = field(default_factory=deque)  # not shown yet
 
     def run(self) -> None:

@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
 from targetnet.agents.run.sinks import SinkStart, as_params
-from targetnet.rl_core.board.read_events import Row
+from targetnet.rl_core.board.read_events import EventPoints
 
 _EXPERIMENT = "targetnet"
 _TAG = "targetnet.id"  # of our id; MLflow chooses an id of its own
@@ -52,7 +52,7 @@ class MlflowStore:
             for metric in self._client.get_metric_history(self._run_id, tag):
                 yield tag, metric.step
 
-    def send(self, rows: Sequence[Row]) -> None:
+    def send(self, rows: Sequence[EventPoints]) -> None:
         metrics = [
             Metric(tag, value, round(row.time * 1_000), row.env_step)
             for row in rows

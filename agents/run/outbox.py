@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Protocol
 
 from targetnet.agents.run.sinks import failures_of
-from targetnet.rl_core.board.read_events import Row, read_scalars
-from targetnet.rl_core.control.retry import Retried
+from targetnet.rl_core.board.read_events import EventPoints, read_scalars
+from targetnet.rl_core.control.retry import RetryLater
 
 _PERIOD = 1.0  # seconds between two deliveries
 _LONGEST_PAUSE = 30.0  # seconds between two attempts while the store fails
@@ -39,14 +39,14 @@ class Store(Protocol):
     def known(self) -> Iterable[tuple[str, int]]:
         """Gives tag and env step of every point that is there; called once, first of all."""
 
-    def send(self, rows: Sequence[Row]) -> None:
+    def send(self, rows: Sequence[EventPoints]) -> None:
         """Stores points. After an exception the same rows come again."""
 
     def close(self, finished: bool) -> None:
         """Ends the run there; `finished` is False if it was stopped and may go on."""
 
 
-class Closing:
+class OutboxCloser:
     """The end of a run, for all its outboxes: they deliver the rest side by side.
 
     It begins when the first one is closed; nothing is reported to any of them after that.
@@ -82,14 +82,14 @@ class Outbox:
         open_store: Callable[[], Store],
         earlier: Mapping[Path, int],
         warn: Callable[[str], None],
-        closing: Closing,
+        closing: OutboxCloser,
     ) -> None:
         self._name, self._open, self._earlier, self._warn = name, open_store, earlier, warn
-        self._rows: deque[Row] = deque(maxlen=_MOST_WAITING)  # from the loop's thread
-        self._batch: list[Row] = []  # on its way to the store
+        self._rows: deque[EventPoints] = deque(maxlen=_MOST_WAITING)  # from the loop's thread
+        self._batch: list[EventPoints] = []  # on its way to the store
         self._known: Counter[tuple[str, int]] = Counter()
         self._store: Store | None = None
-        self._retried = Retried(warn)
+        self._retried = RetryLater(warn)
         self._time = 0.0
         self._finished = False
         self._closing = closing
@@ -101,7 +101,7 @@ class Outbox:
         # A store may tell two points of one curve at one env step apart by their milliseconds.
         self._time = _after(self._time, time.time())
         points = {tag: float(value) for tag, value in values.items()}
-        self._rows.append(Row(env_step, self._time, points))
+        self._rows.append(EventPoints(env_step, self._time, points))
 
     def result(self, values: Mapping[str, float], env_step: int) -> None:
         self.scalars({f"result/{name}": value for name, value in values.items()}, env_step)
@@ -153,17 +153,17 @@ class Outbox:
         self._warn(f"{self._name}: {store.place}")
         return store
 
-    def _of_earlier_sessions(self) -> Iterator[Row]:
+    def _of_earlier_sessions(self) -> Iterator[EventPoints]:
         moment = 0.0
         for path, size in sorted(self._earlier.items()):
             for row in read_scalars(path, most=size):
                 moment = _after(moment, row.time)
                 yield row._replace(time=moment)
 
-    def _taken(self) -> list[Row]:
+    def _taken(self) -> list[EventPoints]:
         return [self._rows.popleft() for _ in range(min(len(self._rows), _MOST_ROWS))]
 
-    def _unknown(self, rows: Iterable[Row]) -> list[Row]:
+    def _unknown(self, rows: Iterable[EventPoints]) -> list[EventPoints]:
         """Leaves out the points that the store has; each of its points counts once."""
         found = []
         for row in rows:

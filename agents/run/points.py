@@ -12,7 +12,7 @@ from targetnet.agents.run.sinks import MetricSink
 _NOWHERE = (-1, 0.0)
 
 
-class Points:
+class SinkGroup:
     """Hands points, histograms and texts to several sinks, and knows the last point of each curve.
 
     Args:

@@ -12,30 +12,30 @@ from targetnet.agents.loops.choice import longest_tick
 from targetnet.agents.loops.evaluation import EvaluationEnvs, Returns
 from targetnet.agents.loops.plain import LoopState
 from targetnet.agents.run.actors import keep_order
-from targetnet.agents.run.announcing import announce, bytes_outside
+from targetnet.agents.run.announcements import announce, bytes_outside
 from targetnet.agents.run.checkpoints import Checkpoints
 from targetnet.agents.run.clock import TrainingClock
 from targetnet.agents.run.control import RunControl
-from targetnet.agents.run.controlling import Controlling, Watched
+from targetnet.agents.run.controller_runner import ControlledRun, ControllerRunner
 from targetnet.agents.run.curves import Reporter
-from targetnet.agents.run.evaluating import Evaluations, due_from
-from targetnet.agents.run.exchanging import Alone, Exchanged, Exchanges
+from targetnet.agents.run.evaluations import Evaluations, due_from
+from targetnet.agents.run.exchanges import ExchangeContext, Exchanges, NoExchanges
 from targetnet.agents.run.loop_runner import LoopRunner, NoScheduler, OnTick, Repeat, Scheduler
 from targetnet.agents.run.outcome import RunOutcome, summary
-from targetnet.agents.run.saving import RunSaver
+from targetnet.agents.run.saver import RunSaver
 from targetnet.agents.run.signals import StopRequest
 from targetnet.agents.run.sinks import OwnSink
 from targetnet.agents.run.terminal import Display
-from targetnet.agents.run.trace import Tracer, Untraced
+from targetnet.agents.run.trace import NullTracer, Tracer
 from targetnet.agents.saved.directory import RunDir, RunResult
-from targetnet.agents.saved.host import Resumed, new_host
+from targetnet.agents.saved.host import ResumeMoment, new_host
 from targetnet.agents.saved.spaces import save_spaces
 from targetnet.envs import Envs
 from targetnet.rl_core.checkpoint.store import CheckpointStore
 from targetnet.rl_core.control.exchanges import copy_of
 from targetnet.rl_core.control.files import RunLock
 from targetnet.rl_core.control.log import entries_to_do
-from targetnet.rl_core.control.standing import Standing, standing_orders
+from targetnet.rl_core.control.persistent_orders import PersistentOrders, standing_orders
 from targetnet.rl_core.control.state import RunStatus
 from targetnet.rl_core.control.steering import Steering
 from targetnet.rl_core.errors import ControllerFault, Diverged, EnvFault
@@ -69,7 +69,7 @@ class Run:
         evaluation_envs: EvaluationEnvs,
         on_tick: OnTick | None = None,
         repeat: Repeat | None = None,
-        resumed: Resumed | None = None,
+        resumed: ResumeMoment | None = None,
         lock: RunLock | None = None,
         sinks: Sequence[OwnSink] = (),
         turns: Scheduler | None = None,
@@ -93,10 +93,10 @@ class Run:
         keep_order(envs, config, files, host, arrivals, display.line)
         stride = longest_tick(agent)
         compare = repeat.compare if repeat else None
-        self._tracer = Untraced() if config.offline else Tracer(
+        self._tracer = NullTracer() if config.offline else Tracer(
             agent, files.trace, display.line, compare, host.trace, stride
         )  # fmt: skip
-        standing = Standing() if repeat else standing_orders(files)
+        standing = PersistentOrders() if repeat else standing_orders(files)
         self._control = control = RunControl(
             agent, state, say=display.line, show=reporter.control, progress=self._progress,
             checkpoint=lambda: self._saver.checkpoint(must=True), copy=self._copy,
@@ -104,14 +104,16 @@ class Run:
             evaluations_asked=host.evaluations_asked, snapshot_tick=host.snapshot_tick,
             paused=standing.paused,
         )  # fmt: skip
-        self._exchanges = exchanges or Alone(repeat.directory if repeat else directory)
+        self._exchanges = exchanges or NoExchanges(repeat.directory if repeat else directory)
         to_do = [] if repeat else entries_to_do(files.log, host.log.model_dump())
         script = repeat.script if repeat else [*to_do, *self._exchanges.missing]
         self._steering = steering = Steering(
             agent.hyperparameters, files, control, script, repeats=repeat is not None, lock=lock,
             planned=[action.planned for action in config.actions], orders=standing.stops,
         )  # fmt: skip
-        self._exchanges.begin(Exchanged(agent, directory, control, steering, reporter, display))
+        self._exchanges.begin(
+            ExchangeContext(agent, directory, control, steering, reporter, display)
+        )
         store = CheckpointStore(directory.checkpoints, config.checkpoint_keep)
         self._checkpoints = Checkpoints(
             agent, store, display.line, resumed, max(stride, agent.acting.waiting_at_most)
@@ -121,8 +123,8 @@ class Run:
             safe_point=steering.safe_point, due=due_from(host, config, state.env_step),
             give_turn=turns.give, check_is_due=envs.check_is_due,
         )  # fmt: skip
-        controlling = Controlling.of(
-            config, Watched(agent, state, reporter, display), host.controller,
+        controlling = ControllerRunner.of(
+            config, ControlledRun(agent, state, reporter, display), host.controller,
             repeats=repeat is not None,
         )  # fmt: skip
         self._saver = saver = RunSaver(

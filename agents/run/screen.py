@@ -60,7 +60,7 @@ def shows_progress(function: F) -> F:
     return cast("F", call)
 
 
-class Shown(Protocol):
+class DisplayedRun(Protocol):
     """A run whose progress is shown.
 
     Attributes:
@@ -95,7 +95,7 @@ class Screen:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self._runs: list[Shown] = []
+        self._runs: list[DisplayedRun] = []
         self._users, self._lines = 0, 0
         self._progress = Progress(
             TextColumn("{task.completed:,.0f} / {task.total:,.0f} env steps"),
@@ -108,7 +108,7 @@ class Screen:
         )
         self._task = self._progress.add_task("", total=0, speed=0.0, state="")
 
-    def add(self, run: Shown) -> int:
+    def add(self, run: DisplayedRun) -> int:
         """Shows one more run; returns how many env steps may pass between two reports on it."""
         self._runs.append(run)
         self._progress.update(self._task, total=self._total)
@@ -124,7 +124,7 @@ class Screen:
         if not self._users:
             self._progress.stop()
 
-    def report(self, run: Shown) -> None:
+    def report(self, run: DisplayedRun) -> None:
         """Shows how far the runs are, because `run` is further now."""
         runs, state = self._runs, self._state(run)
         done, speed = sum(run.done for run in runs), sum(run.speed for run in runs)
@@ -142,7 +142,7 @@ class Screen:
         say(self._progress.console, text)
 
     @contextlib.contextmanager
-    def evaluating(self, run: Shown, episodes: int) -> Iterator[Watch]:
+    def evaluating(self, run: DisplayedRun, episodes: int) -> Iterator[Watch]:
         """Shows the progress of an evaluation, in the bar while there is one."""
         if len(self._runs) > 1:  # the others go on meanwhile
             yield lambda done, env_steps: None
@@ -162,7 +162,7 @@ class Screen:
     def _total(self) -> int:
         return sum(run.env_steps for run in self._runs)
 
-    def _state(self, run: Shown) -> str:
+    def _state(self, run: DisplayedRun) -> str:
         if len(self._runs) == 1:
             return run.state()
         returns = [of.mean_return for of in self._runs if of.mean_return is not None]

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from targetnet.agents.run.event_files import EventFiles
-from targetnet.agents.run.outbox import Closing, Outbox, Store
-from targetnet.agents.run.sinks import Guarded, MetricSink, OwnSink, SinkStart
+from targetnet.agents.run.outbox import Outbox, OutboxCloser, Store
+from targetnet.agents.run.sinks import GuardedSink, MetricSink, OwnSink, SinkStart
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.errors import ConfigError, RunDirError, shown
 
@@ -78,7 +78,7 @@ def open_sinks(start: SinkStart, own: Sequence[OwnSink] = ()) -> tuple[MetricSin
     directory = RunDir(start.run)
     earlier = {path: path.stat().st_size for path in directory.event_files()}
     sinks: list[MetricSink] = [EventFiles(start)]
-    closing = Closing()
+    closing = OutboxCloser()
     for name in start.config.log_to:
         try:
             sinks.append(_outbox(name, start, directory.sink_id(), earlier, closing))
@@ -86,18 +86,18 @@ def open_sinks(start: SinkStart, own: Sequence[OwnSink] = ()) -> tuple[MetricSin
             anew = "delete that file to begin anew there"
             start.warn(f"{name}: {error}; the run goes on without {name} ({anew})")
     for sink in own:
-        guarded = Guarded(sink, type(sink).__name__, start.warn)
+        guarded = GuardedSink(sink, type(sink).__name__, start.warn)
         guarded.begin(start)
         sinks.append(guarded)
     return tuple(sinks)
 
 
 def _outbox(
-    name: str, start: SinkStart, sink_id: str, earlier: Mapping[Path, int], closing: Closing
+    name: str, start: SinkStart, sink_id: str, earlier: Mapping[Path, int], closing: OutboxCloser
 ) -> MetricSink:
     package = PACKAGES[name]
     outbox = Outbox(name, lambda: package.open(start, sink_id), earlier, start.warn, closing)
-    return Guarded(outbox, name, start.warn)
+    return GuardedSink(outbox, name, start.warn)
 
 
 def _require_methods(sink: Any) -> None:

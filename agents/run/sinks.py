@@ -16,7 +16,7 @@ import numpy as np
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.rl_core.board.tags import Tag
-from targetnet.rl_core.control.retry import Retried
+from targetnet.rl_core.control.retry import RetryLater
 from targetnet.rl_core.errors import RunDirError, in_one_line
 
 
@@ -106,7 +106,7 @@ class MetricSink(Protocol):
         """Flushes and ends; the last call."""
 
 
-class Guarded:
+class GuardedSink:
     """A sink whose failures are shown once, until it works again, and never end the run.
 
     A method that the sink does not have is left out.
@@ -114,7 +114,7 @@ class Guarded:
 
     def __init__(self, sink: OwnSink, name: str, warn: Callable[[str], None]) -> None:
         self._sink, self._name = sink, name
-        self._calling = Retried(warn)
+        self._calling = RetryLater(warn)
 
     def begin(self, start: SinkStart) -> None:
         """Tells a sink of a program's own where it begins."""

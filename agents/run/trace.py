@@ -10,7 +10,7 @@ import numpy as np
 
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.saved.host import TracePosition
-from targetnet.rl_core.control.retry import Retried
+from targetnet.rl_core.control.retry import RetryLater
 from targetnet.rl_core.control.trace import TraceFile, checksums
 
 # (index of the first time step, its checksums [T], env steps after each [T]).
@@ -19,7 +19,7 @@ Compare = Callable[[int, np.ndarray, np.ndarray], None]
 _CHUNKS_AT_ONCE = 4
 
 
-class Untraced:
+class NullTracer:
     """The trace of a run that has no time steps, because it learns from a dataset."""
 
     due, crc = math.inf, None
@@ -67,7 +67,7 @@ class Tracer:
         self._done, self._env_step, crc = position
         self.due = self._done + self._period + 1
         self._file = TraceFile(path, self._done, crc)
-        self._writing = Retried(warn)
+        self._writing = RetryLater(warn)
 
     def position(self) -> TracePosition:
         """The length of the trace on disk.

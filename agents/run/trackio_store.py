@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from trackio.sqlite_storage import SQLiteStorage
 
 from targetnet.agents.run.sinks import SinkStart, as_params
-from targetnet.rl_core.board.read_events import Row
+from targetnet.rl_core.board.read_events import EventPoints
 
 _PROJECT = "targetnet"
 _OF_TRACKIO = {"timestamp", "step"}  # beside the metrics of a row
@@ -45,7 +45,7 @@ class TrackioStore:
             for tag in row.keys() - _OF_TRACKIO:
                 yield tag, row["step"]
 
-    def send(self, rows: Sequence[Row]) -> None:
+    def send(self, rows: Sequence[EventPoints]) -> None:
         SQLiteStorage.bulk_log(
             **self._run,
             metrics_list=[row.values for row in rows],

@@ -17,13 +17,13 @@ from targetnet.agents.controllers.choice import controller_of
 from targetnet.agents.data.run_dataset import fill, with_dataset
 from targetnet.agents.loops.evaluation import EvaluationEnvs
 from targetnet.agents.run.actors import envs_of_run, stop_with
-from targetnet.agents.run.exchanging import require_alone
-from targetnet.agents.run.going_on import GoingOn
+from targetnet.agents.run.agent_factory import Initial, agent_for, give_weights, initial_weights
+from targetnet.agents.run.exchanges import require_alone
 from targetnet.agents.run.initial_weights import save_initial
 from targetnet.agents.run.loop_runner import OnTick, Repeat
-from targetnet.agents.run.making import Initial, agent_for, give_weights, initial_weights
 from targetnet.agents.run.outcome import RunOutcome
 from targetnet.agents.run.quiet import Startup
+from targetnet.agents.run.resume_plan import ResumePlan
 from targetnet.agents.run.run import Run
 from targetnet.agents.run.screen import ConsoleChoice, Screen, console_for, shows_progress
 from targetnet.agents.run.signals import stop_on_interrupt
@@ -157,7 +157,7 @@ def resume(
     # First of all: of two processes that resume, one must not touch the other's files.
     lock = RunLock(directory.control)
     try:
-        going = GoingOn.read(directory, config, changes, who)
+        going = ResumePlan.read(directory, config, changes, who)
         require_sinks(going.config.log_to, sinks)
         controller_of(going.config)
         envs = envs_of_run(going.config, ray, lambda line: warn(screen.console, line))

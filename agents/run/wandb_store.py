@@ -15,7 +15,7 @@ import wandb
 
 from targetnet.agents.run.sinks import SinkStart, as_params
 from targetnet.agents.run.wandb_file import read_history
-from targetnet.rl_core.board.read_events import Row
+from targetnet.rl_core.board.read_events import EventPoints
 
 _PROJECT = "targetnet"
 _STEP = "env_step"  # the x axis of all curves
@@ -72,7 +72,7 @@ class WandbStore:
                 self._next = max(self._next, number + 1)
                 yield from ((t, env_step) for t in row if t != _STEP and not t.startswith("_"))
 
-    def send(self, rows: Sequence[Row]) -> None:
+    def send(self, rows: Sequence[EventPoints]) -> None:
         for row in rows:
             self._run.log({**row.values, _STEP: row.env_step}, step=self._next)
             self._next += 1

@@ -189,7 +189,7 @@ class HostState(RunHost):
 
 
 @dataclass(frozen=True)
-class Resumed:
+class ResumeMoment:
     """The moment at which a run goes on.
 
     Attributes:

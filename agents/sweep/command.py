@@ -17,7 +17,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from targetnet.agents.results.choice import place_for
 from targetnet.agents.results.command_parts import held, require_page, say_interrupted
-from targetnet.agents.results.jobs import Ended, run_jobs
+from targetnet.agents.results.jobs import JobOutcome, run_jobs
 from targetnet.agents.results.places import Place
 from targetnet.agents.results.seeds import FIRST_FRESH_SEED
 from targetnet.rl_core.console import say
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from targetnet.agents.config.model import DqnConfig
-    from targetnet.agents.sweep.fresh import Fresh
-    from targetnet.agents.sweep.plan import Plan
+    from targetnet.agents.sweep.fresh_seeds import FreshSeeds
+    from targetnet.agents.sweep.plan import SweepPlan
     from targetnet.agents.sweep.study import Study
 
 SWEEPS = Path("sweeps")
@@ -101,13 +101,13 @@ class Sweep:
                     return self._verified(plan, study, directory, place, console).exit_code
                 return self._all(plan, study, directory, _Work(place, at_once, console)).exit_code
 
-    def _all(self, plan: Plan, study: Study, directory: Path, work: _Work) -> Ended:
+    def _all(self, plan: SweepPlan, study: Study, directory: Path, work: _Work) -> JobOutcome:
         """Searches, trains the best again, and writes the page."""
         ended = self._search(plan, study, directory, work)
         if not ended.signal and study.best():
             fresh = self._fresh(plan, study, directory)
             again = run_jobs(fresh.jobs(), work.at_once, work.console, place=work.place)
-            ended = Ended(ended.failed + again.failed, again.signal)
+            ended = JobOutcome(ended.failed + again.failed, again.signal)
             if not ended.signal:
                 self._write(plan, study, fresh, directory, work.console)
         if ended.signal:
@@ -136,13 +136,13 @@ class Sweep:
 
         return self.dir or SWEEPS / config_name(self.config)
 
-    def _plan(self, base: DqnConfig, directory: Path, at_once: int) -> Plan:
+    def _plan(self, base: DqnConfig, directory: Path, at_once: int) -> SweepPlan:
         """Returns the plan, which is that of the sweep in the directory if there is one.
 
         Raises:
           RlCoreError: an argument cannot be used, or the directory holds another sweep.
         """
-        from targetnet.agents.sweep.plan import Plan, read_plan
+        from targetnet.agents.sweep.plan import SweepPlan, read_plan
 
         before = read_plan(directory / _PLAN) if (directory / _PLAN).exists() else None
         over = [*chain(*self.over)]
@@ -151,7 +151,7 @@ class Sweep:
         if before is not None and self.verify and not over:
             return before
         base = base.with_shared_defaults(re.split("[.=]", text)[0].strip() for text in over)
-        plan = Plan(
+        plan = SweepPlan(
             # As it is read back.
             config=json.loads(base.model_dump_json(exclude_none=True)),
             over=over,
@@ -172,7 +172,7 @@ class Sweep:
 
     # The search, and what comes after it.
 
-    def _search(self, plan: Plan, study: Study, directory: Path, work: _Work) -> Ended:
+    def _search(self, plan: SweepPlan, study: Study, directory: Path, work: _Work) -> JobOutcome:
         from targetnet.agents.sweep.trials import Trials
 
         most = plan.most_trials()
@@ -187,24 +187,24 @@ class Sweep:
             raise RlCoreError(f"no trial of {directory} has a score: all failed")
         return ended
 
-    def _fresh(self, plan: Plan, study: Study, directory: Path) -> Fresh:
-        from targetnet.agents.sweep.fresh import Fresh
+    def _fresh(self, plan: SweepPlan, study: Study, directory: Path) -> FreshSeeds:
+        from targetnet.agents.sweep.fresh_seeds import FreshSeeds
 
         seeds = range(self.first_fresh_seed, self.first_fresh_seed + self.fresh_seeds)
         together = plan.together * plan.seeds  # as many runs of a process as in the search
-        return Fresh(plan, study.ranking()[: self.best], seeds, directory, together)
+        return FreshSeeds(plan, study.ranking()[: self.best], seeds, directory, together)
 
     def _verified(
-        self, plan: Plan, study: Study, directory: Path, place: Place, console: Console
-    ) -> Ended:
+        self, plan: SweepPlan, study: Study, directory: Path, place: Place, console: Console
+    ) -> JobOutcome:
         from targetnet.agents.sweep.verify import verify
 
         return verify(plan, study, directory, console, partial(say, console), place)
 
     def _write(
-        self, plan: Plan, study: Study, fresh: Fresh, directory: Path, console: Console
+        self, plan: SweepPlan, study: Study, fresh: FreshSeeds, directory: Path, console: Console
     ) -> None:
-        from targetnet.agents.sweep.fresh import WINNER
+        from targetnet.agents.sweep.fresh_seeds import WINNER
         from targetnet.agents.sweep.page import write_page
 
         page = self.page or directory / "sweep.md"
@@ -251,7 +251,7 @@ def _has_other_files(directory: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _held(directory: Path, plan: Plan) -> Iterator[None]:
+def _held(directory: Path, plan: SweepPlan) -> Iterator[None]:
     """Holds the directory of a sweep, which is made if there is none.
 
     Raises:

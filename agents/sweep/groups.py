@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.config.files import dump_config
 from targetnet.agents.config.members import names_for, population_text
 from targetnet.agents.results.jobs_display import Progressed
 from targetnet.agents.results.seeds import TRAIN, env_steps_of_all, portable
 from targetnet.agents.saved.directory import write_file
-from targetnet.agents.sweep.plan import Plan
+from targetnet.agents.sweep.plan import SweepPlan
 from targetnet.agents.sweep.trial import Trial
 from targetnet.rl_core.control.client import NotRunning, RunClient
 from targetnet.rl_core.control.commands import do_command
@@ -31,7 +31,7 @@ _SAVING_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
 
 
-class Group:
+class TrialGroup:
     """The trials of one process.
 
     Args:
@@ -48,7 +48,7 @@ class Group:
         trials: Sequence[Trial],
         path: Path,
         config: Path,
-        portable: Portable | None,
+        portable: JobInputs | None,
     ) -> None:
         self.number, self.trials, self.path, self._config = number, trials, path, config
         self.portable = portable
@@ -82,7 +82,9 @@ class Group:
                 RunClient(run).send([do_command("stop", "api")])
 
 
-def make_group(plan: Plan, number: int, proposed: Sequence[FrozenTrial], directory: Path) -> Group:
+def make_group(
+    plan: SweepPlan, number: int, proposed: Sequence[FrozenTrial], directory: Path
+) -> TrialGroup:
     """Returns a group, and writes the config of what it trains.
 
     Args:
@@ -117,4 +119,4 @@ def make_group(plan: Plan, number: int, proposed: Sequence[FrozenTrial], directo
         write_file(file, text.encode(), make_parents=True)
         runs = [run for trial in trials for run in trial.runs]
         travelling = portable(members[0], path, runs, {str(file): text.encode()})
-    return Group(number, trials, path, file, travelling)
+    return TrialGroup(number, trials, path, file, travelling)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from targetnet.agents.results.markdown import estimate_cells, folded, markdown_table
 from targetnet.agents.results.statistics import RESAMPLES
 from targetnet.agents.results.table import versions
-from targetnet.agents.sweep.fresh import WINNER, Retrained
+from targetnet.agents.sweep.fresh_seeds import WINNER, RetrainedTrial
 from targetnet.agents.sweep.pictures import draw
-from targetnet.agents.sweep.plan import Plan
+from targetnet.agents.sweep.plan import SweepPlan
 from targetnet.agents.sweep.space import Axis, Range
 from targetnet.agents.sweep.study import Study
 from targetnet.rl_core.control.files import write_whole
@@ -45,7 +45,12 @@ _SCORES = {
 
 
 def write_page(
-    path: Path, command: str, plan: Plan, study: Study, best: Sequence[Retrained], directory: Path
+    path: Path,
+    command: str,
+    plan: SweepPlan,
+    study: Study,
+    best: Sequence[RetrainedTrial],
+    directory: Path,
 ) -> None:
     """Writes the page, and its pictures to a directory beside it.
 
@@ -80,7 +85,7 @@ def write_page(
     write_whole(path, ("\n\n".join(parts) + "\n").encode())
 
 
-def rank_correlation(best: Sequence[Retrained]) -> float | None:
+def rank_correlation(best: Sequence[RetrainedTrial]) -> float | None:
     """Returns Spearman's rank correlation of tuning and fresh scores; None if it has no value."""
     from scipy.stats import spearmanr
 
@@ -90,7 +95,7 @@ def rank_correlation(best: Sequence[Retrained]) -> float | None:
     return float(spearmanr(*zip(*pairs, strict=True)).statistic)
 
 
-def _introduction(plan: Plan, command: str) -> str:
+def _introduction(plan: SweepPlan, command: str) -> str:
     with_ = ", ".join(f"{name} {number}" for name, number in versions().items())
     count = "one tuning seed" if plan.seeds == 1 else f"{plan.seeds} tuning seeds"
     scores = f"A trial's score is {_SCORES[plan.score]}. Each trial has {count} of its own, all "
@@ -99,7 +104,7 @@ def _introduction(plan: Plan, command: str) -> str:
     return "\n\n".join([head, *(fill(text, _WIDTH) for text in (scores, _FRESH))])
 
 
-def _space(plan: Plan, importances: dict[str, float]) -> str:
+def _space(plan: SweepPlan, importances: dict[str, float]) -> str:
     rows = [
         [f"`{name}`", _axis(axis), f"{importances[name]:.0%}" if name in importances else "-"]
         for name, axis in plan.space.axes.items()
@@ -117,7 +122,7 @@ def _axis(axis: Axis) -> str:
     return ", ".join(map(str, axis.values))
 
 
-def _best(plan: Plan, best: Sequence[Retrained]) -> str:
+def _best(plan: SweepPlan, best: Sequence[RetrainedTrial]) -> str:
     keys = list(plan.space.axes)
     head = [
         "trial",
@@ -139,7 +144,7 @@ def _best(plan: Plan, best: Sequence[Retrained]) -> str:
     return markdown_table(head, rows)
 
 
-def _agreement(best: Sequence[Retrained]) -> str:
+def _agreement(best: Sequence[RetrainedTrial]) -> str:
     correlation = rank_correlation(best)
     if correlation is None:
         return "The two scores have no rank correlation: too few trials, or equal scores."
@@ -166,7 +171,7 @@ def _winner(study: Study, directory: Path) -> str:
     )
 
 
-def _all(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
+def _all(plan: SweepPlan, trials: Sequence[FrozenTrial]) -> str:
     keys = list(plan.space.axes)
     head = ["trial", *(f"`{key}`" for key in keys), "tuning score", "evaluations"]
     rows = [

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from targetnet.agents.sweep.fresh import Retrained
-from targetnet.agents.sweep.plan import Plan
+from targetnet.agents.sweep.fresh_seeds import RetrainedTrial
+from targetnet.agents.sweep.plan import SweepPlan
 from targetnet.agents.sweep.space import Range
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ _COLOR, _PALE = "#d9541a", "#bbbbbb"
 
 
 def draw(
-    plan: Plan,
+    plan: SweepPlan,
     trials: Sequence[FrozenTrial],
     importances: Mapping[str, float],
-    best: Sequence[Retrained],
+    best: Sequence[RetrainedTrial],
     directory: Path,
 ) -> dict[str, Path]:
     """Draws all pictures for which there is something to show.
@@ -62,7 +62,7 @@ def _importance(figure: Figure, importances: Mapping[str, float]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _fresh(axes: Axes, best: Sequence[Retrained]) -> None:
+def _fresh(axes: Axes, best: Sequence[RetrainedTrial]) -> None:
     for of in best:
         if of.summary is None:
             continue
@@ -90,7 +90,7 @@ def _history(axes: Axes, whole: Sequence[FrozenTrial]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _parallel(figure: Figure, plan: Plan, whole: Sequence[FrozenTrial]) -> None:
+def _parallel(figure: Figure, plan: SweepPlan, whole: Sequence[FrozenTrial]) -> None:
     """Draws a vertical line for each key, and a line for each trial; the best come last."""
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
@@ -116,7 +116,7 @@ def _parallel(figure: Figure, plan: Plan, whole: Sequence[FrozenTrial]) -> None:
     figure.colorbar(color, ax=axes, label="score")
 
 
-def _heights(plan: Plan, name: str, trials: Sequence[FrozenTrial]) -> list[float]:
+def _heights(plan: SweepPlan, name: str, trials: Sequence[FrozenTrial]) -> list[float]:
     """Returns where each trial's value is between the lowest, 0, and the highest, 1."""
     axis = plan.space.axes[name]
     params = [trial.params[name] for trial in trials]
@@ -128,7 +128,7 @@ def _heights(plan: Plan, name: str, trials: Sequence[FrozenTrial]) -> list[float
     return [float((scale(param) - low) / (high - low)) for param in params]
 
 
-def _marks(plan: Plan, name: str) -> list[tuple[float, str]]:
+def _marks(plan: SweepPlan, name: str) -> list[tuple[float, str]]:
     axis = plan.space.axes[name]
     if isinstance(axis, Range):
         return [(0.0, f"{axis.low:g}"), (1.0, f"{axis.high:g}")]

@@ -20,7 +20,7 @@ from targetnet.agents.sweep.space import Param, Range, Space
 from targetnet.rl_core.errors import ConfigError, RunDirError, shown
 
 
-class Plan(Settings):
+class SweepPlan(Settings):
     """All that decides the trials of a sweep.
 
     Attributes:
@@ -101,7 +101,7 @@ class Plan(Settings):
         """Returns the text of a file that `read_plan` reads back."""
         return stored_text(self.model_dump())
 
-    def differences(self, other: Plan) -> Iterator[str]:
+    def differences(self, other: SweepPlan) -> Iterator[str]:
         """Yields what another plan of the same directory has differently, in words."""
         for name in ("over", "sampler", "seed", "seeds", "score", "prune", "together"):
             was, is_ = getattr(self, name), getattr(other, name)
@@ -116,14 +116,14 @@ class Plan(Settings):
                 yield f"{name} is {shown(was)} there, not {shown(is_)}"
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> SweepPlan:
     """Reads a plan's file.
 
     Raises:
       RunDirError: it is damaged or not there.
     """
     try:
-        plan: Plan = parse(Plan, read_sealed(path), str(path))
+        plan: SweepPlan = parse(SweepPlan, read_sealed(path), str(path))
     except ConfigError as error:
         raise RunDirError(str(error)) from None
     return plan

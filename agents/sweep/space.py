@@ -42,13 +42,13 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Choices:
+class Categories:
     """Some values, by what Optuna stores of each."""
 
     values: dict[Param, Any]
 
 
-Axis = Range | Choices
+Axis = Range | Categories
 
 
 class Space:
@@ -116,7 +116,7 @@ class Space:
 
     @staticmethod
     def _value(axis: Axis, param: Param) -> Any:
-        return axis.values[param] if isinstance(axis, Choices) else param
+        return axis.values[param] if isinstance(axis, Categories) else param
 
     # Reading axes from texts.
 
@@ -183,7 +183,7 @@ def _range(name: str, found: re.Match[str], whole: bool) -> Range:
     return Range(low, high, scale == "log", whole)
 
 
-def _choices(name: str, text: str) -> Choices:
+def _choices(name: str, text: str) -> Categories:
     try:
         parsed = load_toml(f"values = [{text}]", f"--over {name}")
     except tomllib.TOMLDecodeError:
@@ -198,7 +198,7 @@ def _choices(name: str, text: str) -> Choices:
         raise ConfigError(
             f"--over {name}: one value leaves nothing to search: --set {name}={in_one_line(text)}"
         )
-    return Choices(dict(zip(stored, values, strict=True)))
+    return Categories(dict(zip(stored, values, strict=True)))
 
 
 def _some(axis: Axis) -> list[Param]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from targetnet.agents.sweep.plan import Plan
+from targetnet.agents.sweep.plan import SweepPlan
 from targetnet.agents.sweep.space import Axis, Range
 from targetnet.rl_core.errors import RunDirError
 from targetnet.rl_core.extras import require_package
@@ -48,7 +48,7 @@ class Study:
       RunDirError: the file is damaged, or cannot be read or written.
     """
 
-    def __init__(self, path: Path, plan: Plan) -> None:
+    def __init__(self, path: Path, plan: SweepPlan) -> None:
         optuna = _optuna()
         from optuna.storages import JournalStorage
 

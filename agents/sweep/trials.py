@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from targetnet.agents.results.jobs import Job
-from targetnet.agents.sweep.groups import Group, make_group
-from targetnet.agents.sweep.plan import Plan
+from targetnet.agents.sweep.groups import TrialGroup, make_group
+from targetnet.agents.sweep.plan import SweepPlan
 from targetnet.agents.sweep.study import Study
 from targetnet.agents.sweep.trial import Trial
 from targetnet.rl_core.errors import RlCoreError
@@ -31,10 +31,12 @@ class Trials:
       logs: directory for what the processes print.
     """
 
-    def __init__(self, plan: Plan, study: Study, wanted: int, directory: Path, logs: Path) -> None:
+    def __init__(
+        self, plan: SweepPlan, study: Study, wanted: int, directory: Path, logs: Path
+    ) -> None:
         self._plan, self._study, self._directory, self._logs = plan, study, directory, logs
         self._wanted = wanted
-        self._groups: list[Group] = []
+        self._groups: list[TrialGroup] = []
 
     def __len__(self) -> int:
         """Returns the number of groups."""
@@ -61,11 +63,11 @@ class Trials:
 
     # Beginning groups.
 
-    def _known_to(self, number: int) -> list[Group]:
+    def _known_to(self, number: int) -> list[TrialGroup]:
         """Returns the groups that one of this number is proposed from."""
         return self._groups[: max(0, number + 1 - self._plan.ahead)]
 
-    def _begin(self, known: int) -> Group:
+    def _begin(self, known: int) -> TrialGroup:
         number = len(self._groups)
         first = number * self._plan.together
         count = min(self._plan.together, self._wanted - first)
@@ -75,7 +77,7 @@ class Trials:
         proposed = self._study.trials[first : first + count]
         return make_group(self._plan, number, proposed, self._directory)
 
-    def _job(self, group: Group) -> Job:
+    def _job(self, group: TrialGroup) -> Job:
         return Job(
             group.name,
             group.command(),
@@ -90,7 +92,7 @@ class Trials:
 
     # Watches, and ends.
 
-    def _look_at(self, group: Group) -> bool:
+    def _look_at(self, group: TrialGroup) -> bool:
         """Stops trials that are worse than others; says whether the whole group is over."""
         known = sum(len(before.trials) for before in self._known_to(group.number))
         for trial in group.trials:
@@ -101,7 +103,7 @@ class Trials:
             self._tell(trial)
         return group.is_over
 
-    def _stop_if_worse(self, group: Group, trial: Trial, known: int) -> None:
+    def _stop_if_worse(self, group: TrialGroup, trial: Trial, known: int) -> None:
         curve = trial.curve()
         for length in range(1, len(curve) + 1):
             if self._study.is_worse(curve[:length], known):
@@ -109,13 +111,13 @@ class Trials:
                 group.stop(trial)
                 return
 
-    def _finish(self, group: Group) -> str:
+    def _finish(self, group: TrialGroup) -> str:
         """Returns what a group came to, as a line for the screen."""
         self._look_at(group)
         self._end(group, "it ended without a result")
         return f"{group.name}: {', '.join(trial.said(self._plan.score) for trial in group.trials)}"
 
-    def _fail(self, group: Group, line: str) -> bool:
+    def _fail(self, group: TrialGroup, line: str) -> bool:
         self._look_at(group)
         self._end(group, line)
         ended = [trial for group in self._groups for trial in group.trials if trial.is_over]
@@ -123,7 +125,7 @@ class Trials:
             raise RlCoreError(f"the first {len(ended)} trials failed; the last one: {line}")
         return False
 
-    def _end(self, group: Group, error: str) -> None:
+    def _end(self, group: TrialGroup, error: str) -> None:
         """Ends the trials of a group whose process has ended."""
         for trial in group.trials:
             if not trial.is_over:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from targetnet.agents.results.again import Before, train_again
-from targetnet.agents.results.jobs import Ended
+from targetnet.agents.results.jobs import JobOutcome
 from targetnet.agents.results.places import Place
-from targetnet.agents.sweep.plan import Plan
+from targetnet.agents.results.verify import StoredRun, train_again
+from targetnet.agents.sweep.plan import SweepPlan
 from targetnet.agents.sweep.study import Study
 from targetnet.rl_core.errors import RlCoreError
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def verify(
-    plan: Plan,
+    plan: SweepPlan,
     study: Study,
     directory: Path,
     console: Console,
     say: Callable[[str], None],
     where: Place,
-) -> Ended:
+) -> JobOutcome:
     """Trains the best trial again, with its tuning seeds, and compares digests.
 
     Args:
@@ -40,7 +40,7 @@ def verify(
     about = best.user_attrs
     seeds = zip(plan.seeds_of(best.number), about.get("digests", []), strict=True)
     runs = [
-        Before(
+        StoredRun(
             f"trial {best.number}, seed {seed}",
             plan.space.config(best.params, {"seed": seed}),
             digest,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from targetnet.agents.compare.kept import load_kept
+from targetnet.agents.compare.arm_results import load_kept
 from targetnet.agents.compare.plan import load_plan
 from targetnet.agents.config.members import read_members
 from targetnet.agents.results.curves import read_curves

@@ -16,8 +16,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from targetnet.agents.compare.areas import area, final, quarter, second_half
-from targetnet.agents.compare.kept import load_kept
-from targetnet.agents.compare.plan import Arm, load_plan
+from targetnet.agents.compare.arm_results import load_kept
+from targetnet.agents.compare.plan import ComparedArm, load_plan
 from targetnet.agents.compare.scores import Scores
 from targetnet.agents.results.differences import paired
 from targetnet.agents.results.markdown import markdown_table
@@ -196,7 +196,7 @@ def shown(study, env):
     for section in study.plan.sections:
         for group in [of for of in section.differences if of in study.plan.groups_on(env)]:
             choose = study.plan.groups[group].choose
-            found.append(choices.chosen(group) if choose else Arm(group, 0))
+            found.append(choices.chosen(group) if choose else ComparedArm(group, 0))
     return found
 
 
@@ -239,7 +239,7 @@ def beside(ours, theirs, scores):
 
 def swaps(study):
     """Swaps at half-time: the arm, and the periods before and after."""
-    for arm in study.scores.choices.chosen("swap"), Arm("shorten", 0):
+    for arm in study.scores.choices.chosen("swap"), ComparedArm("shorten", 0):
         (_, before), (_, after) = study.plan.changes(arm)["sync_period"]["fractions"]
         yield arm, before, after
 

@@ -1,6 +1,6 @@
 """Envs whose rules are tensor operations: N copies step inside the graph, without Python.
 
-    interface.py      InGraphEnv, Moved: the interface of such rules
+    interface.py      InGraphEnv, EnvStep: the interface of such rules
     resident.py       such envs as a run's Envs; the agent steps them
     table.py          the ids, and the making of an env's rules
     cartpole.py       CartPole-v1, Gymnasium's rules

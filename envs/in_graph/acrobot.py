@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from targetnet.envs.in_graph.interface import InGraphEnv, Moved, float32_columns
+from targetnet.envs.in_graph.interface import EnvStep, InGraphEnv, float32_columns
 from targetnet.envs.in_graph.trigonometry import cos_sin
 
 GRAVITY = 9.8
@@ -62,7 +62,7 @@ class Acrobot(InGraphEnv):
         start = START * (2.0 * tf.cast(uniform, tf.float64) - 1.0)  # [N, 4]
         return AcrobotState(*tf.unstack(start, axis=1))
 
-    def step(self, state: AcrobotState, action: tf.Tensor, uniform: tf.Tensor) -> Moved:
+    def step(self, state: AcrobotState, action: tf.Tensor, uniform: tf.Tensor) -> EnvStep:
         torque = tf.cast(action, tf.float64) - 1.0  # [N]
         theta1, theta2, dtheta1, dtheta2 = _runge_kutta(state, torque)
         moved = AcrobotState(
@@ -73,7 +73,7 @@ class Acrobot(InGraphEnv):
         )
         (cos1, sin1), (cos2, sin2) = cos_sin(moved.theta1), cos_sin(moved.theta2)
         terminated = -cos1 - (cos1 * cos2 - sin1 * sin2) > 1.0
-        return Moved(moved, tf.cast(terminated, tf.float32) - 1.0, terminated)
+        return EnvStep(moved, tf.cast(terminated, tf.float32) - 1.0, terminated)
 
     def observe(self, state: AcrobotState) -> tf.Tensor:
         theta1, theta2, dtheta1, dtheta2 = state

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from targetnet.envs.in_graph.interface import InGraphEnv, Moved, float32_columns
+from targetnet.envs.in_graph.interface import EnvStep, InGraphEnv, float32_columns
 from targetnet.envs.in_graph.trigonometry import cos_sin
 
 GRAVITY = 9.8
@@ -57,7 +57,7 @@ class CartPole(InGraphEnv):
         start = START * (2.0 * tf.cast(uniform, tf.float64) - 1.0)  # [N, 4]
         return CartPoleState(*tf.unstack(start, axis=1))
 
-    def step(self, state: CartPoleState, action: tf.Tensor, uniform: tf.Tensor) -> Moved:
+    def step(self, state: CartPoleState, action: tf.Tensor, uniform: tf.Tensor) -> EnvStep:
         x, x_dot, theta, theta_dot = state
         force = FORCE * (2.0 * tf.cast(action, tf.float64) - 1.0)  # [N]
         cos, sin = cos_sin(theta)
@@ -73,7 +73,7 @@ class CartPole(InGraphEnv):
             theta_dot=theta_dot + SECONDS * theta_acc,
         )
         terminated = (tf.abs(moved.x) > X_LIMIT) | (tf.abs(moved.theta) > THETA_LIMIT)
-        return Moved(moved, tf.ones_like(action, tf.float32), terminated)
+        return EnvStep(moved, tf.ones_like(action, tf.float32), terminated)
 
     def observe(self, state: CartPoleState) -> tf.Tensor:
         return float32_columns(state)  # [N, 4]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from targetnet.envs.in_graph.interface import InGraphEnv, Moved
+from targetnet.envs.in_graph.interface import EnvStep, InGraphEnv
 
 ROWS, COLUMNS = 10, 5
 
@@ -42,12 +42,12 @@ class Catch(InGraphEnv):
         column = tf.cast(COLUMNS * uniform[:, 0], tf.int32)  # [N]
         return CatchState(tf.zeros_like(column), column, tf.fill(tf.shape(column), COLUMNS // 2))
 
-    def step(self, state: CatchState, action: tf.Tensor, uniform: tf.Tensor) -> Moved:
+    def step(self, state: CatchState, action: tf.Tensor, uniform: tf.Tensor) -> EnvStep:
         paddle = tf.clip_by_value(state.paddle_column + action - 1, 0, COLUMNS - 1)  # [N]
         moved = CatchState(state.ball_row + 1, state.ball_column, paddle)
         terminated = tf.equal(moved.ball_row, ROWS - 1)
         caught = tf.where_v2(tf.equal(paddle, moved.ball_column), 1.0, -1.0)
-        return Moved(moved, tf.where_v2(terminated, caught, 0.0), terminated)
+        return EnvStep(moved, tf.where_v2(terminated, caught, 0.0), terminated)
 
     def observe(self, state: CatchState) -> tf.Tensor:
         cells = tf.range(ROWS * COLUMNS)  # numbered row by row

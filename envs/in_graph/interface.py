@@ -21,7 +21,7 @@ def float32_columns(columns: Sequence[tf.Tensor]) -> tf.Tensor:
     return tf.transpose(tf.stack([tf.cast(column, tf.float32) for column in columns]))
 
 
-class Moved(NamedTuple):
+class EnvStep(NamedTuple):
     """Results of a step."""
 
     state: Any  # of the same type as the state that `begin` returns
@@ -57,7 +57,7 @@ class InGraphEnv(ABC):
         """
 
     @abstractmethod
-    def step(self, state: Any, action: tf.Tensor, uniform: tf.Tensor) -> Moved:
+    def step(self, state: Any, action: tf.Tensor, uniform: tf.Tensor) -> EnvStep:
         """Makes one step of N envs, all in a running episode.
 
         Args:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from targetnet.envs.in_graph.interface import Moved
+from targetnet.envs.in_graph.interface import EnvStep
 from targetnet.envs.in_graph.minatar import (
     LANES,
     SIDE,
@@ -79,7 +79,7 @@ class Asterix(MinAtarGame):
             way=filled(uniform, 1, LANES),
         )
 
-    def step(self, state: AsterixState, action: tf.Tensor, uniform: tf.Tensor) -> Moved:
+    def step(self, state: AsterixState, action: tf.Tensor, uniform: tf.Tensor) -> EnvStep:
         level = tf.minimum(state.steps // RAMP_STEPS, LAST_LEVEL)  # [N]
         spawning, moving = tf.equal(state.spawn_timer, 0), tf.equal(state.move_timer, 0)
         state = _spawn(state, spawning, uniform)
@@ -104,7 +104,7 @@ class Asterix(MinAtarGame):
             thing_x=thing_x,
         )
         found = tf.reduce_any(met & state.gold, axis=1)
-        return Moved(after, tf.cast(found, tf.float32), tf.reduce_any(met & ~state.gold, axis=1))
+        return EnvStep(after, tf.cast(found, tf.float32), tf.reduce_any(met & ~state.gold, axis=1))
 
     def observe(self, state: AsterixState) -> tf.Tensor:
         there, behind = one_hot(state.thing_x), one_hot(state.thing_x - state.way)  # [N, 8, 10]

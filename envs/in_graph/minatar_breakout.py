@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from targetnet.envs.in_graph.interface import Moved
+from targetnet.envs.in_graph.interface import EnvStep
 from targetnet.envs.in_graph.minatar import (
     SIDE,
     MinAtarGame,
@@ -73,7 +73,7 @@ class Breakout(MinAtarGame):
             in_brick=filled(uniform, False),
         )
 
-    def step(self, state: BreakoutState, action: tf.Tensor, uniform: tf.Tensor) -> Moved:
+    def step(self, state: BreakoutState, action: tf.Tensor, uniform: tf.Tensor) -> EnvStep:
         action = sticky(state.last_action, action, uniform[:, 0])  # [N]
         paddle = moved(state.paddle, tf.equal(action, RIGHT), tf.equal(action, LEFT))
 
@@ -106,7 +106,7 @@ class Breakout(MinAtarGame):
             bricks=bricks | cleared[:, tf.newaxis, tf.newaxis],
             in_brick=in_brick,
         )
-        return Moved(after, tf.cast(broken, tf.float32), at_paddle & ~returned)
+        return EnvStep(after, tf.cast(broken, tf.float32), at_paddle & ~returned)
 
     def observe(self, state: BreakoutState) -> tf.Tensor:
         paddle = cell(tf.constant([SIDE - 1]), state.paddle)

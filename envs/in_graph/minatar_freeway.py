@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from targetnet.envs.in_graph.interface import Moved
+from targetnet.envs.in_graph.interface import EnvStep
 from targetnet.envs.in_graph.minatar import (
     LANES,
     SIDE,
@@ -72,7 +72,7 @@ class Freeway(MinAtarGame):
             car_timer=tf.abs(speed),
         )
 
-    def step(self, state: FreewayState, action: tf.Tensor, uniform: tf.Tensor) -> Moved:
+    def step(self, state: FreewayState, action: tf.Tensor, uniform: tf.Tensor) -> EnvStep:
         action = sticky(state.last_action, action, uniform[:, 0])  # [N]
         rested = tf.equal(state.rest, 0)
         down, up = rested & tf.equal(action, DOWN), rested & tf.equal(action, UP)
@@ -97,7 +97,7 @@ class Freeway(MinAtarGame):
             car_speed=speed,
             car_timer=tf.where_v2(driving, tf.abs(speed), timer - 1),
         )
-        return Moved(after, tf.cast(arrived, tf.float32), after.steps_left < 0)
+        return EnvStep(after, tf.cast(arrived, tf.float32), after.steps_left < 0)
 
     def observe(self, state: FreewayState) -> tf.Tensor:
         cars = one_hot(state.car_x)  # [N, 8, 10]

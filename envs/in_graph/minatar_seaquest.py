@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from targetnet.envs.in_graph.interface import Moved
+from targetnet.envs.in_graph.interface import EnvStep
 from targetnet.envs.in_graph.minatar import (
     LANES,
     SIDE,
@@ -153,7 +153,7 @@ class Seaquest(MinAtarGame):
             torpedo_right=no_torpedo,
         )
 
-    def step(self, state: SeaquestState, action: tf.Tensor, uniform: tf.Tensor) -> Moved:
+    def step(self, state: SeaquestState, action: tf.Tensor, uniform: tf.Tensor) -> EnvStep:
         state = _spawn_enemy(state, uniform[:, 1:4])
         state = _spawn_diver(state, uniform[:, 4:6])
         state = _steer(state, sticky(state.last_action, action, uniform[:, 0]))
@@ -164,7 +164,7 @@ class Seaquest(MinAtarGame):
         suffocated = state.oxygen <= 0
         state, rescued, turned_away = _come_up(state)
         reward = tf.cast(shot_by + shot_into + rescued, tf.float32)  # [N]
-        return Moved(state, reward, rammed | torpedoed | suffocated | turned_away)
+        return EnvStep(state, reward, rammed | torpedoed | suffocated | turned_away)
 
     def observe(self, state: SeaquestState) -> tf.Tensor:
         fish, submarine = tf.equal(state.enemy, FISH), tf.equal(state.enemy, SUBMARINE)

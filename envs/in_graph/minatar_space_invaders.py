@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from targetnet.envs.in_graph.interface import Moved
+from targetnet.envs.in_graph.interface import EnvStep
 from targetnet.envs.in_graph.minatar import (
     SIDE,
     MinAtarGame,
@@ -83,7 +83,7 @@ class SpaceInvaders(MinAtarGame):
             enemy_bullets=nothing,
         )
 
-    def step(self, state: SpaceInvadersState, action: tf.Tensor, uniform: tf.Tensor) -> Moved:
+    def step(self, state: SpaceInvadersState, action: tf.Tensor, uniform: tf.Tensor) -> EnvStep:
         action = sticky(state.last_action, action, uniform[:, 0])  # [N]
         firing = tf.equal(action, FIRE) & tf.equal(state.shot_timer, 0)
         cannon = moved(state.cannon, tf.equal(action, RIGHT), tf.equal(action, LEFT))
@@ -120,7 +120,7 @@ class SpaceInvaders(MinAtarGame):
             enemy_bullets=enemy_bullets | muzzle,
         )
         reward = tf.reduce_sum(tf.cast(hit, tf.float32), axis=[1, 2])
-        return Moved(after, reward, terminated)
+        return EnvStep(after, reward, terminated)
 
     def observe(self, state: SpaceInvadersState) -> tf.Tensor:
         cannon = cell(tf.constant([GROUND]), state.cannon)

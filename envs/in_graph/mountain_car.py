@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from targetnet.envs.in_graph.interface import InGraphEnv, Moved, float32_columns
+from targetnet.envs.in_graph.interface import EnvStep, InGraphEnv, float32_columns
 from targetnet.envs.in_graph.trigonometry import cos_sin
 
 FORCE = 0.001
@@ -48,7 +48,7 @@ class MountainCar(InGraphEnv):
         share = tf.cast(uniform[:, 0], tf.float64)  # [N]
         return MountainCarState(START_LOW + (START_HIGH - START_LOW) * share, tf.zeros_like(share))
 
-    def step(self, state: MountainCarState, action: tf.Tensor, uniform: tf.Tensor) -> Moved:
+    def step(self, state: MountainCarState, action: tf.Tensor, uniform: tf.Tensor) -> EnvStep:
         thrust = FORCE * (tf.cast(action, tf.float64) - 1.0)  # [N]
         slope, _ = cos_sin(3.0 * state.position)
         velocity = state.velocity + (thrust - GRAVITY * slope)
@@ -57,7 +57,7 @@ class MountainCar(InGraphEnv):
         at_wall = (position <= LEFT_WALL) & (velocity < 0.0)
         velocity = tf.where(at_wall, tf.zeros_like(velocity), velocity)
         terminated = (position >= GOAL) & (velocity >= 0.0)
-        return Moved(
+        return EnvStep(
             MountainCarState(position, velocity), -tf.ones_like(action, tf.float32), terminated
         )
 

@@ -26,7 +26,7 @@ _MOST_FILES = 1_000  # of a run: one for each session
 _LENGTH = struct.Struct("<Q")
 
 
-class Row(NamedTuple):
+class EventPoints(NamedTuple):
     """The points of one event: one for each of some curves.
 
     Attributes:
@@ -40,7 +40,7 @@ class Row(NamedTuple):
     values: dict[str, float]
 
 
-def read_scalars(path: Path, *, most: int | None = None, tag: str = "") -> Iterator[Row]:
+def read_scalars(path: Path, *, most: int | None = None, tag: str = "") -> Iterator[EventPoints]:
     """Yields the events of a file that have scalars.
 
     Args:
@@ -67,7 +67,7 @@ def read_scalars(path: Path, *, most: int | None = None, tag: str = "") -> Itera
                 if value.HasField("simple_value")
             }
             if points:
-                yield Row(event.step, event.wall_time, points)
+                yield EventPoints(event.step, event.wall_time, points)
 
 
 def _records(file: BufferedReader, most: int | None) -> Iterator[bytes]:

@@ -23,7 +23,7 @@ class Refused(RlCoreError, ValueError):
     """A command that cannot be carried out now."""
 
 
-class Steered(Protocol):
+class SteerableRun(Protocol):
     """A run that can be steered."""
 
     @property
@@ -67,7 +67,7 @@ class Changes:
     def __init__(
         self,
         live: Hyperparameters,
-        steered: Steered,
+        steered: SteerableRun,
         recorder: LogWriter,
         timetable: Timetable,
         refusal: str | None,

@@ -71,14 +71,14 @@ class RunClient:
         """Sends commands and waits for all answers; raises the errors of `set`."""
         return self.begin(commands).answers()
 
-    def begin(self, commands: Sequence[Command]) -> Asked:
+    def begin(self, commands: Sequence[Command]) -> PendingCommands:
         """Sends commands without waiting; raises the errors of `set`.
 
         So several runs can be asked before the first of them has answered.
         """
         self._require_alive()
         tail = LogTail(self.files.log, most=_MOST_BYTES)
-        return Asked(self.files, tail, self._submit(commands), self._timeout)
+        return PendingCommands(self.files, tail, self._submit(commands), self._timeout)
 
     def _submit(self, commands: Sequence[Command]) -> dict[str, Path]:
         """Puts all commands into the inbox, or none if one cannot be put there."""
@@ -103,7 +103,7 @@ class RunClient:
         )
 
 
-class Asked:
+class PendingCommands:
     """Commands that a run was sent, and its answers.
 
     Args:

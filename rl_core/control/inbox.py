@@ -25,7 +25,7 @@ _NEVER_WAIT = (("do", "stop"), ("do", "pause"), ("do", "resume"), ("do", "checkp
 
 
 @dataclass(frozen=True)
-class Letter:
+class CommandFile:
     """One file of the inbox: a command, or the problem that makes it unreadable."""
 
     path: Path
@@ -56,7 +56,7 @@ class Inbox:
         self._seen_ns = -1
         self._not_removable: set[str] = set()
 
-    def letters(self) -> list[Letter]:
+    def letters(self) -> list[CommandFile]:
         """Returns the letters in the inbox, at most 256; costs one `stat` if nothing changed."""
         try:
             changed_ns = os.stat(self._stat_path).st_mtime_ns  # noqa: PTH116 - polled often
@@ -74,14 +74,14 @@ class Inbox:
             self._seen_ns = -1  # look again, though the directory stays as it is
         return in_turn
 
-    def remove(self, letter: Letter) -> None:
+    def remove(self, letter: CommandFile) -> None:
         """Removes a letter; one that cannot be removed, such as a directory, is ignored later."""
         try:
             letter.path.unlink(missing_ok=True)
         except OSError:
             self._not_removable.add(letter.path.name)
 
-    def _must_wait(self, letter: Letter) -> bool:
+    def _must_wait(self, letter: CommandFile) -> bool:
         if letter.command is None or letter.command.what in _NEVER_WAIT:
             return False
         return self._is_behind()
@@ -96,7 +96,7 @@ def is_letter(name: str) -> bool:
     return bool(_FILE.fullmatch(name))
 
 
-def _read(path: Path) -> Letter | None:
+def _read(path: Path) -> CommandFile | None:
     """Reads a letter; returns None if it was withdrawn since the listing."""
     data = b""
     try:
@@ -109,8 +109,8 @@ def _read(path: Path) -> Letter | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        return Letter(path, _id_of_unreadable(path, data), None, reason_of(error))
-    return Letter(path, command.id, command, None)
+        return CommandFile(path, _id_of_unreadable(path, data), None, reason_of(error))
+    return CommandFile(path, command.id, command, None)
 
 
 def _id_of_unreadable(path: Path, data: bytes) -> str:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from targetnet.rl_core.control.client import Asked, NotRunning, RunClient
+from targetnet.rl_core.control.client import NotRunning, PendingCommands, RunClient
 from targetnet.rl_core.control.commands import Command
 from targetnet.rl_core.errors import RunDirError
 
 
-class AskedOfMany(NamedTuple):
+class CommandsToMany(NamedTuple):
     """Which runs were sent the commands, and why the others were not; both by the run's name."""
 
-    asked: dict[str, Asked]
+    asked: dict[str, PendingCommands]
     problems: dict[str, str]
 
 
 def begin_all(
     runs: Mapping[str, RunClient], commands: Callable[[], Sequence[Command]]
-) -> AskedOfMany:
+) -> CommandsToMany:
     """Sends every run commands of its own, and waits for no answer.
 
     A run that has ended, or has lost its directory, does not keep the others from theirs.
@@ -37,4 +37,4 @@ def begin_all(
             asked[name] = run.begin(commands())
         except (NotRunning, RunDirError) as error:
             problems[name] = str(error)
-    return AskedOfMany(asked, problems)
+    return CommandsToMany(asked, problems)

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from targetnet.rl_core.control.inbox import Inbox, Letter
+from targetnet.rl_core.control.inbox import CommandFile, Inbox
 from targetnet.rl_core.control.log import ControlLog, Entry
-from targetnet.rl_core.control.retry import Retried
+from targetnet.rl_core.control.retry import RetryLater
 
 
 class Position(NamedTuple):
@@ -42,8 +42,8 @@ class LogWriter:
     ) -> None:
         self._log, self._inbox, self._position, self._show = log, inbox, position, show
         self._unwritten: list[Entry] = []  # applied or refused, but not yet logged
-        self._answered: list[Letter] = []  # the letters of these entries
-        self._logging = Retried(warn)
+        self._answered: list[CommandFile] = []  # the letters of these entries
+        self._logging = RetryLater(warn)
 
     @property
     def is_behind(self) -> bool:
@@ -84,7 +84,7 @@ class LogWriter:
             **self._position()._asdict(),
         )
 
-    def unreadable(self, letter: Letter) -> Entry:
+    def unreadable(self, letter: CommandFile) -> Entry:
         """Makes the entry of a letter that cannot be read."""
         name = letter.path.name.encode(errors="replace").decode()[:100]
         return self.entry(letter.id, "unreadable", name, "?", reason=letter.problem)
@@ -93,7 +93,7 @@ class LogWriter:
         """Takes in an entry, to be written later."""
         self._unwritten.append(entry)
 
-    def record(self, entries: Iterable[Entry] = (), letters: Iterable[Letter] = ()) -> None:
+    def record(self, entries: Iterable[Entry] = (), letters: Iterable[CommandFile] = ()) -> None:
         """Takes in entries and the letters that they answer, and writes them if the disk allows."""
         self._unwritten += entries
         self._answered += letters

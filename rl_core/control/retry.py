@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from targetnet.rl_core.errors import RunDirError
 
 
-class Retried:
+class RetryLater:
     """A repeated attempt that warns of the first failure only, until an attempt succeeds.
 
     Args:

@@ -8,15 +8,15 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from targetnet.rl_core.control.changes import Changes, Steered
+from targetnet.rl_core.control.changes import Changes, SteerableRun
 from targetnet.rl_core.control.commands import ACTIONS, set_command
 from targetnet.rl_core.control.files import ControlFiles, RunLock, submit
-from targetnet.rl_core.control.inbox import Inbox, Letter
+from targetnet.rl_core.control.inbox import CommandFile, Inbox
 from targetnet.rl_core.control.log import ControlLog, Entry
 from targetnet.rl_core.control.recorder import LogWriter
-from targetnet.rl_core.control.retry import Retried
+from targetnet.rl_core.control.retry import RetryLater
 from targetnet.rl_core.control.state import RunStatus, StatePublisher
-from targetnet.rl_core.control.timetable import Decision, Planned, Timetable
+from targetnet.rl_core.control.timetable import Decision, PlannedAction, Timetable
 from targetnet.rl_core.hyperparameters import Hyperparameters, plain
 
 _now = time.monotonic
@@ -55,7 +55,8 @@ class Steering:
         if the script is what this run logged after the checkpoint from which it was resumed.
       lock: the directory's lock, if the caller already holds it; `close` releases it.
       planned: actions that the config makes by itself.
-      orders: entries of this run's log that stand (see standing.py): they too are applied again.
+      orders: entries of this run's log that still hold, which are applied again too; see
+        `persistent_orders`.
 
     Raises:
       RunDirError: another process runs this directory, or the directory cannot be written.
@@ -65,12 +66,12 @@ class Steering:
         self,
         live: Hyperparameters,
         files: ControlFiles,
-        steered: Steered,
+        steered: SteerableRun,
         script: Iterable[Entry] = (),
         *,
         repeats: bool = False,
         lock: RunLock | None = None,
-        planned: Sequence[Planned] = (),
+        planned: Sequence[PlannedAction] = (),
         orders: Sequence[Entry] = (),
     ) -> None:
         self._live, self._files, self._steered = live, files, steered
@@ -79,7 +80,7 @@ class Steering:
         self._log = ControlLog(files.log)
         # In a repeat of another run every letter is refused, and none waits for that.
         self._inbox = Inbox(files, lambda: not repeats and bool(self._timetable.to_do))
-        self._publisher, self._publishing = StatePublisher(files, live), Retried(steered.warn)
+        self._publisher, self._publishing = StatePublisher(files, live), RetryLater(steered.warn)
         self._recorder = LogWriter(
             self._log, self._inbox, lambda: steered.position, steered.answered, steered.warn
         )
@@ -176,7 +177,7 @@ class Steering:
         with self._publishing.attempt():
             self._publisher.publish(report | self._steered.position._asdict() | more)
 
-    def _take(self, letters: list[Letter]) -> bool:
+    def _take(self, letters: list[CommandFile]) -> bool:
         """Answers the new letters and removes all; returns True if any was new."""
         any_new = False
         for letter in letters:

@@ -33,7 +33,7 @@ class Decision(NamedTuple):
     value: Any
 
 
-class Planned(NamedTuple):
+class PlannedAction(NamedTuple):
     """An action that the config makes again and again.
 
     It is made at the first safe point at which as many env steps are done as a multiple of
@@ -86,7 +86,7 @@ class Timetable:
         script: Iterable[Entry],
         *,
         repeats: bool,
-        planned: Sequence[Planned] = (),
+        planned: Sequence[PlannedAction] = (),
         orders: Sequence[Entry] = (),
     ) -> None:
         # Sort by tick: a change made after a resume may have an earlier tick than an entry that
@@ -132,7 +132,7 @@ class Timetable:
                 yield f"schedule-{name}-{step}", name, old, new
         self._look_ahead()
 
-    def planned(self, env_step: int) -> Iterator[tuple[str, Planned]]:
+    def planned(self, env_step: int) -> Iterator[tuple[str, PlannedAction]]:
         """Yields the config's actions that are due up to `env_step`, each with an id of its own."""
         before, self._planned_to = self._planned_to, env_step
         for number, planned in enumerate(self._planned):

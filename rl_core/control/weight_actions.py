@@ -22,7 +22,7 @@ _WANTED = {
 }
 
 
-class Words(NamedTuple):
+class ActionArguments(NamedTuple):
     """The words after an action on the weights.
 
     Attributes:
@@ -34,7 +34,7 @@ class Words(NamedTuple):
     block: str
 
 
-def words_of(action: str, value: Any) -> Words:
+def words_of(action: str, value: Any) -> ActionArguments:
     """Parses what follows one of WEIGHT_ACTIONS; whether the block exists only its agent knows.
 
     Args:
@@ -51,7 +51,7 @@ def words_of(action: str, value: Any) -> Words:
     block = blocks[0] if blocks else None if action == "reset" else ALL_BLOCKS
     if len(blocks) > 1 or not isinstance(block, str) or not _is_within(action, number):
         raise BoundsError(f"{action} takes {_WANTED[action]}, got {_given(value)}")
-    return Words(number, block)
+    return ActionArguments(number, block)
 
 
 def as_value(number: float | None, block: str | None) -> Any:

@@ -20,12 +20,12 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.graph.engine import Call, Engine
 from targetnet.rl_core.graph.scopes import MemberSlots, Root
-from targetnet.rl_core.graph.stand_ins import StandIns, Used
+from targetnet.rl_core.graph.variable_overrides import VariableOverrides, VariableUse
 
 T = TypeVar("T")
 
 
-class Seat:
+class ActiveMember:
     """The variables of one agent, on which members take turns. Make it last of all in the graph.
 
     Args:
@@ -40,14 +40,14 @@ class Seat:
       kept: the matrices.
     """
 
-    def __init__(self, engine: Engine, root: Root, uses: Sequence[Used] = ()) -> None:
+    def __init__(self, engine: Engine, root: Root, uses: Sequence[VariableUse] = ()) -> None:
         assert root.members is not None
         self.engine = engine
         self.sitting: int | None = None
         own = [v for v in tf.global_variables() if v.op.name.startswith(root.prefix)]
         copied = [v for v in own if not root.owns(v) and root.seen(v) is v]
         with tf.name_scope("seat"):
-            self.kept = kept = Kept(root.members, copied, uses)
+            self.kept = kept = MemberStore(root.members, copied, uses)
             member = tf.placeholder(tf.int64, [], "member")
             sat = root.members.seat.assign(member, read_value=False)
             self._begin = engine.callable(
@@ -96,7 +96,7 @@ class Seat:
         self.sitting = None
 
 
-class Binding:
+class MemberHandle:
     """A member's place: what it calls, it calls after it sat down.
 
     Attributes:
@@ -104,9 +104,9 @@ class Binding:
       first: is called before the member sits down: what it put off is done then.
     """
 
-    def __init__(self, seat: Seat, member: int) -> None:
+    def __init__(self, seat: ActiveMember, member: int) -> None:
         self._seat, self.member = seat, member
-        self.engine = _SeatedEngine(seat.engine, self.sit)
+        self.engine = _MemberEngine(seat.engine, self.sit)
         self.first: Callable[[], None] = lambda: None
 
     def sit(self) -> None:
@@ -115,7 +115,7 @@ class Binding:
         self._seat.take(self.member)
 
     def begin(self, seed: int) -> None:
-        """Has the member sit down for the first time; see `Seat.begin`."""
+        """Has the member sit down for the first time; see `ActiveMember.begin`."""
         self._seat.begin(self.member, seed)
 
     def copy(self, part: T, **changed: Any) -> T:
@@ -144,7 +144,7 @@ class Binding:
         return value
 
 
-class _SeatedEngine(Engine):
+class _MemberEngine(Engine):
     """An engine that has started, whose calls are those of one member."""
 
     def __init__(self, engine: Engine, sit: Callable[[], None]) -> None:
@@ -159,7 +159,7 @@ class _SeatedEngine(Engine):
         return self._engine.run(*of, **how)
 
 
-class Kept:
+class MemberStore:
     """All members' values of some variables: matrices [P, n].
 
     A matrix has the variables of one dtype that the same calls read and the same assign, so that a
@@ -168,7 +168,7 @@ class Kept:
     Args:
       members: whose values they are.
       variables: which.
-      uses: see `Seat`.
+      uses: see `ActiveMember`.
 
     Attributes:
       count: P.
@@ -176,7 +176,7 @@ class Kept:
     """
 
     def __init__(
-        self, members: MemberSlots, variables: Iterable[tf.Variable], uses: Sequence[Used]
+        self, members: MemberSlots, variables: Iterable[tf.Variable], uses: Sequence[VariableUse]
     ) -> None:
         self.count, self._seat = members.count, members.seat.op.name
         together: dict[Any, list[tf.Variable]] = {}
@@ -188,18 +188,18 @@ class Kept:
             together.setdefault(kind, []).append(variable)
         with tf.variable_scope("kept"):
             self.matrices = [
-                Matrix(f"{dtype.name}_{i}", members.count, of, read, assigned)
+                MemberTable(f"{dtype.name}_{i}", members.count, of, read, assigned)
                 for i, ((dtype, read, assigned), of) in enumerate(together.items())
             ]
 
-    def used_by(self, use: int) -> list[Matrix]:
+    def used_by(self, use: int) -> list[MemberTable]:
         """Returns the matrices of the call at this place in `uses`, first those that it changes."""
         used = [matrix for matrix in self.matrices if matrix.read[use]]
         return sorted(used, key=lambda matrix: not matrix.assigned[use])
 
     def stand_ins(
-        self, matrices: Iterable[Matrix], rows: Iterable[tf.Tensor], member: tf.Tensor
-    ) -> StandIns:
+        self, matrices: Iterable[MemberTable], rows: Iterable[tf.Tensor], member: tf.Tensor
+    ) -> VariableOverrides:
         """Returns stand-ins for the variables of some matrices.
 
         Args:
@@ -209,7 +209,7 @@ class Kept:
         values = {self._seat: member}
         for matrix, row in zip(matrices, rows, strict=True):
             values |= matrix.values(row)
-        return StandIns(values)
+        return VariableOverrides(values)
 
     def taken_by(self, member: tf.Tensor) -> tf.Operation:
         """Gives the variables the values of `member`, an int64 scalar."""
@@ -244,13 +244,14 @@ class Kept:
         )
 
 
-class Matrix:
+class MemberTable:
     """All members' values of some variables of one dtype.
 
     Args:
       name, count: of the variable [P, n].
       variables: whose values are in a row, one after the other.
-      read, assigned: for each of the calls that `Kept` knows, whether it uses and assigns them.
+      read, assigned: for each of the calls that `MemberStore` knows, whether it uses and assigns
+        them.
 
     Attributes:
       variables, read, assigned: the same.

@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.arguments import require_a
 from targetnet.rl_core.errors import ScopeMismatch, UnknownName, did_you_mean, in_one_line, shown
-from targetnet.rl_core.graph.stand_ins import replaceable_variables
+from targetnet.rl_core.graph.variable_overrides import replaceable_variables
 
 
 class MemberSlots:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from targetnet.rl_core.graph.stand_ins import standing_in
+from targetnet.rl_core.graph.variable_overrides import standing_in
 from targetnet.rl_core.own_gradient import OwnGradient
 
 _COMPILED = contextvars.ContextVar("compiled", default=False)

@@ -95,7 +95,7 @@ class ByteBounds(NamedTuple):
     high: np.ndarray  # [] or [...] uint8
 
 
-class Observed(NamedTuple):
+class ObservationForm(NamedTuple):
     """The form of stored observations.
 
     Attributes:
@@ -109,7 +109,7 @@ class Observed(NamedTuple):
     @classmethod
     def of(
         cls, byte_bounds: tuple[np.ndarray, np.ndarray] | None, parts: Sequence[Part] = ()
-    ) -> Observed:
+    ) -> ObservationForm:
         """Makes it of bounds as pairs."""
         return cls(None if byte_bounds is None else ByteBounds(*byte_bounds), tuple(parts))
 
@@ -130,7 +130,7 @@ class Observed(NamedTuple):
         }
 
 
-ONE_ARRAY = Observed()
+ONE_ARRAY = ObservationForm()
 
 
 def _bounds(part: Part) -> ByteBounds | None:

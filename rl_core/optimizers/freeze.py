@@ -24,8 +24,8 @@ from targetnet.rl_core.errors import (
 )
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.finite import checked, signs_of
-from targetnet.rl_core.graph.members import Binding
-from targetnet.rl_core.graph.stand_ins import read_as
+from targetnet.rl_core.graph.members import MemberHandle
+from targetnet.rl_core.graph.variable_overrides import read_as
 from targetnet.rl_core.graph.xla import sum_of_squares
 from targetnet.rl_core.optimizers.freeze_schedule import NONE_EXEMPT, Exempt
 
@@ -196,7 +196,7 @@ class ApplyOps:
             self._cache[key] = self._cut(engine, exempt, fetches, feeds, [*targets, self.done])
         return self._cache[key]
 
-    def of_member(self, place: Binding) -> ApplyOps:
+    def of_member(self, place: MemberHandle) -> ApplyOps:
         """The same operations in calls of a member."""
         return place.copy(self, _cache={})
 

@@ -20,7 +20,7 @@ from targetnet.rl_core.graph.xla import built_for_xla
 FusedStep = Callable[[Any], tuple[Sequence[tf.Tensor], Any, tf.Operation, tf.Tensor | None]]
 
 
-class Carried(Protocol):
+class LoopCarry(Protocol):
     """Values that a loop carries besides the variables, as in `packed_adam.LoopAdam`."""
 
     def read(self) -> Any:
@@ -30,7 +30,7 @@ class Carried(Protocol):
         """Returns the op that stores the values after the loop."""
 
 
-class _NothingCarried:
+class _EmptyCarry:
     def read(self) -> tuple[()]:
         return ()
 
@@ -42,7 +42,7 @@ def fused_updates(
     update: FusedStep,
     updates: tf.Tensor | None,
     like: Sequence[tf.Tensor],
-    carried: Carried | None = None,
+    carried: LoopCarry | None = None,
     *,
     compiled: bool = True,
 ) -> tuple[tf.Tensor, ...]:
@@ -58,7 +58,7 @@ def fused_updates(
       carried: the values that `update` receives and returns; by default an empty tuple.
       compiled: True compiles the call with XLA; False builds plain operations.
     """
-    kept = carried or _NothingCarried()
+    kept = carried or _EmptyCarry()
 
     def one(values: Any) -> tuple[list[tf.Tensor], Any, tf.Tensor | None]:
         with built_for_xla(compiled):

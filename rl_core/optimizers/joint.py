@@ -13,13 +13,13 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 import tensorflow.compat.v2 as tf2
 
-from targetnet.rl_core.graph.members import Kept
+from targetnet.rl_core.graph.members import MemberStore
 from targetnet.rl_core.graph.xla import built_for_xla
 
 
 def joint_updates(
     update: Callable[[Sequence[tf.Tensor]], tf.Tensor],
-    kept: Kept,
+    kept: MemberStore,
     use: int,
     members: tf.Tensor,
     count: tf.Tensor,

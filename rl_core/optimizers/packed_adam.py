@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.finite import all_finite, signs_of, where
-from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.members import MemberHandle
 from targetnet.rl_core.graph.xla import flat, sum_of_squares
 from targetnet.rl_core.optimizers.adam import Adam
 from targetnet.rl_core.optimizers.freeze import ApplyOps, block_gradients, clip_scale, scaled
@@ -25,7 +25,7 @@ class Moments(NamedTuple):
     powers: Any  # [2, blocks]: beta1 ** t, beta2 ** t
 
 
-class Applied(NamedTuple):
+class AdamResult(NamedTuple):
     """Results of one update."""
 
     signs: Any  # [3] of `targetnet.rl_core.graph.finite`
@@ -64,7 +64,7 @@ class LoopMoments:
                 )
         return self._blocks[name]
 
-    def of_member(self, place: Binding) -> LoopMoments:
+    def of_member(self, place: MemberHandle) -> LoopMoments:
         """The same variables for a member that begins."""
         return place.copy(self, _packed_is_current=False, _slots_are_current=True)
 
@@ -162,7 +162,7 @@ class LoopAdam:
         *,
         learning_rate: tf.Tensor,
         max_grad_norm: float | tf.Tensor | None,
-    ) -> Applied:
+    ) -> AdamResult:
         """Builds one Adam update: Kingma & Ba (2015), the efficient form at the end of section 2.
 
         Args:
@@ -200,7 +200,7 @@ class LoopAdam:
         counted = made if chosen is None else tf.stack(changed)
         powers = where(counted, moments.powers * self._betas, moments.powers)
         m, v = zip(*((m, v) for m, v, _ in after), strict=True)
-        return Applied(signs, made, Moments(m, v, powers), end)
+        return AdamResult(signs, made, Moments(m, v, powers), end)
 
 
 class _PackedBlock:

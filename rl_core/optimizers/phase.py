@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.finite import NotFinite, was_not_finite
-from targetnet.rl_core.graph.members import Binding
+from targetnet.rl_core.graph.members import MemberHandle
 from targetnet.rl_core.graph.xla import why_not_compiled
 from targetnet.rl_core.optimizers.freeze import ApplyOps
 from targetnet.rl_core.optimizers.freeze_schedule import Exempt
@@ -43,7 +43,7 @@ class Clock(Protocol):
         """Several updates later."""
 
 
-class Jointly(Protocol):
+class UpdateBatcher(Protocol):
     """Makes single updates together with those of others."""
 
     def update(self, values: Sequence[Any]) -> bool:
@@ -57,9 +57,9 @@ class _NotMade(Exception):
 class PhaseCalls:
     """Makes n updates by what there is for the exempt set.
 
-    That is one fused call of all of them, n fused calls of one update each, or n single calls of
-    plain operations; one update may be made together with those of others (`Jointly`). In each case
-    an update sees what the one before it left, so the results agree.
+    That is one fused call of all of them, n fused calls of one update each, or n calls of plain
+    operations. In a population, one call can make one update for every member (`UpdateBatcher`).
+    In each case an update sees what the one before it left, so the results agree.
 
     Args:
       engine: started or not; the callables are made at first use.
@@ -96,10 +96,10 @@ class PhaseCalls:
         self._feeds, self._clock = tuple(feeds), clock
         self._calls: dict[tuple[Exempt, bool], Any] = {}
         self._singles: dict[tuple[Exempt, bool, bool], Any] = {}
-        self._jointly: Jointly | None = None
+        self._jointly: UpdateBatcher | None = None
 
     def of_member(
-        self, place: Binding, moments: LoopMoments, clock: Clock, jointly: Jointly | None
+        self, place: MemberHandle, moments: LoopMoments, clock: Clock, jointly: UpdateBatcher | None
     ) -> PhaseCalls:
         """The same calls for a member, with moments and clock of its own.
 
@@ -138,7 +138,9 @@ class PhaseCalls:
         signs = self._ops.signs_of_next(self._engine, exempt, self._feeds)
         raise NotFinite(signs(*values))
 
-    def _run_jointly(self, jointly: Jointly, values: Sequence[Any], period: int | None) -> None:
+    def _run_jointly(
+        self, jointly: UpdateBatcher, values: Sequence[Any], period: int | None
+    ) -> None:
         self._moments.to_loops()
         if not jointly.update(values):
             raise _NotMade

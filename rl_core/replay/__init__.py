@@ -26,14 +26,14 @@ from targetnet.rl_core.replay.rows import (
     newest_frame,
     transition_columns,
 )
-from targetnet.rl_core.replay.samplers import Drawn, Sampler, UniformSampler
+from targetnet.rl_core.replay.samplers import DrawnRows, Sampler, UniformSampler
 from targetnet.rl_core.replay.sequences import STATE, Sequences, StoredSequences
 from targetnet.rl_core.replay.valid_rows import ValidRows
 
 __all__ = [
     "STATE",
     "Column",
-    "Drawn",
+    "DrawnRows",
     "EpochSampler",
     "Items",
     "NStepTransitions",

@@ -8,13 +8,13 @@ import tensorflow.compat.v1 as tf
 from targetnet.rl_core.graph.large import large_variable
 from targetnet.rl_core.graph.xla import when
 from targetnet.rl_core.random import Stream
-from targetnet.rl_core.replay.samplers import Drawn, KeepsNothing
+from targetnet.rl_core.replay.samplers import DrawnRows, StatelessSampler
 from targetnet.rl_core.replay.valid_rows import ValidRows
 
 _KEYS = np.int64(2**31 - 1)
 
 
-class EpochSampler(KeepsNothing):
+class EpochSampler(StatelessSampler):
     """Draws every valid row once in each pass, in an order that is new in each.
 
     The order is in no checkpoint: checkpoints are taken between two phases, and each phase begins
@@ -40,7 +40,7 @@ class EpochSampler(KeepsNothing):
         with tf.variable_scope(rows.scope, auxiliary_name_scope=False):
             self._order = large_variable("order", tf.int32, [self._places], tf.zeros_initializer())
 
-    def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Drawn:
+    def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> DrawnRows:
         """Draws batch number `counter` modulo `batches` of a pass; the first one shuffles."""
         head, tail = self._rows.queue()
         batch = counter % self.batches
@@ -56,4 +56,4 @@ class EpochSampler(KeepsNothing):
         with tf.control_dependencies([when(tf.equal(batch, 0), shuffle)]):
             place = (batch * batch_size + tf.range(batch_size, dtype=tf.int64)) % (tail - head)
             order = tf.cast(tf.gather(self._order, place), tf.int64)  # [B]
-        return Drawn(self._rows.queue_at(head + order), None)
+        return DrawnRows(self._rows.queue_at(head + order), None)

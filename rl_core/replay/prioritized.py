@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 from targetnet.rl_core.graph.finite import where
 from targetnet.rl_core.graph.large import large_variable, rows_in, write_at
 from targetnet.rl_core.random import Stream
-from targetnet.rl_core.replay.samplers import Drawn
+from targetnet.rl_core.replay.samplers import DrawnRows
 from targetnet.rl_core.replay.sum_tree import SumTree
 from targetnet.rl_core.replay.valid_rows import ValidRows
 
@@ -63,7 +63,7 @@ class PrioritizedSampler:
             self._tree = SumTree(rows.capacity)
         self.leaf = self._tree.leaf
 
-    def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Drawn:
+    def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> DrawnRows:
         """Draws rows in proportion to p ** alpha; the largest weight of a batch is 1."""
         with tf.control_dependencies([self._follow()]):
             # Whole numbers: of the same bits XLA makes other floats than plain operations.
@@ -71,7 +71,7 @@ class PrioritizedSampler:
             draw = stream.integers(counter, [batch_size], np.int64(0), below)
             row, leaf = self._tree.find(draw)  # [B] each
         # n and the sum are in every weight, and so cancel when divided by the largest.
-        return Drawn(row, (tf.reduce_min(leaf) / leaf) ** self._beta())
+        return DrawnRows(row, (tf.reduce_min(leaf) / leaf) ** self._beta())
 
     def written(
         self,

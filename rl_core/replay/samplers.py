@@ -10,7 +10,7 @@ from targetnet.rl_core.random import Stream
 from targetnet.rl_core.replay.valid_rows import ValidRows
 
 
-class Drawn(NamedTuple):
+class DrawnRows(NamedTuple):
     """Rows that were drawn."""
 
     row: tf.Tensor  # [B] int64 numbers
@@ -28,7 +28,7 @@ class Sampler(Protocol):
     nbytes: int
     alpha: tf.Variable | None
 
-    def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Drawn:
+    def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> DrawnRows:
         """Exactly `batch_size` valid rows, with replacement; there must be one.
 
         Args:
@@ -68,7 +68,7 @@ class Sampler(Protocol):
         """Recomputes what follows from `kept_variables` after these were set; None if nothing."""
 
 
-class KeepsNothing:
+class StatelessSampler:
     """The part of a sampler that goes by the queue of valid rows alone."""
 
     def written(
@@ -97,14 +97,14 @@ class KeepsNothing:
         return None
 
 
-class UniformSampler(KeepsNothing):
+class UniformSampler(StatelessSampler):
     """Draws every valid row with the same probability."""
 
     def __init__(self, rows: ValidRows) -> None:
         self._rows, self.nbytes, self.alpha = rows, 0, None
 
-    def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> Drawn:
+    def draw(self, batch_size: int, stream: Stream, counter: tf.Tensor) -> DrawnRows:
         """Draws places of the queue of valid rows; no weights."""
         head, tail = self._rows.queue()
         place = stream.integers(counter, [batch_size], head, tail)  # [B]
-        return Drawn(self._rows.queue_at(place), None)
+        return DrawnRows(self._rows.queue_at(place), None)

@@ -111,7 +111,7 @@ def _alone() -> float:
     from targetnet.agents.config.model import DqnConfig
     from targetnet.agents.remote.in_process import InProcess
     from targetnet.agents.remote.remote_envs import RemoteEnvs
-    from targetnet.agents.run.making import agent_for
+    from targetnet.agents.run.agent_factory import agent_for
 
     config = DqnConfig(**(_SLEEPING | {"actors": 1}))
     envs = RemoteEnvs(config, InProcess(config))
@@ -172,11 +172,11 @@ def _taking() -> float:
     import numpy as np
 
     from targetnet.agents.config.model import DqnConfig
-    from targetnet.agents.remote.fleet import Fleet
+    from targetnet.agents.remote.actor_pool import ActorPool
     from targetnet.agents.remote.ray_actors import RayActors
 
     config = DqnConfig(loop="remote", actors=2, actor_pace="free", hidden=(64, 64))
-    fleet = Fleet(RayActors(config, None, 10_000_000), 2, 1)
+    fleet = ActorPool(RayActors(config, None, 10_000_000), 2, 1)
     rng = np.random.default_rng(0)
     shapes = {"torso/dense_0": (4, 64), "torso/dense_1": (64, 64), "head/q": (64, 2)}
     weights = {f"{n}/w": rng.normal(size=s).astype("f") for n, s in shapes.items()}

@@ -27,8 +27,8 @@ import pytest
 
 from targetnet.agents.config.files import load_config
 from targetnet.agents.config.model import DqnConfig
+from targetnet.envs.env_recipe import EnvRecipe
 from targetnet.envs.registry import make_single
-from targetnet.envs.wrapping import Making
 from tests.benchmarks import numpy_jax
 from tests.benchmarks.scenarios import SCENARIOS
 
@@ -282,7 +282,7 @@ def test_everybodys_envs_have_gymnasiums_checker_or_nobodys(load, monkeypatch, c
 
     assert checked(gymnasium.make("CartPole-v1")) == checker
     spec = gymnasium.spec("CartPole-v1")
-    assert checked(make_single(spec, Making({}))) == checker  # ours asks for none
+    assert checked(make_single(spec, EnvRecipe({}))) == checker  # ours asks for none
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
@@ -415,7 +415,7 @@ def learns_as_the_twin_does(begun, batches, syncs_after, learner):
 
 def after_in_gymnasium(observation, action):
     """Where CartPole-v1 goes from there, and whether it has fallen."""
-    env = make_single(gymnasium.spec("CartPole-v1"), Making({}))
+    env = make_single(gymnasium.spec("CartPole-v1"), EnvRecipe({}))
     env.reset(seed=0)
     env.unwrapped.state = tuple(np.float64(observation))
     observation, _, terminated, _, _ = env.step(int(action))
@@ -489,7 +489,7 @@ def test_purejaxrls_worker_stores_what_gymnasiums_env_does(small):
 def test_purejaxrls_cartpole_is_gymnasiums(each_jax, load):
     """Step by step, through an episode that falls and one that the time limit ends."""
     worker = load("purejaxrl_worker")
-    env = make_single(gymnasium.spec("CartPole-v1"), Making({}))
+    env = make_single(gymnasium.spec("CartPole-v1"), EnvRecipe({}))
     for weights, ends_by_time in (((0.1, 0.5, 5, 1), True), ((0, 0, -1, 0), False)):
         observation, _ = env.reset(seed=0)
         time, over = 0, False
@@ -731,7 +731,7 @@ def test_tianshous_replay_is_full_of_the_rows_of_one_env(mocked, load):
 def test_ours_is_the_same_member_of_the_family(name):
     import tensorflow.compat.v1 as tf  # after ours, which says how it is to be imported
 
-    from targetnet.agents.dqn.build import build_network
+    from targetnet.agents.dqn.network_parts import build_network
 
     member, (kind, _) = FAMILY[name], FAMILY[name].agent
     told = learner_setup(name, "Tianshou")["config"]

@@ -11,8 +11,8 @@ from targetnet.agents.config.envs import training_envs
 from targetnet.agents.loops.plain import LoopState
 from targetnet.agents.population.repeat import repeat_population
 from targetnet.agents.population.train import resume_population
+from targetnet.agents.run.agent_factory import agent_for
 from targetnet.agents.run.checkpoints import restore_agent
-from targetnet.agents.run.making import agent_for
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume
 from targetnet.agents.saved.directory import RunDir

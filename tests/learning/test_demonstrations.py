@@ -6,7 +6,7 @@ import pytest
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.run.train import train
-from targetnet.envs.recorder import Recorded
+from targetnet.envs.recorder import RecordedSteps
 from tests.agents.data.datasets import written
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]
@@ -36,7 +36,7 @@ def pushed(episodes, seed=0):
             shown.append(observation)
             rewards.append(reward)
             over = terminated or truncated
-        yield Recorded(
+        yield RecordedSteps(
             np.stack(shown), np.int64(actions), np.float64(rewards), terminated, not terminated
         )
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from targetnet.agents.dqn.exploring import LOWEST as LOWEST_OUTSIDE
-from targetnet.agents.dqn.exploring import EpsilonGreedy
-from targetnet.agents.dqn.exploring import by_branch as by_branch_outside
+from targetnet.agents.dqn.epsilon_greedy_numpy import LOWEST as LOWEST_OUTSIDE
+from targetnet.agents.dqn.epsilon_greedy_numpy import EpsilonGreedy
+from targetnet.agents.dqn.epsilon_greedy_numpy import by_branch as by_branch_outside
 from targetnet.rl_core.branches import LOWEST, by_branch, centred
 from targetnet.rl_core.errors import ShapeError
 from targetnet.rl_core.exploration import branching_epsilon_greedy

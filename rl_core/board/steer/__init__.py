@@ -5,7 +5,7 @@
     guard.py    access checks: Host, Origin, token
     runs.py     the runs below the log directory
     members.py  all members of a population: progress, and their live values in one
-    sent.py     commands that no run has read yet
+    unread_commands.py     commands that no run has read yet
     peer.py     whose program is at the other end of a connection
     changes.py  entries of a run's log, each with its shell command
     curves.py   curves out of TensorBoard's memory

@@ -18,7 +18,7 @@ MOST_BYTES = 4 << 20  # of the log in one answer; 500 entries have about 200 kB
 _NAME = re.compile(r"[A-Za-z]\w{0,99}", re.ASCII)
 
 
-class Changes(NamedTuple):
+class LogSegment(NamedTuple):
     """Part of a log; `begin` and `end` are positions in it, in bytes."""
 
     entries: list[Entry]
@@ -26,7 +26,7 @@ class Changes(NamedTuple):
     end: int
 
 
-def read_changes(log: Path, position: int) -> Changes:
+def read_changes(log: Path, position: int) -> LogSegment:
     """Returns the entries after `position`; if that is 0, or no near place, the newest entries.
 
     Raises:
@@ -40,9 +40,9 @@ def read_changes(log: Path, position: int) -> Changes:
     return _read(LogTail(log, last=FIRST_ENTRIES, most=MOST_BYTES))
 
 
-def _read(tail: LogTail) -> Changes:
+def _read(tail: LogTail) -> LogSegment:
     begin = tail.position
-    return Changes(tail.new(), begin, tail.position)
+    return LogSegment(tail.new(), begin, tail.position)
 
 
 def for_page(run: Path, entry: Entry) -> dict[str, Any]:

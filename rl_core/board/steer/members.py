@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from targetnet.rl_core.board.steer.changes import for_page, read_changes
-from targetnet.rl_core.board.steer.runs import Population, Runs, UnknownRun
+from targetnet.rl_core.board.steer.runs import PopulationListing, Runs, UnknownRun
 from targetnet.rl_core.control.files import ControlFiles
 from targetnet.rl_core.control.log import require_length
 from targetnet.rl_core.control.state import LiveValue, RunState, read_state
@@ -24,13 +24,13 @@ class BadPosition(RlCoreError, ValueError):
     """A position in a log that is not written as MEMBER:BYTES."""
 
 
-class Unreadable(NamedTuple):
+class UnreadableMember(NamedTuple):
     """A member whose files cannot be read, and why."""
 
     problem: str
 
 
-def show(runs: Runs, population: Population, positions: Mapping[str, int]) -> dict[str, Any]:
+def show(runs: Runs, population: PopulationListing, positions: Mapping[str, int]) -> dict[str, Any]:
     """Returns what the page shows of a population.
 
     Args:
@@ -42,7 +42,7 @@ def show(runs: Runs, population: Population, positions: Mapping[str, int]) -> di
     for member in by_number(population.members):
         read = _read(runs, population.members[member], positions.get(member))
         shown = {"member": member, "run": population.members[member]}
-        if isinstance(read, Unreadable):
+        if isinstance(read, UnreadableMember):
             members.append(shown | {"alive": False, "status": "damaged", "problem": read.problem})
             continue
         state, alive, answers = read
@@ -99,14 +99,14 @@ def by_number(members: Iterable[str]) -> list[str]:
 
 def _read(
     runs: Runs, name: str, position: int | None
-) -> tuple[RunState, bool, dict[str, Any]] | Unreadable:
+) -> tuple[RunState, bool, dict[str, Any]] | UnreadableMember:
     try:
         files = runs.require(name)
         state, alive = read_state(files)
         # The state first: an entry that a run wrote before it ended is then in the answer.
         answers = {} if position is None else _answers(files, state, position)
     except (UnknownRun, RunDirError) as error:
-        return Unreadable(str(error))
+        return UnreadableMember(str(error))
     return state, alive, answers
 
 

@@ -21,7 +21,7 @@ from targetnet.rl_core.board.steer.curves import MOST_POINTS, Curves
 from targetnet.rl_core.board.steer.guard import Guard
 from targetnet.rl_core.board.steer.peer import refuse_others
 from targetnet.rl_core.board.steer.runs import Runs, UnknownRun, log_directories
-from targetnet.rl_core.board.steer.sent import Sent
+from targetnet.rl_core.board.steer.unread_commands import UnreadCommands
 from targetnet.rl_core.control.client import NotRunning, RunClient
 from targetnet.rl_core.control.commands import (
     MAX_BYTES,
@@ -48,7 +48,7 @@ logger = logging.getLogger("tensorboard.steer")
 Handler = Any  # a WSGI application
 
 
-class Asked(BaseModel):
+class CommandBody(BaseModel):
     """One command from a page: sets a live value or runs an action."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -74,7 +74,7 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    commands: Annotated[list[Asked], Field(min_length=1, max_length=50)]
+    commands: Annotated[list[CommandBody], Field(min_length=1, max_length=50)]
     run_token: str = ""
 
     def make_commands(self) -> list[Command]:
@@ -122,7 +122,7 @@ class SteerPlugin(base_plugin.TBPlugin):
             )
         )
         self._curves = Curves(context.data_provider)
-        self._sent = Sent()
+        self._sent = UnreadCommands()
 
     def get_plugin_apps(self) -> dict[str, Handler]:
         shown = [path for path in sorted(STATIC.iterdir()) if path.suffix in _KINDS]

@@ -31,7 +31,7 @@ class LogDirectory(NamedTuple):
     path: Path
 
 
-class Population(NamedTuple):
+class PopulationListing(NamedTuple):
     """A directory with many runs, its members.
 
     Attributes:
@@ -53,12 +53,12 @@ class Population(NamedTuple):
         return self.members[member]
 
 
-class Seen(NamedTuple):
+class RunIndex(NamedTuple):
     """Result of a search of the log directories, by name."""
 
     runs: dict[str, ControlFiles]
     problems: dict[str, str]  # runs and directories that cannot be shown
-    populations: dict[str, Population]
+    populations: dict[str, PopulationListing]
 
 
 class _Found(NamedTuple):
@@ -84,7 +84,7 @@ class Runs:
     def __init__(self, logdirs: Iterable[LogDirectory]) -> None:
         self._logdirs = list(logdirs)
         self.directories = [str(path) for _, path in self._logdirs]
-        self._seen = Seen({}, {}, {})
+        self._seen = RunIndex({}, {}, {})
         self._next = 0.0
         self._lock = threading.Lock()
 
@@ -96,7 +96,7 @@ class Runs:
         """Returns name -> problem of every run or directory that cannot be shown."""
         return self._search().problems
 
-    def populations(self) -> dict[str, Population]:
+    def populations(self) -> dict[str, PopulationListing]:
         """Returns name -> population, with the members of it that have begun."""
         return self._search().populations
 
@@ -117,7 +117,7 @@ class Runs:
             raise RunDirError(seen.problems[name])
         raise UnknownRun(f"no run {shown(name)} below the log directory")
 
-    def require_population(self, name: str) -> Population:
+    def require_population(self, name: str) -> PopulationListing:
         """Returns a population.
 
         Raises:
@@ -128,7 +128,7 @@ class Runs:
             raise UnknownRun(f"no population {shown(name)} below the log directory")
         return population
 
-    def _search(self) -> Seen:
+    def _search(self) -> RunIndex:
         """Searches the directories, or returns the cached result; keeps a slow search longer."""
         with self._lock:
             begin = time.monotonic()
@@ -153,9 +153,9 @@ class Runs:
                     yield _Found(name, files, found)
 
 
-def _sorted_out(entries: Iterable[_Found]) -> Seen:
+def _sorted_out(entries: Iterable[_Found]) -> RunIndex:
     """Returns runs and problems by name, and populations; of equal names the first one counts."""
-    seen = Seen({}, {}, {})
+    seen = RunIndex({}, {}, {})
     for found in entries:
         if found.name in seen.runs or found.name in seen.problems:
             continue
@@ -167,7 +167,7 @@ def _sorted_out(entries: Iterable[_Found]) -> Seen:
     return seen
 
 
-def _note_member(populations: dict[str, Population], found: _Found) -> None:
+def _note_member(populations: dict[str, PopulationListing], found: _Found) -> None:
     """Notes which population a run is a member of, if any."""
     above, member = os.path.split(found.name)
     # A run that is the log directory itself is named ".": what lies above it is not ours to read.
@@ -176,7 +176,7 @@ def _note_member(populations: dict[str, Population], found: _Found) -> None:
     name, path = above or ".", found.files.run.parent
     known = populations.get(name)
     if known is None and _is_population(path):
-        known = populations[name] = Population(path, {})
+        known = populations[name] = PopulationListing(path, {})
     if known is not None and known.path == path:
         known.members[member] = found.name
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from targetnet.agents.cluster.errand import Errand
+from targetnet.agents.cluster.remote_job import RemoteJob
 from tests.agents.cluster import toys
 
 
@@ -20,7 +20,7 @@ def main():
     place = Path(sys.argv[1])
     toys.install(Setter(), place)
     command, portable = toys.toy(place, steps=150, every=7, seconds=0.02)
-    job = Errand("toy", command, place / "log", portable, toys.usable(), print)
+    job = RemoteJob("toy", command, place / "log", portable, toys.usable(), print)
     while job.poll() is None:
         time.sleep(0.02)
     return job.poll()

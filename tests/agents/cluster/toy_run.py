@@ -19,7 +19,7 @@ from targetnet.rl_core.checkpoint.store import CheckpointStore
 from targetnet.rl_core.control.commands import parse_command
 from targetnet.rl_core.control.files import ControlFiles, RunLock, write_whole
 from targetnet.rl_core.control.log import ControlLog, Entry, require_length
-from targetnet.rl_core.control.standing import standing_orders
+from targetnet.rl_core.control.persistent_orders import standing_orders
 from targetnet.rl_core.control.trace import TraceFile
 
 DAMAGED = 3

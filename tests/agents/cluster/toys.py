@@ -5,13 +5,19 @@ import tempfile
 import threading
 from pathlib import Path
 
-from targetnet.agents.cluster import errand, home, node_files, visit, worker
-from targetnet.agents.cluster.actor import GivenUp, NodeLost
+from targetnet.agents.cluster import (
+    local_mirror,
+    node_files,
+    remote_job,
+    remote_job_session,
+    worker,
+)
+from targetnet.agents.cluster.actor import JobCancelled, NodeLost
 from targetnet.agents.cluster.connect import ClusterError
-from targetnet.agents.cluster.messages import About
+from targetnet.agents.cluster.healthy_nodes import HealthyNodes
+from targetnet.agents.cluster.job_inputs import JobInputs
+from targetnet.agents.cluster.messages import NodeFacts
 from targetnet.agents.cluster.nodes import versions
-from targetnet.agents.cluster.portable import Portable
-from targetnet.agents.cluster.usable import UsableNodes
 from targetnet.agents.cluster.worker import Worker
 from targetnet.rl_core.errors import RlCoreError
 
@@ -39,15 +45,15 @@ class ToyActor:
 
     def arrive(self):
         if self.interrupted.is_set():
-            raise GivenUp
+            raise JobCancelled
         # The first of its cluster that has no fault, as Ray's scheduler finds it.
         self.node = next(name for name in NODES if name not in self.nodes.faulty)
         self.worker.node = self.node_id = self.node
-        return About(self.node, self.node, versions(), "Abacus")
+        return NodeFacts(self.node, self.node, versions(), "Abacus")
 
     def call(self, method, *arguments, **more):
         if self.killed.is_set():
-            raise GivenUp
+            raise JobCancelled
         if self.dead or ToyActor.dies(len(self.calls)):
             self.die()
             raise NodeLost("the node is dead")
@@ -69,11 +75,11 @@ class ToyActor:
 
 def install(monkeypatch, tmp_path, *, piece=600, look=0.01):
     """Puts toys in the place of Ray; small pieces make many of every file."""
-    monkeypatch.setattr(errand, "Actor", ToyActor)
+    monkeypatch.setattr(remote_job, "Actor", ToyActor)
     monkeypatch.setattr(ToyActor, "made", [])
     monkeypatch.setattr(ToyActor, "dies", staticmethod(lambda calls: False))
-    monkeypatch.setattr(visit, "_LOOK_SECONDS", look)
-    for module in (home, node_files, visit, worker):
+    monkeypatch.setattr(remote_job_session, "_LOOK_SECONDS", look)
+    for module in (local_mirror, node_files, remote_job_session, worker):
         monkeypatch.setattr(module, "PIECE", piece)
     scratch = tmp_path / "scratch"
     scratch.mkdir(exist_ok=True)
@@ -89,12 +95,12 @@ def toy(tmp_path, *, steps=30, every=5, seconds=0.005, members=0):
     config = str(tmp_path / "toy.toml")
     command = [sys.executable, TOY, config, "--run", str(run), "--resume"]
     runs = [run / f"m{i:02d}" for i in range(members)] or [run]
-    return command, Portable(run, runs, {config: text.encode()})
+    return command, JobInputs(run, runs, {config: text.encode()})
 
 
 def usable():
     """Returns the nodes of a cluster of two, without a known fault."""
-    return UsableNodes(lambda cpus: set(NODES))
+    return HealthyNodes(lambda cpus: set(NODES))
 
 
 def wait_for(condition, seconds=60):

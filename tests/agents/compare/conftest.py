@@ -9,7 +9,7 @@ import pytest
 from targetnet.agents.compare import page
 from targetnet.agents.config.files import load_config
 from targetnet.agents.config.members import load_members
-from targetnet.agents.results.places import Here
+from targetnet.agents.results.places import ThisMachine
 from targetnet.agents.results.seeds import TRAIN
 from tests.agents.sweep.conftest import train
 
@@ -107,7 +107,7 @@ def comparison_in(folder, *, pictures=False):
         (folder / "base.toml").write_text('base = "cartpole"\nsync_period = 50\nenv_steps = 1000\n')
 
         def write(*changes, fail=""):
-            patch.setattr(Here, "start", trained(fail))
+            patch.setattr(ThisMachine, "start", trained(fail))
             text = FILE
             for before, after in changes:
                 assert before in text

@@ -14,14 +14,14 @@ import pytest
 import tyro
 from rich.console import Console
 
+from targetnet.agents.compare.arm_results import SIGNS, ArmResults
 from targetnet.agents.compare.command import Compare
-from targetnet.agents.compare.kept import SIGNS, KeptArm
-from targetnet.agents.compare.plan import Arm, load_plan
+from targetnet.agents.compare.plan import ComparedArm, load_plan
 from targetnet.agents.config.files import load_config
 from targetnet.agents.config.members import load_members
-from targetnet.agents.results.again import NotTheSame
-from targetnet.agents.results.jobs import Ended
+from targetnet.agents.results.jobs import JobOutcome
 from targetnet.agents.results.places import HERE
+from targetnet.agents.results.verify import NotTheSame
 from targetnet.rl_core.control.files import ControlFiles, FileLock
 from targetnet.rl_core.control.log import ControlLog, Entry
 from targetnet.rl_core.errors import ConfigError, RlCoreError, RunDirError
@@ -286,14 +286,14 @@ def test_without_scipy_that_is_one_line_before_anything_is_trained(comparison, m
 def test_a_config_that_changes_meanwhile_changes_no_run(comparison):
     loaded = load_plan(Path("periods.toml"))
     Path("base.toml").write_text('base = "cartpole"\nsync_period = 51\n')
-    of = loaded.config("CartPole", Arm("alone", 0), 5000)
+    of = loaded.config("CartPole", ComparedArm("alone", 0), 5000)
     assert (of.env_steps, of.seed, of.sync_period) == (1_000, 5000, 5)
 
 
 def kept_and_run(tmp_path, **changes):
     config = load_config("cartpole", ["env_steps=1000"])
     train(tmp_path / "run", config.model_copy(update=changes))
-    return KeptArm(tmp_path / "kept.json", config)
+    return ArmResults(tmp_path / "kept.json", config)
 
 
 @pytest.mark.parametrize("changes", [{"discount": 0.5}, {"env_steps": 2_000}, {"seed": 8}])
@@ -380,7 +380,8 @@ def test_with_a_cluster_a_run_is_trained_again_there(comparison, monkeypatch):
     """It was trained on this machine, whatever --ray said."""
     kept = SimpleNamespace(seeds={5001: SimpleNamespace(digest="5001-100", processor="")})
     monkeypatch.setattr(
-        "targetnet.agents.compare.kept.load_kept", lambda loaded, rows: defaultdict(lambda: kept)
+        "targetnet.agents.compare.arm_results.load_kept",
+        lambda loaded, rows: defaultdict(lambda: kept),
     )
     monkeypatch.setattr(
         "targetnet.agents.compare.command.place_for",
@@ -390,7 +391,7 @@ def test_with_a_cluster_a_run_is_trained_again_there(comparison, monkeypatch):
 
     def train_again(runs, directory, at_once, console, say, place=HERE):
         trained.extend((run.name, place) for run in runs)
-        return Ended()
+        return JobOutcome()
 
     monkeypatch.setattr("targetnet.agents.compare.verify.train_again", train_again)
     assert compare("--verify", "CartPole/hard-100/5001", "--ray", "auto") == 0

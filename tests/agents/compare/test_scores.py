@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from targetnet.agents.compare.areas import area, final, quarter, second_half
-from targetnet.agents.compare.kept import KeptSeed, quarters_of
-from targetnet.agents.compare.plan import Arm, load_plan
+from targetnet.agents.compare.arm_results import SeedResult, quarters_of
+from targetnet.agents.compare.plan import ComparedArm, load_plan
 from targetnet.agents.compare.scores import Scores
 
 
@@ -21,7 +21,7 @@ def seed(*values):
 
 
 def of_curve(*curve):
-    return KeptSeed(
+    return SeedResult(
         env_steps=curve[-1][0], updates=5, mean=curve[-1][1], curve=[*curve], signs={},
         seconds=1.0, digest="d", processor="p", versions={}, date="2026-01-01",
     )  # fmt: skip
@@ -57,25 +57,25 @@ def scores(comparison):
     """Tuning areas: on CartPole 0, 100, 50 for the baseline, on Other 0, 4, 5."""
     loaded = load_plan(comparison())
     areas = {
-        ("CartPole", Arm("hard", 0)): 0, ("CartPole", Arm("hard", 1)): 100,
-        ("CartPole", Arm("hard", 2)): 50, ("Other", Arm("hard", 0)): 0,
-        ("Other", Arm("hard", 1)): 4, ("Other", Arm("hard", 2)): 5,
+        ("CartPole", ComparedArm("hard", 0)): 0, ("CartPole", ComparedArm("hard", 1)): 100,
+        ("CartPole", ComparedArm("hard", 2)): 50, ("Other", ComparedArm("hard", 0)): 0,
+        ("Other", ComparedArm("hard", 1)): 4, ("Other", ComparedArm("hard", 2)): 5,
         # 20 ahead is a fifth of the spread there; 2 behind is two fifths here.
-        ("CartPole", Arm("other", 0)): 120, ("Other", Arm("other", 0)): 3,
-        ("CartPole", Arm("other", 1)): 95, ("Other", Arm("other", 1)): 5,
+        ("CartPole", ComparedArm("other", 0)): 120, ("Other", ComparedArm("other", 0)): 3,
+        ("CartPole", ComparedArm("other", 1)): 95, ("Other", ComparedArm("other", 1)): 5,
     }  # fmt: skip
     return Scores(loaded, {arm: Seeds(s0=of - 1, s1=of + 1) for arm, of in areas.items()})
 
 
 def test_the_best_constant_is_that_of_each_env(scores):
-    assert scores.choices.best_of_baseline("CartPole") == Arm("hard", 1)
-    assert scores.choices.best_of_baseline("Other") == Arm("hard", 2)
+    assert scores.choices.best_of_baseline("CartPole") == ComparedArm("hard", 1)
+    assert scores.choices.best_of_baseline("Other") == ComparedArm("hard", 2)
 
 
 def test_one_arm_is_chosen_for_all_envs_by_shares_of_the_spread(scores):
     standings = scores.choices._standings("other", scores.choices._seeds)[:, 0]
     assert standings.tolist() == pytest.approx([(0.2 - 0.4) / 2, (-0.05 + 0.0) / 2])
-    assert scores.choices.chosen("other") == Arm("other", 1)
+    assert scores.choices.chosen("other") == ComparedArm("other", 1)
 
 
 def test_an_env_that_is_held_out_chooses_its_own_constant_alone(scores, comparison):
@@ -83,7 +83,7 @@ def test_an_env_that_is_held_out_chooses_its_own_constant_alone(scores, comparis
         ("[envs.Other]\n", "[envs.Other]\nheld_out = true\ntuning = {first = 7, count = 1}\n")
     )
     held = Scores(load_plan(path), scores._kept)
-    assert held.choices.chosen("other") == Arm("other", 0)
+    assert held.choices.chosen("other") == ComparedArm("other", 0)
     wanted = [of for of in held.choices.tuning() if of.env == "Other"]
     assert [(of.arm.group, of.seed) for of in wanted] == [("hard", 7)] * 3
     assert len([*held.choices.tuning()]) == 2 * 5 + 3
@@ -96,26 +96,29 @@ def test_the_study_of_the_project_is_a_comparison():
 
 def test_what_is_compared_is_every_arm_but_of_those_chosen_from_one(scores):
     assert [*scores.compared("Other")] == [
-        Arm("hard", 0), Arm("hard", 1), Arm("hard", 2), Arm("other", 1), Arm("alone", 0),
+        *(ComparedArm("hard", value) for value in range(3)), ComparedArm("other", 1),
+        ComparedArm("alone", 0),
     ]  # fmt: skip
     assert len([*scores.choices.tuning()]) == 2 * 5 * 2
     assert len([*scores.fresh()]) == 7 * 3 + 5 * 2
 
 
 def test_estimates_are_means_of_fresh_seeds(comparison):
-    kept = {("CartPole", Arm("alone", 0)): Seeds(s0=1_000, s5000=1, s5001=2, s5002=6)}
-    found = Scores(load_plan(comparison()), kept).estimate("CartPole", Arm("alone", 0), area)
+    kept = {("CartPole", ComparedArm("alone", 0)): Seeds(s0=1_000, s5000=1, s5001=2, s5002=6)}
+    found = Scores(load_plan(comparison()), kept).estimate(
+        "CartPole", ComparedArm("alone", 0), area
+    )
     assert found.value == 3.0 and np.isfinite(found.interval).all()
 
 
 def test_how_firm_a_choice_is_are_shares_of_draws_of_tuning_seeds(comparison):
     """Two seeds, of which each decides for another arm: both drawn alike in a quarter each."""
-    areas = {("CartPole", Arm("hard", i)): 0 for i in range(3)}
+    areas = {("CartPole", ComparedArm("hard", i)): 0 for i in range(3)}
     kept = {arm: Seeds(s0=of, s1=of) for arm, of in areas.items()}
-    kept["CartPole", Arm("hard", 1)] = Seeds(s0=10, s1=0)
-    kept["CartPole", Arm("hard", 2)] = Seeds(s0=0, s1=9)
+    kept["CartPole", ComparedArm("hard", 1)] = Seeds(s0=10, s1=0)
+    kept["CartPole", ComparedArm("hard", 2)] = Seeds(s0=0, s1=9)
     found = Scores(load_plan(comparison()), kept).choices.firmness_of_baseline("CartPole")
-    assert [arm for arm, _ in found] == [Arm("hard", 1), Arm("hard", 2)]
+    assert [arm for arm, _ in found] == [ComparedArm("hard", 1), ComparedArm("hard", 2)]
     assert found[0][1] == pytest.approx(0.75, abs=0.04)
     assert sum(share for _, share in found) == 1
 
@@ -125,13 +128,15 @@ def test_the_best_of_all_constants_is_compared_too(scores, comparison):
         comparison(('baseline = "hard"', 'baseline = "hard"\nconstants = ["other"]'))
     )
     both = Scores(loaded, scores._kept)
-    assert both.choices.best_of_constants("CartPole") == Arm("other", 0)
-    assert both.choices.best_of_constants("Other") == Arm("hard", 2)  # of two alike the first
-    assert Arm("other", 0) in both.compared("CartPole")
-    assert Arm("other", 0) not in both.compared("Other")
+    assert both.choices.best_of_constants("CartPole") == ComparedArm("other", 0)
+    assert both.choices.best_of_constants("Other") == ComparedArm(
+        "hard", 2
+    )  # of two alike the first
+    assert ComparedArm("other", 0) in both.compared("CartPole")
+    assert ComparedArm("other", 0) not in both.compared("Other")
 
 
 def test_what_tuning_seeds_promised_is_their_distance_from_the_best_constant(scores):
-    assert scores.choices.promised("CartPole", Arm("other", 0)) == 20
-    assert scores.choices.promised("Other", Arm("other", 0)) == -2
-    assert scores.choices.promised("CartPole", Arm("alone", 0)) is None
+    assert scores.choices.promised("CartPole", ComparedArm("other", 0)) == 20
+    assert scores.choices.promised("Other", ComparedArm("other", 0)) == -2
+    assert scores.choices.promised("CartPole", ComparedArm("alone", 0)) is None

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from targetnet.agents.compare.areas import area
-from targetnet.agents.compare.kept import KeptSeed
-from targetnet.agents.compare.plan import Arm, load_plan
+from targetnet.agents.compare.arm_results import SeedResult
+from targetnet.agents.compare.plan import ComparedArm, load_plan
 from targetnet.agents.compare.scores import Scores
 from targetnet.agents.compare.tables import Tables
 
@@ -21,7 +21,7 @@ class Seeds:
 
 
 def seed(value):
-    return KeptSeed(
+    return SeedResult(
         env_steps=10, updates=5, mean=value, curve=[(5, value), (10, value)], signs={},
         seconds=1.0, digest="d", processor="p", versions={}, date="2026-01-01",
     )  # fmt: skip
@@ -40,16 +40,16 @@ def tables(comparison):
         kept = {}
         for env in ("CartPole", "Other"):
             for i, of in enumerate((5, 10, 0)):
-                kept[env, Arm("hard", i)] = Seeds(np.full(10, of), (of - 1, of + 1))
-            kept[env, Arm("other", 0)] = Seeds(10 + NOISE, (4, 6))
-            kept[env, Arm("other", 1)] = Seeds(11.55 + NOISE, (14, 16))
-            kept[env, Arm("alone", 0)] = Seeds(6 + NOISE, (0, 0))
+                kept[env, ComparedArm("hard", i)] = Seeds(np.full(10, of), (of - 1, of + 1))
+            kept[env, ComparedArm("other", 0)] = Seeds(10 + NOISE, (4, 6))
+            kept[env, ComparedArm("other", 1)] = Seeds(11.55 + NOISE, (14, 16))
+            kept[env, ComparedArm("alone", 0)] = Seeds(6 + NOISE, (0, 0))
         return Tables(loaded := load_plan(path), Scores(loaded, kept))
 
     return made
 
 
-BEST = {"CartPole": Arm("hard", 1), "Other": Arm("hard", 1)}
+BEST = {"CartPole": ComparedArm("hard", 1), "Other": ComparedArm("hard", 1)}
 
 
 def test_a_difference_is_bold_if_it_holds_among_all_of_its_family(tables):

@@ -9,10 +9,10 @@ from targetnet.agents.config.model import CONTROLLERS, DqnConfig
 from targetnet.agents.controllers.bandit import period_bandit
 from targetnet.agents.controllers.choice import controller_of
 from targetnet.agents.controllers.copies import copy_when_far, copy_when_fit
-from targetnet.agents.controllers.seen import Fit, Seen
+from targetnet.agents.controllers.run_view import Fit, RunView
 from targetnet.rl_core.errors import ConfigError
 
-SEEN = Seen(
+SEEN = RunView(
     env_step=1_000, env_steps=9_000, update=250, target_age=30, live={"sync_period": 500},
     episodes=0, returns=(), curves={}, fit=Fit(error=0.5, error_after=2.0, distance=0.1),
 )  # fmt: skip

@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 
 from targetnet.agents.data.minari_files import Form, write
-from targetnet.envs.recorder import Recorded
+from targetnet.envs.recorder import RecordedSteps
 
 CARTPOLE = gym.make("CartPole-v1")
 
@@ -19,7 +19,7 @@ def random_episodes(env=CARTPOLE, lengths=(9, 1, 14, 6), seed=0, ends=None):
     shape = env.observation_space.shape
     for number, length in enumerate(lengths):
         terminated = number % 2 == 0 if ends is None else ends[number]
-        yield Recorded(
+        yield RecordedSteps(
             rng.normal(size=(length + 1, *shape)).astype(np.float32),
             rng.integers(env.action_space.n, size=length) + env.action_space.start,
             rng.normal(size=length),
@@ -58,6 +58,6 @@ def played(steps, seed=0, epsilon=0.1):
             actions.append(action)
             over = terminated or truncated
         done, number = done + len(actions), number + 1
-        yield Recorded(
+        yield RecordedSteps(
             np.stack(shown), np.int64(actions), np.ones(len(actions)), terminated, not terminated
         )

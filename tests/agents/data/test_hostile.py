@@ -22,7 +22,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.data.errors import DataError
 from targetnet.agents.data.minari_files import Dataset
 from targetnet.agents.data.run_dataset import fill, with_dataset
-from targetnet.agents.run.making import agent_for
+from targetnet.agents.run.agent_factory import agent_for
 from targetnet.agents.run.train import train
 from targetnet.envs import make_envs
 from targetnet.rl_core.errors import RlCoreError

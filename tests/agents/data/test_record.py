@@ -18,7 +18,7 @@ from targetnet.agents.data.minari_files import Form, write
 from targetnet.agents.data.record import record
 from targetnet.agents.policy.load import load_policy
 from targetnet.agents.run.train import train
-from targetnet.envs.recorder import Recorded
+from targetnet.envs.recorder import RecordedSteps
 from targetnet.rl_core.errors import RlCoreError
 
 SHORT = {
@@ -350,7 +350,7 @@ def test_a_run_whose_replay_cannot_be_recorded_says_why(tmp_path):
 
 def test_what_minari_cannot_store_is_refused_by_its_name(tmp_path):
     space = gym.spaces.Sequence(gym.spaces.Discrete(2))
-    episode = Recorded(np.zeros((2, 1)), np.int64([0]), np.zeros(1), True, False)
+    episode = RecordedSteps(np.zeros((2, 1)), np.int64([0]), np.zeros(1), True, False)
     with pytest.raises(DataError, match="observation_keys"):
         write(tmp_path, "a-v0", Form(space, gym.spaces.Discrete(2), None), [episode], {})
 

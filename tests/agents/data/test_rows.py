@@ -15,8 +15,8 @@ from targetnet.agents.data.errors import DataError
 from targetnet.agents.data.minari_files import Dataset, directory_of, write
 from targetnet.agents.data.rows import DatasetRows
 from targetnet.agents.data.run_dataset import fill, with_dataset
-from targetnet.agents.run.making import agent_for
-from targetnet.envs.recorder import Recorded
+from targetnet.agents.run.agent_factory import agent_for
+from targetnet.envs.recorder import RecordedSteps
 from targetnet.rl_core.errors import RlCoreError
 from tests.agents.data.datasets import form_of, random_episodes, written
 
@@ -165,7 +165,9 @@ def of_rooms(masks=True):
         "rest": (np.float32([[0, 0], [1, -1], [2, -2]]), np.uint8([[0] * 3, [1] * 3, [2] * 3])),
     }
     legal = np.int8([[1, 1, 0], [1, 1, 1], [1, 1, 0]])
-    return [Recorded(shown, np.int64([6, 7]), np.ones(2), True, False, legal if masks else None)]
+    return [
+        RecordedSteps(shown, np.int64([6, 7]), np.ones(2), True, False, legal if masks else None)
+    ]
 
 
 def test_parts_numbers_and_masks_become_the_agents(tmp_path):

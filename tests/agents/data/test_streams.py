@@ -7,8 +7,8 @@ import pytest
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.data.errors import DataError
 from targetnet.agents.data.run_dataset import fill, with_dataset
-from targetnet.agents.data.streams import Streams
-from targetnet.agents.run.making import agent_for
+from targetnet.agents.data.streams import EpisodeStreams
+from targetnet.agents.run.agent_factory import agent_for
 from targetnet.envs import make_envs
 from tests.agents.data.datasets import random_episodes, written
 
@@ -48,7 +48,7 @@ def dealt(path, num_envs):
 
 
 def test_streams_deal_to_the_shortest_and_of_several_to_the_first():
-    streams = Streams(3)
+    streams = EpisodeStreams(3)
     assert [streams.deal(n) for n in (4, 4, 2, 2, 1, 1, 9)] == [0, 1, 2, 2, 0, 1, 2]
     assert streams.lengths == [5, 5, 13] and streams.time_steps == 5
 

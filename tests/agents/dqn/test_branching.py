@@ -6,9 +6,9 @@ import tensorflow.compat.v1 as tf
 
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.branching import branching_loss
-from targetnet.agents.dqn.build import build_network
-from targetnet.agents.dqn.heads import Terms, head_of
-from targetnet.agents.dqn.needs import needs, network_size
+from targetnet.agents.dqn.heads import LossInputs, head_of
+from targetnet.agents.dqn.memory_estimate import needs, network_size
+from targetnet.agents.dqn.network_parts import build_network
 from targetnet.agents.dqn.population import Population
 from targetnet.rl_core.errors import ArgumentError, BoundsError, ConfigError, MemoryLimitError
 from targetnet.rl_core.networks import Values
@@ -244,7 +244,7 @@ def random_terms(config, numbers=0):
         None,
     )  # fmt: skip
     live = {"huber_delta": 0.5, "hl_gauss_sigma": 0.75}
-    terms = Terms(config, live, batch, values, Values(tensors[1]))
+    terms = LossInputs(config, live, batch, values, Values(tensors[1]))
     return terms, tensors, (action, r, discount, now, then, choice, logits)
 
 

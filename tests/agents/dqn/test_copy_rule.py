@@ -7,7 +7,7 @@ import pytest
 
 from targetnet.agents.config.combinations import SYNC_RULES
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.copy_rule import Reading, RuleCounts, RuleNumbers, next_copy
+from targetnet.agents.dqn.copy_rule import RuleCounts, RuleNumbers, RuleState, next_copy
 from targetnet.rl_core.errors import ConfigError, RlCoreError
 from targetnet.rl_core.schedules import Linear
 from tests.agents.dqn.several import become
@@ -205,7 +205,7 @@ NUMBERS, COUNTS = RuleNumbers(0.5, 2.0, 750.4), RuleCounts(500, 3, 1_700, 550)
 
 def test_what_will_copy_next_is_said_in_words():
     live = {"sync_period": 500, "min_target_age": 1}
-    reading = Reading(20, NUMBERS, COUNTS, 0.01234)
+    reading = RuleState(20, NUMBERS, COUNTS, 0.01234)
     assert next_copy(live, reading) == "at age 500"
     assert next_copy(live | {"sync_growth": 0.1}, reading) == "at age 750"
     assert next_copy(live | {"sync_growth": 0.1, "max_target_age": 600}, reading) == "at age 600"

@@ -11,7 +11,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.in_graph_envs import EnvsInGraph
 from targetnet.envs.drivers import SyncEnvs
 from targetnet.envs.in_graph.gymnasium_env import InGraphGymEnv
-from targetnet.envs.in_graph.interface import InGraphEnv, Moved
+from targetnet.envs.in_graph.interface import EnvStep, InGraphEnv
 from targetnet.envs.spaces import read_spaces
 from targetnet.rl_core import Engine
 from targetnet.rl_core.random import Keys
@@ -37,7 +37,7 @@ class Count(InGraphEnv):
     def step(self, state, action, uniform):
         action = tf.cast(action, tf.float32)
         count = state.count + action
-        return Moved(CountState(count), 0.7 * action - 1.0, count >= 9)
+        return EnvStep(CountState(count), 0.7 * action - 1.0, count >= 9)
 
     def observe(self, state):
         return state.count[:, tf.newaxis]

@@ -12,9 +12,9 @@ from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.dqn.population import Population
 from targetnet.agents.loops.compiled import compiled_loop
 from targetnet.agents.loops.plain import LoopState
-from targetnet.agents.population.turns import Turns
+from targetnet.agents.population.scheduler import CooperativeScheduler
 from targetnet.rl_core.errors import ConfigError, Diverged, MemoryLimitError
-from targetnet.rl_core.graph.stand_ins import standing_in
+from targetnet.rl_core.graph.variable_overrides import standing_in
 from targetnet.rl_core.optimizers.packed_adam import LoopAdam
 from targetnet.rl_core.schedules import Linear
 from tests.agents.dqn.several import (
@@ -219,7 +219,7 @@ def loop(agent, steps=50):
 
 def in_turns(members, do):
     """All members' results, each of which goes on until it asks for what is made together."""
-    turns = Turns()
+    turns = CooperativeScheduler()
     members[0].joint.asking = turns
     return turns.all([functools.partial(do, member) for member in members])
 
@@ -303,7 +303,7 @@ def test_a_joint_update_that_is_not_finite_is_refused_to_the_one_it_is_of():
             loop(member, 12)
         return member.updates
 
-    turns = Turns()
+    turns = CooperativeScheduler()
     good.joint.asking = turns
     assert turns.all([lambda: go(good), lambda: fails(bad)]) == [2, 0]
     alone = made(one)

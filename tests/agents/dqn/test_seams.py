@@ -7,17 +7,17 @@ import pytest
 import tensorflow.compat.v1 as tf
 from pydantic import BaseModel
 
-import targetnet.agents.dqn.choosing
 import targetnet.agents.dqn.memory
+import targetnet.agents.dqn.policy
 from targetnet.agents.config.envs import training_envs
 from targetnet.agents.dqn.agent import DqnAgent
-from targetnet.agents.dqn.choosing import Exploration
 from targetnet.agents.dqn.heads import HEADS, LOSSES, HeadKind
+from targetnet.agents.dqn.policy import Exploration
 from targetnet.agents.loops.choice import LOOPS
 from targetnet.agents.loops.compiled import compiled_loop
 from targetnet.agents.loops.evaluation import evaluate
 from targetnet.envs.in_graph import table
-from targetnet.envs.in_graph.interface import InGraphEnv, Moved
+from targetnet.envs.in_graph.interface import EnvStep, InGraphEnv
 from targetnet.rl_core.losses import TdLoss, blend, squared
 from targetnet.rl_core.losses.td import at_action, at_best
 from targetnet.rl_core.networks import Values
@@ -122,7 +122,7 @@ def with_probability(monkeypatch):
 
     monkeypatch.setattr(targetnet.agents.dqn.memory, "transition_columns", declared)
     monkeypatch.setattr(Exploration, "choose", given)
-    monkeypatch.setattr(targetnet.agents.dqn.choosing, "COLUMNS", ("action", "probability"))
+    monkeypatch.setattr(targetnet.agents.dqn.policy, "COLUMNS", ("action", "probability"))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ class Corridor(InGraphEnv):
     def step(self, state, action, uniform):
         place = tf.clip_by_value(state.place + 2 * action - 1, 0, 4)
         there = tf.equal(place, 4)
-        return Moved(State(place), tf.cast(there, tf.float32), there)
+        return EnvStep(State(place), tf.cast(there, tf.float32), there)
 
     def observe(self, state):
         return tf.one_hot(state.place, 5)

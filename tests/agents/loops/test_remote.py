@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 from targetnet.agents.cli.main import main
 from targetnet.agents.config.members import load_members
 from targetnet.agents.dqn.agent import DqnAgent
-from targetnet.agents.dqn.needs import needs
+from targetnet.agents.dqn.memory_estimate import needs
 from targetnet.agents.loops.plain import LearnClock, LoopState
 from targetnet.agents.loops.remote import epsilon_of, remote_loop
 from targetnet.agents.remote.collector import Collector
@@ -25,7 +25,7 @@ from targetnet.agents.remote.deliveries import Request
 from targetnet.agents.remote.in_process import InProcess
 from targetnet.agents.remote.remote_envs import RemoteEnvs
 from targetnet.agents.run import actors
-from targetnet.agents.run.making import arguments_for
+from targetnet.agents.run.agent_factory import arguments_for
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir

@@ -15,14 +15,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from targetnet.agents.population.exchanging import Exchanging
+from targetnet.agents.population.exchanges import PopulationExchanges
 from targetnet.agents.population.repeat import repeat_population
 from targetnet.agents.population.train import resume_population, train_population
 from targetnet.agents.run.repeat import repeat
 from targetnet.rl_core.control.exchanges import ExchangeRecord
 from targetnet.rl_core.errors import RunDirError
 from tests.agents.kills import count_down, finish, in_a_fork
-from tests.agents.population.test_exchanging import NAMES, PBT, digests, members, steer
+from tests.agents.population.test_exchanges import NAMES, PBT, digests, members, steer
 
 MORE = {"env_steps": 700, "checkpoint_steps": 50}
 
@@ -34,7 +34,7 @@ def child(run, rng=None):
 
     def work():
         if rng is not None:
-            decide, made = Exchanging._decide, []
+            decide, made = PopulationExchanges._decide, []
 
             def dies(self, runs):
                 made.append(1)
@@ -42,7 +42,7 @@ def child(run, rng=None):
                     count_down(calls)
                 return decide(self, runs)
 
-            Exchanging._decide = dies
+            PopulationExchanges._decide = dies
         if not (run / "population.toml").exists():
             train_population(members(PBT, **MORE), run, on_tick=steer)
             return 0

@@ -12,7 +12,7 @@ import pytest
 from targetnet.agents.config.members import as_members
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.population import directory
-from targetnet.agents.population.changing import Change
+from targetnet.agents.population.changes import PopulationChange
 from targetnet.agents.population.directory import PopulationDir
 from targetnet.agents.run.initial_weights import load_initial, save_initial
 from targetnet.agents.saved.directory import RunDir
@@ -103,7 +103,7 @@ def test_what_cannot_be_written_leaves_no_directory(tmp_path, monkeypatch):
 
 FILES = {
     POPULATION: lambda made: made.members(),
-    "change.json": Change.left_in,
+    "change.json": PopulationChange.left_in,
     "exchanges/0001.json": lambda made: ExchangeRecord(made.path).all,
 }
 
@@ -124,7 +124,7 @@ def test_a_file_with_another_digit_or_without_its_seal_is_refused(tmp_path, name
     made = PopulationDir.create(tmp_path / "run", "run", MEMBERS, {})
     part = MemberRecord(tick=50, env_step=50, update=10, score=None)
     ExchangeRecord(made.path).append(Exchange(number=1, time=1.5, members={"m00": part}))
-    left = Change(keys={"eval_period": 100})
+    left = PopulationChange(keys={"eval_period": 100})
     (made.path / CHANGE).write_bytes(sealed_json(left.model_dump()))
     read, path = FILES[name], made.path / name
     assert read(made) and change(path.read_bytes()) != path.read_bytes()

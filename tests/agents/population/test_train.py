@@ -18,8 +18,8 @@ import tensorflow.compat.v1 as tf
 from targetnet.agents.cli.main import main
 from targetnet.agents.config.members import as_members, read_members
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.population.going import MembersFailed
 from targetnet.agents.population.repeat import repeat_population
+from targetnet.agents.population.runner import MembersFailed
 from targetnet.agents.population.train import resume_population, train_population
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from targetnet.agents.remote.actor_record import ActorRecord
 from targetnet.agents.remote.collector import Collector
-from targetnet.agents.remote.deliveries import Fault, Request
-from targetnet.agents.remote.known import Known
+from targetnet.agents.remote.deliveries import ActorFault, Request
 from targetnet.agents.remote.ray_actors import RemoteCollector
 from targetnet.envs.seeding import episode_seed
 from targetnet.rl_core import Engine
@@ -174,7 +174,7 @@ def test_a_delivery_begins_where_the_one_before_ended():
 def test_a_collector_that_is_brought_back_goes_on_with_the_same_bits(env, before):
     of = config(**ENVS[env])
     straight = collected(of, 2, 7)
-    known = Known.new(2)
+    known = ActorRecord.new(2)
     for delivery in straight[:before]:
         known.note(delivery)
     assert any(lane["actions"] for lane in known.lanes)  # in the middle of an episode
@@ -200,7 +200,7 @@ def test_a_fault_of_an_env_names_actor_env_and_seed():
     for actor in range(3):
         collector = Collector(of, actor)
         answers.append(collector.collect(Request(0, 0, 0, {"epsilon": 1.0}), network()))
-    faults = [answer for answer in answers if isinstance(answer, Fault)]
+    faults = [answer for answer in answers if isinstance(answer, ActorFault)]
     assert faults, "no episode fails"
     fault = faults[0]
     error = fault.error()

@@ -5,14 +5,14 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.build import build_network
-from targetnet.agents.dqn.exploring import EpsilonGreedy
+from targetnet.agents.dqn.epsilon_greedy_numpy import EpsilonGreedy
+from targetnet.agents.dqn.network_parts import build_network
 from targetnet.agents.remote.graph_policy import GraphPolicy
 from targetnet.agents.remote.numpy_policy import NumpyPolicy, can_serve
 from targetnet.envs import make_envs
 from targetnet.rl_core.exploration import epsilon_greedy
 from targetnet.rl_core.graph.scopes import variables_in
-from targetnet.rl_core.networks import Observed
+from targetnet.rl_core.networks import ObservationForm
 from targetnet.rl_core.philox import OutsideStream
 
 KINDS = [
@@ -33,7 +33,7 @@ def of_the_graph(config, observation, bounds=None, branches=()):
         fed = tf.placeholder(observation.dtype, [None, *observation.shape[1:]])
         with tf.variable_scope("online"):
             actions = sum(branches) or 3
-            values, _ = build_network(config, actions, Observed.of(bounds), branches)(fed)
+            values, _ = build_network(config, actions, ObservationForm.of(bounds), branches)(fed)
         session.run(tf.global_variables_initializer())
         return session.run(variables_in("online")), session.run(values.q, {fed: observation})
 

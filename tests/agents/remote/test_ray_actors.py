@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from targetnet.agents.remote.actor_pool import ActorPool
+from targetnet.agents.remote.actor_replacement import StoppedWaiting
 from targetnet.agents.remote.deliveries import Request
-from targetnet.agents.remote.fleet import Fleet
 from targetnet.agents.remote.in_process import InProcess
 from targetnet.agents.remote.ray_actors import RayActors
 from targetnet.agents.remote.remote_envs import RemoteEnvs
-from targetnet.agents.remote.replacing import StoppedWaiting
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
 from targetnet.rl_core.errors import EnvFailed, RlCoreError
@@ -91,13 +91,13 @@ def deliveries(fleet, phases, disturb=lambda phase: None):
 
 @pytest.fixture(scope="module")
 def straight():
-    return deliveries(Fleet(InProcess(config()), 3, 2), 130)
+    return deliveries(ActorPool(InProcess(config()), 3, 2), 130)
 
 
 def test_actors_that_are_killed_lose_and_double_no_row(nodes, straight):
     """40 kills -9 of actors at random moments."""
     transport, rng = RayActors(config(), nodes.address, 1_000_000), random.Random(0)
-    fleet, killed = Fleet(transport, 3, 2), []
+    fleet, killed = ActorPool(transport, 3, 2), []
 
     def disturb(phase):
         if phase % 3:
@@ -119,7 +119,7 @@ def test_actors_that_are_killed_lose_and_double_no_row(nodes, straight):
 def test_nodes_that_are_killed_lose_and_double_no_row(nodes, straight):
     """10 nodes that die, with the actors on them; new ones take their place."""
     transport = RayActors(config(), nodes.address, 1_000_000)
-    fleet, killed = Fleet(transport, 3, 2), []
+    fleet, killed = ActorPool(transport, 3, 2), []
 
     def disturb(phase):
         if phase % 6 == 5:
@@ -137,7 +137,7 @@ def test_nodes_that_are_killed_lose_and_double_no_row(nodes, straight):
 def test_others_deliver_while_a_killed_actor_is_brought_back(nodes, tmp_path):
     held = tmp_path / "held"
     transport = RayActors(config(env_kwargs={"held_by": str(held)}), nodes.address, 1_000_000)
-    fleet = Fleet(transport, 3, 2)
+    fleet = ActorPool(transport, 3, 2)
     try:
         fleet.publish(network())
         for actor in fleet.actors:
@@ -166,7 +166,7 @@ def test_no_actor_comes_to_a_node_with_other_versions(nodes, straight, tmp_path,
     (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: gymnasium\nVersion: 0.1\n")
     transport, said, where = RayActors(config(), nodes.address, 1_000_000), [], set()
     transport.say = said.append
-    fleet = Fleet(transport, 3, 2)
+    fleet = ActorPool(transport, 3, 2)
     with monkeypatch.context() as patch:
         patch.setenv("PYTHONPATH", str(fake.parent))
         nodes.add()
@@ -251,7 +251,7 @@ def test_a_run_goes_on_in_another_place(tmp_path, nodes):
 
 def test_an_actor_imports_no_tensorflow(nodes):
     transport = RayActors(config(actors=1), nodes.address, 1_000_000)
-    fleet = Fleet(transport, 1, 2)
+    fleet = ActorPool(transport, 1, 2)
     import ray
 
     def modules(_):
@@ -277,7 +277,7 @@ def test_a_fault_on_another_machine_is_the_same_line(tmp_path, nodes):
 
 def test_an_actor_that_is_not_there_yet_keeps_no_run_from_its_end(nodes, tmp_path):
     held = tmp_path / "held"
-    fleet = Fleet(
+    fleet = ActorPool(
         RayActors(config(env_kwargs={"held_by": str(held)}), nodes.address, 1_000_000), 3, 2
     )
     held.touch()
@@ -298,7 +298,7 @@ def test_an_actor_that_is_not_there_yet_keeps_no_run_from_its_end(nodes, tmp_pat
 def test_envs_are_closed_when_the_run_ends(tmp_path, nodes, ahead):
     """Unless they have more to do than one can wait for: nearly 1 s for each of 80 deliveries."""
     toy = {"closes": str(tmp_path), "seconds": 0.1 if ahead else 0.0}
-    fleet = Fleet(RayActors(config(env_kwargs=toy), nodes.address, 1_000_000), 3, 2)
+    fleet = ActorPool(RayActors(config(env_kwargs=toy), nodes.address, 1_000_000), 3, 2)
     fleet.publish(network())
     for actor in fleet.actors:
         fleet.ask(actor, 0, {"epsilon": 1.0})
@@ -321,7 +321,7 @@ def test_a_mistake_that_actors_meet_is_told_once(tmp_path, nodes):
 
 def test_requests_go_to_the_actors_in_turn(nodes):
     transport = RayActors(config(), nodes.address, 1_000_000)
-    fleet = Fleet(transport, 3, 2)
+    fleet = ActorPool(transport, 3, 2)
     try:
         import ray
 
@@ -340,7 +340,7 @@ def test_requests_go_to_the_actors_in_turn(nodes):
 
 def test_numbers_of_requests_are_checked(nodes):
     transport = RayActors(config(actors=1), nodes.address, 1_000_000)
-    fleet = Fleet(transport, 1, 2)
+    fleet = ActorPool(transport, 1, 2)
     try:
         fleet.publish(network())
         handle = transport._handles[0]

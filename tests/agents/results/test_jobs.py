@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from targetnet.agents.cluster.portable import Portable
+from targetnet.agents.cluster.healthy_nodes import NoNodeLeft
+from targetnet.agents.cluster.job_inputs import JobInputs
 from targetnet.agents.cluster.process import last_line
-from targetnet.agents.cluster.usable import NoNodeLeft
 from targetnet.agents.results.jobs import Job, run_jobs
 from targetnet.rl_core.errors import RlCoreError
 
@@ -238,7 +238,7 @@ def test_a_place_that_ends_is_no_failure_of_its_jobs(tmp_path):
 
     jobs = [
         Job(name, [], tmp_path / "log", finish=said(name), fail=said(name),
-            portable=Portable(tmp_path, []))
+            portable=JobInputs(tmp_path, []))
         for name in ("first", "second")
     ]  # fmt: skip
     with pytest.raises(NoNodeLeft):

@@ -7,11 +7,11 @@ import pytest
 
 from targetnet.agents.results.page import as_markdown, file_name
 from targetnet.agents.results.pictures import draw, require_matplotlib
-from targetnet.agents.results.table import Made, as_json, by_env, summarize
+from targetnet.agents.results.table import Origin, as_json, by_env, summarize
 from targetnet.rl_core.errors import RlCoreError
 
 SNAPSHOT = Path(__file__).with_name("page.md")
-MADE = Made("targetnet results cartpole --seeds 4", 2, 4, {"python": "3.11.7", "numpy": "2.4.6"})
+MADE = Origin("targetnet results cartpole --seeds 4", 2, 4, {"python": "3.11.7", "numpy": "2.4.6"})
 ABOUT = {
     "versions": {"stable_baselines3": "2.9.2", "torch": "2.13.0"},
     "settings": {"learning_rate": 0.0023, "gradient_steps": -1, "net_arch": [256, 256]},

@@ -14,7 +14,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.data.record import record
 from targetnet.agents.dqn.agent import DqnAgent
 from targetnet.agents.population.train import train_population
-from targetnet.agents.run.announcing import overwritten
+from targetnet.agents.run.announcements import overwritten
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir

@@ -13,7 +13,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.loops.compiled import compiled_loop
 from targetnet.agents.policy.load import load_policy
 from targetnet.agents.population.train import train_population
-from targetnet.agents.run.making import agent_for
+from targetnet.agents.run.agent_factory import agent_for
 from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from targetnet.agents.run import outbox as module
-from targetnet.agents.run.outbox import Closing, Outbox
+from targetnet.agents.run.outbox import Outbox, OutboxCloser
 from targetnet.rl_core.board.events import EventWriter
 
 
@@ -41,7 +41,7 @@ def quick(monkeypatch):
 
 def made(store, earlier=None):
     lines = []
-    return Outbox("memory", store.open, earlier or {}, lines.append, Closing()), lines
+    return Outbox("memory", store.open, earlier or {}, lines.append, OutboxCloser()), lines
 
 
 def closed(store, *rows, earlier=None):
@@ -137,7 +137,7 @@ class Counted(threading.Event):
 
 
 def test_a_store_that_fails_is_asked_less_often_until_it_works():
-    closing, store = Closing(), Memory(failures=6)
+    closing, store = OutboxCloser(), Memory(failures=6)
     closing.begun = Counted(9)
     box = Outbox("memory", store.open, {}, [].append, closing)
     box.scalars({"a": 1.0}, 10)
@@ -187,7 +187,7 @@ def test_a_store_that_hangs_does_not_keep_the_run_for_ever(monkeypatch):
 
 def test_outboxes_of_one_run_are_waited_for_together(monkeypatch):
     monkeypatch.setattr(module, "_CLOSE_SECONDS", 1_000.0)
-    shared, free = Closing(), threading.Event()
+    shared, free = OutboxCloser(), threading.Event()
 
     class Waiting(Memory):
         def close(self, finished):

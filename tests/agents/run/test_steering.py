@@ -289,17 +289,17 @@ def test_an_env_that_breaks_leaves_what_was_learned_and_says_so(tmp_path):
 
 
 def test_once_training_is_over_changes_are_refused_with_the_reason(tmp_path, monkeypatch):
-    from targetnet.agents.run import evaluating
+    from targetnet.agents.run import evaluations
 
     run = tmp_path / "run"
-    play_episodes = evaluating.play_episodes
+    play_episodes = evaluations.play_episodes
 
     def evaluate_meanwhile(*args, **kwargs):
         submit(ControlFiles(run), set_command("tau", 0.5, "cli"))
         submit(ControlFiles(run), do_command("pause", "cli"))
         return play_episodes(*args, **kwargs)
 
-    monkeypatch.setattr(evaluating, "play_episodes", evaluate_meanwhile)
+    monkeypatch.setattr(evaluations, "play_episodes", evaluate_meanwhile)
     outcome = go(run)
     entries = [e for e in read_log(run / "control/log.jsonl") if e.who == "cli"]
     assert [e.taken for e in entries] == [False, False]

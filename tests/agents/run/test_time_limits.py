@@ -139,7 +139,7 @@ def test_ctrl_c_ends_it_in_one_line_with_code_130(trained, folder, command, tmp_
 
 
 def test_do_stop_ends_a_run_in_a_long_evaluation(folder, capsys, monkeypatch):
-    from targetnet.agents.run.evaluating import Evaluations
+    from targetnet.agents.run.evaluations import Evaluations
 
     run, steps = folder / "stopped", []
     real = Evaluations._stopped_meanwhile

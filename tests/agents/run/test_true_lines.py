@@ -11,7 +11,7 @@ from targetnet.agents.cli.main import main
 from targetnet.agents.config.files import dump_config
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.loops.plain import Tick
-from targetnet.agents.run.announcing import bytes_outside, flattened_pictures
+from targetnet.agents.run.announcements import bytes_outside, flattened_pictures
 from targetnet.envs import make_envs
 
 SHORT = {

@@ -8,7 +8,7 @@ import pytest
 from targetnet.agents.config.files import load_config
 from targetnet.agents.config.members import load_members
 from targetnet.agents.saved.directory import EndDigest, RunDir, RunResult
-from targetnet.agents.sweep.plan import Plan
+from targetnet.agents.sweep.plan import SweepPlan
 from targetnet.rl_core.board.events import EventWriter
 
 EVALUATIONS = 4
@@ -23,7 +23,7 @@ def plan():
             "sampler": "tpe", "seed": 0, "seeds": 1, "score": "curve", "prune": False,
             "together": 1, "ahead": 2,
         } | more  # fmt: skip
-        return Plan(config=base.model_dump(mode="json", exclude_none=True), **given)
+        return SweepPlan(config=base.model_dump(mode="json", exclude_none=True), **given)
 
     return plan
 

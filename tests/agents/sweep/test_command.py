@@ -14,7 +14,7 @@ import pytest
 import tyro
 from rich.console import Console
 
-from targetnet.agents.results import again, seeds
+from targetnet.agents.results import seeds, verify
 from targetnet.agents.sweep import groups
 from targetnet.agents.sweep.command import Sweep, _held
 from targetnet.agents.sweep.plan import read_plan
@@ -60,7 +60,7 @@ def trainer_in(folder, patch):
         path = folder / "trainer.py"
         path.write_text(TRAINER.format(root=str(ROOT), slow=slow, fail=fail))
         command = [sys.executable, str(path)]
-        for module in (seeds, groups, again):
+        for module in (seeds, groups, verify):
             patch.setattr(module, "TRAIN", command)
         return command
 

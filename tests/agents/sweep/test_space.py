@@ -3,7 +3,7 @@
 import pytest
 
 from targetnet.agents.config.files import load_config
-from targetnet.agents.sweep.space import Choices, Range, Space
+from targetnet.agents.sweep.space import Categories, Range, Space
 from targetnet.rl_core.errors import ConfigError
 
 BASE = load_config("cartpole")
@@ -17,10 +17,10 @@ GOOD = [
     ("learning_rate.start=1e-4..1e-2:log", Range(1e-4, 1e-2, True, False)),
     ("sync_period.start=5..50", Range(5, 50, False, True)),
     ("epsilon.steps=100..9_000:log", Range(100, 9_000, True, True)),
-    ("batch_size=32,64,128", Choices({32: 32, 64: 64, 128: 128})),
-    ("double=true,false", Choices({True: True, False: False})),
-    ("vectorization=sync,async", Choices({"sync": "sync", "async": "async"})),
-    ("hidden=[64],[64, 64]", Choices({"[64]": [64], "[64, 64]": [64, 64]})),
+    ("batch_size=32,64,128", Categories({32: 32, 64: 64, 128: 128})),
+    ("double=true,false", Categories({True: True, False: False})),
+    ("vectorization=sync,async", Categories({"sync": "sync", "async": "async"})),
+    ("hidden=[64],[64, 64]", Categories({"[64]": [64], "[64, 64]": [64, 64]})),
 ]
 
 

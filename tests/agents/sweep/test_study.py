@@ -9,7 +9,7 @@ import re
 import pytest
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.sweep.plan import Plan, read_plan
+from targetnet.agents.sweep.plan import SweepPlan, read_plan
 from targetnet.agents.sweep.study import Study
 from targetnet.rl_core.errors import ConfigError, RunDirError
 
@@ -271,7 +271,7 @@ def test_the_journal_is_one_of_optuna(plan, tmp_path):
 
 def test_a_plan_of_rollouts_is_read_whatever_the_defaults_were():
     def plan(**then):
-        return Plan(
+        return SweepPlan(
             config=DqnConfig(rollout=32, num_envs=4).model_dump(mode="json", exclude_none=True)
             | then,
             over=["q_lambda=0.1,0.2"], sampler="grid", seed=0, seeds=1, score="final",

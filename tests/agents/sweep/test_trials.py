@@ -197,7 +197,7 @@ def test_a_process_is_ended_once_its_trial_is_stopped(sweep):
 
 def test_trials_of_one_process_are_stopped_one_by_one(sweep, monkeypatch):
     asked = []
-    monkeypatch.setattr(groups.Group, "stop", lambda self, trial: asked.append(trial.number))
+    monkeypatch.setattr(groups.TrialGroup, "stop", lambda self, trial: asked.append(trial.number))
     made = sweep(*LIVE, wanted=20, prune=True, together=4, ahead=1)
     came_to = made.all()
     stopped = [n for n, (_, state, *_) in enumerate(came_to) if state == "PRUNED"]
@@ -210,7 +210,9 @@ def test_a_stopped_trial_that_a_resumed_sweep_began_again_is_stopped_again(sweep
     made.study.tell(2, [1.0], None, {})
     made.begin()
     stopped = []
-    monkeypatch.setattr(groups.Group, "stop", lambda group, trial: stopped.append(trial.number))
+    monkeypatch.setattr(
+        groups.TrialGroup, "stop", lambda group, trial: stopped.append(trial.number)
+    )
     made.fill()
     (job,) = made.running
     assert not job.enough() and not stopped  # nothing runs

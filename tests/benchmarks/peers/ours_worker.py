@@ -29,7 +29,7 @@ def training(setup: dict[str, Any]) -> Work:
     # Made as `train` makes them: what is measured must not be put together in another way.
     from targetnet.agents.config.envs import training_envs
     from targetnet.agents.loops.choice import LOOPS
-    from targetnet.agents.run.making import agent_for
+    from targetnet.agents.run.agent_factory import agent_for
 
     config = config_of(setup)
     envs = training_envs(config)

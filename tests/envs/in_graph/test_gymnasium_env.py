@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env
 
 from targetnet.envs.in_graph import gymnasium_env as module
 from targetnet.envs.in_graph.gymnasium_env import InGraphGymEnv
-from targetnet.envs.in_graph.interface import InGraphEnv, Moved
+from targetnet.envs.in_graph.interface import EnvStep, InGraphEnv
 from targetnet.envs.in_graph.table import SPECS
 from targetnet.envs.minatar import PALETTE
 from targetnet.rl_core.errors import EnvError
@@ -36,7 +36,7 @@ class Dice(InGraphEnv):
         return DiceState(uniform)
 
     def step(self, state, action, uniform):
-        return Moved(DiceState(uniform), tf.cast(action, tf.float32), tf.equal(action, 2))
+        return EnvStep(DiceState(uniform), tf.cast(action, tf.float32), tf.equal(action, 2))
 
     def observe(self, state):
         return state.dice

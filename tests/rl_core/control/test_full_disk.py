@@ -5,7 +5,7 @@ import os
 import pytest
 
 from targetnet.rl_core.control import state as state_module
-from targetnet.rl_core.control.retry import Retried
+from targetnet.rl_core.control.retry import RetryLater
 from targetnet.rl_core.errors import RunDirError
 
 FULL = OSError(28, "No space left on device")
@@ -111,6 +111,6 @@ def test_a_run_that_ends_with_answers_not_in_the_log_says_so(bench, disk):
 
 
 def test_another_error_than_of_the_disk_is_not_swallowed():
-    retried = Retried(lambda text: None)
+    retried = RetryLater(lambda text: None)
     with pytest.raises(ZeroDivisionError), retried.attempt():
         _ = 1 / 0

@@ -6,7 +6,7 @@ import pytest
 
 from targetnet.rl_core.control.commands import BadCommand, do_command, dump, parse_command
 from targetnet.rl_core.control.log import Entry
-from targetnet.rl_core.control.timetable import Planned
+from targetnet.rl_core.control.timetable import PlannedAction
 from targetnet.rl_core.control.weight_actions import as_value, words_of
 from targetnet.rl_core.errors import BoundsError
 from tests.rl_core.control.conftest import Bench
@@ -113,7 +113,7 @@ def every_safe_point(monkeypatch):
     monkeypatch.setattr("targetnet.rl_core.control.steering.POLL_SECONDS", 0.0)
 
 
-PLANNED = Planned("reset", "head", every=100, until=350)
+PLANNED = PlannedAction("reset", "head", every=100, until=350)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,10 @@ def test_a_planned_action_is_due_at_every_multiple_up_to_its_end(env_step, last,
 
 
 def test_planned_actions_come_once_each_and_before_the_commands_there(tmp_path):
-    recycle = Planned("recycle", 0.1, every=6)
-    bench = Bench(tmp_path / "run", planned=[Planned("reset", "head", every=4, until=9), recycle])
+    recycle = PlannedAction("recycle", 0.1, every=6)
+    bench = Bench(
+        tmp_path / "run", planned=[PlannedAction("reset", "head", every=4, until=9), recycle]
+    )
     for tick in range(1, 13):
         if tick == 4:
             bench.command(do="perturb", value=0.5)
@@ -148,7 +150,7 @@ def test_planned_actions_come_once_each_and_before_the_commands_there(tmp_path):
 
 
 def test_several_multiples_between_two_safe_points_are_one_action(tmp_path):
-    bench = Bench(tmp_path / "run", planned=[Planned("reset", "head", every=10)])
+    bench = Bench(tmp_path / "run", planned=[PlannedAction("reset", "head", every=10)])
     for tick in (25, 26, 61):  # a chunk of the compiled loop may make hundreds of env steps
         bench.run.tick = bench.live.env_step = tick
         bench.steering.safe_point()
@@ -159,7 +161,7 @@ def test_several_multiples_between_two_safe_points_are_one_action(tmp_path):
 
 
 def test_a_resumed_run_plans_what_came_after_its_checkpoint(tmp_path):
-    planned = [Planned("reset", "head", every=4)]
+    planned = [PlannedAction("reset", "head", every=4)]
     bench = Bench(tmp_path / "run", planned=planned)
     bench.move(9)
     bench.steering.close()
@@ -173,7 +175,7 @@ def test_a_resumed_run_plans_what_came_after_its_checkpoint(tmp_path):
 
 
 def test_an_impossible_planned_action_is_logged_as_refused(tmp_path):
-    bench = Bench(tmp_path / "run", planned=[Planned("resume", None, every=3)])
+    bench = Bench(tmp_path / "run", planned=[PlannedAction("resume", None, every=3)])
     bench.move(3)
     (entry,) = bench.log
     assert not entry.taken and entry.reason == "the run is not paused"

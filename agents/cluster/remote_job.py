@@ -1,0 +1,171 @@
+"""One job on the cluster, on one node after the other: a node may die, or have a fault."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from targetnet.agents.cluster.actor import Actor, JobCancelled, NodeLost
+from targetnet.agents.cluster.connect import ClusterError
+from targetnet.agents.cluster.healthy_nodes import HealthyNodes, NoNodeLeft
+from targetnet.agents.cluster.job_inputs import JobInputs
+from targetnet.agents.cluster.local_mirror import LocalMirror
+from targetnet.agents.cluster.local_runs import LocalRuns
+from targetnet.agents.cluster.remote_job_session import RemoteJobSession
+from targetnet.rl_core.errors import RlCoreError, in_one_line, reason_of
+
+MOST_DEATHS = 3  # of nodes, without a new checkpoint in between
+_INTERRUPTED = 130
+
+
+class RemoteJob:
+    """A job that is under way; a thread follows it.
+
+    Args:
+      name: of the job, on the screen.
+      command: this Python and its arguments; on the node it is the node's Python.
+      log: file to which the process's output is appended.
+      portable: what it needs of this machine.
+      nodes: those that may be used.
+      say: shows one line.
+
+    Attributes:
+      how: how it ended, in words.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        portable: JobInputs,
+        nodes: HealthyNodes,
+        say: Callable[[str], None],
+    ) -> None:
+        assert command[0] == sys.executable
+        self._name, self._log, self._portable, self._say = name, log, portable, say
+        self._nodes = nodes
+        self._arguments = portable.arguments(command)
+        self._home, self._runs = (
+            LocalMirror(portable.tree),
+            LocalRuns(portable.tree, portable.names()),
+        )
+        self._deaths, self.how = 0, ""
+        self._code: int | None = None
+        self._fault: BaseException | None = None
+        self._interrupted, self._killed = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def poll(self) -> int | None:
+        """Returns the exit code; None while the job is under way.
+
+        Raises:
+          NoNodeLeft: there is no node for it, which is no failure of the job.
+        """
+        if self._thread.is_alive():
+            return None
+        if self._fault is not None:
+            raise self._fault
+        return self._code
+
+    def interrupt(self) -> None:
+        """Lets the job save and end."""
+        self._interrupted.set()
+
+    def kill(self) -> None:
+        """Ends the job; what is not at home by now is lost."""
+        self._killed.set()
+
+    def wait(self) -> None:
+        """Waits for the end of a job that was killed."""
+        self._thread.join()
+
+    # What its thread does.
+
+    def _run(self) -> None:
+        try:
+            try:
+                self._runs.lock()
+                self._code = self._anywhere()
+            finally:
+                self._runs.release()  # also those before one that somebody else holds
+            self.how = f"exit code {self._code}" if self._code >= 0 else f"signal {-self._code}"
+        except JobCancelled:
+            self._code, self.how = _INTERRUPTED, "interrupted"
+        except NoNodeLeft as fault:
+            self._fault = fault
+        except RlCoreError as error:
+            self._code, self.how = 1, in_one_line(error, 300)
+        except OSError as error:
+            where = f"cannot use {error.filename}: " if error.filename else ""
+            self._code, self.how = 1, f"{where}{reason_of(error)}"
+        except BaseException as fault:  # raised where the job is waited for
+            self._fault = fault
+
+    def _anywhere(self) -> int:
+        """Runs the job on one node after the other, until it ends; returns its exit code.
+
+        Raises:
+          RlCoreError: it cannot be run, or nodes die again and again.
+          NoNodeLeft: all nodes have a fault.
+          JobCancelled: it was killed, or interrupted before it began.
+        """
+        while True:
+            self._nodes.require_one(self._portable.cpus)
+            actor = Actor(self._portable, self._nodes, self._interrupted, self._killed)
+            visit = RemoteJobSession(
+                actor, self._home, self._runs, self._portable, self._log, self._kept
+            )
+            try:
+                about = actor.arrive()
+                # Another job may have found its fault while this one waited for room.
+                if about.id not in self._nodes.faulty:
+                    visit.begin(self._arguments, about)
+                    return visit.follow()
+            except NodeLost as lost:
+                self._lost(actor.node or "its node", lost)
+            except NoNodeLeft:
+                raise
+            except ClusterError as fault:  # of the node: nothing of the job ends in one
+                self._nodes.note(actor.node_id, actor.node, str(fault))
+                self._leaves(actor.node, fault)
+            finally:
+                actor.end()
+
+    def _lost(self, node: str, why: NodeLost) -> None:
+        """Counts a node that has died.
+
+        Raises:
+          JobCancelled: the job was to end anyway.
+          ClusterError: nodes die again and again.
+        """
+        self._deaths += 1
+        line = f"{self._name}: lost {node}: {why}"
+        self._unless_interrupted(line)
+        if self._deaths > MOST_DEATHS:
+            raise ClusterError(
+                f"{line}, the {self._deaths}th without a new checkpoint in between"
+            ) from None
+        self._say(f"{line}; it goes on elsewhere from its last checkpoint")
+
+    def _leaves(self, node: str, fault: ClusterError) -> None:
+        """Tells of a node with a fault.
+
+        Raises:
+          JobCancelled: the job was to end anyway.
+        """
+        line = f"{self._name}: {node} cannot be used: {in_one_line(fault, 300)}"
+        self._unless_interrupted(line)
+        self._say(f"{line}; it goes on elsewhere, and no run goes there any more")
+
+    def _unless_interrupted(self, line: str) -> None:
+        if self._interrupted.is_set():
+            self._say(f"{line}; the same command goes on from its last checkpoint")
+            raise JobCancelled from None
+
+    def _kept(self) -> None:
+        """Notes that a new checkpoint is at home: a node that dies now costs nothing before it."""
+        self._deaths = 0

@@ -1,0 +1,194 @@
+"""All actors of a run, on a transport that loses them."""
+
+import numpy as np
+import pytest
+
+from targetnet.agents.remote.actor_pool import ActorPool
+from targetnet.agents.remote.actor_replacement import StoppedWaiting
+from targetnet.agents.remote.deliveries import ActorLost
+from targetnet.agents.remote.in_process import InProcess
+from targetnet.rl_core.errors import EnvWorkerLost
+from tests.agents.remote.helpers import Repeating, Unreliable, config
+from tests.agents.remote.test_collector import network
+
+
+def deliveries(fleet, phases):
+    """In phases, with new weights in each: (actor, number, checksum)."""
+    found = []
+    for phase in range(phases):
+        fleet.publish(network(phase))
+        for actor in fleet.actors:
+            fleet.ask(actor, phase, {"epsilon": 0.3})
+        answers = [fleet.take(actor)[0] for actor in fleet.actors]
+        found += [(a.actor, a.number, a.checksum()) for a in answers]
+    return found
+
+
+def test_actors_that_are_lost_and_replaced_deliver_the_same_rows_once():
+    of = config()
+    straight = deliveries(ActorPool(InProcess(of), 3, 2), 20)
+    transport = Unreliable(of, seed=1, losses=0.15)
+    said = []
+    fleet = ActorPool(transport, 3, 2, said.append)
+    assert deliveries(fleet, 20) == straight
+    assert transport.lost > 10 and len(said) == transport.lost
+    assert said[0].startswith("actor ") and "was lost (by chance); another one goes on" in said[0]
+
+
+def test_requests_ahead_are_asked_again_with_the_weights_that_they_name():
+    of = config()
+
+    def ahead(transport):
+        fleet = ActorPool(transport, 3, 2)
+        for seed in range(4):
+            fleet.publish(network(seed))
+            for actor in fleet.actors:
+                fleet.ask(actor, seed, {"epsilon": 0.3})
+        return [
+            (a.actor, a.number, r.updates, a.checksum())
+            for actor in fleet.actors
+            for a, r in (fleet.take(actor) for _ in range(4))
+        ]
+
+    transport = Unreliable(of, seed=3, losses=0.25)
+    assert ahead(transport) == ahead(InProcess(of))
+    assert transport.lost > 3
+
+
+def test_weights_are_kept_as_long_as_a_request_names_them():
+    transport = InProcess(config())
+    fleet = ActorPool(transport, 2, 2)
+    for seed in range(5):
+        fleet.publish(network(seed))
+        fleet.ask(seed % 2, seed, {"epsilon": 1.0})
+    assert list(transport._weights) == [0, 1, 2, 3, 4]
+    fleet.take(0)  # named 0
+    fleet.take(1)  # named 1
+    fleet.take(0)
+    assert list(transport._weights) == [3, 4] and list(fleet.weights()) == [3, 4]
+    fleet.take(1)
+    fleet.take(0)
+    assert list(transport._weights) == [4] and fleet.weights() == {}
+
+
+def test_a_fleet_that_is_brought_back_goes_on_with_its_requests():
+    of = config()
+
+    def two_ahead(fleet):
+        for seed in range(2):
+            fleet.publish(network(seed))
+            for actor in fleet.actors:
+                fleet.ask(actor, seed, {"epsilon": 0.3})
+
+    first = ActorPool(InProcess(of), 3, 2)
+    two_ahead(first)
+    for actor in (2, 0, 0):
+        first.take(actor)
+    second = ActorPool(InProcess(of), 3, 2)
+    kept = first.delivered(), first.lanes(), first.requests(), first.weights()
+    assert second.restore(*kept) == []
+    for actor in (1, 2, 1):
+        (one, _), (other, _) = first.take(actor), second.take(actor)
+        assert one.checksum() == other.checksum() and one.number == other.number
+    assert first.lanes() == second.lanes()
+
+
+def test_an_actor_that_is_lost_again_and_again_ends_the_run_in_one_line():
+    class Dead(InProcess):
+        def take(self, actor):
+            if actor in self._back:
+                return super().take(actor)
+            raise ActorLost(actor, "its machine is\non fire")
+
+    fleet = ActorPool(Dead(config()), 3, 2)
+    fleet.publish(network())
+    fleet.ask(1, 0, {"epsilon": 1.0})
+    wanted = "actor 1 was lost 6 times without a delivery: its machine is on fire"
+    with pytest.raises(EnvWorkerLost, match=wanted):
+        fleet.take(1)
+
+
+def test_an_env_that_does_not_come_back_the_same_is_told():
+    of = config(env_kwargs={"forgets": True})
+    transport, said = InProcess(of), []
+    fleet = ActorPool(transport, 2, 2)
+    fleet.say = said.append
+    fleet.publish(network())
+    for _ in range(2):
+        fleet.ask(0, 0, {"epsilon": 1.0})
+    fleet.take(0)
+    transport._collectors.pop(0).close()
+    take = transport.take
+    transport.take = lambda actor: (_ for _ in ()).throw(ActorLost(actor, "gone"))
+    original, transport.start = transport.start, None
+
+    def start(since):
+        transport.take = take
+        return original(since)
+
+    transport.start = start
+    answer, _ = fleet.take(0)
+    assert "gave other results" in said[1]
+    # From there on it is known by the actions of its new episode alone.
+    for m, lane in enumerate(fleet.lanes()[:2]):
+        since = np.flatnonzero(answer.rows["autoreset"][:, m])[-1]
+        assert lane["actions"] == answer.rows["action"][since:-1, m].tolist()
+    assert np.isfinite(answer.rows["observation"]).all()
+
+
+def answers_freely(fleet, count):
+    """(actor, number, checksum) of so many answers, whichever is the first; each asks again."""
+    fleet.publish(network())
+    for actor in fleet.actors:
+        fleet.ask(actor, 0, {"epsilon": 0.3})
+    found = []
+    for _ in range(count):
+        answer, _ = fleet.take()
+        found.append((answer.actor, answer.number, answer.checksum()))
+        fleet.ask(answer.actor, 0, {"epsilon": 0.3})
+    return found
+
+
+def test_others_are_served_while_a_lost_actor_is_brought_back():
+    of, said = config(), []
+    straight = answers_freely(ActorPool(InProcess(of), 3, 2), 60)
+    transport = Repeating(of, 1, asked=lambda: pytest.fail("waits for it"))
+    fleet = ActorPool(transport, 3, 2, said.append)
+    found = answers_freely(fleet, 30)
+    assert transport.lost and {actor for actor, *_ in found[-20:]} == {0, 2}
+    transport.there = True
+    while fleet.delivered()[1] < 10:
+        answer, _ = fleet.take()
+        found.append((answer.actor, answer.number, answer.checksum()))
+        fleet.ask(answer.actor, 0, {"epsilon": 0.3})
+    assert said == ["actor 1 was lost (by design); another one goes on after its 3 deliveries"]
+    # Nothing is lost or doubled with it.
+    assert [a for a in found if a[0] == 1] == [a for a in straight if a[0] == 1][:10]
+
+
+def test_a_wait_for_lost_actors_alone_is_told_in_one_line_and_ends_if_the_run_is_to_stop(
+    monkeypatch,
+):
+    monkeypatch.setattr("targetnet.agents.remote.actor_replacement._QUIET_SECONDS", 0.01)
+    looks, said = [], []
+    transport = Repeating(config(actors=2), 1, asked=lambda: looks.append(1))
+    fleet = ActorPool(transport, 2, 2, said.append)
+    fleet.publish(network())
+    for _ in range(4):
+        fleet.ask(1, 0, {"epsilon": 0.3})
+    for _ in range(3):
+        fleet.take(1)
+    steps = max(len(lane["actions"]) for lane in fleet.lanes()[2:])
+    fleet.stop = lambda: len(looks) > 50
+    for actor in (1, None):
+        del said[:], looks[:]
+        with pytest.raises(StoppedWaiting):
+            fleet.take(actor)
+        wait = (
+            f"waiting for actor 1, which repeats up to {steps} steps of its running episodes; "
+            "Ctrl-C ends the run at once"
+        )
+        assert said[-1:] == [wait] and len(looks) == 51
+        assert len(said) == (2 if actor == 1 else 1)  # that it was lost, once
+    transport.there = True
+    assert fleet.take(1)[0].number == 3
