@@ -21,9 +21,9 @@ drivers.py       drivers in this process: one env, several in a loop, an env's o
 async_driver.py, async_worker.py  several envs in worker processes
 pool.py          envpool's envs as a vector env
 interface.py     Step, Episode, Envs: the interface to the agents
-unstepped.py     envs of a run that are not stepped from here
+unstepped_envs.py     envs of a run that are not stepped from here
 recorder.py      keeps the steps of a single env in its own form
-given.py         stored rows turned back into what the env gave
+stored_observations.py         stored rows turned back into what the env gave
 seeding.py       the seed of every episode
 minatar.py       reproducible envs of MinAtar's five games
 """

@@ -12,7 +12,7 @@ from targetnet.envs.arrays import ArraySpace, array_space
 from targetnet.envs.checks import ArraySpaces
 from targetnet.envs.observations import Write, Writer, contract_error, what_came
 from targetnet.rl_core.errors import EnvError, EnvFault, did_you_mean, shown
-from targetnet.rl_core.packed import Part, placed
+from targetnet.rl_core.observation_parts import Part, placed
 
 Path = tuple[Any, ...]  # keys from the outside to the inside
 

@@ -19,7 +19,7 @@ from targetnet.envs.masks import (
 )
 from targetnet.envs.nests import Leaf, Path, inner_writer, leaves, nest_of
 from targetnet.envs.observations import Writer
-from targetnet.rl_core.packed import Part
+from targetnet.rl_core.observation_parts import Part
 
 
 class Spaces(NamedTuple):
@@ -55,7 +55,7 @@ def read_spaces(
     """Returns the agent's form of an env's spaces.
 
     Arrays become what `targetnet.envs.arrays.array_space` says. Of a dict or a tuple, if more than
-    one array is wanted, each is a part of a packed row (`targetnet.rl_core.packed`).
+    one array is wanted, each is a part of a packed row (`targetnet.rl_core.observation_parts`).
 
     Args:
       keys: of a dict or a tuple, those that are wanted; empty: all.

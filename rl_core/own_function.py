@@ -27,13 +27,13 @@ MORE = "; TARGETNET_DEBUG=1 shows all"
 CODE_DIRECTORY = "TARGETNET_CODE_DIRECTORY"
 
 
-class _Command(NamedTuple):
+class _UserCommand(NamedTuple):
     directory: str
     say: Callable[[str], None]
     told: set[str]
 
 
-_running: list[_Command] = []  # the command that this process runs, if it runs one
+_running: list[_UserCommand] = []  # the command that this process runs, if it runs one
 
 
 @contextlib.contextmanager
@@ -44,7 +44,7 @@ def in_command(directory: str, say: Callable[[str], None]) -> Iterator[None]:
       directory: of the user's code; "" is the current one.
       say: shows one line about each import from outside the installed packages.
     """
-    _running.append(_Command(directory, say, set()))
+    _running.append(_UserCommand(directory, say, set()))
     try:
         yield
     finally:
@@ -74,7 +74,7 @@ def named_module(what: str, name: str, module: str) -> ModuleType:
     return importlib.import_module(module)
 
 
-def _find(command: _Command, named: str, package: str) -> None:
+def _find(command: _UserCommand, named: str, package: str) -> None:
     """Makes sure that a package is found; says where, if it is not an installed one."""
     with contextlib.suppress(ImportError, ValueError):  # it is no name of a module
         spec = find_spec(package)  # imports nothing

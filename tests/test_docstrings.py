@@ -1,8 +1,10 @@
-"""Docstrings: what they may not begin with, and who must have one. Ruff checks their form."""
+"""Docstrings and names: what they may not begin or end with. Ruff checks the form of docstrings."""
 
 import ast
 import importlib
 import inspect
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,12 @@ FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("
 # A docstring that begins with one of these has to be read twice; a verb or a noun says it at once.
 REFUSED = {"What", "Of", "As", "Whether", "How", "Those", "That", "Who", "Where", "When", "If"}
 REFUSED |= {"It", "For", "By"}
+# Nouns and adjectives that end like a participle or an adverb.
+NOUNS = {"batching", "branching", "hidden", "listing", "markdown", "masking", "need", "packing"}
+NOUNS |= {"recording", "rescaling", "ring", "seed", "seeding", "speed", "steering"}
+NOUNS |= {"compiled", "fused", "prioritized"}  # kinds of loops, calls and replay
+PARTICIPLE = re.compile(r".+(ing|ed|wn|ly)$")
+ADVERBS = {"again", "alone", "back", "before", "built", "here", "kept", "made", "seen", "sent"}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -50,6 +58,47 @@ def undocumented(name: str, public: Any) -> Iterator[str]:
         public_method = inspect.isfunction(function) and not attribute.startswith("_")
         if public_method and not inspect.getdoc(getattr(public, attribute)):
             yield f"{name}.{attribute}"
+
+
+def classes() -> Iterator[tuple[Path, ast.ClassDef]]:
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                yield path, node
+
+
+def is_no_noun(name: str) -> bool:
+    """Says whether a class or a module is called by something else than a noun.
+
+    Going, Kept and Alone cannot be looked up in any paper, and say nothing about what they are.
+    """
+    *_, last = re.findall(r"[A-Z][a-z0-9]+|[a-z0-9]+|[A-Z]+", name)
+    word = last.lower()
+    return word not in NOUNS and (word in ADVERBS or PARTICIPLE.match(word) is not None)
+
+
+def test_classes_and_modules_are_called_by_nouns():
+    # An error says what happened: Refused, Diverged.
+    errors = ("Error", "Exception", "Fault", "Interrupt", "Failed", "Lost")
+    named = {
+        node.name
+        for _, node in classes()
+        if not any(ast.unparse(base).endswith(errors) for base in node.bases)
+    }
+    assert len(named) > 300
+    assert {name for name in named | {path.stem for path in FILES} if is_no_noun(name)} == set()
+
+
+def test_no_two_classes_have_one_name():
+    names = Counter(node.name for _, node in classes())
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_a_participle_or_an_adverb_is_found_at_the_end_of_a_name():
+    refused = "Going", "_Seated", "joining", "going_back", "Alone", "CopiesDrawn"
+    assert [name for name in refused if not is_no_noun(name)] == []
+    allowed = "Ring", "Steering", "RunListing", "update_batching", "BackupStore"
+    assert [name for name in allowed if is_no_noun(name)] == []
 
 
 def test_no_docstring_begins_with_a_word_that_hides_its_subject():

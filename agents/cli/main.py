@@ -57,7 +57,7 @@ class _Command(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _NotNamed:
+class _ImportPlaceholder:
     """Placeholder for a command that was not imported."""
 
 
@@ -121,7 +121,7 @@ _COMMANDS = {
     ),
     "ls": _Command(_STEER, "Ls", "List the runs below a directory; the running ones come first."),
     "board": _Command(
-        _TRAIN, "Board", "Show curves in TensorBoard; without TensorFlow it starts in a second."
+        _TRAIN, "OpenBoard", "Show curves in TensorBoard; without TensorFlow it starts in a second."
     ),
     "mcp": _Command(
         "targetnet.agents.cli.mcp_command",
@@ -135,7 +135,7 @@ _COMMANDS = {
     ),
     "digest": _Command(
         _STEER,
-        "Digest",
+        "PrintDigest",
         "Print one hash over all variables, replay rows and counters at a run's end.",
     ),
 }
@@ -288,7 +288,9 @@ def _one_of(named: Collection[str]) -> Any:
             kind = getattr(import_module(command.module), command.name)
             kinds.append(Annotated[kind, subcommand(name)])
         else:
-            kinds.append(Annotated[_NotNamed, subcommand(name, description=command.summary)])
+            kinds.append(
+                Annotated[_ImportPlaceholder, subcommand(name, description=command.summary)]
+            )
     return reduce(or_, kinds)
 
 

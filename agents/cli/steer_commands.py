@@ -243,7 +243,7 @@ class Ls:
 
 
 @dataclass(frozen=True)
-class Digest:
+class PrintDigest:
     """Print one hash over all variables, replay rows and counters at a run's end.
 
     Example: targetnet digest runs/cartpole-1

@@ -255,7 +255,7 @@ class Configs:
 
 
 @dataclass(frozen=True)
-class Board:
+class OpenBoard:
     """Show curves in TensorBoard; without TensorFlow it starts in a second.
 
     Example: targetnet board runs

@@ -25,7 +25,7 @@ class JobCancelled(Exception):
     """Home wants no more of the job."""
 
 
-class Actor:
+class JobActor:
     """A worker on whichever node has room and no known fault.
 
     Args:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from targetnet.agents.cluster.actor import Actor, JobCancelled, NodeLost
+from targetnet.agents.cluster.actor import JobActor, JobCancelled, NodeLost
 from targetnet.agents.cluster.connect import ClusterError
 from targetnet.agents.cluster.healthy_nodes import HealthyNodes, NoNodeLeft
 from targetnet.agents.cluster.job_inputs import JobInputs
@@ -115,7 +115,7 @@ class RemoteJob:
         """
         while True:
             self._nodes.require_one(self._portable.cpus)
-            actor = Actor(self._portable, self._nodes, self._interrupted, self._killed)
+            actor = JobActor(self._portable, self._nodes, self._interrupted, self._killed)
             visit = RemoteJobSession(
                 actor, self._home, self._runs, self._portable, self._log, self._kept
             )

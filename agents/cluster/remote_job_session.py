@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from targetnet.agents.cluster.actor import Actor
+from targetnet.agents.cluster.actor import JobActor
 from targetnet.agents.cluster.connect import ClusterError
 from targetnet.agents.cluster.job_inputs import JobInputs, file_name
 from targetnet.agents.cluster.local_mirror import LocalMirror
@@ -36,7 +36,7 @@ class RemoteJobSession:
 
     def __init__(
         self,
-        actor: Actor,
+        actor: JobActor,
         home: LocalMirror,
         runs: LocalRuns,
         portable: JobInputs,

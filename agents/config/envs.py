@@ -9,9 +9,9 @@ import numpy as np
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.envs import Envs, Vectorization, make_envs
-from targetnet.envs.unstepped import UnsteppedEnvs
+from targetnet.envs.unstepped_envs import UnsteppedEnvs
 from targetnet.rl_core.errors import RlCoreError
-from targetnet.rl_core.packed import Part
+from targetnet.rl_core.observation_parts import Part
 
 if TYPE_CHECKING:
     from targetnet.envs.env_recipe import Around

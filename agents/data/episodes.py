@@ -15,9 +15,9 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.data.errors import DataError
 from targetnet.agents.loops.evaluation import Greedy, TooLong, Watch, exploring, playing
 from targetnet.agents.saved.host import read_host, split_newest
-from targetnet.envs.given import given_back, wanted_space
 from targetnet.envs.recorder import RecordedSteps, Recorder
 from targetnet.envs.spaces import Spaces, read_spaces
+from targetnet.envs.stored_observations import given_back, wanted_space
 from targetnet.rl_core.checkpoint.store import Checkpoint, CheckpointStore, chunk_end
 from targetnet.rl_core.philox import OutsideStream
 

@@ -25,11 +25,11 @@ from targetnet.agents.data.minari_files import (
 )
 from targetnet.agents.loops.evaluation import Watch
 from targetnet.agents.policy.load import LoadedPolicy
-from targetnet.agents.policy.trained import TrainedPolicy, trained
+from targetnet.agents.policy.trained_policy import TrainedPolicy, trained
 from targetnet.agents.saved.directory import RunDir
 from targetnet.agents.saved.new_directory import new_directory, require_new
-from targetnet.envs.given import wanted_space
 from targetnet.envs.recorder import RecordedSteps
+from targetnet.envs.stored_observations import wanted_space
 from targetnet.rl_core.arguments import path_of, require_whole
 from targetnet.rl_core.checkpoint.store import Checkpoint, CheckpointStore
 from targetnet.rl_core.digest import Digest

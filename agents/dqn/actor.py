@@ -23,7 +23,7 @@ _WAITING_BYTES = 1 << 22
 _WORTH_WAITING = 3
 
 
-class Acting:
+class Actor:
     """One agent's acting: the calls into the graph, and what Python knows around them.
 
     Args:

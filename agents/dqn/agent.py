@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.actor import Acting
+from targetnet.agents.dqn.actor import Actor
 from targetnet.agents.dqn.copies import Inspection
 from targetnet.agents.dqn.memory_estimate import require_memory
 from targetnet.agents.dqn.parts import AgentGraph, Parts
@@ -29,7 +29,7 @@ from targetnet.rl_core.errors import RlCoreError
 from targetnet.rl_core.graph.engine import Engine
 from targetnet.rl_core.graph.scopes import root_scope
 from targetnet.rl_core.networks import ObservationForm
-from targetnet.rl_core.packed import Part
+from targetnet.rl_core.observation_parts import Part
 from targetnet.rl_core.replay import Rows
 
 
@@ -111,7 +111,7 @@ class DqnAgent:
         self._graph, self._parts, self.engine = graph, parts, parts.engine
         self.replay, self.networks, self.joint = graph.memory, graph.networks, graph.joint
         self.copy_learned = graph.copy_learned
-        self.acting: Acting = parts.acting
+        self.acting: Actor = parts.acting
         self.learner, self.chunks, self.renewal = parts.learner, parts.chunks, parts.renewal
         self.hyperparameters, self.state, self.q_values = parts.values, parts.state, parts.q_values
 
@@ -156,7 +156,7 @@ class DqnAgent:
         return self.acting.step(observation, reward, terminated, autoreset, epsilon, legal)
 
     def act(self, observation: np.ndarray, time_step: int, *more: np.ndarray | None) -> Rows:
-        """Chooses by the network as it was when `follow` was last called; see `Acting.act`.
+        """Chooses by the network as it was when `follow` was last called; see `Actor.act`.
 
         May run in one thread while updates are made in another. Only with loop = "concurrent".
         """

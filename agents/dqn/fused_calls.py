@@ -12,7 +12,7 @@ from targetnet.rl_core.graph.finite import checked
 from targetnet.rl_core.optimizers.freeze_schedule import Exempt, FreezeSchedule
 from targetnet.rl_core.optimizers.fused import fused_updates
 from targetnet.rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
-from targetnet.rl_core.optimizers.phase import Fused
+from targetnet.rl_core.optimizers.phase import FusedCalls
 
 # Networks of whole frames.
 FRAMES = ("nature", "impala")
@@ -25,7 +25,7 @@ def fused_calls(
     freeze: FreezeSchedule,
     blocks: Sequence[str],
     like: UpdateOutputs,
-) -> tuple[dict[Exempt, Fused], int]:
+) -> tuple[dict[Exempt, FusedCalls], int]:
     """Builds them.
 
     Args:
@@ -55,9 +55,9 @@ def fused_calls(
 
 def _fused(
     config: DqnConfig, update: Update, adam: LoopAdam, count: tf.Tensor | None, like: UpdateOutputs
-) -> Fused:
+) -> FusedCalls:
     last = fused_updates(
         lambda moments: update.in_loop(adam, moments), count, like, adam, compiled=config.xla
     )
     learned = UpdateOutputs(*last)
-    return Fused(learned.stats(), checked(learned.signs).op, count)
+    return FusedCalls(learned.stats(), checked(learned.signs).op, count)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
-from targetnet.agents.dqn.actor import Acting
+from targetnet.agents.dqn.actor import Actor
 from targetnet.agents.dqn.learner import Learner
 from targetnet.rl_core.errors import ScopeMismatch
 from targetnet.rl_core.graph.weights import VariableValues
@@ -29,15 +29,13 @@ class LearnedState:
     """
 
     def __init__(
-        self, variables: VariableValues, acting: Acting, learner: Learner, names: Collection[str]
+        self, variables: VariableValues, acting: Actor, learner: Learner, names: Collection[str]
     ) -> None:
         self._variables, self._acting, self._learner = variables, acting, learner
         self._names = tuple(sorted(names))
         self.renewals = 0
 
-    def of_member(
-        self, variables: VariableValues, acting: Acting, learner: Learner
-    ) -> LearnedState:
+    def of_member(self, variables: VariableValues, acting: Actor, learner: Learner) -> LearnedState:
         """The same for a member that begins."""
         return LearnedState(variables, acting, learner, self._names)
 

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 from targetnet.agents.config.live_values import live_knobs, live_values
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.acting_calls import ActingCalls
-from targetnet.agents.dqn.actor import Acting
+from targetnet.agents.dqn.actor import Actor
 from targetnet.agents.dqn.batched_update_graph import BatchedUpdateGraph, can_join
 from targetnet.agents.dqn.branching import require_branching
 from targetnet.agents.dqn.chunk_runner import ChunkRunner
@@ -57,7 +57,7 @@ class Parts:
     live: LiveFeeds
     own: OwnFeeds
     learner: Learner
-    acting: Acting
+    acting: Actor
     chunks: ChunkRunner | None
     state: AgentState
     q_values: QValues
@@ -209,6 +209,6 @@ class AgentGraph:
         values: Hyperparameters,
         own: OwnFeeds,
         joined: BatchClient | None = None,
-    ) -> Acting:
+    ) -> Actor:
         rows, exploration = self.memory, self._exploration
-        return Acting(calls, config, rows, exploration, values, own, self._masks, joined)
+        return Actor(calls, config, rows, exploration, values, own, self._masks, joined)

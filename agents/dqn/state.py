@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from targetnet.agents.config.model import DqnConfig
-from targetnet.agents.dqn.actor import Acting
+from targetnet.agents.dqn.actor import Actor
 from targetnet.agents.dqn.learned_state import LearnedState
 from targetnet.agents.dqn.learner import Learner
 from targetnet.agents.dqn.networks import Networks
@@ -64,7 +64,7 @@ class AgentState:
         keys: Keys,
         networks: Networks,
         memory: ReplayMemory,
-        acting: Acting,
+        acting: Actor,
         learner: Learner,
         hyperparameters: Hyperparameters,
         running: Sequence[Owner],
@@ -103,7 +103,7 @@ class AgentState:
         self,
         place: MemberHandle,
         config: DqnConfig,
-        acting: Acting,
+        acting: Actor,
         learner: Learner,
         hyperparameters: Hyperparameters,
     ) -> AgentState:

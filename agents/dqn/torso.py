@@ -20,7 +20,7 @@ from targetnet.rl_core.networks import (
     nature_torso,
 )
 from targetnet.rl_core.networks.network import Torso
-from targetnet.rl_core.packed import Part
+from targetnet.rl_core.observation_parts import Part
 
 TORSOS: dict[str, Callable[..., Torso]] = {
     "mlp": mlp_torso,

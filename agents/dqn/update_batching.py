@@ -63,7 +63,7 @@ class RequestBatcher(Protocol):
         """
 
 
-class Unbatched:
+class ImmediateUpdates:
     """Serves each request at once: no other member is at work."""
 
     def ask(
@@ -90,7 +90,7 @@ class BatchedUpdates:
 
     def __init__(self, calls: BatchedUpdateGraph) -> None:
         self.calls, self.rows = calls, calls.empty_rows()
-        self.asking: RequestBatcher = Unbatched()
+        self.asking: RequestBatcher = ImmediateUpdates()
         self._members, *self._feeds = calls.empty_feeds()
         self._fed: list[Any] = [None] * len(self._members)
 

@@ -1,6 +1,6 @@
 """Uses of a run's weights: play, export, initial weights of another run.
 
-trained.py      reads what a run has learned: weights and own live values
+trained_policy.py      reads what a run has learned: weights and own live values
 graph.py        the greedy policy as tensors
 load.py         the greedy policy in a program of your own
 play.py         shows the policy in a window or writes a video

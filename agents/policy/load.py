@@ -17,7 +17,7 @@ from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.dqn.network_parts import of_first
 from targetnet.agents.dqn.policy import GreedyPolicy
 from targetnet.agents.policy.graph import SCOPE, build_policy
-from targetnet.agents.policy.trained import TrainedPolicy, trained
+from targetnet.agents.policy.trained_policy import TrainedPolicy, trained
 from targetnet.agents.saved.directory import RunDir
 from targetnet.agents.saved.spaces import envs_of_policy
 from targetnet.envs import Envs

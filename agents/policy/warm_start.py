@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from targetnet.agents.policy.trained import trained
+from targetnet.agents.policy.trained_policy import trained
 from targetnet.agents.saved.directory import RunDir
 from targetnet.rl_core.checkpoint.weights_file import read_weights
 from targetnet.rl_core.errors import (

@@ -42,11 +42,11 @@ def _that_may_change(keys: dict[str, Any]) -> dict[str, Any]:
 Keys = Annotated[dict[str, Any], AfterValidator(_that_may_change)]
 
 
-class _Part(BaseModel):
+class _MemberPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
-class MemberChange(_Part):
+class MemberChange(_MemberPart):
     """The change of one member.
 
     Attributes:
@@ -59,7 +59,7 @@ class MemberChange(_Part):
     commands: list[SetCommand]
 
 
-class PopulationChange(_Part):
+class PopulationChange(_MemberPart):
     """The change of a population.
 
     Attributes:

@@ -18,7 +18,7 @@ from targetnet.agents.saved.directory import RunDir
 from targetnet.envs import Envs
 from targetnet.envs.spaces import where_masks_are
 from targetnet.rl_core.networks.torsos import LEAST_SIDE
-from targetnet.rl_core.packed import Part
+from targetnet.rl_core.observation_parts import Part
 from targetnet.rl_core.replay import format_bytes
 from targetnet.rl_core.replay.rows import newest_frame
 

@@ -28,13 +28,13 @@ Pair = Annotated[tuple[Count, Count], Strict(False)]
 Point = Annotated[tuple[Count, float], Strict(False)]  # env step, value; NaN is a value
 
 
-class _Part(BaseModel):
+class _HostPart(BaseModel):
     """A part of the host state. Unknown keys are refused: a misspelt one would be lost."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, serialize_by_alias=True)
 
 
-class LoopPart(_Part):
+class LoopPart(_HostPart):
     """The counts of a loop (LoopState)."""
 
     tick: Count
@@ -45,7 +45,7 @@ class LoopPart(_Part):
     due_updates: Count = 0
 
 
-class ReporterPart(_Part):
+class ReporterPart(_HostPart):
     """The state of the reporter: the curves so far.
 
     Attributes:
@@ -71,14 +71,14 @@ class TracePosition(NamedTuple):
     crc: Count | None = None
 
 
-class LogPart(_Part):
+class LogPart(_HostPart):
     """The control log: its length, and the ids of entries that are still to be applied again."""
 
     bytes: Count
     to_do: list[str]
 
 
-class LanePart(_Part):
+class LanePart(_HostPart):
     """One env: its episode, the actions that led to where it is, a checksum of what it showed.
 
     Attributes:
@@ -93,7 +93,7 @@ class LanePart(_Part):
     lives: Count = 0
 
 
-class RequestPart(_Part):
+class RequestPart(_HostPart):
     """A delivery that an actor was asked for and that was not taken yet."""
 
     number: Count
@@ -102,7 +102,7 @@ class RequestPart(_Part):
     live: dict[str, Annotated[float, Field(allow_inf_nan=False)]]
 
 
-class ActorsPart(_Part):
+class ActorsPart(_HostPart):
     """The actors of a remote loop. The weights of their requests are in the checkpoint's variables.
 
     Attributes:
@@ -123,14 +123,14 @@ class ActorsPart(_Part):
         return self
 
 
-class ControllerPart(_Part):
+class ControllerPart(_HostPart):
     """A run's controller: the env step of its next call, and what it remembers."""
 
     due: Count
     memory: dict[str, Any]
 
 
-class AgentPart(_Part):
+class AgentPart(_HostPart):
     """The part of an agent that is no variable (`SavedAgent.host`).
 
     Attributes:
@@ -144,7 +144,7 @@ class AgentPart(_Part):
     renewals: Count = 0
 
 
-class RunHost(_Part):
+class RunHost(_HostPart):
     """The host state of a run, without its agent's part.
 
     Attributes:

@@ -25,7 +25,7 @@ from targetnet.envs.masks import MaskSource
 from targetnet.envs.nests import Leaf, Path
 from targetnet.envs.spaces import Spaces, spaces_of
 from targetnet.envs.stacks import stacked
-from targetnet.envs.unstepped import UnsteppedEnvs
+from targetnet.envs.unstepped_envs import UnsteppedEnvs
 from targetnet.rl_core.errors import RunDirError, reason_of
 from targetnet.rl_core.regular_file import read_regular
 from targetnet.rl_core.seal import sealed_json, unsealed_json
@@ -37,11 +37,11 @@ _Key = str | int
 _Numbers = list[int] | list[float]
 
 
-class _Model(BaseModel):
+class _SpaceModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _Array(_Model):
+class _Array(_SpaceModel):
     """A space of arrays; its bounds are flat, or one number that all elements have."""
 
     shape: list[_Size] = Field(max_length=32)
@@ -75,7 +75,7 @@ class _Box(_Array):
         return gym.spaces.Box(low, high, dtype=np.dtype(self.dtype).type)
 
 
-class _Discrete(_Model):
+class _Discrete(_SpaceModel):
     kind: Literal["Discrete"] = "Discrete"
     n: Annotated[int, Field(ge=1, le=_MOST_ELEMENTS)]
     start: int = 0
@@ -105,14 +105,14 @@ class _MultiBinary(_Array):
 _Space = Annotated[_Box | _Discrete | _MultiDiscrete | _MultiBinary, Field(discriminator="kind")]
 
 
-class _Part(_Model):
+class _ObservationPart(_SpaceModel):
     """A part of an observation that the network sees, and its place; [] if it is the whole."""
 
     path: list[_Key]
     space: _Space
 
 
-class _Masks(_Model):
+class _Masks(_SpaceModel):
     """MaskSource."""
 
     name: str
@@ -120,10 +120,10 @@ class _Masks(_Model):
     path: list[_Key] | None
 
 
-class _SpacesFile(_Model):
+class _SpacesFile(_SpaceModel):
     """The content of spaces.json: of single frames, with what wrappers make of them."""
 
-    observation: list[_Part] = Field(min_length=1)
+    observation: list[_ObservationPart] = Field(min_length=1)
     action: _Space
     masks: _Masks | None
 
@@ -139,7 +139,8 @@ def save_spaces(run: RunDir, spaces: Spaces) -> None:
     try:
         fields = _SpacesFile(
             observation=[
-                _Part(path=[*of.path], space=_described(of.space)) for of in spaces.leaves
+                _ObservationPart(path=[*of.path], space=_described(of.space))
+                for of in spaces.leaves
             ],
             action=_described(spaces.own[1]),
             masks=masks and _Masks(name=masks.name, code=masks.code, path=_listed(masks.path)),

@@ -54,7 +54,7 @@ Text = Annotated[str, Field(max_length=1_000)]
 Value = int | FiniteFloat | Text | Annotated[list[Name], Field(max_length=100)]
 
 
-class _Command(BaseModel):
+class _SentCommand(BaseModel):
     # Without `strict`, pydantic would accept `true` as the number 1.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
@@ -63,7 +63,7 @@ class _Command(BaseModel):
     who: Who
 
 
-class SetCommand(_Command):
+class SetCommand(_SentCommand):
     """A command that sets a live value; "auto" returns to the config's value or schedule."""
 
     name: Name
@@ -75,7 +75,7 @@ class SetCommand(_Command):
         return "set", self.name
 
 
-class DoCommand(_Command):
+class DoCommand(_SentCommand):
     """A command that runs an action.
 
     Attributes:

@@ -33,11 +33,11 @@ Number = Annotated[int, Field(ge=1, lt=10**9)]
 Member = Annotated[str, Field(pattern=MEMBER)]
 
 
-class _Model(BaseModel):
+class _ExchangeModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
-class CopyOf(_Model):
+class CopyOf(_ExchangeModel):
     """A member's copy of another one; the value of its log entry `copy`.
 
     Attributes:
@@ -81,14 +81,14 @@ def number_in(entry: Entry) -> int | None:
     return int(match[1]) if match and entry.who == PBT else None
 
 
-class LentTo(_Model):
+class LentTo(_ExchangeModel):
     """The members that copied this one; the value of its log entry `lend`."""
 
     exchange: Number
     members: list[Member]
 
 
-class MemberRecord(_Model):
+class MemberRecord(_ExchangeModel):
     """A member's part in an exchange.
 
     Attributes:
@@ -108,7 +108,7 @@ class MemberRecord(_Model):
     lent: LentTo | None = None
 
 
-class Exchange(_Model):
+class Exchange(_ExchangeModel):
     """One exchange.
 
     Attributes:

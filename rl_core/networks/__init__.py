@@ -10,7 +10,7 @@ recurrent.py  from features and a state to features that remember
 heads.py      from features to what is known of each action's return
 hidden.py     the hidden units of a network that was built
 
-Imports: rl_core.branches, rl_core.errors, rl_core.graph, rl_core.losses, rl_core.packed,
+Imports: rl_core.branches, rl_core.errors, rl_core.graph, rl_core.losses, rl_core.observation_parts,
 rl_core.random.
 """
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from targetnet.rl_core.packed import Part
+from targetnet.rl_core.observation_parts import Part
 from targetnet.rl_core.random import Draws
 
 

@@ -17,7 +17,7 @@ from targetnet.rl_core.optimizers.freeze_schedule import Exempt
 from targetnet.rl_core.optimizers.packed_adam import LoopMoments
 
 
-class Fused(NamedTuple):
+class FusedCalls(NamedTuple):
     """Updates in one call, as `targetnet.rl_core.optimizers.fused.fused_updates` builds them."""
 
     stats: Any  # (named) tuple of tensors of the last one
@@ -84,7 +84,7 @@ class PhaseCalls:
         end: tf.Operation,
         young_end: tf.Operation,
         stats: Any,
-        fused: Mapping[Exempt, Fused],
+        fused: Mapping[Exempt, FusedCalls],
         fewest: int,
         feeds: Sequence[tf.Tensor],
         clock: Clock,
@@ -179,7 +179,7 @@ class PhaseCalls:
         return result
 
     def _run_fused(
-        self, exempt: Exempt, fused: Fused, updates: int, values: Sequence[Any], wanted: bool
+        self, exempt: Exempt, fused: FusedCalls, updates: int, values: Sequence[Any], wanted: bool
     ) -> Any:
         if fused.updates is not None:
             return self._call(exempt, fused, wanted)(np.int32(updates), *values)
@@ -187,7 +187,7 @@ class PhaseCalls:
             self._call(exempt, fused, False)(*values)
         return self._call(exempt, fused, wanted)(*values)
 
-    def _call(self, exempt: Exempt, fused: Fused, wanted: bool) -> Any:
+    def _call(self, exempt: Exempt, fused: FusedCalls, wanted: bool) -> Any:
         key = (exempt, wanted)
         if key not in self._calls:
             count = [] if fused.updates is None else [fused.updates]

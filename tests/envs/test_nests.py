@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Te
 
 from targetnet.envs import make_envs
 from targetnet.rl_core.errors import EnvError, EnvFault
-from targetnet.rl_core.packed import Part, placed
+from targetnet.rl_core.observation_parts import Part, placed
 
 SPACES = {
     "camera": Box(0, 255, (4, 5, 3), np.uint8),

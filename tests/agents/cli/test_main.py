@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from targetnet.agents.cli.main import _COMMANDS, _NotNamed, _parse, main
+from targetnet.agents.cli.main import _COMMANDS, _ImportPlaceholder, _parse, main
 from targetnet.agents.cli.train_commands import _log_to
 from targetnet.agents.config.files import load_config, shipped_configs
 from targetnet.rl_core.errors import EnvFailed
@@ -423,7 +423,7 @@ def test_the_help_lists_a_command_with_the_docstring_of_its_class(name):
     summary, _, example = kind.__doc__.partition("\n\n")
     assert summary == command.summary
     words = example.strip().removeprefix("Example: targetnet ").split()
-    assert words[0] == name and not isinstance(_parse(words), _NotNamed)
+    assert words[0] == name and not isinstance(_parse(words), _ImportPlaceholder)
 
 
 @pytest.mark.thorough

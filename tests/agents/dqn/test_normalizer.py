@@ -12,7 +12,7 @@ from targetnet.agents.run.repeat import repeat
 from targetnet.agents.run.train import resume, train
 from targetnet.rl_core.checkpoint.store import CheckpointStore
 from targetnet.rl_core.errors import ConfigError, RlCoreError
-from targetnet.rl_core.packed import Part, placed
+from targetnet.rl_core.observation_parts import Part, placed
 
 NORMAL = {"normalize_observations": True, "hidden": (4,), "sync_period": 10_000}
 

@@ -13,7 +13,7 @@ from targetnet.agents.config.envs import training_envs
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.policy.export import FORMATS, ExportError, export
 from targetnet.agents.policy.load import load_policy
-from targetnet.agents.policy.trained import trained as read
+from targetnet.agents.policy.trained_policy import trained as read
 from targetnet.agents.run.agent_factory import agent_for
 from targetnet.agents.run.train import resume, train
 from targetnet.agents.saved.directory import RunDir

@@ -6,7 +6,7 @@ import pytest
 
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.policy.load import LoadedPolicy, load_policy
-from targetnet.agents.policy.trained import trained
+from targetnet.agents.policy.trained_policy import trained
 from targetnet.agents.run.train import train
 from targetnet.agents.saved.directory import RunDir
 from targetnet.envs.drivers import SingleEnv

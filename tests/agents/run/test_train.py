@@ -15,7 +15,7 @@ from tensorboard.util.tensor_util import make_ndarray
 from targetnet.agents.config.model import DqnConfig
 from targetnet.agents.loops.evaluation import evaluate
 from targetnet.agents.policy.load import LoadedPolicy
-from targetnet.agents.policy.trained import trained
+from targetnet.agents.policy.trained_policy import trained
 from targetnet.agents.run.outcome import summary
 from targetnet.agents.run.signals import stop_on_interrupt
 from targetnet.agents.run.train import train

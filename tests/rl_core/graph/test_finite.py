@@ -15,7 +15,7 @@ from targetnet.rl_core.graph.finite import (
 from targetnet.rl_core.graph.sync import copy_vars
 from targetnet.rl_core.optimizers.adam import Adam
 from targetnet.rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
-from targetnet.rl_core.optimizers.phase import Fused, PhaseCalls
+from targetnet.rl_core.optimizers.phase import FusedCalls, PhaseCalls
 from tests.rl_core.known_age import KnownAge
 
 NONE, TORSO = frozenset(), frozenset({"torso"})
@@ -65,7 +65,7 @@ class Model:
 
             count = tf.placeholder(tf.int32, [])
             (signs,) = fused_updates(update, count, [ops.signs], adam, compiled=False)
-            loops = {NONE: Fused((signs,), checked(signs).op, count)}
+            loops = {NONE: FusedCalls((signs,), checked(signs).op, count)}
             self.calls = PhaseCalls(
                 engine, ops, self.moments, end, young_end, (now,), loops, 2, [self.x, self.rate],
                 self.age,

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from targetnet.rl_core import ApplyOps, PhaseCalls, blocks_of, fused_updates
 from targetnet.rl_core.optimizers.adam import Adam
 from targetnet.rl_core.optimizers.packed_adam import LoopAdam, LoopMoments
-from targetnet.rl_core.optimizers.phase import Fused
+from targetnet.rl_core.optimizers.phase import FusedCalls
 from tests.rl_core.known_age import KnownAge
 
 close_to = functools.partial(pytest.approx, rel=1e-5)
@@ -64,7 +64,7 @@ class Steps:
             return (loss, signs[1]), moments, counted, made
 
         last = fused_updates(update, count, like, adam, compiled=False)
-        return Fused(last, last[0].op, count)
+        return FusedCalls(last, last[0].op, count)
 
     def run(self, exempt, updates, wanted=False, period=3):
         return self.calls.run(exempt, updates, [np.float32(0.5)], wanted, period)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
-from targetnet.envs.given import given_back, wanted_space
 from targetnet.envs.spaces import read_spaces
 from targetnet.envs.stacks import frame_shape
+from targetnet.envs.stored_observations import given_back, wanted_space
 from targetnet.rl_core.errors import EnvError
 from tests.envs.test_nests import SPACES
 
